@@ -1,0 +1,139 @@
+# Shell functions that make and keep the virtual environment .venv of this repository.
+# Sourced by ./veilnet and ./test, which set `root` (the repository) and `program` (for messages).
+# shellcheck shell=sh disable=SC2154
+
+venv=$root/.venv
+log=$venv/setup.log
+
+fail() {
+    printf '%s: %s\n' "$program" "$1" >&2
+    exit 1
+}
+
+# What the environment depends on: if this line changes, the set-up is done again. The resolved interpreter is
+# part of it because an upgrade of the system's Python leaves .venv without its packages; the path of the
+# repository because an editable install points there.
+fingerprint() {
+    interpreter=$(readlink -f "$venv/bin/python" 2>/dev/null) || interpreter=unknown
+    printf '%s %s %s\n' "$(cat "$root/pyproject.toml" "$root/constraints.txt" | cksum)" "$interpreter" "$root"
+}
+
+# is_ready EXTRA: is the environment with this extra in place and current?
+is_ready() {
+    [ -r "$venv/.ready-$1" ] && [ ! -e "$venv/.unfinished" ] && [ -x "$venv/bin/python" ] &&
+        [ "$(cat "$venv/.ready-$1")" = "$(fingerprint)" ]
+}
+
+# ensure_environment EXTRA: set up .venv with the project and one of its extras, unless that was done before.
+ensure_environment() {
+    is_ready "$1" && return 0
+    find_python
+    hold_lock
+    if ! is_ready "$1"; then
+        [ -w "$root" ] || fail "cannot write to $root: make it writable, or copy the repository to a folder of yours"
+        printf 'setting up veilnet (once) ...\n' >&2
+        trap 'exit 129' HUP
+        trap 'exit 130' INT
+        trap 'exit 143' TERM
+        make_venv
+        install_project "$1"
+        trap - HUP INT TERM
+    fi
+    exec 9<&-
+}
+
+# Sets `python` to an interpreter that is new enough, and `version` to its "3.x".
+find_python() {
+    found=
+    for python in ${VEILNET_PYTHON:+"$VEILNET_PYTHON"} python3 python3.14 python3.13 python3.12 python3.11; do
+        command -v "$python" >/dev/null 2>&1 || continue
+        version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && return 0
+        found=${found:-", found only $version"}
+    done
+    fail "Python 3.11 or newer is needed$found: install it (Debian: apt-get install python3 python3-venv) and try again"
+}
+
+# One set-up at a time. The lock belongs to descriptor 9, which this shell keeps: it ends with the set-up however
+# that ends, so it can never be left behind.
+hold_lock() {
+    exec 9<"$root/pyproject.toml"
+    "$python" -c '
+import fcntl, sys
+try:
+    fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.stderr.write("waiting for another set-up of veilnet to finish ...\n")
+    fcntl.flock(9, fcntl.LOCK_EX)
+except OSError:
+    pass  # a file system without locks
+' || fail "could not lock $root/pyproject.toml"
+}
+
+# A .venv that works is kept; one that was interrupted, or whose Python is gone, is made anew.
+make_venv() {
+    if [ ! -e "$venv/.unfinished" ] && "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+        return 0
+    fi
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        install_debian_packages "python$version-venv" || fail \
+            "Python's venv module is missing: run 'sudo apt-get install python$version-venv' and try again"
+    fi
+    mkdir -p "$venv" 2>/dev/null && : >"$venv/.unfinished" ||
+        fail "cannot write to $venv: make it writable, or remove it, and try again"
+    message=$("$python" -m venv --clear "$venv" 2>&1 </dev/null)
+    status=$?
+    mkdir -p "$venv" && : >"$venv/.unfinished"
+    printf '%s\n' "$message" >"$log"
+    [ $status -eq 0 ] || fail "could not make the virtual environment $venv; what happened is in $log"
+}
+
+install_project() {
+    rm -f "$venv"/.ready-*
+    : >"$venv/.unfinished"
+    : >"$log"
+    # hatchling first, so that building the project needs no second, hidden environment
+    { pip_install hatchling && pip_install --no-build-isolation --editable ".[$1]"; } || explain_pip_failure
+    fingerprint >"$venv/.ready-$1"
+    [ "$1" != dev ] || cp "$venv/.ready-dev" "$venv/.ready-plot"  # dev contains plot
+    rm -f "$venv/.unfinished"
+}
+
+pip_install() (
+    cd "$root" || exit 1
+    PIP_USER=0 "$venv/bin/python" -m pip --disable-pip-version-check --no-input --retries 2 \
+        install --constraint constraints.txt "$@" >>"$log" 2>&1 </dev/null
+)
+
+# pip fetches everything before it changes anything, and undoes what it began: after a failure that it reports
+# itself, an environment which worked before still does.
+explain_pip_failure() {
+    rm -f "$venv/.unfinished"
+    if grep -q -i 'no space left' "$log"; then
+        reason='the disk is full: free some space'
+    elif grep -q -i 'permission denied' "$log"; then
+        reason="no permission to write to $venv: make it writable, or remove it,"
+    elif grep -q -i -E 'connection|resolution|could not find a version|no matching distribution|timed out|ssl' "$log"; then
+        reason='its packages cannot be fetched: connect to the network, or point pip at a package index (PIP_INDEX_URL),'
+    else
+        reason='pip could not install its packages: see the log'
+    fi
+    fail "$reason and try again; details in $log"
+}
+
+# install_debian_packages NAME...: true if all are there in the end.
+install_debian_packages() {
+    missing=
+    for package in "$@"; do
+        dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+    printf 'installing%s ...\n' "$missing" >&2
+    # shellcheck disable=SC2086 # one word per package
+    apt_get install $missing || { apt_get update && apt_get install $missing; }
+}
+
+apt_get() {
+    DEBIAN_FRONTEND=noninteractive apt-get -y -q "$@" >/dev/null 2>&1 </dev/null
+}
