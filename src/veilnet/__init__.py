@@ -1,0 +1,95 @@
+"""Let a fusion centre learn what it was promised, and nothing else.
+
+Every public name is here: ``import veilnet as vn``, then ``vn.Network``, ``vn.check``, ``vn.design``...
+Names are imported when first used, so that importing veilnet costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from veilnet.errors import (
+        Infeasible,
+        InvalidNetwork,
+        InvalidPlan,
+        InvalidReading,
+        MissingExtra,
+        NotObservable,
+        VeilnetError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Estimate",
+    "Frontier",
+    "Fusion",
+    "Infeasible",
+    "InvalidNetwork",
+    "InvalidPlan",
+    "InvalidReading",
+    "MissingExtra",
+    "Network",
+    "NotObservable",
+    "Plan",
+    "Prior",
+    "Sanitizer",
+    "VeilnetError",
+    "Verdict",
+    "audit",
+    "bits_revealed",
+    "check",
+    "crlb",
+    "design",
+    "fit",
+    "frontier",
+    "privacy",
+    "privacy_limit",
+    "utility",
+]
+
+# Where each name lives. No module may bear the name of a public function, since importing a module
+# `veilnet.check` would bind it to `vn.check`: hence asup, designs, curve and auditing.
+_NAMES_IN = {
+    "errors": (
+        "VeilnetError",
+        "InvalidNetwork",
+        "NotObservable",
+        "Infeasible",
+        "InvalidReading",
+        "InvalidPlan",
+        "MissingExtra",
+    ),
+    "network": ("Network", "Prior"),
+    "bounds": ("crlb", "utility", "privacy", "privacy_limit", "bits_revealed"),
+    "sanitizer": ("Sanitizer",),
+    "asup": ("check", "Verdict"),
+    "designs": ("design",),
+    "plan": ("Plan",),
+    "fusion": ("Fusion", "Estimate"),
+    "curve": ("frontier", "Frontier"),
+    "calibrate": ("fit",),
+    "auditing": ("audit",),
+}
+_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES_IN.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module_name = _MODULE_OF.get(name)
+    if module_name is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name:
+            raise  # a module that is there, but lacks something it needs
+        raise AttributeError(f"{__name__}.{name} is not part of veilnet {__version__}") from None
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
