@@ -1,0 +1,122 @@
+"""What the verbs share: a console, JSON for machines, tables, and a progress bar that knows its place."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import PurePath
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+_PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
+_PATIENCE = 1.0  # seconds before a progress bar appears
+
+# Markup is off: names come from the user's files and may contain brackets. Use styles or rich.text.Text.
+console = Console(
+    markup=False,
+    highlight=False,
+    emoji=False,
+    width=None if sys.stdout is not None and sys.stdout.isatty() else _PIPE_WIDTH,
+)
+
+
+def print_json(value: object) -> None:
+    """Write a value as JSON. JSON knows no infinity: "inf", "-inf" and "nan" are written as strings."""
+    sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # numpy arrays and numbers, without importing numpy
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Iterable):
+        return [_plain(item) for item in value]
+    raise TypeError(f"cannot write a {type(value).__name__} as JSON")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
+    """A table to print; numbers are shown to four digits and stand at the right of their column."""
+    kept = [list(row) for row in rows]
+    result = Table(title=None if title is None else Text(title), title_justify="left")
+    for position, heading in enumerate(columns):
+        numeric = bool(kept) and all(_is_number(row[position]) for row in kept)
+        result.add_column(Text(heading), justify="right" if numeric else "left")
+    for row in kept:
+        result.add_row(*(Text(_shown(cell)) for cell in row))
+    return result
+
+
+def _is_number(cell: object) -> bool:
+    return hasattr(cell, "__float__") and not isinstance(cell, bool)
+
+
+def _shown(cell: Any) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return str(cell)
+    return f"{float(cell):.4g}" if _is_number(cell) else str(cell)
+
+
+class Steps:
+    """How far a long computation has come; call :meth:`update` or :meth:`advance` from it."""
+
+    def __init__(self, bar: Progress | None, description: str, total: float | None) -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(description, total=total)
+
+    def update(self, completed: float, total: float | None = None) -> None:
+        """So much is done, of so much."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=completed, total=total)
+
+    def advance(self, step: float = 1.0) -> None:
+        """So much more is done."""
+        if self._bar is not None and self._task is not None:
+            self._bar.advance(self._task, step)
+
+
+@contextmanager
+def progress(description: str, total: float | None = None) -> Iterator[Steps]:
+    """A progress bar on standard error: only on a terminal, and only if the work takes over a second."""
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield Steps(None, description, total)
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
+    bar = Progress(*columns, TimeRemainingColumn(), console=screen, transient=True)
+    steps = Steps(bar, description, total)
+    ended = threading.Event()
+
+    def show_if_slow() -> None:
+        if not ended.wait(_PATIENCE):
+            bar.start()
+
+    waiting = threading.Thread(target=show_if_slow, daemon=True)
+    waiting.start()
+    try:
+        yield steps
+    finally:
+        ended.set()
+        waiting.join()
+        bar.stop()
