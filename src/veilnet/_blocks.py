@@ -34,8 +34,7 @@ class Group:
         """Rows of a stacked (N, ...) array as (count, size, ...)."""
         if self.rows.size == stacked.shape[0]:
             return stacked.reshape(self.count, self.size, *stacked.shape[1:])
-        taken: Array = stacked[self.rows]
-        return taken
+        return np.asarray(stacked[self.rows])
 
     def put(self, stacked: Array, values: Array) -> None:
         """Write (count, size, ...) values back into their stacked rows."""
@@ -43,8 +42,7 @@ class Group:
 
     def diagonal_blocks(self, square: Array) -> Array:
         """Diagonal blocks of an (N, N) matrix as (count, size, size)."""
-        blocks: Array = square[self.rows[:, :, None], self.rows[:, None, :]]
-        return blocks
+        return np.asarray(square[self.rows[:, :, None], self.rows[:, None, :]])
 
 
 class Blocks:
@@ -89,4 +87,4 @@ class Blocks:
 
     def same_agent(self) -> Array:
         """(N, N) mask, 1 where two readings belong to one agent."""
-        return (self.owner[:, None] == self.owner[None, :]).astype(np.float64)
+        return np.asarray(self.owner[:, None] == self.owner[None, :], dtype=np.float64)

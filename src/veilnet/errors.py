@@ -30,4 +30,4 @@ class InvalidPlan(VeilnetError):
 
 
 class MissingExtra(VeilnetError, ImportError):
-    """An optional part of veilnet whose packages are not installed; the message is the line that installs them."""
+    """An optional part whose packages are not installed; the message is the line that installs them."""

@@ -1,0 +1,216 @@
+"""What a fusion centre can know: Cramér–Rao bounds before and after sanitization. Pure functions.
+
+One set of formulas serves every prior (MATH: section 1):
+
+    P = (J0 + H'R^-1 H)^-1,   Ψ = P H'R^-1,   Φ = R^-1 - R^-1 H P H'R^-1,
+    P̃(C, Θ) = (J0 + H'C'(C R C' + Θ)^-1 C H)^-1.
+
+Everything is computed in coordinates of x where the raw information is the identity; there J̃ = V diag(k) V'
+with k in [0, 1], the fraction of the raw information that is left in each direction. In the linear Gaussian
+model the bounds are attained, so they are what the best attacker gets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._linalg import EPS, solve_upper, triangle
+from veilnet._types import Array, Booleans
+from veilnet.errors import InvalidNetwork, NotObservable
+from veilnet.information import Sanitizers, message_factor
+from veilnet.network import Network
+from veilnet.words import direction_in_words
+
+__all__ = [
+    "Knowledge",
+    "bits_revealed",
+    "crlb",
+    "gain",
+    "knowledge",
+    "knowledge_of_factor",
+    "privacy",
+    "privacy_limit",
+    "residual_information",
+    "share_of_estimate",
+    "smallest_share",
+    "utility",
+]
+
+# A direction counts as unknown when less than this fraction of its raw deviation is left; larger where the
+# model amplifies rounding. A privacy of 1e22 is thus "without bound".
+_SMALLEST_SHARE = 1e-11
+# A row leaves the estimable space when more than this part of it lies outside.
+_OUTSIDE = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What some messages tell about x, in coordinates where the raw readings tell the identity.
+
+    shares:     square roots of k, descending, in [0, 1].
+    directions: columns are the directions V, in the order of ``shares``.
+    known:      which directions are determined at all.
+    """
+
+    network: Network
+    shares: Array
+    directions: Array
+    known: Booleans
+
+    @property
+    def complete(self) -> bool:
+        """Whether every direction of x is determined."""
+        return bool(np.all(self.known))
+
+    def growth(self, rows: Array) -> float:
+        """tr(A P̃ A') / tr(A P A') - 1 for rows A; inf where a row is not estimable."""
+        weights = np.sum((self.network.in_raw_coordinates(rows) @ self.directions) ** 2, axis=0)
+        return _growth(weights / np.sum(weights), self.shares, self.known)
+
+    def worst_growth(self, rows: Array) -> float:
+        """The smallest growth over all directions of A x: the part of it that stays most exposed."""
+        basis = _orthonormal_rows(self.network.in_raw_coordinates(rows)) @ self.directions
+        hidden = basis[:, ~self.known]
+        if hidden.shape[1]:
+            # Only combinations without a part in the unknown directions are estimable.
+            left, singular, _ = np.linalg.svd(hidden)
+            rank = int(np.sum(singular > _OUTSIDE))
+            basis = left[:, rank:].T @ basis
+        if basis.shape[0] == 0:
+            return np.inf
+        exposed = basis[:, self.known]
+        losses = 1.0 / self.shares[self.known] ** 2 - 1.0
+        return max(0.0, float(np.linalg.eigvalsh((exposed * losses) @ exposed.T)[0]))
+
+    def error_covariance(self, rows: Array) -> Array:
+        """A P̃ A' for rows A; raises NotObservable, naming the direction, where it is unbounded."""
+        half = self.network.in_raw_coordinates(rows) @ self.directions
+        sizes = np.linalg.norm(half, axis=1)
+        if not self.complete and np.any(np.abs(half[:, ~self.known]) > _OUTSIDE * sizes[:, None]):
+            lost = self.directions[:, ~self.known][:, 0]
+            direction = solve_upper(self.network.raw_triangle, lost[:, None])[:, 0]
+            raise NotObservable(
+                "sanitizers: what is sent does not determine "
+                f"{direction_in_words(direction, self.network.parameters)}; "
+                "utility and privacy are defined all the same, the bound on x is not"
+            )
+        half = half[:, self.known] / self.shares[self.known]
+        return np.asarray(half @ half.T)
+
+
+def knowledge(network: Network, sanitizers: Sanitizers | None = None) -> Knowledge:
+    """What the centre learns from the sanitized messages of all agents (raw without sanitizers)."""
+    if not sanitizers:
+        size = network.L
+        return Knowledge(network, np.ones(size), np.eye(size), np.ones(size, bool))
+    return knowledge_of_factor(network, message_factor(network, sanitizers))
+
+
+def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
+    """Knowledge from any information factor F: J̃ = J0 + F'F."""
+    stacked = np.concatenate([network.prior_root, factor])
+    if stacked.shape[0] > 2 * network.L:
+        stacked = triangle(stacked)
+    _, shares, directions = np.linalg.svd(network.in_raw_coordinates(stacked), full_matrices=True)
+    full = np.zeros(network.L)
+    full[: shares.size] = shares[: network.L]
+    return Knowledge(network, full, directions.T, full > smallest_share(network))
+
+
+def smallest_share(network: Network) -> float:
+    """Below this share of the raw deviation a direction counts as unknown: rounding of this network."""
+    return max(_SMALLEST_SHARE, 64 * EPS * network.conditioning * float(np.sqrt(network.L)))
+
+
+def crlb(network: Network, sanitizers: Sanitizers | None = None) -> Array:
+    """P̃(C, Θ), the L x L bound on the error covariance of x; P, from raw readings, without sanitizers.
+
+    Raises NotObservable, naming the direction, where what is sent does not determine x.
+    """
+    if not sanitizers:
+        inverse = solve_upper(network.raw_triangle, np.eye(network.L))
+        return np.asarray(inverse @ inverse.T)
+    return knowledge(network, sanitizers).error_covariance(np.eye(network.L))
+
+
+def utility(network: Network, sanitizers: Sanitizers) -> float:
+    """u = 1 - tr(U P̃ U') / tr(U P U') <= 0; 0 is perfect, -inf where u is no longer estimable."""
+    return 0.0 - knowledge(network, sanitizers).growth(network.public)
+
+
+def privacy(network: Network, sanitizers: Sanitizers, *, worst: bool = False) -> dict[str, float]:
+    """p_j = tr(G_j P̃ G_j') / tr(G_j P G_j') - 1 per private parameter, inf where it is not estimable.
+
+    ``worst=True`` gives the direction of g_j that stays most exposed instead of the trace: the smallest
+    generalised eigenvalue of (G_j P̃ G_j', G_j P G_j') minus one.
+    """
+    known = knowledge(network, sanitizers)
+    measure = known.worst_growth if worst else known.growth
+    return {name: measure(rows) for name, rows in network.private.items()}
+
+
+def privacy_limit(network: Network) -> dict[str, float]:
+    """ε_j^max: privacy if nothing were sent, tr(G_j J0^+ G_j') / tr(G_j P G_j') - 1; inf without a prior."""
+    silent = knowledge_of_factor(network, np.zeros((0, network.L)))
+    return {name: silent.growth(rows) for name, rows in network.private.items()}
+
+
+def bits_revealed(network: Network, sanitizers: Sanitizers | None = None) -> dict[str, float]:
+    """I(g_j; messages) in bits, ½ log2 det(G P0 G') - ½ log2 det(G P̃ G'); needs a full prior.
+
+    Dependent rows of G_j are counted once.
+    """
+    if network.prior is None or not network.prior.full:
+        raise InvalidNetwork(
+            "prior: bits revealed compare with what was known before, so they need a full prior; "
+            "give Prior(covariance=...)"
+        )
+    before = knowledge_of_factor(network, np.zeros((0, network.L)))
+    after = knowledge(network, sanitizers)
+    bits = {}
+    for name, rows in network.private.items():
+        basis = _orthonormal_rows(network.in_raw_coordinates(rows))
+        bits[name] = 0.5 * (_log2_det(basis, before) - _log2_det(basis, after))
+    return bits
+
+
+def gain(network: Network) -> Array:
+    """Ψ = P H'R^-1, L x N: the best unbiased (or posterior mean) estimate of x is Ψ y."""
+    raw = network.in_raw_coordinates(network.white_observe)
+    return np.asarray(solve_upper(network.raw_triangle, network.noise.whiten_back(raw).T))
+
+
+def residual_information(network: Network) -> Array:
+    """Φ = R^-1 - R^-1 H P H'R^-1 ⪰ 0, N x N: what the readings say about themselves beyond x."""
+    raw = network.in_raw_coordinates(network.white_observe)
+    inner = np.eye(network.N) - raw @ raw.T
+    half = network.noise.whiten_back(inner)
+    full = network.noise.whiten_back(np.ascontiguousarray(half.T))
+    return np.asarray((full + full.T) / 2)
+
+
+def _growth(weights: Array, shares: Array, known: Booleans) -> float:
+    if not np.all(known) and float(np.sum(weights[~known])) > _OUTSIDE**2:
+        return np.inf
+    fractions = np.minimum(shares[known] ** 2, 1.0)
+    return float(np.sum(weights[known] * (1.0 - fractions) / fractions))
+
+
+def _orthonormal_rows(rows: Array) -> Array:
+    _, singular, basis = np.linalg.svd(rows / np.linalg.norm(rows, axis=1)[:, None], full_matrices=False)
+    return np.asarray(basis[singular > 1e3 * EPS * max(rows.shape) * singular[0]])
+
+
+def _log2_det(basis: Array, known: Knowledge) -> float:
+    half = basis @ known.directions / known.shares
+    lower = np.linalg.cholesky(half @ half.T)
+    return float(2 * np.sum(np.log2(np.diag(lower))))
+
+
+def share_of_estimate(network: Network, rows: Array) -> Array:
+    """A Ψ for rows A, without forming Ψ itself: (rows, N)."""
+    raw = network.in_raw_coordinates(network.white_observe)
+    half = raw @ network.in_raw_coordinates(rows).T
+    return np.ascontiguousarray(network.noise.whiten_back(half).T)

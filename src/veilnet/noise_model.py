@@ -1,0 +1,225 @@
+"""The noise of the readings, n ~ N(0, R): joint across agents, or independent and kept per agent.
+
+Independent noise never becomes an N x N matrix: it is one (count, n, n) stack per size of agent.
+Both kinds answer the same questions, so that the rest of veilnet need not know which one it has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from veilnet._blocks import Blocks
+from veilnet._linalg import cholesky, solve_lower, solve_lower_batch
+from veilnet._types import Array
+from veilnet._validate import as_array, as_square, lowest_relative_eigenvalue, symmetric, unknown
+from veilnet.errors import InvalidNetwork
+
+
+class NoiseModel(ABC):
+    """R ≻ 0, with R = root root' and root lower triangular."""
+
+    independent: bool
+    blocks: Blocks
+
+    @abstractmethod
+    def block(self, agent: int) -> Array:
+        """R_ii of one agent, by position."""
+
+    @abstractmethod
+    def matrix(self) -> Array:
+        """R as one dense N x N matrix; for looking at, not for computing with many agents."""
+
+    @abstractmethod
+    def whiten(self, stacked: Array) -> Array:
+        """root^-1 applied to stacked (N, k) rows."""
+
+    @abstractmethod
+    def whiten_back(self, stacked: Array) -> Array:
+        """root^-T applied to stacked (N, k) rows."""
+
+    @abstractmethod
+    def own_roots(self) -> list[Array]:
+        """Cholesky factors of the R_ii, one (count, n, n) stack per size group."""
+
+    @abstractmethod
+    def condition(self) -> float:
+        """Cheap estimate of the condition of the root, units removed."""
+
+
+class IndependentNoise(NoiseModel):
+    """Each agent's noise independent of the others': R is block diagonal and kept as its blocks."""
+
+    independent = True
+
+    def __init__(self, blocks: Blocks, stacks: list[Array], names: tuple[str, ...]) -> None:
+        self.blocks = blocks
+        self.stacks = stacks
+        self._roots = [
+            _cholesky_stack(stack, [names[int(i)] for i in group.agents] if group.count < 10_000 else None)
+            for group, stack in zip(blocks.groups, stacks, strict=True)
+        ]
+
+    def block(self, agent: int) -> Array:
+        for group, stack in zip(self.blocks.groups, self.stacks, strict=True):
+            place = int(np.searchsorted(group.agents, agent))
+            if place < group.count and group.agents[place] == agent:
+                return np.asarray(stack[place])
+        raise IndexError(agent)
+
+    def matrix(self) -> Array:
+        dense = np.zeros((self.blocks.total, self.blocks.total))
+        for group, stack in zip(self.blocks.groups, self.stacks, strict=True):
+            dense[group.rows[:, :, None], group.rows[:, None, :]] = stack
+        return dense
+
+    def whiten(self, stacked: Array) -> Array:
+        return self._substitute(stacked, transposed=False)
+
+    def whiten_back(self, stacked: Array) -> Array:
+        return self._substitute(stacked, transposed=True)
+
+    def own_roots(self) -> list[Array]:
+        return self._roots
+
+    def condition(self) -> float:
+        return max(_root_condition(root) for root in self._roots)
+
+    def _substitute(self, stacked: Array, *, transposed: bool) -> Array:
+        if len(self.blocks.groups) == 1:
+            taken = self.blocks.groups[0].take(stacked)
+            return solve_lower_batch(self._roots[0], taken, transposed=transposed).reshape(stacked.shape)
+        white = np.empty(stacked.shape)
+        for group, root in zip(self.blocks.groups, self._roots, strict=True):
+            group.put(white, solve_lower_batch(root, group.take(stacked), transposed=transposed))
+        return white
+
+
+class JointNoise(NoiseModel):
+    """Noise correlated between agents: R is one N x N matrix."""
+
+    independent = False
+
+    def __init__(self, blocks: Blocks, matrix: Array) -> None:
+        self.blocks = blocks
+        self._matrix = matrix
+        self._root = _cholesky_stack(matrix[None], ["noise"])[0]
+
+    def block(self, agent: int) -> Array:
+        rows = self.blocks.rows(agent)
+        return np.asarray(self._matrix[rows, rows])
+
+    def matrix(self) -> Array:
+        return self._matrix
+
+    def whiten(self, stacked: Array) -> Array:
+        return solve_lower(self._root, stacked)
+
+    def whiten_back(self, stacked: Array) -> Array:
+        return solve_lower(self._root, stacked, transposed=True)
+
+    def own_roots(self) -> list[Array]:
+        return self._own_roots
+
+    @cached_property
+    def _own_roots(self) -> list[Array]:
+        return [cholesky(group.diagonal_blocks(self._matrix)) for group in self.blocks.groups]
+
+    def condition(self) -> float:
+        return _root_condition(self._root[None])
+
+
+def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
+    """Every form of the ``noise`` argument: joint matrix, per agent, variances, stacked, or a scalar."""
+    if isinstance(noise, NoiseModel):
+        return noise
+    if isinstance(noise, Mapping):
+        return _noise_per_agent(noise, agents, blocks)
+    array = as_array(noise, "noise")
+    total = blocks.total
+    if array.ndim == 0 or array.shape == (total,):
+        return _variances(np.broadcast_to(array, (total,)), agents, blocks)
+    if array.shape == (total, total):
+        return _joint_or_independent(symmetric(array, "noise"), agents, blocks)
+    if array.ndim == 3 and len(blocks.groups) == 1:
+        size = blocks.groups[0].size
+        if array.shape == (blocks.count, size, size):
+            return IndependentNoise(blocks, [symmetric(array, "noise")], agents)
+    raise InvalidNetwork(
+        f"noise: expected a variance, {total} variances, a {total} x {total} covariance, one covariance per "
+        f"agent in a mapping, or a stack of them; found shape {array.shape}"
+    )
+
+
+def _noise_per_agent(noise: Mapping[Any, Any], agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
+    strangers = [str(name) for name in noise if name not in set(agents)]
+    if strangers:
+        raise unknown(strangers, agents, "noise")
+    missing = [name for name in agents if name not in noise]
+    if missing:
+        raise InvalidNetwork(
+            f"noise: nothing given for agent {missing[0]!r}; give its covariance, variances or a scalar"
+        )
+    stacks = []
+    for group in blocks.groups:
+        stack = np.empty((group.count, group.size, group.size))
+        for place, agent in enumerate(group.agents):
+            name = agents[int(agent)]
+            stack[place] = _one_agent(noise[name], f"noise of {name!r}", group.size)
+        stacks.append(stack)
+    return IndependentNoise(blocks, stacks, agents)
+
+
+def _one_agent(value: Any, name: str, size: int) -> Array:
+    array = as_array(value, name)
+    if array.ndim == 0 or array.shape == (size,):
+        return np.diag(np.broadcast_to(array, (size,)))
+    return as_square(array, name, size)
+
+
+def _variances(variances: Array, agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
+    stacks = []
+    for group in blocks.groups:
+        stack = np.zeros((group.count, group.size, group.size))
+        diagonal = np.arange(group.size)
+        stack[:, diagonal, diagonal] = variances[group.rows]
+        stacks.append(stack)
+    return IndependentNoise(blocks, stacks, agents)
+
+
+def _joint_or_independent(matrix: Array, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
+    # Independence is worth recognising: it takes N x N work down to L x L sums over agents.
+    if not np.any(matrix[blocks.owner[:, None] != blocks.owner[None, :]]):
+        return IndependentNoise(blocks, [group.diagonal_blocks(matrix) for group in blocks.groups], agents)
+    return JointNoise(blocks, matrix)
+
+
+def _cholesky_stack(stack: Array, names: list[str] | None) -> Array:
+    try:
+        roots: Array | None = cholesky(stack)
+    except np.linalg.LinAlgError:
+        roots = None
+    if roots is not None and _root_condition(roots) < 1e8:
+        return roots
+    # Slow path, only to decide and to say who is at fault.
+    for place, one in enumerate(stack):
+        lowest = lowest_relative_eigenvalue(one)
+        if lowest <= 4 * np.finfo(float).eps * one.shape[0]:
+            name = names[place] if names is not None else f"agent {place + 1}"
+            label = name if name == "noise" else f"noise of {name!r}"
+            raise InvalidNetwork(
+                f"{label}: expected a positive definite covariance, found the relative eigenvalue "
+                f"{lowest:.3g}; every reading needs noise of its own (drop duplicated readings, or add it)"
+            )
+    return cholesky(stack)
+
+
+def _root_condition(roots: Array) -> float:
+    diagonal = np.diagonal(roots, axis1=-2, axis2=-1)
+    # Row norms of the root are the standard deviations: dividing by them removes units.
+    relative = diagonal / np.linalg.norm(roots, axis=-1)
+    return float(1.0 / np.min(relative))

@@ -1,0 +1,231 @@
+"""What an agent does to its readings: compression plus noise, and nothing else leaves.
+
+Agent i sends z_i = C_i (y_i - offset_i) + ξ_i with ξ_i ~ N(0, Θ_i). Noise and compression are one thing
+(the paper's Proposition 1, mended): for invertible A, J̃(AC, Θ) = J̃(C, A^-1 Θ A^-T). Hence every mechanism
+has a normal form in which each row sent carries noise of variance 0 or 1 and withheld directions have no row.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from veilnet._linalg import positive_root
+from veilnet._types import AnyArray, Array, Booleans
+from veilnet._validate import as_array, as_matrix, as_square, as_vector, semidefinite
+from veilnet.errors import InvalidNetwork
+from veilnet.normal_form import normal_form
+
+__all__ = ["Sanitizer"]
+
+
+class Sanitizer:
+    """One agent's sanitization: z = C (y - offset) + ξ, ξ ~ N(0, Θ).
+
+    compression: C, rows are the numbers sent; identity when left out.
+    noise:       Θ, a covariance, a vector of variances or one variance; none when left out.
+    offset:      what the readings show at x = 0, subtracted before anything else.
+    grid:        step of the public grid each sent number is rounded to (see :mod:`veilnet.grid`).
+    limits:      (lowest, highest) credible reading, each a number or one per reading; a reading outside
+                 them is a fault, and nothing of its row is sent.
+    agent:       whose sanitizer it is.
+    """
+
+    def __init__(
+        self,
+        compression: Any = None,
+        noise: Any = None,
+        *,
+        offset: Any = None,
+        grid: Any = None,
+        limits: Any = None,
+        agent: str = "",
+    ) -> None:
+        if compression is None and noise is None:
+            raise InvalidNetwork(
+                "sanitizer: give compression=, noise= or both; without either, it sends nothing new"
+            )
+        self.compression: Array = _read_compression(compression, noise)
+        self.sent, self.readings = self.compression.shape
+        self.noise: Array = _read_noise(noise, self.sent)
+        self.offset: Array = (
+            np.zeros(self.readings) if offset is None else as_vector(offset, "offset", self.readings)
+        )
+        self.grid: Array | None = None if grid is None else _read_grid(grid, self.sent)
+        self.limits: tuple[Array, Array] | None = (
+            None if limits is None else _read_limits(limits, self.readings)
+        )
+        self.agent = agent
+        for array in (self.compression, self.noise, self.offset):
+            array.flags.writeable = False
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_frozen", False):
+            raise AttributeError(f"a Sanitizer is frozen: build a new one instead of changing {name!r}")
+        super().__setattr__(name, value)
+
+    @classmethod
+    def silent(cls, readings: int, *, agent: str = "") -> Sanitizer:
+        """Sends nothing at all."""
+        return cls(np.zeros((0, readings)), agent=agent)
+
+    @classmethod
+    def raw(cls, readings: int, *, agent: str = "") -> Sanitizer:
+        """Sends the readings as they are."""
+        return cls(np.eye(readings), agent=agent)
+
+    # --- the normal form
+
+    @cached_property
+    def normal(self) -> tuple[Array, Booleans]:
+        """(C', noisy): rows sent in normal form, and which of them carry noise of variance one."""
+        return normal_form(self.compression, self.noise)
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether each row sent already carries noise of variance 0 or 1 and no row is redundant."""
+        variances = np.diag(self.noise)
+        return (
+            self.normal[0].shape[0] == self.sent
+            and bool(np.all((variances == 0) | (variances == 1)))
+            and not np.any(self.noise - np.diag(variances))
+        )
+
+    def normalized(self) -> Sanitizer:
+        """The same information in normal form: rows carry noise of variance 0 or 1, none is redundant."""
+        rows, noisy = self.normal
+        return self._with(rows, np.diag(noisy.astype(float)))
+
+    def as_noise(self, power: float) -> Sanitizer:
+        """Noise alone (C = I) of total power tr Θ, the withheld directions sharing what is left of it.
+
+        Proposition 1 of the paper, mended: Θ = A^-1 Λ A^-T with A the sent rows completed by the withheld
+        ones. Withholding is the limit of power without bound; the bound on x converges like 1 / power.
+        """
+        rows, noisy = self.normal
+        back = np.linalg.pinv(rows) if rows.shape[0] else np.zeros((self.readings, 0))
+        carried = back[:, noisy] @ back[:, noisy].T
+        withheld = np.eye(self.readings) - back @ rows
+        count = self.readings - rows.shape[0]
+        left = float(power) - float(np.trace(carried))
+        if not np.isfinite(power) or left < 0 or (count and left == 0):
+            raise InvalidNetwork(
+                f"power: expected more than {np.trace(carried):.6g}, needed by the noisy rows, found {power:g}"
+            )
+        if count:
+            carried = carried + left / count * withheld
+        return self._with(np.eye(self.readings), (carried + carried.T) / 2)
+
+    def as_compression(self, power: float) -> Sanitizer:
+        """Withhold every direction whose noise variance, in units of the readings, is at least ``power``."""
+        rows, noisy = self.normal
+        variances = np.full(rows.shape[0], 0.0)
+        variances[noisy] = 1.0 / np.sum(rows[noisy] ** 2, axis=1)
+        keep = variances < power
+        return self._with(rows[keep], np.diag(noisy[keep].astype(float)))
+
+    # --- running it
+
+    def sanitize(self, readings: Any, *, rng: np.random.Generator | None = None) -> AnyArray:
+        """Sanitize one reading (N_i,) or a block (T, N_i); see :mod:`veilnet.release`.
+
+        Noise comes from the operating system's entropy. ``rng`` replaces it by a seeded generator for
+        simulation; the result is then a :class:`veilnet.release.NotPrivate` array.
+        """
+        from veilnet.release import release
+
+        return release(self, readings, rng)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write what this agent needs to one JSON file."""
+        from veilnet.io.sanitizer_files import save_sanitizer
+
+        save_sanitizer(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Sanitizer:
+        """Read a sanitizer file; a truncated or changed one is refused."""
+        from veilnet.io.sanitizer_files import load_sanitizer
+
+        return load_sanitizer(path)
+
+    @cached_property
+    def noise_root(self) -> Array:
+        """B with Θ = B'B; no rows where nothing is added."""
+        return positive_root(self.noise)
+
+    def replace(self, **changes: Any) -> Sanitizer:
+        """A copy with some arguments changed."""
+        known = {
+            "compression": self.compression,
+            "noise": self.noise,
+            "offset": self.offset,
+            "grid": self.grid,
+            "limits": self.limits,
+            "agent": self.agent,
+        }
+        return Sanitizer(**(known | changes))
+
+    def _with(self, compression: Array, noise: Array) -> Sanitizer:
+        return Sanitizer(compression, noise, offset=self.offset, limits=self.limits, agent=self.agent)
+
+    def __repr__(self) -> str:
+        rows, noisy = self.normal
+        who = f"{self.agent}: " if self.agent else ""
+        if rows.shape[0] == 0:
+            return f"Sanitizer({who}{self.readings} readings, sends nothing)"
+        clear = int(np.sum(~noisy))
+        withheld = self.readings - rows.shape[0]
+        parts = [f"sends {rows.shape[0]} number{'s' if rows.shape[0] > 1 else ''}"]
+        parts.append(f"{clear} exact, {rows.shape[0] - clear} with noise")
+        parts.append(f"{withheld} direction{'s' if withheld != 1 else ''} withheld")
+        return f"Sanitizer({who}{self.readings} readings, {'; '.join(parts)})"
+
+
+def _read_compression(compression: Any, noise: Any) -> Array:
+    if compression is None:
+        size = np.atleast_1d(as_array(noise, "noise")).shape[0]
+        return np.eye(size)
+    array = as_array(compression, "compression")
+    if array.ndim == 2 and array.shape[0] == 0 and array.shape[1] > 0:
+        return array
+    return as_matrix(array, "compression")
+
+
+def _read_noise(noise: Any, sent: int) -> Array:
+    if noise is None:
+        return np.zeros((sent, sent))
+    array = as_array(noise, "noise")
+    if array.ndim == 0 or (array.ndim == 1 and array.shape == (sent,)):
+        array = np.diag(np.broadcast_to(array, (sent,)))
+    if sent == 0:
+        return np.zeros((0, 0))
+    return semidefinite(as_square(array, "noise", sent), "noise")
+
+
+def _read_grid(grid: Any, sent: int) -> Array:
+    steps = as_array(grid, "grid")
+    steps = np.array(np.broadcast_to(steps, (sent,))) if steps.ndim == 0 else as_vector(steps, "grid", sent)
+    if np.any(steps <= 0) or np.any(np.frexp(steps)[0] != 0.5):
+        raise InvalidNetwork(f"grid: expected positive powers of two, found {steps.tolist()}")
+    return steps
+
+
+def _read_limits(limits: Any, readings: int) -> tuple[Array, Array]:
+    try:
+        low, high = limits
+    except (TypeError, ValueError) as error:
+        raise InvalidNetwork(f"limits: expected (lowest, highest), found {limits!r}") from error
+    edges = []
+    for value, name in ((low, "lowest limit"), (high, "highest limit")):
+        array = np.asarray(value, dtype=np.float64)
+        if np.any(np.isnan(array)) or array.shape not in ((), (readings,)):
+            raise InvalidNetwork(f"{name}: expected one number or {readings}, found {value!r}")
+        edges.append(np.array(np.broadcast_to(array, (readings,))))
+    if np.any(edges[0] >= edges[1]):
+        raise InvalidNetwork("limits: expected lowest below highest for every reading")
+    return edges[0], edges[1]
