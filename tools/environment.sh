@@ -99,10 +99,11 @@ install_project() {
     rm -f "$venv/.unfinished"
 }
 
+# Modules are compiled when first imported, not all at once: that would be half of the first start.
 pip_install() (
     cd "$root" || exit 1
     PIP_USER=0 "$venv/bin/python" -m pip --disable-pip-version-check --no-input --retries 2 \
-        install --constraint constraints.txt "$@" >>"$log" 2>&1 </dev/null
+        install --no-compile --constraint constraints.txt "$@" >>"$log" 2>&1 </dev/null
 )
 
 # pip fetches everything before it changes anything, and undoes what it began: after a failure that it reports

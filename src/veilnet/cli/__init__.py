@@ -99,9 +99,11 @@ def run(arguments: list[str]) -> int:
         result = app(args=arguments or ["--help"], prog_name="veilnet", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # whoever read our output has left; the interpreter must not try to flush it once more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_left()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer makes this of it
+            return _reader_left()
+        raise
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -111,6 +113,12 @@ def run(arguments: list[str]) -> int:
         sys.stderr.write(f"veilnet: error: {line}\n")
         return code
     return result if isinstance(result, int) else 0
+
+
+def _reader_left() -> int:
+    """Whoever read our output has closed the pipe: say nothing, and flush nothing at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 128 + 13  # what a shell reports of a program ended by SIGPIPE
 
 
 def _explain(error: Exception) -> tuple[int, str | None]:
