@@ -1,0 +1,1 @@
+"""Networks that come with veilnet, read through importlib.resources."""
