@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -69,7 +70,7 @@ class Sandbox:
         self.log = folder / "log"
         self.log.touch()
         self.python = self.bin / "python3"
-        self.python.write_text(STAND_IN.format(real=sys.executable))
+        self.python.write_text(STAND_IN.format(real=shlex.quote(sys.executable)))
         self.python.chmod(0o755)
 
     def start(self, *command: str | Path, cwd: Path | None = None, **fake: str) -> subprocess.Popen[str]:
