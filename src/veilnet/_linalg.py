@@ -94,3 +94,10 @@ def positive_root(symmetric: Array) -> Array:
     values, vectors = np.linalg.eigh(symmetric / scale[:, None] / scale[None, :])
     keep = values > 8 * EPS * max(1, symmetric.shape[0]) * max(float(values[-1]), 1.0)
     return np.asarray(np.sqrt(values[keep])[:, None] * vectors[:, keep].T * scale[None, :])
+
+
+def orthonormal_rows(rows: Array) -> Array:
+    """Orthonormal rows that span the same space; each row counts by its direction, not its size."""
+    unit = rows / np.linalg.norm(rows, axis=1)[:, None]
+    _, singular, basis = np.linalg.svd(unit, full_matrices=False)
+    return np.asarray(basis[singular > 1e3 * EPS * max(rows.shape) * singular[0]])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._linalg import EPS, solve_upper, triangle
+from veilnet._linalg import EPS, orthonormal_rows, solve_upper, triangle
 from veilnet._types import Array, Booleans
 from veilnet.errors import InvalidNetwork, NotObservable
 from veilnet.information import Sanitizers, message_factor
@@ -71,7 +71,7 @@ class Knowledge:
 
     def worst_growth(self, rows: Array) -> float:
         """The smallest growth over all directions of A x: the part of it that stays most exposed."""
-        basis = _orthonormal_rows(self.network.in_raw_coordinates(rows)) @ self.directions
+        basis = orthonormal_rows(self.network.in_raw_coordinates(rows)) @ self.directions
         hidden = basis[:, ~self.known]
         if hidden.shape[1]:
             # Only combinations without a part in the unknown directions are estimable.
@@ -171,15 +171,14 @@ def bits_revealed(network: Network, sanitizers: Sanitizers | None = None) -> dic
     after = knowledge(network, sanitizers)
     bits = {}
     for name, rows in network.private.items():
-        basis = _orthonormal_rows(network.in_raw_coordinates(rows))
+        basis = orthonormal_rows(network.in_raw_coordinates(rows))
         bits[name] = 0.5 * (_log2_det(basis, before) - _log2_det(basis, after))
     return bits
 
 
 def gain(network: Network) -> Array:
     """Ψ = P H'R^-1, L x N: the best unbiased (or posterior mean) estimate of x is Ψ y."""
-    raw = network.in_raw_coordinates(network.white_observe)
-    return np.asarray(solve_upper(network.raw_triangle, network.noise.whiten_back(raw).T))
+    return solve_upper(network.raw_triangle, share_of_estimate(network, np.eye(network.L)))
 
 
 def residual_information(network: Network) -> Array:
@@ -198,19 +197,13 @@ def _growth(weights: Array, shares: Array, known: Booleans) -> float:
     return float(np.sum(weights[known] * (1.0 - fractions) / fractions))
 
 
-def _orthonormal_rows(rows: Array) -> Array:
-    _, singular, basis = np.linalg.svd(rows / np.linalg.norm(rows, axis=1)[:, None], full_matrices=False)
-    return np.asarray(basis[singular > 1e3 * EPS * max(rows.shape) * singular[0]])
-
-
 def _log2_det(basis: Array, known: Knowledge) -> float:
     half = basis @ known.directions / known.shares
     lower = np.linalg.cholesky(half @ half.T)
     return float(2 * np.sum(np.log2(np.diag(lower))))
 
 
-def share_of_estimate(network: Network, rows: Array) -> Array:
-    """A Ψ for rows A, without forming Ψ itself: (rows, N)."""
-    raw = network.in_raw_coordinates(network.white_observe)
-    half = raw @ network.in_raw_coordinates(rows).T
+def share_of_estimate(network: Network, raw_rows: Array) -> Array:
+    """A Ψ, (rows, N), for rows given as A T^-1 (coordinates of x where the raw information is the identity)."""
+    half = network.in_raw_coordinates(network.white_observe) @ raw_rows.T
     return np.ascontiguousarray(network.noise.whiten_back(half).T)

@@ -14,8 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from veilnet._blocks import Blocks
+from veilnet._linalg import solve_lower_batch
 from veilnet._types import Array
+from veilnet.network import Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,3 +41,36 @@ class StandardForm:
     blocks: Blocks
     public: Array
     private: tuple[Array, ...]
+
+
+def standard_form(network: Network) -> StandardForm:
+    """The standard form of a network."""
+    own_white = _whiten_by_own_noise(network, network.H)
+    prior = network.in_raw_coordinates(network.prior_root)
+    return StandardForm(
+        information=prior.T @ prior,
+        observe=network.in_raw_coordinates(own_white),
+        coupling=None if network.noise.independent else _coupling(network),
+        blocks=network.blocks,
+        public=_unit(network.in_raw_coordinates(network.public)),
+        private=tuple(_unit(network.in_raw_coordinates(rows)) for rows in network.private.values()),
+    )
+
+
+def _unit(rows: Array) -> Array:
+    return np.asarray(rows / np.linalg.norm(rows))
+
+
+def _whiten_by_own_noise(network: Network, stacked: Array) -> Array:
+    """R_ii^-½ applied to each agent's rows."""
+    white = np.empty(stacked.shape)
+    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+        group.put(white, solve_lower_batch(roots, group.take(stacked)))
+    return white
+
+
+def _coupling(network: Network) -> Array:
+    half = _whiten_by_own_noise(network, network.noise.matrix())
+    full = _whiten_by_own_noise(network, np.ascontiguousarray(half.T))
+    full[network.blocks.owner[:, None] == network.blocks.owner[None, :]] = 0.0
+    return np.asarray((full + full.T) / 2)
