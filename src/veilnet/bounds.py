@@ -204,6 +204,6 @@ def _log2_det(basis: Array, known: Knowledge) -> float:
 
 
 def share_of_estimate(network: Network, raw_rows: Array) -> Array:
-    """A Ψ, (rows, N), for rows given as A T^-1 (coordinates of x where the raw information is the identity)."""
+    """A Ψ, (rows, N), for rows A T^-1: coordinates of x where the raw information is the identity."""
     half = network.in_raw_coordinates(network.white_observe) @ raw_rows.T
     return np.ascontiguousarray(network.noise.whiten_back(half).T)

@@ -114,7 +114,7 @@ class Sanitizer:
         left = float(power) - float(np.trace(carried))
         if not np.isfinite(power) or left < 0 or (count and left == 0):
             raise InvalidNetwork(
-                f"power: expected more than {np.trace(carried):.6g}, needed by the noisy rows, found {power:g}"
+                f"power: expected over {np.trace(carried):.6g}, needed by the noisy rows, found {power:g}"
             )
         if count:
             carried = carried + left / count * withheld
