@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from veilnet.bounds import bits_revealed, crlb, privacy, privacy_limit, utility
     from veilnet.errors import (
         Infeasible,
         InvalidNetwork,
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         NotObservable,
         VeilnetError,
     )
+    from veilnet.network import Network, Prior
+    from veilnet.sanitizer import Sanitizer
 
 __version__ = "0.1.0"
 
@@ -81,13 +84,14 @@ def __getattr__(name: str) -> Any:
     if module_name is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = import_module(module_name)
+        module: object = import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name != module_name:
             raise  # a module that is there, but lacks something it needs
-        raise AttributeError(f"{__name__}.{name} is not part of veilnet {__version__}") from None
-    value = getattr(module, name)
-    globals()[name] = value
+        module = None
+    if not hasattr(module, name):
+        raise AttributeError(f"{__name__}.{name} is not part of veilnet {__version__}")
+    value = globals()[name] = getattr(module, name)
     return value
 
 
