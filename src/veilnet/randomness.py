@@ -44,7 +44,7 @@ _DRAWS_PER_CHUNK = 1 << 14  # temporaries stay in cache and below half a megabyt
 
 
 class NoiseSource(Protocol):
-    """Standard normal draws, and whether they may protect anything."""
+    """Standard normal and uniform draws, and whether they may protect anything."""
 
     @property
     def private(self) -> bool:
@@ -52,6 +52,9 @@ class NoiseSource(Protocol):
 
     def normal(self, shape: tuple[int, ...]) -> Array:
         """Independent standard normal draws, one per entry of ``shape``."""
+
+    def uniform(self, shape: tuple[int, ...]) -> Array:
+        """Independent uniform draws between -1/2 and 1/2, one per entry of ``shape``."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,10 @@ class SystemNoise:
     def normal(self, shape: tuple[int, ...]) -> Array:
         """Independent standard normal draws, one per entry of ``shape``."""
         return secure_normal(shape)
+
+    def uniform(self, shape: tuple[int, ...]) -> Array:
+        """Independent uniform draws between -1/2 and 1/2, one per entry of ``shape``."""
+        return secure_uniform(shape)
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,10 @@ class SeededNoise:
     def normal(self, shape: tuple[int, ...]) -> Array:
         """Independent standard normal draws, one per entry of ``shape``."""
         return self.generator.standard_normal(shape)
+
+    def uniform(self, shape: tuple[int, ...]) -> Array:
+        """Independent uniform draws between -1/2 and 1/2, one per entry of ``shape``."""
+        return self.generator.random(shape) - 0.5
 
 
 def noise_source(rng: np.random.Generator | int | None = None) -> NoiseSource:
@@ -108,6 +119,15 @@ def secure_normal(shape: tuple[int, ...]) -> Array:
         leading = np.frombuffer(entropy, np.uint64, count)
         trailing = np.frombuffer(entropy, np.uint32, count, offset=8 * count)
         chunk[:] = normal_from_bits(leading, trailing)
+    return draws.reshape(shape)
+
+
+def secure_uniform(shape: tuple[int, ...]) -> Array:
+    """Independent 64-bit uniform draws between -1/2 and 1/2 from the operating system's entropy."""
+    draws = np.empty(math.prod(shape))
+    for start in range(0, draws.size, _DRAWS_PER_CHUNK):
+        chunk = draws[start : start + _DRAWS_PER_CHUNK]
+        np.multiply(np.frombuffer(os.urandom(8 * chunk.size), np.int64), 2.0**-64, out=chunk)
     return draws.reshape(shape)
 
 
