@@ -10,24 +10,31 @@ power of two which is public, far above the rounding errors and far below the st
 the number carries given x (the measurement noise c'n and the added noise, a public quantity). Rounding
 comes last and looks only at z: it cannot make anything less private.
 
+Rounding to nearest alone is not enough. Readings are decimals and coefficients are often simple: c'y then
+falls *on* a rounding boundary far more often than chance would have it, and there the last bit decides.
+Where the added noise does not blur the boundary, it is moved at random: uniform dither of one step before
+rounding (stochastic rounding, which is also unbiased for every value).
+
 What it costs
 -------------
-Given x, z is normal with deviation σ, many grid steps wide, so that the rounding error is uniform,
-independent of x and of variance step²/12 up to terms of order exp(-2π²σ²/step²) (Bennett; Widrow): far
-below 1e-1000 here. With Σ the noise covariance of all released numbers and D = diag(step²/12) ⪯ ηΣ,
-information is divided by at most 1 + η, hence P̃ ⪯ P̃_rounded ⪯ (1 + η)P̃ and a utility loss ℓ becomes at
-most ℓ + η(1 + ℓ). :func:`grid_steps` keeps η below 5e-7; :func:`rounding_cost` is the exact η.
+The rounding error has variance step²/12 after noise and at most step²/6, on average, with dither; it is
+uncorrelated with x, since z is many steps wide given x (Bennett; Widrow: up to terms of order
+exp(-2π²σ²/step²), below 1e-1000). With Σ the noise covariance of all released numbers and
+D = diag(step²/6) ⪯ ηΣ, information is divided by at most 1 + η, hence P̃ ⪯ P̃_rounded ⪯ (1 + η)P̃ and a
+utility loss ℓ becomes at most ℓ + η(1 + ℓ). :func:`grid_steps` keeps η below 5e-7; :func:`rounding_cost`
+is this η.
 
 What remains
 ------------
-The computed c'y is off by at most n·2⁻⁵³·Σ|c_k y_k| to first order, for n terms in any order. Two readings
-with the same c'y give the same released number unless a rounding boundary falls between the two computed
-values, which happens with probability at most n·2⁻⁵²·Σ|c_k y_k|/step (the larger of the two sums; adding
-noise to z adds one rounding, 2⁻⁵²·|z|/step): 3e-10 for twelve readings a hundred deviations large.
-:func:`crossing_probability` is this bound, and :func:`releasable` refuses readings for which it is not
-small: with readings large enough, no grid below σ could hide their rounding errors. (Compensated dot
-products would square the unit roundoff; they cost several times the plain product and the bound does not
-need them.)
+The computed c'y is off by at most n·2⁻⁵³·Σ|c_k y_k| to first order, for n terms in any order, and adding
+noise or dither rounds once more. Two readings with the same c'y, whatever they are, give the same released
+number for the same draws unless a rounding boundary falls between the two computed values. The draws put it
+there with probability at most (n + 1)·2⁻⁵²·Σ|c_k y_k|/step (the larger of the two sums; large noise ν adds
+2⁻⁵²·|ν|/step, some 2⁻⁴⁰): 3e-10 for twelve readings whose terms sum to a hundred deviations. So much, and no
+more, can any attack on the low bits gain over guessing. :func:`crossing_probability` is this bound, and
+:func:`releasable` refuses readings for which it is not small: no grid below σ could hide the rounding errors
+of readings large enough. (Compensated dot products would square the unit roundoff; they cost several times
+the plain product, and the bound does not need them.)
 
 The grid does not help where y itself is coarse. Readings of a converter lie on a lattice, and c'y of a
 lattice point can name the point even on this grid: of two readings with unit noise and a withheld part within
@@ -43,6 +50,7 @@ import numpy.typing as npt
 
 from veilnet._types import Array, Booleans
 from veilnet.errors import InvalidNetwork, InvalidReading
+from veilnet.randomness import NoiseSource
 
 ROUNDING_COST = 5e-7
 """Default bound η on the relative growth of the noise covariance, half of what is promised."""
@@ -68,7 +76,7 @@ def grid_step(deviation: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
     if not 0 < cost < 1:
         raise InvalidNetwork(f"cost: expected a number between 0 and 1, found {cost}; 5e-7 is the default")
     with np.errstate(over="ignore", under="ignore"):
-        _, exponents = np.frexp(sigma * np.sqrt(12.0 * cost))
+        _, exponents = np.frexp(sigma * np.sqrt(6.0 * cost))
     lowest, highest = _STEP_EXPONENTS
     if not ((exponents - 1 >= lowest) & (exponents - 1 <= highest)).all():
         raise InvalidNetwork(
@@ -91,24 +99,24 @@ def grid_steps(covariance: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
 
 
 def rounding_cost(covariance: npt.ArrayLike, step: npt.ArrayLike) -> float:
-    """The smallest η with diag(step²/12) ⪯ η·covariance: a utility loss ℓ becomes at most ℓ + η(1 + ℓ)."""
+    """The smallest η with diag(step²/6) ⪯ η·covariance: a utility loss ℓ becomes at most ℓ + η(1 + ℓ)."""
     sigma, _ = _deviations_and_smallest_correlation(covariance)
     correlation = np.asarray(covariance, dtype=np.float64) / np.outer(sigma, sigma)
     relative = np.broadcast_to(_checked_step(step), sigma.shape) / sigma
     whitened = np.linalg.solve(np.linalg.cholesky(correlation), np.diag(relative))
-    return float(np.linalg.norm(whitened, 2) ** 2 / 12.0)
+    return float(np.linalg.norm(whitened, 2) ** 2 / 6.0)
 
 
 def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
     """How often, at most, the rounding errors of its sums move any number of a row to another grid point.
 
-    ``readings`` (..., n) and ``compression`` (m, n) give bounds (...): n·2⁻⁵²·Σ|c_k y_k|/step, summed over
-    the m numbers of the row; not a number, or infinite, where a reading is not finite. The bound covers every
-    order of summation, with or without fused operations.
+    ``readings`` (..., n) and ``compression`` (m, n) give bounds (...): (n + 1)·2⁻⁵²·Σ|c_k y_k|/step, summed
+    over the m numbers of the row; not a number, or infinite, where a reading is not finite. The bound
+    covers every order of summation, with or without fused operations.
     """
     matrix = np.abs(np.asarray(compression, dtype=np.float64))
     per_step = np.broadcast_to(_checked_step(step), matrix.shape[:1])
-    weights = np.sum(matrix / per_step[:, np.newaxis], axis=0) * (matrix.shape[1] * 2.0**-52)
+    weights = np.sum(matrix / per_step[:, np.newaxis], axis=0) * ((matrix.shape[1] + 1) * 2.0**-52)
     # no weight is zero: a reading that is not finite must spoil its row even where it is not used
     weights = np.maximum(weights, np.finfo(np.float64).tiny)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -122,6 +130,26 @@ def releasable(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.Ar
     noise is a fault of the sensor or a missing offset.
     """
     return np.asarray(crossing_probability(readings, compression, step) <= CROSSING_LIMIT)
+
+
+def release(
+    values: npt.ArrayLike, step: npt.ArrayLike, noise_deviation: npt.ArrayLike, source: NoiseSource
+) -> Array:
+    """Computed numbers (..., m), their noise already added, as they may leave the agent: on the grid.
+
+    ``noise_deviation`` is that of the noise which was added to each number, 0 where none was. Numbers whose
+    noise is smaller than their step, too small to blur the boundaries of the grid, are dithered.
+    """
+    grid = _checked_step(step)
+    numbers = np.asarray(values, dtype=np.float64)
+    needs_dither = np.broadcast_to(np.asarray(noise_deviation) < grid, numbers.shape[-1:])
+    if needs_dither.all():
+        numbers = numbers + grid * source.uniform(numbers.shape)
+    elif needs_dither.any():
+        dither = source.uniform((*numbers.shape[:-1], int(needs_dither.sum())))
+        numbers = numbers.copy()
+        numbers[..., needs_dither] += np.broadcast_to(grid, needs_dither.shape)[needs_dither] * dither
+    return round_to_grid(numbers, grid)
 
 
 def round_to_grid(values: npt.ArrayLike, step: npt.ArrayLike) -> Array:
