@@ -59,6 +59,7 @@ CROSSING_LIMIT = 2.0**-12
 """Readings whose rounding errors cross a grid boundary more often than this are not released."""
 
 _LARGEST_MULTIPLE = 2.0**51  # multiples below it, and sums of two of them, are exact in float64
+_ROWS_AT_ONCE = 4096  # absolute values of a long block need not leave the cache
 _STEP_EXPONENTS = (-1000, 900)  # away from subnormal numbers and overflow, where multiples would not be exact
 
 
@@ -119,8 +120,14 @@ def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, st
     weights = np.sum(matrix / per_step[:, np.newaxis], axis=0) * ((matrix.shape[1] + 1) * 2.0**-52)
     # no weight is zero: a reading that is not finite must spoil its row even where it is not used
     weights = np.maximum(weights, np.finfo(np.float64).tiny)
+    numbers = np.asarray(readings, dtype=np.float64)
+    rows = numbers.reshape(-1, numbers.shape[-1])
+    bounds = np.empty(len(rows))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return np.asarray(np.abs(np.asarray(readings, dtype=np.float64)) @ weights, dtype=np.float64)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            chunk = slice(start, start + _ROWS_AT_ONCE)
+            bounds[chunk] = np.abs(rows[chunk]) @ weights
+    return bounds.reshape(numbers.shape[:-1])
 
 
 def releasable(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.ArrayLike) -> Booleans:
