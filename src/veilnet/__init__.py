@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from veilnet.asup import Verdict, check
     from veilnet.bounds import bits_revealed, crlb, privacy, privacy_limit, utility
     from veilnet.errors import (
         Infeasible,
