@@ -1,8 +1,8 @@
 """Can privacy be free? The exact test, for every prior.
 
 Arbitrarily strong utility-privacy (ASUP) is achievable iff the most privacy at perfect utility, the
-*ceiling*, equals the *limit* ε^max set by the prior, for every private parameter. The ceiling is what the centre can
-estimate when each agent sends its share Q_i'y_i and nothing else:
+*ceiling*, equals the *limit* ε^max set by the prior, for every private parameter. The ceiling is
+what the centre can estimate when each agent sends its share Q_i'y_i and nothing else:
 
     J* = J0 + (Q'H)'(Q'RQ)^-1 (Q'H),    p_j* = tr(G_j J*^+ G_j') / tr(G_j P G_j') - 1,
 
@@ -151,7 +151,7 @@ def share_sanitizers(mine: Shares) -> dict[str, Sanitizer]:
     network = mine.network
     rows_of = dict(mine.needed())
     return {
-        agent: Sanitizer(rows_of[place], offset=network.offset[network.blocks.rows(place)], agent=agent)
+        agent: Sanitizer.exact(rows_of[place], offset=network.offset[network.blocks.rows(place)], agent=agent)
         for place, agent in enumerate(network.agents)
     }
 
