@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import qr
 
 from veilnet._linalg import EPS, orthonormal_rows, solve_upper, triangle
 from veilnet._types import Array, Booleans
@@ -41,7 +42,8 @@ __all__ = [
 # A direction counts as unknown when less than this fraction of its raw deviation is left; larger where the
 # model amplifies rounding. A privacy of 1e22 is thus "without bound".
 _SMALLEST_SHARE = 1e-11
-# A row leaves the estimable space when more than this part of it lies outside.
+# A row leaves the estimable space when more than this part of it lies outside; more where the model
+# amplifies rounding.
 _OUTSIDE = 1e-8
 
 
@@ -66,8 +68,12 @@ class Knowledge:
 
     def growth(self, rows: Array) -> float:
         """tr(A P̃ A') / tr(A P A') - 1 for rows A; inf where a row is not estimable."""
-        weights = np.sum((self.network.in_raw_coordinates(rows) @ self.directions) ** 2, axis=0)
-        return _growth(weights / np.sum(weights), self.shares, self.known)
+        half = self.network.in_raw_coordinates(rows) @ self.directions
+        if np.any(self._leaves(half)):
+            return np.inf
+        weights = np.sum(half**2, axis=0)
+        fractions = np.minimum(self.shares[self.known] ** 2, 1.0)
+        return float(np.sum(weights[self.known] * (1.0 - fractions) / fractions) / np.sum(weights))
 
     def worst_growth(self, rows: Array) -> float:
         """The smallest growth over all directions of A x: the part of it that stays most exposed."""
@@ -76,28 +82,42 @@ class Knowledge:
         if hidden.shape[1]:
             # Only combinations without a part in the unknown directions are estimable.
             left, singular, _ = np.linalg.svd(hidden)
-            rank = int(np.sum(singular > _OUTSIDE))
+            rank = int(np.sum(singular > _outside(self.network)))
             basis = left[:, rank:].T @ basis
         if basis.shape[0] == 0:
             return np.inf
-        exposed = basis[:, self.known]
-        losses = 1.0 / self.shares[self.known] ** 2 - 1.0
-        return max(0.0, float(np.linalg.eigvalsh((exposed * losses) @ exposed.T)[0]))
+        upper = _graded_triangle(basis[:, self.known] / self.shares[self.known])
+        least_error = 1.0 / np.linalg.norm(solve_upper(upper, np.eye(len(upper))), 2) ** 2
+        return max(0.0, float(least_error) - 1.0)
 
     def error_covariance(self, rows: Array) -> Array:
         """A P̃ A' for rows A; raises NotObservable, naming the direction, where it is unbounded."""
         half = self.network.in_raw_coordinates(rows) @ self.directions
-        sizes = np.linalg.norm(half, axis=1)
-        if not self.complete and np.any(np.abs(half[:, ~self.known]) > _OUTSIDE * sizes[:, None]):
-            lost = self.directions[:, ~self.known][:, 0]
-            direction = solve_upper(self.network.raw_triangle, lost[:, None])[:, 0]
-            raise NotObservable(
-                "sanitizers: what is sent does not determine "
-                f"{direction_in_words(direction, self.network.parameters)}; "
-                "utility and privacy are defined all the same, the bound on x is not"
-            )
+        leaves = self._leaves(half)
+        if np.any(leaves):
+            raise self._not_determined(half[leaves])
         half = half[:, self.known] / self.shares[self.known]
         return np.asarray(half @ half.T)
+
+    def _leaves(self, half: Array) -> Booleans:
+        """Which rows, each in its own unit, have a part in the unknown directions."""
+        if self.complete:
+            return np.zeros(len(half), bool)
+        hidden = np.linalg.norm(half[:, ~self.known], axis=1)
+        return np.asarray(hidden > _outside(self.network) * np.linalg.norm(half, axis=1))
+
+    def _not_determined(self, half: Array) -> NotObservable:
+        """The error for rows that leave, naming the direction that is most of one parameter alone."""
+        touched = orthonormal_rows(half[:, ~self.known]) @ self.directions[:, ~self.known].T
+        upper = self.network.raw_triangle
+        sizes = np.linalg.norm(upper, axis=0)  # removes the units of x
+        basis, _ = np.linalg.qr(solve_upper(upper, touched.T) * sizes[:, None])
+        direction = basis @ basis[np.argmax(np.linalg.norm(basis, axis=1))] / sizes
+        return NotObservable(
+            "sanitizers: what is sent does not determine "
+            f"{direction_in_words(direction, self.network.parameters)}; "
+            "utility and privacy are defined all the same, the bound on x is not"
+        )
 
 
 def knowledge(network: Network, sanitizers: Sanitizers | None = None) -> Knowledge:
@@ -124,6 +144,10 @@ def smallest_share(network: Network) -> float:
     return max(_SMALLEST_SHARE, 64 * EPS * network.conditioning * float(np.sqrt(network.L)))
 
 
+def _outside(network: Network) -> float:
+    return max(_OUTSIDE, smallest_share(network))
+
+
 def crlb(network: Network, sanitizers: Sanitizers | None = None) -> Array:
     """P̃(C, Θ), the L x L bound on the error covariance of x; P, from raw readings, without sanitizers.
 
@@ -132,7 +156,10 @@ def crlb(network: Network, sanitizers: Sanitizers | None = None) -> Array:
     if not sanitizers:
         inverse = solve_upper(network.raw_triangle, np.eye(network.L))
         return np.asarray(inverse @ inverse.T)
-    return knowledge(network, sanitizers).error_covariance(np.eye(network.L))
+    known = knowledge(network, sanitizers)
+    if not known.complete:
+        raise known._not_determined(np.eye(network.L)[~known.known])
+    return known.error_covariance(np.eye(network.L))
 
 
 def utility(network: Network, sanitizers: Sanitizers) -> float:
@@ -172,7 +199,7 @@ def bits_revealed(network: Network, sanitizers: Sanitizers | None = None) -> dic
     bits = {}
     for name, rows in network.private.items():
         basis = orthonormal_rows(network.in_raw_coordinates(rows))
-        bits[name] = 0.5 * (_log2_det(basis, before) - _log2_det(basis, after))
+        bits[name] = max(0.0, 0.5 * (_log2_det(basis, before) - _log2_det(basis, after)))
     return bits
 
 
@@ -190,17 +217,18 @@ def residual_information(network: Network) -> Array:
     return np.asarray((full + full.T) / 2)
 
 
-def _growth(weights: Array, shares: Array, known: Booleans) -> float:
-    if not np.all(known) and float(np.sum(weights[~known])) > _OUTSIDE**2:
-        return np.inf
-    fractions = np.minimum(shares[known] ** 2, 1.0)
-    return float(np.sum(weights[known] * (1.0 - fractions) / fractions))
-
-
 def _log2_det(basis: Array, known: Knowledge) -> float:
-    half = basis @ known.directions / known.shares
-    lower = np.linalg.cholesky(half @ half.T)
-    return float(2 * np.sum(np.log2(np.diag(lower))))
+    upper = _graded_triangle(basis @ known.directions / known.shares)
+    return float(2 * np.sum(np.log2(np.abs(np.diag(upper)))))
+
+
+def _graded_triangle(half: Array) -> Array:
+    """Upper triangular T with T'T = B B' up to a permutation, for B whose columns grow from left to right.
+
+    Errors may differ 1e20-fold between directions. With the largest columns first and pivoting, the small
+    ones keep their digits, which an eigenvalue decomposition of B B' would lose.
+    """
+    return np.asarray(qr(half.T[::-1], mode="r", pivoting=True)[0][: half.shape[0]])
 
 
 def share_of_estimate(network: Network, raw_rows: Array) -> Array:
