@@ -51,10 +51,10 @@ class JointObjective:
         counts = [form.public.shape[0], *(rows.shape[0] for rows in form.private)]
         self.row_owner = np.repeat(np.arange(1 + self.targets), counts)
         self._independent = form.coupling is None
-        shares = form.observe @ self._wanted
+        shares: Array = form.observe @ self._wanted
         self._coupling: list[Array] = []
         if form.coupling is not None:
-            shares = np.linalg.solve(form.coupling + np.eye(self._size), shares)
+            shares = np.asarray(np.linalg.solve(form.coupling + np.eye(self._size), shares), dtype=np.float64)
             self._coupling = [
                 np.ascontiguousarray(np.moveaxis(form.coupling[:, group.rows], 0, 1)) for group in self.groups
             ]

@@ -1,0 +1,96 @@
+"""One start of the joint solver: advance it a few steps, judge it, advance it again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._types import Array
+from veilnet.design._joint_chart import SineChart
+from veilnet.design._joint_lbfgs import Curvature, minimize
+from veilnet.design._joint_objective import Evaluation, JointObjective
+from veilnet.design._joint_problem import Problem
+
+_ESCAPE = 0.02
+
+
+class Run:
+    """Augmented Lagrangian iterations from one start.
+
+    ``margin`` draws the start's eigenvalues away from 0 and 1. ``gap`` is the Frank-Wolfe gap of the
+    Lagrangian over [0, I]: the relative improvement a first-order model still promises, zero exactly at
+    a KKT point.
+    """
+
+    def __init__(
+        self, objective: JointObjective, problem: Problem, start: list[Array], margin: float
+    ) -> None:
+        self.objective = objective
+        self.problem = problem
+        self.chart = SineChart(objective.groups)
+        self.point = self.chart.flat(start, margin)
+        self.curvature = Curvature()
+        self.iterations = 0
+        self.history: list[tuple[float, Array]] = []
+        self.gap = np.inf
+        self.shrink, _ = self.chart.shrink(self.point)
+        self.at = objective(self.shrink)
+        feasible = objective(problem.retreat(objective, self.shrink))
+        problem.restart(feasible, *logarithmic_gradients(objective, feasible))
+
+    def advance(self, iterations: int, tolerance: float) -> None:
+        """One minimisation of at most ``iterations`` steps, then new multipliers."""
+
+        def merit(flat: Array) -> tuple[float, Array]:
+            shrink, frames = self.chart.shrink(flat)
+            at = self.objective(shrink)
+            value, by_loss, by_privacy = self.problem.merit(at)
+            return value, self.chart.pull_back(frames, self.objective.gradient(at, by_loss, by_privacy))
+
+        self.point, done, stopped = minimize(merit, self.point, self.curvature, iterations, tolerance)
+        self.iterations += done
+        self.shrink, _ = self.chart.shrink(self.point)
+        self.at = self.objective(self.shrink)
+        self.problem.update(self.at, stopped)
+        self.history.append((self.at.loss, self.at.privacy))
+        self.gap, vertex = toward_vertex(self.objective, self.problem, self.at, self.shrink)
+        if stopped and self.gap > 10 * tolerance:
+            mixed = [(1 - _ESCAPE) * x + _ESCAPE * v for x, v in zip(self.shrink, vertex, strict=True)]
+            self.point = self.chart.flat(mixed, 0.0)
+            self.curvature.forget()
+
+    @property
+    def estimate(self) -> float:
+        return self.problem.estimate(self.at)
+
+    def converged(self, gap: float, infeasibility: float) -> bool:
+        return self.gap < gap and self.problem.infeasibility(self.at) < infeasibility
+
+
+def logarithmic_gradients(objective: JointObjective, at: Evaluation) -> tuple[Array, Array]:
+    """Gradients of log loss, (n,), and of each log p_j, (J, n), with respect to X, flattened."""
+    tiny = np.finfo(float).tiny
+    nothing = np.zeros(objective.targets)
+    loss = flatten(objective.gradient(at, 1 / max(at.loss, tiny), nothing))
+    privacy = [
+        flatten(objective.gradient(at, 0.0, row / max(float(at.privacy[j]), tiny)))
+        for j, row in enumerate(np.eye(objective.targets))
+    ]
+    return loss, np.array(privacy)
+
+
+def toward_vertex(
+    objective: JointObjective, problem: Problem, at: Evaluation, shrink: list[Array]
+) -> tuple[float, list[Array]]:
+    """Frank-Wolfe gap of the Lagrangian at X, and the projectors that minimise its linear model."""
+    gap, vertices = 0.0, []
+    for x, slope in zip(shrink, objective.gradient(at, *problem.lagrangian(at)), strict=True):
+        values, vectors = np.linalg.eigh(slope)
+        scale = max(float(np.abs(values).max()), np.finfo(float).tiny)
+        gap += float((slope * x).sum() - np.minimum(values, 0).sum())
+        kept = vectors * (values < -1e-12 * scale)[:, None, :]
+        vertices.append(kept @ kept.transpose(0, 2, 1))
+    return gap, vertices
+
+
+def flatten(parts: list[Array]) -> Array:
+    return np.concatenate([part.reshape(-1) for part in parts])
