@@ -313,7 +313,8 @@ def _read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
         return np.zeros(blocks.total)
     if not isinstance(offset, Mapping):
         return as_vector(offset, "offset", blocks.total)
-    strangers = [str(name) for name in offset if name not in set(agents)]
+    known = set(agents)
+    strangers = [str(name) for name in offset if name not in known]
     if strangers:
         raise unknown(strangers, agents, "offset")
     stacked = np.zeros(blocks.total)
@@ -328,7 +329,8 @@ def _read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
 def _read_units(units: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
     if units is None:
         return {}
-    strangers = [str(name) for name in units if name not in set(names)]
+    known = set(names)
+    strangers = [str(name) for name in units if name not in known]
     if strangers:
         raise unknown(strangers, names, "units")
     return {name: as_name(unit, f"unit of {name!r}") for name, unit in units.items()}

@@ -156,7 +156,8 @@ def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseMode
 
 
 def _noise_per_agent(noise: Mapping[Any, Any], agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
-    strangers = [str(name) for name in noise if name not in set(agents)]
+    known = set(agents)
+    strangers = [str(name) for name in noise if name not in known]
     if strangers:
         raise unknown(strangers, agents, "noise")
     missing = [name for name in agents if name not in noise]
