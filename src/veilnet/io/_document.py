@@ -1,0 +1,281 @@
+"""A network as a document of plain tables, lists and numbers, the shape .toml and .json files share.
+
+    format       "veilnet-network/1"
+    parameters   names of the entries of x (optional)
+    agent_count  number of agents, to notice a file that was cut off (optional)
+    noise        one matrix for all readings, variances or one variance; or each agent has its own
+    units        name -> unit (optional)
+    public       name -> rows, or rows
+    private      name -> rows
+    prior        mean (optional) and either covariance or information (optional)
+    agents       name -> offset (optional), noise (unless given for all), observe
+
+A matrix is a list of rows, or { file = "H.npy" }, { file = "H.mat", variable = "H" }.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet._types import Array
+from veilnet._validate import unknown
+from veilnet.errors import InvalidNetwork
+from veilnet.io._toml import dotted
+from veilnet.io.matrices import confined, read_matrix
+from veilnet.network import Network
+from veilnet.prior import Prior
+
+FORMAT = "veilnet-network/1"
+
+_TOP = ("format", "parameters", "agent_count", "noise", "units", "public", "private", "prior", "agents")
+_PRIOR = ("mean", "covariance", "information")
+_AGENT = ("offset", "noise", "observe")
+_KINDS = {
+    bool: "true or false",
+    str: "text",
+    dict: "a table",
+    list: "a list",
+    int: "a number",
+    float: "a number",
+}
+
+
+# --- from a network to a document
+
+
+def to_document(network: Network) -> dict[str, Any]:
+    """The document of a network. Agents come last, each one's ``observe`` at its end: a file that was cut
+    off anywhere is then never mistaken for a smaller network.
+    """
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "parameters": list(network.parameters),
+        "agent_count": network.S,
+    }
+    if not network.noise.independent:
+        document["noise"] = network.noise.matrix()
+    if network.units:
+        document["units"] = dict(network.units)
+    document["public"] = {name: _short(rows) for name, rows in network.public_blocks.items()}
+    document["private"] = {name: _short(rows) for name, rows in network.private.items()}
+    if network.prior is not None:
+        document["prior"] = {
+            "mean": network.prior.mean,
+            network.prior.given: getattr(network.prior, network.prior.given),
+        }
+    document["agents"] = {name: _agent(network, place) for place, name in enumerate(network.agents)}
+    return document
+
+
+def _agent(network: Network, place: int) -> dict[str, Array]:
+    rows = network.blocks.rows(place)
+    entry = {}
+    offset = network.offset[rows]
+    if not is_plain_zero(offset):
+        entry["offset"] = offset
+    if network.noise.independent:
+        block = network.noise.block(place)
+        entry["noise"] = np.diag(block) if is_diagonal(block) else block
+    entry["observe"] = _short(network.H[rows])
+    return entry
+
+
+def _short(rows: Array) -> Array:
+    return rows[0] if rows.shape[0] == 1 else rows
+
+
+def is_diagonal(blocks: Array) -> bool:
+    """Whether one matrix, or each of a stack, is zero beside its diagonal, sign of zero included."""
+    return is_plain_zero(blocks[..., ~np.eye(blocks.shape[-1], dtype=bool)])
+
+
+def is_plain_zero(array: Array) -> bool:
+    """Whether all entries are zero and none is minus zero."""
+    return not np.any(array) and not np.any(np.signbit(array))
+
+
+# --- from a document to a network
+
+
+def from_document(document: Any, folder: Path) -> Network:
+    """The network of a document; matrices in files are looked for in ``folder``."""
+    if not isinstance(document, dict):
+        raise InvalidNetwork(f"expected a table with the keys of a network, found {_kind(document)}")
+    check_format(document.get("format"))
+    _check_keys(document, _TOP, ("public", "private", "agents"), "")
+    agents = _table(document["agents"], "agents")
+    entries = {name: _agent_entry(name, value) for name, value in agents.items()}
+    _check_count(document.get("agent_count"), len(entries))
+    numbers = _Numbers(folder)
+    return Network(
+        observe={
+            name: numbers.read(entry["observe"], "agents", name, "observe") for name, entry in entries.items()
+        },
+        noise=_noise(document, entries, numbers),
+        public=numbers.named(document["public"], "public", plain=True),
+        private=numbers.named(document["private"], "private"),
+        prior=_prior(document["prior"], numbers) if "prior" in document else None,
+        offset={
+            name: _flat(numbers.read(entry["offset"], "agents", name, "offset"))
+            for name, entry in entries.items()
+            if "offset" in entry
+        },
+        parameters=_texts(document["parameters"], "parameters") if "parameters" in document else None,
+        units=_units(document["units"]) if "units" in document else None,
+    )
+
+
+def check_format(found: Any) -> None:
+    """The file must say that it is a network, and of which version."""
+    if found is None:
+        raise InvalidNetwork(f'format: missing; a network file begins with format = "{FORMAT}"')
+    if found != FORMAT:
+        newer = isinstance(found, str) and found.startswith(FORMAT.partition("/")[0] + "/")
+        advice = "it was written by another version of veilnet; update" if newer else "is it a network file?"
+        raise InvalidNetwork(f"format: expected {FORMAT!r}, found {found!r}; {advice}")
+
+
+def _check_keys(table: dict[str, Any], known: Sequence[str], required: Sequence[str], where: str) -> None:
+    strangers = [name for name in table if name not in known]
+    if strangers:
+        raise unknown(strangers, known, f"{where}: keys" if where else "keys")
+    missing = [name for name in required if name not in table]
+    if missing:
+        raise InvalidNetwork(
+            f"{where + ': ' if where else ''}the key {missing[0]!r} is missing; "
+            "add it, or copy the file again if it was cut off"
+        )
+
+
+def _check_count(count: Any, found: int) -> None:
+    if count is None:
+        return
+    if type(count) is not int:
+        raise InvalidNetwork(f"agent_count: expected a whole number, found {_kind(count)}")
+    if count != found:
+        raise InvalidNetwork(
+            f"agent_count: expected {count} agents, found {found}; the file was cut off or edited: "
+            "copy it again, or correct the number"
+        )
+
+
+def _agent_entry(name: str, value: Any) -> dict[str, Any]:
+    where = dotted("agents", name)
+    entry = _table(value, where)
+    _check_keys(entry, _AGENT, ("observe",), where)
+    return entry
+
+
+def _noise(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: _Numbers) -> Any:
+    own = [name for name, entry in entries.items() if "noise" in entry]
+    if "noise" in document:
+        if own:
+            raise InvalidNetwork(
+                f"noise: given for all readings and again in {dotted('agents', own[0])}; give it once"
+            )
+        return _flat(numbers.read(document["noise"], "noise"))
+    for name in entries:
+        if "noise" not in entries[name]:
+            raise InvalidNetwork(
+                f"{dotted('agents', name)}: the key 'noise' is missing; give the variances of its readings, "
+                "or one noise for all readings at the top of the file"
+            )
+    return {
+        name: _flat(numbers.read(entry["noise"], "agents", name, "noise")) for name, entry in entries.items()
+    }
+
+
+def _prior(value: Any, numbers: _Numbers) -> Prior:
+    table = _table(value, "prior")
+    _check_keys(table, _PRIOR, (), "prior")
+    read = {name: numbers.read(entry, "prior", name) for name, entry in table.items()}
+    if "mean" in read:
+        read["mean"] = _flat(read["mean"])
+    return Prior(**read)
+
+
+def _units(value: Any) -> dict[str, str]:
+    table = _table(value, "units")
+    for name, unit in table.items():
+        if not isinstance(unit, str):
+            raise InvalidNetwork(f"{dotted('units', name)}: expected text, found {_kind(unit)}")
+    return table
+
+
+def _texts(value: Any, where: str) -> list[str]:
+    if not isinstance(value, list):
+        raise InvalidNetwork(f"{where}: expected a list of names, found {_kind(value)}")
+    for place, item in enumerate(value):
+        if not isinstance(item, str):
+            raise InvalidNetwork(f"{where}[{place}]: expected text, found {_kind(item)}")
+    return value
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidNetwork(f"{where}: expected a table, found {_kind(value)}")
+    return value
+
+
+def _flat(value: Any) -> Any:
+    """A vector that a .csv or .mat file could only hold as one row or column."""
+    if isinstance(value, np.ndarray) and value.ndim == 2 and 1 in value.shape and value.size > 1:
+        return value.reshape(-1)
+    return value
+
+
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), "nothing" if value is None else f"a {type(value).__name__}")
+
+
+class _Numbers:
+    """Matrices of a document, inline or in files of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def named(self, value: Any, where: str, *, plain: bool = False) -> Any:
+        """name -> rows; where a plain matrix will do, also rows without a name."""
+        if plain and (not isinstance(value, dict) or _is_reference(value)):
+            return self.read(value, where)
+        return {name: self.read(rows, where, name) for name, rows in _table(value, where).items()}
+
+    def read(self, value: Any, *path: str) -> Any:
+        """Numbers as they stand in the document, checked to be numbers, or the array of a file."""
+        if not isinstance(value, dict):
+            _check_numbers(value, dotted(*path))
+            return value
+        where = dotted(*path)
+        if not _is_reference(value):
+            raise InvalidNetwork(f'{where}: expected numbers or {{ file = "..." }}, found a table')
+        _check_keys(value, ("file", "variable"), ("file",), where)
+        variable = value.get("variable")
+        if variable is not None and not isinstance(variable, str):
+            raise InvalidNetwork(f"{where}.variable: expected text, found {_kind(variable)}")
+        try:
+            return read_matrix(confined(value["file"], self._folder), variable)
+        except InvalidNetwork as error:
+            raise InvalidNetwork(f"{where}: {error}") from error
+
+
+def _is_reference(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("file"), str)
+
+
+def _check_numbers(value: Any, where: str) -> None:
+    kind = type(value)
+    if kind is float:
+        return
+    if kind is list:
+        for place, item in enumerate(value):
+            if type(item) is not float:
+                _check_numbers(item, f"{where}[{place}]")
+        return
+    if kind is not int:
+        raise InvalidNetwork(f"{where}: expected numbers, found {_kind(value)}")
+    if value.bit_length() > 1023:
+        raise InvalidNetwork(f"{where}: the number has {value.bit_length()} bits, too many for a float")

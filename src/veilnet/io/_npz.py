@@ -1,0 +1,250 @@
+"""A network as an .npz archive: agents stacked, names as one text array, so that 10^5 agents are few arrays.
+
+format, agents, sizes, observe (N, L), offset (N), parameters
+noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent
+public, public_names, public_sizes; private, private_names, private_sizes
+prior_mean and prior_covariance or prior_information (optional); unit_names, unit_values (optional)
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilnet._blocks import Blocks
+from veilnet._types import Array, Integers
+from veilnet._validate import as_array, symmetric, unknown
+from veilnet.errors import InvalidNetwork
+from veilnet.io import _reading
+from veilnet.io._document import FORMAT, check_format, is_diagonal
+from veilnet.io.matrices import read_npy
+from veilnet.network import Network
+from veilnet.noise_model import IndependentNoise
+from veilnet.prior import Prior
+
+Arrays = dict[str, NDArray[Any]]
+
+_STACK = "noise_of_size_"
+_REQUIRED = (
+    *("format", "agents", "sizes", "observe", "offset", "parameters"),
+    *("public", "public_names", "public_sizes", "private", "private_names", "private_sizes"),
+)
+_OPTIONAL = (
+    *("noise", "noise_variances", f"{_STACK}<n>"),
+    *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
+)
+
+
+# --- writing
+
+
+def write_npz(network: Network, file: IO[bytes]) -> None:
+    """Write a network as an archive of plain arrays."""
+    np.savez(file, **_arrays(network))  # type: ignore[arg-type]  # the stubs take the names for options
+
+
+def _arrays(network: Network) -> Arrays:
+    arrays: Arrays = {
+        "format": np.array(FORMAT),
+        "agents": np.array(network.agents),
+        "sizes": network.blocks.sizes.astype(np.int64),
+        "observe": network.H,
+        "offset": network.offset,
+        "parameters": np.array(network.parameters),
+        **_named_rows("public", network.public_blocks),
+        **_named_rows("private", network.private),
+        **_noise_arrays(network),
+    }
+    if network.prior is not None:
+        arrays["prior_mean"] = network.prior.mean
+        arrays[f"prior_{network.prior.given}"] = getattr(network.prior, network.prior.given)
+    if network.units:
+        arrays["unit_names"] = np.array(list(network.units))
+        arrays["unit_values"] = np.array(list(network.units.values()))
+    return arrays
+
+
+def _named_rows(prefix: str, blocks: Mapping[str, Array]) -> Arrays:
+    return {
+        prefix: np.concatenate(list(blocks.values())),
+        f"{prefix}_names": np.array(list(blocks)),
+        f"{prefix}_sizes": np.array([rows.shape[0] for rows in blocks.values()], dtype=np.int64),
+    }
+
+
+def _noise_arrays(network: Network) -> Arrays:
+    noise = network.noise
+    if not isinstance(noise, IndependentNoise):
+        return {"noise": noise.matrix()}
+    if not all(is_diagonal(stack) for stack in noise.stacks):
+        return {
+            f"{_STACK}{group.size}": stack
+            for group, stack in zip(network.blocks.groups, noise.stacks, strict=True)
+        }
+    variances = np.empty(network.N)
+    for group, stack in zip(network.blocks.groups, noise.stacks, strict=True):
+        group.put(variances, np.diagonal(stack, axis1=1, axis2=2))
+    return {"noise_variances": variances}
+
+
+# --- reading
+
+
+def read_npz(path: Path) -> Network:
+    """Read a network from an archive; arrays of Python objects are refused, never unpickled."""
+    arrays = _open(path)
+    check_format(str(arrays["format"]) if "format" in arrays else None)
+    _check_names(arrays)
+    sizes = _sizes(arrays, "sizes")
+    names = _texts(arrays, "agents")
+    if len(names) != sizes.size:
+        raise InvalidNetwork(f"sizes: expected one for each of the {len(names)} agents, found {sizes.size}")
+    rows = _numbers(arrays, "observe", 2)
+    if rows.shape[0] != sizes.sum():
+        raise InvalidNetwork(f"observe: expected {sizes.sum()} rows by 'sizes', found {rows.shape[0]}")
+    equal = bool(np.all(sizes == sizes[0]))
+    return Network(
+        observe=rows.reshape(sizes.size, int(sizes[0]), -1) if equal else _cut(rows, names, sizes),
+        agents=names if equal else None,
+        noise=_noise(arrays, names, sizes),
+        public=_rows_by_name(arrays, "public"),
+        private=_rows_by_name(arrays, "private"),
+        prior=_prior(arrays),
+        offset=_numbers(arrays, "offset", 1),
+        parameters=_texts(arrays, "parameters"),
+        units=_units(arrays),
+    )
+
+
+def _open(path: Path) -> Arrays:
+    _reading.size_of(path, _reading.ARRAY_LIMIT)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            # What is declared is also the most that is read: a small file cannot unfold into a huge one.
+            _reading.refuse_oversized(path, sum(one.file_size for one in members), _reading.ARRAY_LIMIT)
+            names = [one.filename.removesuffix(".npy") for one in members]
+            if len(set(names)) != len(names):
+                raise InvalidNetwork("the archive holds two arrays of one name; write it again")
+            if "format" not in names:
+                check_format(None)
+            arrays: Arrays = {}
+            for name, one in zip(names, members, strict=True):
+                with archive.open(one) as stream:
+                    arrays[name] = read_npy(stream, one.file_size, name)
+            return arrays
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        raise InvalidNetwork(
+            f"not readable as .npz, truncated or damaged ({error}); copy or write it again"
+        ) from error
+
+
+def _check_names(arrays: Arrays) -> None:
+    known = {*_REQUIRED, *_OPTIONAL}
+    strangers = [name for name in arrays if name not in known and not _is_stack(name)]
+    if strangers:
+        raise unknown(strangers, (*_REQUIRED, *_OPTIONAL), "arrays")
+    missing = [name for name in _REQUIRED if name not in arrays]
+    if missing:
+        raise InvalidNetwork(f"the array {missing[0]!r} is missing; write the file again with Network.save")
+
+
+def _is_stack(name: str) -> bool:
+    size = name.removeprefix(_STACK)
+    return name.startswith(_STACK) and size.isascii() and size.isdigit() and len(size) < 10
+
+
+def _texts(arrays: Arrays, name: str) -> list[str]:
+    array = _get(arrays, name)
+    if array.dtype.kind != "U" or array.ndim != 1:
+        raise InvalidNetwork(f"{name}: expected a list of names, found {array.dtype} of shape {array.shape}")
+    return [str(item) for item in array.tolist()]
+
+
+def _numbers(arrays: Arrays, name: str, dimensions: int) -> Array:
+    array = _get(arrays, name)
+    if array.dtype.kind == "U" or array.ndim != dimensions:
+        raise InvalidNetwork(
+            f"{name}: expected numbers in {dimensions} dimensions, found {array.dtype} of shape {array.shape}"
+        )
+    return as_array(array, name)
+
+
+def _sizes(arrays: Arrays, name: str) -> Integers:
+    array = _get(arrays, name)
+    if array.dtype.kind not in "iu" or array.ndim != 1 or array.size == 0 or np.any(array < 1):
+        raise InvalidNetwork(f"{name}: expected a list of positive whole numbers, found {array.dtype}")
+    if np.any(array > _reading.ARRAY_LIMIT):
+        raise InvalidNetwork(f"{name}: expected numbers of rows, found {array.max()}")
+    return array.astype(np.intp)
+
+
+def _get(arrays: Arrays, name: str) -> NDArray[Any]:
+    if name not in arrays:
+        raise InvalidNetwork(f"the array {name!r} is missing; write the file again with Network.save")
+    return arrays[name]
+
+
+def _cut(rows: Array, names: list[str], sizes: Integers) -> dict[str, Array]:
+    blocks = Blocks(sizes)
+    if len(set(names)) != len(names):
+        raise InvalidNetwork("agents: a name is used twice; names must differ")
+    return {name: rows[blocks.rows(place)] for place, name in enumerate(names)}
+
+
+def _rows_by_name(arrays: Arrays, prefix: str) -> dict[str, Array]:
+    names, sizes = _texts(arrays, f"{prefix}_names"), _sizes(arrays, f"{prefix}_sizes")
+    rows = _numbers(arrays, prefix, 2)
+    if len(names) != sizes.size or sizes.sum() != rows.shape[0]:
+        raise InvalidNetwork(
+            f"{prefix}: expected {sizes.sum()} rows under {sizes.size} names, "
+            f"found {rows.shape[0]} rows and {len(names)} names"
+        )
+    return _cut(rows, names, sizes)
+
+
+def _noise(arrays: Arrays, names: list[str], sizes: Integers) -> Any:
+    stacks = {int(name.removeprefix(_STACK)): name for name in arrays if _is_stack(name)}
+    given = [name for name in ("noise", "noise_variances") if name in arrays] + list(stacks.values())[:1]
+    if len(given) != 1:
+        raise InvalidNetwork(f"noise: expected one kind of it, found {', '.join(given) or 'none'}")
+    if not stacks:
+        return _numbers(arrays, given[0], 2 if given[0] == "noise" else 1)
+    blocks = Blocks(sizes)
+    if sorted(stacks) != [group.size for group in blocks.groups]:
+        raise InvalidNetwork(
+            f"noise: the stacks {sorted(stacks.values())} do not fit the sizes of the agents"
+        )
+    checked = []
+    for group in blocks.groups:
+        name = stacks[group.size]
+        stack = _numbers(arrays, name, 3)
+        if stack.shape != (group.count, group.size, group.size):
+            raise InvalidNetwork(
+                f"{name}: expected shape {(group.count, group.size, group.size)}, found {stack.shape}"
+            )
+        checked.append(symmetric(stack, name))
+    return IndependentNoise(blocks, checked, tuple(names))
+
+
+def _prior(arrays: Arrays) -> Prior | None:
+    given = [kind for kind in ("covariance", "information") if f"prior_{kind}" in arrays]
+    if not given and "prior_mean" not in arrays:
+        return None
+    matrices: dict[str, Any] = {kind: _numbers(arrays, f"prior_{kind}", 2) for kind in given}
+    return Prior(**matrices, mean=_numbers(arrays, "prior_mean", 1) if "prior_mean" in arrays else None)
+
+
+def _units(arrays: Arrays) -> dict[str, str] | None:
+    if "unit_names" not in arrays and "unit_values" not in arrays:
+        return None
+    names, values = _texts(arrays, "unit_names"), _texts(arrays, "unit_values")
+    if len(names) != len(values):
+        raise InvalidNetwork(f"unit_values: expected {len(names)} units, found {len(values)}")
+    return dict(zip(names, values, strict=True))

@@ -1,0 +1,170 @@
+"""A matrix from a file: .npy, .csv or .mat. Numbers only; nothing is ever unpickled or run."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from veilnet.errors import InvalidNetwork
+from veilnet.io import _reading
+
+_MAT_NUMBERS = frozenset(
+    {"double", "single", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+)
+
+
+def read_matrix(path: Path, variable: str | None = None) -> NDArray[Any]:
+    """The array in a .npy, .csv or .mat file; ``variable`` names the one wanted in a .mat file."""
+    suffix = path.suffix.lower()
+    if suffix == ".mat":
+        return _read_mat(path, variable)
+    if suffix not in (".npy", ".csv"):
+        raise InvalidNetwork(
+            f"{path}: expected a matrix in a .npy, .csv or .mat file, found the suffix {path.suffix!r}"
+        )
+    if variable is not None:
+        raise InvalidNetwork(f"{path}: 'variable' is for .mat files; leave it out for {suffix}")
+    return _read_npy_file(path) if suffix == ".npy" else _read_csv(path)
+
+
+def confined(reference: str, folder: Path) -> Path:
+    """The path of a file named inside another file: relative, and inside the folder of that file."""
+    windows = PureWindowsPath(reference)
+    parts = {*PurePosixPath(reference).parts, *windows.parts}
+    inside = folder.resolve()
+    try:
+        path = (inside / reference).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a null character, a loop of links
+        raise InvalidNetwork(f"file {reference!r} is not a file name") from error
+    if reference.startswith("/") or windows.drive or windows.root or ".." in parts:
+        escapes = True
+    else:
+        escapes = not path.is_relative_to(inside)  # through a link
+    if escapes:
+        raise InvalidNetwork(
+            f"file {reference!r} leads outside the folder of the network file; "
+            "put the matrix beside it and give a relative path without '..'"
+        )
+    return path
+
+
+def read_npy(stream: IO[bytes], size: int, name: str) -> NDArray[Any]:
+    """The array of a .npy stream of ``size`` bytes; what it claims is checked before memory is taken.
+
+    Plain numbers and text only: an array of Python objects would have to be unpickled.
+    """
+    content = io.BytesIO(stream.read(size))
+    if content.getbuffer().nbytes != size:
+        raise InvalidNetwork(f"{name}: truncated; write or copy it again")
+    try:
+        version = npy_format.read_magic(content)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"version {version} of the format is for arrays with named fields")
+        read_header = (
+            npy_format.read_array_header_1_0 if version == (1, 0) else (npy_format.read_array_header_2_0)
+        )
+        shape, column_major, dtype = read_header(content)
+    except (ValueError, TypeError, SyntaxError, EOFError, MemoryError, RecursionError) as error:
+        raise InvalidNetwork(
+            f"{name}: not an array as numpy.save(..., allow_pickle=False) writes it ({error}); write it again"
+        ) from error
+    if dtype.hasobject:
+        raise InvalidNetwork(
+            f"{name}: expected numbers, found Python objects, which are never unpickled; "
+            "save it as a plain array with numpy.save(..., allow_pickle=False)"
+        )
+    if dtype.kind not in "fiucU":
+        raise InvalidNetwork(f"{name}: expected numbers, found the type {dtype}; convert it to float first")
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        raise InvalidNetwork(f"{name}: expected numbers of at most 64 bits, found {dtype}")
+    count = math.prod(shape)
+    left = size - content.tell()
+    if min(shape, default=0) < 0 or count * dtype.itemsize != left:
+        raise InvalidNetwork(
+            f"{name}: truncated or damaged, shape {shape} needs {count * dtype.itemsize} bytes, "
+            f"found {left}; write or copy it again"
+        )
+    values = np.frombuffer(content.getbuffer(), dtype=dtype, count=count, offset=content.tell())
+    return values.reshape(shape, order="F" if column_major else "C")
+
+
+def _read_npy_file(path: Path) -> NDArray[Any]:
+    size = _reading.size_of(path, _reading.ARRAY_LIMIT)
+    with path.open("rb") as file:
+        array = read_npy(file, size, str(path))
+    if array.dtype.kind == "U":
+        raise InvalidNetwork(f"{path}: expected numbers, found text; convert it to float first")
+    return array
+
+
+def _read_csv(path: Path) -> NDArray[Any]:
+    text = _reading.read_text(path)
+    rows = [line for line in text.splitlines() if line.split("#", 1)[0].strip()]
+    if not rows:
+        raise InvalidNetwork(f"{path}: expected rows of numbers, found none")
+    try:
+        return np.loadtxt(rows, delimiter=",", comments="#", ndmin=2, dtype=np.float64)
+    except ValueError as error:
+        raise InvalidNetwork(
+            f"{path}: expected rows of numbers separated by commas, equally long and without a header "
+            f"(lines after # are skipped); {error}"
+        ) from error
+
+
+def _read_mat(path: Path, variable: str | None) -> NDArray[Any]:
+    _reading.size_of(path, _reading.ARRAY_LIMIT)
+    contents = _mat_contents(path)
+    shown = ", ".join(repr(name) for name in list(contents)[:8]) or "none"
+    if variable is None:
+        raise InvalidNetwork(
+            f"{path}: say which variable of the .mat file is meant: "
+            f'{{ file = "{path.name}", variable = "..." }}; there are {shown}'
+        )
+    if variable not in contents:
+        raise InvalidNetwork(f"{path}: no variable {variable!r} in the file; there are {shown}")
+    shape, kind = contents[variable]
+    if kind not in _MAT_NUMBERS:
+        raise InvalidNetwork(
+            f"{path}: expected {variable!r} to be a full matrix of numbers, found {kind}; "
+            "in MATLAB or Octave, save full(double(...))"
+        )
+    _reading.refuse_oversized(path, math.prod(shape) * 8, _reading.ARRAY_LIMIT)
+    array = _mat_variable(path, variable)
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiuc":
+        raise InvalidNetwork(f"{path}: expected {variable!r} to be a matrix of numbers, found something else")
+    return array
+
+
+def _mat_contents(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    from scipy.io import whosmat
+
+    try:
+        return {name: (tuple(shape), kind) for name, shape, kind in whosmat(str(path), appendmat=False)}
+    except NotImplementedError as error:
+        raise _hdf5(path) from error
+    except Exception as error:  # a damaged file fails anywhere in the reader
+        raise _damaged_mat(path, error) from error
+
+
+def _mat_variable(path: Path, variable: str) -> Any:
+    from scipy.io import loadmat
+
+    try:
+        # Only the variable asked for is decoded, so that whatever else the file holds is never touched.
+        return loadmat(str(path), appendmat=False, variable_names=[variable])[variable]
+    except Exception as error:
+        raise _damaged_mat(path, error) from error
+
+
+def _hdf5(path: Path) -> InvalidNetwork:
+    return InvalidNetwork(f"{path}: a MATLAB 7.3 (HDF5) file, which is not read; save it with the option -v7")
+
+
+def _damaged_mat(path: Path, error: Exception) -> InvalidNetwork:
+    return InvalidNetwork(f"{path}: not readable as a .mat file ({error}); write or copy it again")

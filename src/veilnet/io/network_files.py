@@ -1,0 +1,129 @@
+"""Networks in files: .toml for people, .json for programs, .npz for many agents. Exact to the last bit."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet.errors import InvalidNetwork, NotObservable
+from veilnet.io import _reading
+from veilnet.io._atomic import replacing, write_bytes
+from veilnet.io._document import from_document, to_document
+from veilnet.io._npz import read_npz, write_npz
+from veilnet.io._toml import to_toml
+from veilnet.network import Network
+
+_SUFFIXES = (".toml", ".json", ".npz")
+
+
+def load_network(path: str | PathLike[str]) -> Network:
+    """Read a network from a .toml, .json or .npz file. Nothing is ever unpickled.
+
+    Raises InvalidNetwork (or NotObservable), naming the file and the key at fault.
+    """
+    source = Path(path)
+    suffix = _suffix(source)
+    try:
+        if suffix == ".npz":
+            return read_npz(source)
+        text = _reading.read_text(source)
+        document = _parse_toml(text) if suffix == ".toml" else _parse_json(text)
+        return from_document(document, source.parent)
+    except (InvalidNetwork, NotObservable) as error:
+        if str(error).startswith(f"{source}: "):
+            raise
+        raise type(error)(f"{source}: {error}") from error
+
+
+def save_network(network: Network, path: str | PathLike[str]) -> None:
+    """Write a network to a .toml, .json or .npz file, whole or not at all."""
+    target = Path(path)
+    suffix = _suffix(target)
+    if suffix == ".npz":
+        with replacing(target) as file:
+            write_npz(network, file)
+        return
+    document = to_document(network)
+    write_bytes(target, _within_limit(to_toml(document) if suffix == ".toml" else _to_json(document), target))
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise InvalidNetwork(
+            f"{path}: expected a file name ending in .toml, .json or .npz, found {path.suffix or 'no suffix'}"
+        )
+    return suffix
+
+
+def _parse_toml(text: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable("TOML", error) from error
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_without_repetition)
+    except InvalidNetwork:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise _unreadable("JSON", error) from error
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in table if names.count(name) > 1)
+        raise InvalidNetwork(f"the key {twice!r} is given twice in one table; remove one of them")
+    return table
+
+
+def _unreadable(kind: str, error: Exception) -> InvalidNetwork:
+    return InvalidNetwork(
+        f"not readable as {kind}: {error}; mend that place, or copy the file again if it was cut off"
+    )
+
+
+def _within_limit(pieces: Iterable[str], target: Path) -> bytes:
+    content = bytearray()
+    for piece in pieces:
+        content += piece.encode("utf-8")
+        if len(content) > _reading.TEXT_LIMIT:
+            raise InvalidNetwork(
+                f"{target}: the network takes more than {_reading.TEXT_LIMIT:,} bytes as text, which would "
+                "not be read back; save it as .npz"
+            )
+    return bytes(content)
+
+
+def _to_json(document: dict[str, Any]) -> Iterator[str]:
+    """The text of a document, one line for each key and each agent."""
+    for name, value in document.items():
+        opening = "{" if name == "format" else ",\n "
+        if name == "agents":
+            yield f'{opening}"agents": {{'
+            for place, (agent, entry) in enumerate(value.items()):
+                yield f"{',' if place else ''}\n  {_json(agent)}: {_json(entry)}"
+            yield "\n }"
+        else:
+            yield f"{opening}{_json(name)}: {_json(value)}"
+    yield "}\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"no way to write a {type(value).__name__} as JSON")
