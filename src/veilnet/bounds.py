@@ -12,6 +12,7 @@ model the bounds are attained, so they are what the best attacker gets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +72,7 @@ class Knowledge:
         half = self.network.in_raw_coordinates(rows) @ self.directions
         if np.any(self._leaves(half)):
             return np.inf
-        weights = np.sum(half**2, axis=0)
+        weights = np.sum((half / np.max(np.abs(half))) ** 2, axis=0)
         fractions = np.minimum(self.shares[self.known] ** 2, 1.0)
         return float(np.sum(weights[self.known] * (1.0 - fractions) / fractions) / np.sum(weights))
 
@@ -122,7 +123,7 @@ class Knowledge:
 
 def knowledge(network: Network, sanitizers: Sanitizers | None = None) -> Knowledge:
     """What the centre learns from the sanitized messages of all agents (raw without sanitizers)."""
-    if not sanitizers:
+    if sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers):
         size = network.L
         return Knowledge(network, np.ones(size), np.eye(size), np.ones(size, bool))
     return knowledge_of_factor(network, message_factor(network, sanitizers))
@@ -153,7 +154,7 @@ def crlb(network: Network, sanitizers: Sanitizers | None = None) -> Array:
 
     Raises NotObservable, naming the direction, where what is sent does not determine x.
     """
-    if not sanitizers:
+    if sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers):
         inverse = solve_upper(network.raw_triangle, np.eye(network.L))
         return np.asarray(inverse @ inverse.T)
     known = knowledge(network, sanitizers)
