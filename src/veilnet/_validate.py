@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,19 @@ def as_array(value: Any, name: str) -> Array:
         raw = np.asarray(value)
     except ValueError as error:
         raise InvalidNetwork(f"{name}: rows of different lengths; make every row equally long") from error
+    if np.ma.is_masked(value):
+        raise InvalidNetwork(
+            f"{name}: expected numbers, found masked ones; fill or remove missing values first"
+        )
+    if raw.dtype.kind in "USMm":
+        raise InvalidNetwork(f"{name}: expected numbers, found {_example(raw)}; convert text and dates first")
     if np.iscomplexobj(raw):
         raise InvalidNetwork(
             f"{name}: expected real numbers, found complex ones; use Network.from_complex for complex models"
         )
     try:
         array = np.array(raw, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidNetwork(
             f"{name}: expected numbers, found {_example(raw)}; check for text, ragged rows or missing values"
         ) from error
@@ -58,6 +64,14 @@ def as_matrix(value: Any, name: str, *, columns: int | None = None) -> Array:
             "every matrix must refer to the same parameters x"
         )
     return array
+
+
+def as_number(value: Any, name: str) -> float:
+    """One finite number."""
+    array = as_array(value, name)
+    if array.ndim != 0:
+        raise InvalidNetwork(f"{name}: expected one number, found shape {array.shape}")
+    return float(array)
 
 
 def as_vector(value: Any, name: str, size: int) -> Array:
@@ -124,13 +138,30 @@ def as_name(value: Any, what: str) -> str:
     return value
 
 
-def as_names(values: Sequence[Any], what: str) -> tuple[str, ...]:
+def as_names(values: Any, what: str) -> tuple[str, ...]:
     """Distinct names, in order."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidNetwork(f"{what}: expected a list of names, found {values!r}; write [{values!r}, ...]")
     names = tuple(as_name(value, what) for value in values)
     if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        seen: set[str] = set()
+        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InvalidNetwork(f"{what}: the name {twice!r} is used twice; names must differ")
     return names
+
+
+def freeze(*arrays: Array) -> None:
+    """Make arrays that are shared read-only."""
+    for array in arrays:
+        array.flags.writeable = False
+
+
+def refuse_unknown(given: Iterable[Any], known: Sequence[str], what: str) -> None:
+    """Refuse names that are not among the known ones."""
+    here = set(known)
+    strangers = [str(name) for name in given if name not in here]
+    if strangers:
+        raise unknown(strangers, known, what)
 
 
 def unknown(given: Sequence[str], known: Sequence[str], what: str) -> InvalidNetwork:

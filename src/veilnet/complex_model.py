@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilnet._types import Array
-from veilnet._validate import unknown
+from veilnet._validate import as_names, refuse_unknown
 from veilnet.errors import InvalidNetwork
 from veilnet.prior import Prior
 
@@ -43,7 +43,7 @@ def join_complex(values: Any) -> Complex:
 def circular_prior(covariance: Any, mean: Any = None) -> Prior:
     """The real prior of a circular complex x with covariance E[(x-m)(x-m)^H] and mean m."""
     return Prior(
-        covariance=_real_covariance(_as_complex(covariance, "prior covariance", 2)),
+        covariance=_real_covariance(_as_complex(covariance, "prior covariance", 2), "prior covariance"),
         mean=None if mean is None else stack_complex(mean),
     )
 
@@ -64,7 +64,12 @@ def real_arguments(
         raise InvalidNetwork("observe: expected agent -> complex matrix, with at least one agent")
     matrices = {name: _as_complex(value, f"observe[{name!r}]", 2) for name, value in observe.items()}
     length = next(iter(matrices.values())).shape[1]
-    names = list(parameters) if parameters is not None else [f"x{k + 1}" for k in range(length)]
+    names = as_names([f"x{k + 1}" for k in range(length)] if parameters is None else parameters, "parameters")
+    if len(names) != length:
+        raise InvalidNetwork(f"parameters: expected {length} names (columns of H), found {len(names)}")
+    for value, what in ((private, "private"), ({} if offset is None else offset, "offset")):
+        if not isinstance(value, Mapping):
+            raise InvalidNetwork(f"{what}: expected a mapping by name, found {type(value).__name__}")
     return {
         "observe": {name: _real_rows(matrix) for name, matrix in matrices.items()},
         "noise": _real_noise(noise, {name: matrix.shape[0] for name, matrix in matrices.items()}),
@@ -90,19 +95,19 @@ def real_arguments(
 
 def _real_noise(noise: Any, sizes: Mapping[str, int]) -> Any:
     if isinstance(noise, Mapping):
-        strangers = [str(name) for name in noise if name not in sizes]
-        if strangers:
-            raise unknown(strangers, list(sizes), "noise")
+        refuse_unknown(noise, list(sizes), "noise")
         return {name: _real_noise(value, {name: sizes[name]}) for name, value in noise.items()}
     total = sum(sizes.values())
-    array = np.asarray(noise)
+    array = _as_complex(noise, "noise")
+    if array.ndim <= 1 and np.any(array.imag):
+        raise InvalidNetwork("noise: expected real variances, found complex numbers; give E[n n^H] whole")
     if array.ndim == 0:
         return float(array.real) / 2
     if array.shape == (total,):
         variances = array.real / 2
         parts = np.split(variances, np.cumsum(list(sizes.values()))[:-1])
         return np.concatenate([np.tile(part, 2) for part in parts])
-    covariance = _as_complex(noise, "noise", 2)
+    covariance = array
     if covariance.shape != (total, total):
         raise InvalidNetwork(
             f"noise: expected a {total} x {total} Hermitian covariance, found shape {covariance.shape}"
@@ -112,12 +117,14 @@ def _real_noise(noise: Any, sizes: Mapping[str, int]) -> Any:
     order = np.concatenate(
         [np.concatenate([np.arange(a, b), total + np.arange(a, b)]) for a, b in pairwise(starts.tolist())]
     )
-    return _real_covariance(covariance)[np.ix_(order, order)]
+    return _real_covariance(covariance, "noise")[np.ix_(order, order)]
 
 
-def _real_covariance(covariance: Complex) -> Array:
+def _real_covariance(covariance: Complex, name: str) -> Array:
+    if covariance.shape[0] != covariance.shape[1]:
+        raise InvalidNetwork(f"{name}: expected a square matrix, found shape {covariance.shape}")
     if np.max(np.abs(covariance - covariance.conj().T)) > 1e-10 * np.max(np.abs(covariance)):
-        raise InvalidNetwork("noise: expected a Hermitian covariance E[n n^H], found an asymmetric matrix")
+        raise InvalidNetwork(f"{name}: expected a Hermitian covariance E[n n^H], found an asymmetric matrix")
     return np.block([[covariance.real, -covariance.imag], [covariance.imag, covariance.real]]) / 2
 
 
@@ -125,14 +132,17 @@ def _real_rows(rows: Complex) -> Array:
     return np.block([[rows.real, -rows.imag], [rows.imag, rows.real]])
 
 
-def _as_complex(value: Any, name: str, dimensions: int) -> Complex:
+def _as_complex(value: Any, name: str, dimensions: int | None = None) -> Complex:
     try:
-        array = np.asarray(value, dtype=np.complex128)
+        raw = np.asarray(value)
+        if raw.dtype.kind in "USMm":
+            raise TypeError("text and dates are not numbers")
+        array = raw.astype(np.complex128)
     except (TypeError, ValueError) as error:
         raise InvalidNetwork(f"{name}: expected complex numbers in rows of one length") from error
     if dimensions == 2 and array.ndim == 1:
         array = array[None, :]
-    if array.ndim != dimensions or array.size == 0:
+    if array.size == 0 or (dimensions is not None and array.ndim != dimensions):
         raise InvalidNetwork(f"{name}: expected {dimensions} dimensions, found shape {array.shape}")
     if not np.all(np.isfinite(array)):
         raise InvalidNetwork(f"{name}: expected finite numbers, found NaN or infinity; remove missing values")

@@ -17,7 +17,7 @@ import numpy as np
 from veilnet._blocks import Blocks
 from veilnet._linalg import EPS, condition_of_triangle, solve_upper, triangle
 from veilnet._types import Array
-from veilnet._validate import as_array, as_matrix, as_name, as_names, as_vector, unknown
+from veilnet._validate import as_array, as_matrix, as_name, as_names, as_vector, freeze, refuse_unknown
 from veilnet.errors import InvalidNetwork, NotObservable
 from veilnet.noise_model import NoiseModel, read_noise
 from veilnet.prior import Prior
@@ -67,8 +67,7 @@ class Network:
         self.units: Mapping[str, str] = MappingProxyType(
             _read_units(units, (*self.public_blocks, *self.private, *self.parameters))
         )
-        for array in (self.H, self.public, self.offset, *self.private.values()):
-            array.flags.writeable = False
+        freeze(self.H, self.public, self.offset, *self.public_blocks.values(), *self.private.values())
         self._refuse_unobservable()
         self._frozen = True
 
@@ -234,7 +233,7 @@ def _read_stack(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, 
         width = len(str(count))
         names = tuple(f"agent{k:0{width}d}" for k in range(1, count + 1))
     else:
-        names = as_names(list(agents), "agents")
+        names = as_names(agents, "agents")
         _refuse_reserved(names)
         if len(names) != count:
             raise InvalidNetwork(f"agents: expected {count} names, found {len(names)}")
@@ -253,7 +252,7 @@ def _refuse_reserved(names: Sequence[str]) -> None:
 def _read_parameters(parameters: Sequence[str] | None, length: int) -> tuple[str, ...]:
     if parameters is None:
         return tuple(f"x{k + 1}" for k in range(length))
-    names = as_names(list(parameters), "parameters")
+    names = as_names(parameters, "parameters")
     if len(names) != length:
         raise InvalidNetwork(f"parameters: expected {length} names (columns of H), found {len(names)}")
     return names
@@ -313,10 +312,7 @@ def _read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
         return np.zeros(blocks.total)
     if not isinstance(offset, Mapping):
         return as_vector(offset, "offset", blocks.total)
-    known = set(agents)
-    strangers = [str(name) for name in offset if name not in known]
-    if strangers:
-        raise unknown(strangers, agents, "offset")
+    refuse_unknown(offset, agents, "offset")
     stacked = np.zeros(blocks.total)
     for place, name in enumerate(agents):
         if name in offset:
@@ -329,8 +325,7 @@ def _read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
 def _read_units(units: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
     if units is None:
         return {}
-    known = set(names)
-    strangers = [str(name) for name in units if name not in known]
-    if strangers:
-        raise unknown(strangers, names, "units")
+    if not isinstance(units, Mapping):
+        raise InvalidNetwork(f"units: expected name -> unit, found {type(units).__name__}")
+    refuse_unknown(units, names, "units")
     return {name: as_name(unit, f"unit of {name!r}") for name, unit in units.items()}

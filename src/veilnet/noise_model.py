@@ -7,16 +7,23 @@ Both kinds answer the same questions, so that the rest of veilnet need not know 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from veilnet._blocks import Blocks
+from veilnet._blocks import Blocks, Group
 from veilnet._linalg import cholesky, solve_lower, solve_lower_batch
 from veilnet._types import Array
-from veilnet._validate import as_array, as_square, lowest_relative_eigenvalue, symmetric, unknown
+from veilnet._validate import (
+    as_array,
+    as_square,
+    freeze,
+    lowest_relative_eigenvalue,
+    refuse_unknown,
+    symmetric,
+)
 from veilnet.errors import InvalidNetwork
 
 
@@ -59,8 +66,9 @@ class IndependentNoise(NoiseModel):
     def __init__(self, blocks: Blocks, stacks: list[Array], names: tuple[str, ...]) -> None:
         self.blocks = blocks
         self.stacks = stacks
+        freeze(*stacks)
         self._roots = [
-            _cholesky_stack(stack, [names[int(i)] for i in group.agents] if group.count < 10_000 else None)
+            _cholesky_stack(stack, partial(_label, names, group))
             for group, stack in zip(blocks.groups, stacks, strict=True)
         ]
 
@@ -107,7 +115,8 @@ class JointNoise(NoiseModel):
     def __init__(self, blocks: Blocks, matrix: Array) -> None:
         self.blocks = blocks
         self._matrix = matrix
-        self._root = _cholesky_stack(matrix[None], ["noise"])[0]
+        freeze(matrix)
+        self._root = _cholesky_stack(matrix[None], lambda _: "noise")[0]
 
     def block(self, agent: int) -> Array:
         rows = self.blocks.rows(agent)
@@ -136,6 +145,10 @@ class JointNoise(NoiseModel):
 def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
     """Every form of the ``noise`` argument: joint matrix, per agent, variances, stacked, or a scalar."""
     if isinstance(noise, NoiseModel):
+        if not np.array_equal(noise.blocks.sizes, blocks.sizes):
+            raise InvalidNetwork(
+                "noise: expected the noise of agents of the same sizes, found that of another network"
+            )
         return noise
     if isinstance(noise, Mapping):
         return _noise_per_agent(noise, agents, blocks)
@@ -156,10 +169,7 @@ def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseMode
 
 
 def _noise_per_agent(noise: Mapping[Any, Any], agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
-    known = set(agents)
-    strangers = [str(name) for name in noise if name not in known]
-    if strangers:
-        raise unknown(strangers, agents, "noise")
+    refuse_unknown(noise, agents, "noise")
     missing = [name for name in agents if name not in noise]
     if missing:
         raise InvalidNetwork(
@@ -199,7 +209,11 @@ def _joint_or_independent(matrix: Array, agents: tuple[str, ...], blocks: Blocks
     return JointNoise(blocks, matrix)
 
 
-def _cholesky_stack(stack: Array, names: list[str] | None) -> Array:
+def _label(names: tuple[str, ...], group: Group, place: int) -> str:
+    return f"noise of {names[int(group.agents[place])]!r}"
+
+
+def _cholesky_stack(stack: Array, label: Callable[[int], str]) -> Array:
     try:
         roots: Array | None = cholesky(stack)
     except np.linalg.LinAlgError:
@@ -210,10 +224,8 @@ def _cholesky_stack(stack: Array, names: list[str] | None) -> Array:
     for place, one in enumerate(stack):
         lowest = lowest_relative_eigenvalue(one)
         if lowest <= 4 * np.finfo(float).eps * one.shape[0]:
-            name = names[place] if names is not None else f"agent {place + 1}"
-            label = name if name == "noise" else f"noise of {name!r}"
             raise InvalidNetwork(
-                f"{label}: expected a positive definite covariance, found the relative eigenvalue "
+                f"{label(place)}: expected a positive definite covariance, found the relative eigenvalue "
                 f"{lowest:.3g}; every reading needs noise of its own (drop duplicated readings, or add it)"
             )
     return cholesky(stack)

@@ -9,7 +9,7 @@ import numpy as np
 
 from veilnet._linalg import EPS, cholesky, positive_root, solve_lower
 from veilnet._types import Array
-from veilnet._validate import as_array, as_square, as_vector, lowest_relative_eigenvalue, semidefinite
+from veilnet._validate import as_array, as_square, as_vector, freeze, lowest_relative_eigenvalue, semidefinite
 from veilnet.errors import InvalidNetwork
 
 
@@ -26,8 +26,12 @@ class Prior:
         given, name = (
             (covariance, "prior covariance") if information is None else (information, "prior information")
         )
-        array = np.atleast_2d(as_array(given, name))
-        size = array.shape[0]
+        array = as_array(given, name)
+        if array.ndim == 1 or array.size == 0:
+            raise InvalidNetwork(
+                f"{name}: expected an L x L matrix, found shape {array.shape}; use np.diag for variances"
+            )
+        size = array.shape[0] if array.ndim else 1
         matrix = as_square(array, name, size)
         self.size = size
         self.mean: Array = np.zeros(size) if mean is None else as_vector(mean, "prior mean", size)
@@ -37,7 +41,13 @@ class Prior:
             self.root: Array = positive_root(semidefinite(matrix, name))
             self.information: Array = matrix
             self.given = "information"
-        self.mean.flags.writeable = False
+        freeze(self.mean, self.root, self.information, matrix)
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_frozen", False):
+            raise AttributeError(f"a Prior is frozen: build a new one instead of changing {name!r}")
+        super().__setattr__(name, value)
 
     def _read_covariance(self, matrix: Array) -> None:
         lowest = lowest_relative_eigenvalue(matrix)
