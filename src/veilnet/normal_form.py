@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilnet._linalg import EPS
+from veilnet._linalg import EPS, solve_lower
 from veilnet._types import Array, Booleans
 
 
@@ -28,27 +28,59 @@ def normal_form(compression: Array, noise: Array) -> tuple[Array, Booleans]:
     return np.concatenate([exact, blurred]) * columns, flags
 
 
+def right_inverse(rows: Array) -> tuple[Array, Array]:
+    """(B, N) with rows B = I and N an orthonormal basis of Null(rows), B orthogonal to N.
+
+    Rows and columns are scaled to one first, so that units and very different noises lose no digits.
+    """
+    sent = rows.shape[0]
+    columns = np.sqrt(np.sum(_unit_rows(rows) ** 2, axis=0))
+    columns = np.where(columns > 0, columns, 1.0)
+    scaled = rows / columns
+    lengths = np.linalg.norm(scaled, axis=1)
+    left, singular, right = np.linalg.svd(scaled / lengths[:, None], full_matrices=True)
+    back = (right[:sent].T / singular) @ left.T / lengths / columns[:, None]
+    null, _ = np.linalg.qr(right[sent:].T / columns[:, None])
+    return back - null @ (null.T @ back), null
+
+
 def _split_noise(compression: Array, noise: Array) -> tuple[Array, Booleans]:
-    """Rotate and scale rows until each carries noise of variance 0 or 1."""
-    deviation = np.sqrt(np.maximum(np.diag(noise), 0.0))
-    some = deviation > 0
-    exact_rows = compression[~some]
-    if not np.any(some):
-        return exact_rows, np.zeros(exact_rows.shape[0], bool)
-    scaled = compression[some] / deviation[some, None]
-    correlation = noise[np.ix_(some, some)] / deviation[some, None] / deviation[None, some]
-    if np.count_nonzero(correlation - np.diag(np.diag(correlation))) == 0:
-        blurred, more_exact = scaled, np.zeros((0, compression.shape[1]))
-    else:
-        values, vectors = np.linalg.eigh(correlation)
-        rotated = vectors.T @ scaled
-        zero = values <= 64 * EPS * values.size
-        blurred, more_exact = rotated[~zero] / np.sqrt(values[~zero])[:, None], rotated[zero]
-    rows = np.concatenate([exact_rows, more_exact, blurred])
-    flags = np.zeros(rows.shape[0], bool)
-    flags[exact_rows.shape[0] + more_exact.shape[0] :] = True
+    """Combine rows until each carries noise of variance 0 or 1, by a pivoted Cholesky factor Θ = L L'.
+
+    Rows 1 (pivots) become L_11^-1 C_1 with unit noise; the others, C_2 - L_21 L_11^-1 C_1, with none. Pivoting on
+    the largest variance keeps the multipliers small: rows of very different noise are never mixed the wrong way.
+    """
+    factor, pivots, rest = _pivoted_cholesky(noise)
+    blurred = solve_lower(factor[pivots], compression[pivots])
+    exact = compression[rest] - factor[rest] @ blurred
+    # What cancels down to rounding was the same row twice.
+    sizes = np.linalg.norm(np.abs(compression[rest]) + np.abs(factor[rest]) @ np.abs(blurred), axis=1)
+    exact = exact[np.linalg.norm(exact, axis=1) > _tolerance(compression.shape) * sizes]
+    rows = np.concatenate([exact, blurred])
+    flags = np.arange(rows.shape[0]) >= exact.shape[0]
     present = np.any(rows != 0, axis=1)
     return rows[present], flags[present]
+
+
+def _pivoted_cholesky(noise: Array) -> tuple[Array, list[int], list[int]]:
+    """(L, pivot rows, other rows): variances left below rounding of their own size count as zero."""
+    variances = np.maximum(np.diag(noise), 0.0)
+    left = variances.copy()
+    columns: list[Array] = []
+    pivots: list[int] = []
+    while np.any(open_rows := left > 64 * EPS * noise.shape[0] * variances):
+        pivot = int(np.argmax(np.where(open_rows, left, 0.0)))
+        column = noise[:, pivot].copy()
+        for earlier in columns:
+            column -= earlier * earlier[pivot]
+        column /= np.sqrt(left[pivot])
+        column[pivots] = 0.0
+        left = np.maximum(left - column**2, 0.0)
+        left[pivot] = 0.0
+        columns.append(column)
+        pivots.append(pivot)
+    factor = np.stack(columns, axis=1) if columns else np.zeros((noise.shape[0], 0))
+    return factor, pivots, [row for row in range(noise.shape[0]) if row not in set(pivots)]
 
 
 def _row_basis(rows: Array) -> Array:

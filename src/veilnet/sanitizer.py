@@ -15,9 +15,18 @@ import numpy as np
 
 from veilnet._linalg import positive_root
 from veilnet._types import AnyArray, Array, Booleans
-from veilnet._validate import as_array, as_matrix, as_square, as_vector, semidefinite
+from veilnet._validate import (
+    as_array,
+    as_matrix,
+    as_name,
+    as_number,
+    as_square,
+    as_vector,
+    freeze,
+    semidefinite,
+)
 from veilnet.errors import InvalidNetwork
-from veilnet.normal_form import normal_form
+from veilnet.normal_form import normal_form, right_inverse
 
 __all__ = ["Sanitizer"]
 
@@ -58,9 +67,8 @@ class Sanitizer:
         self.limits: tuple[Array, Array] | None = (
             None if limits is None else _read_limits(limits, self.readings)
         )
-        self.agent = agent
-        for array in (self.compression, self.noise, self.offset):
-            array.flags.writeable = False
+        self.agent = agent if agent == "" else as_name(agent, "agent")
+        freeze(self.compression, self.noise, self.offset)
         self._frozen = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -71,12 +79,12 @@ class Sanitizer:
     @classmethod
     def silent(cls, readings: int, *, agent: str = "") -> Sanitizer:
         """Sends nothing at all."""
-        return cls(np.zeros((0, readings)), agent=agent)
+        return cls(np.zeros((0, _read_count(readings))), agent=agent)
 
     @classmethod
     def raw(cls, readings: int, *, agent: str = "") -> Sanitizer:
         """Sends the readings as they are."""
-        return cls(np.eye(readings), agent=agent)
+        return cls(np.eye(_read_count(readings)), agent=agent)
 
     @classmethod
     def exact(cls, rows: Array, *, offset: Array, agent: str = "") -> Sanitizer:
@@ -127,25 +135,24 @@ class Sanitizer:
         ones. Withholding is the limit of power without bound; the bound on x converges like 1 / power.
         """
         rows, noisy = self.normal
-        back = np.linalg.pinv(rows) if rows.shape[0] else np.zeros((self.readings, 0))
+        back, null = right_inverse(rows)
         carried = back[:, noisy] @ back[:, noisy].T
-        withheld = np.eye(self.readings) - back @ rows
-        count = self.readings - rows.shape[0]
-        left = float(power) - float(np.trace(carried))
-        if not np.isfinite(power) or left < 0 or (count and left == 0):
+        count = null.shape[1]
+        left = as_number(power, "power") - float(np.trace(carried))
+        if left < 0 or (count and left == 0):
             raise InvalidNetwork(
                 f"power: expected over {np.trace(carried):.6g}, needed by the noisy rows, found {power:g}"
             )
         if count:
-            carried = carried + left / count * withheld
+            carried = carried + left / count * (null @ null.T)
         return self._with(np.eye(self.readings), (carried + carried.T) / 2)
 
     def as_compression(self, power: float) -> Sanitizer:
-        """Withhold every direction whose noise variance, in units of the readings, is at least ``power``."""
+        """Withhold every noisy row whose variance, in units of the readings, is at least ``power``."""
         rows, noisy = self.normal
         variances = np.full(rows.shape[0], 0.0)
         variances[noisy] = 1.0 / np.sum(rows[noisy] ** 2, axis=1)
-        keep = variances < power
+        keep = ~noisy | (variances < as_number(power, "power"))
         return self._with(rows[keep], np.diag(noisy[keep].astype(float)))
 
     # --- running it
@@ -216,14 +223,20 @@ def _read_compression(compression: Any, noise: Any) -> Array:
     return as_matrix(array, "compression")
 
 
+def _read_count(readings: Any) -> int:
+    if not isinstance(readings, int | np.integer) or readings < 1:
+        raise InvalidNetwork(f"readings: expected a positive whole number, found {readings!r}")
+    return int(readings)
+
+
 def _read_noise(noise: Any, sent: int) -> Array:
     if noise is None:
         return np.zeros((sent, sent))
     array = as_array(noise, "noise")
     if array.ndim == 0 or (array.ndim == 1 and array.shape == (sent,)):
         array = np.diag(np.broadcast_to(array, (sent,)))
-    if sent == 0:
-        return np.zeros((0, 0))
+    if sent == 0 and array.shape == (0, 0):
+        return array
     return semidefinite(as_square(array, "noise", sent), "noise")
 
 
@@ -242,7 +255,10 @@ def _read_limits(limits: Any, readings: int) -> tuple[Array, Array]:
         raise InvalidNetwork(f"limits: expected (lowest, highest), found {limits!r}") from error
     edges = []
     for value, name in ((low, "lowest limit"), (high, "highest limit")):
-        array = np.asarray(value, dtype=np.float64)
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            array = np.asarray(np.nan)
         if np.any(np.isnan(array)) or array.shape not in ((), (readings,)):
             raise InvalidNetwork(f"{name}: expected one number or {readings}, found {value!r}")
         edges.append(np.array(np.broadcast_to(array, (readings,))))
