@@ -1,0 +1,42 @@
+"""The paper's Algorithm 3, for comparison: one agent at a time, each taking what slack it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from veilnet.asup import Verdict
+from veilnet.designs._alternating_sweeps import alternate
+from veilnet.designs.shrink import sanitizers_from_shrink
+from veilnet.designs.tradeoff import aimed_at
+from veilnet.errors import InvalidNetwork
+from veilnet.plan import Plan, make_plan
+from veilnet.standard import standard_form
+
+
+def alternating_plan(
+    verdict: Verdict,
+    targets: Mapping[str, float],
+    *,
+    sweeps: int = 20,
+    progress: Callable[[str, float], None] | None = None,
+) -> Plan:
+    """The plan Algorithm 3 reaches after so many sweeps; ``details["sweeps"]`` has utility and privacy after each."""
+    if sweeps < 1:
+        raise InvalidNetwork(f"sweeps: expected at least 1, found {sweeps}")
+    network = verdict.network
+    result = alternate(standard_form(network), aimed_at(targets), sweeps=sweeps, progress=progress)
+    return make_plan(
+        network,
+        sanitizers_from_shrink(network, result.shrink),
+        "alternating",
+        targets=targets,
+        details={
+            "sweeps": [
+                {
+                    "utility": 0.0 - sweep.loss,
+                    "privacy": dict(zip(network.private, sweep.privacy.tolist(), strict=True)),
+                }
+                for sweep in result.sweeps
+            ],
+        },
+    )
