@@ -93,14 +93,17 @@ def real_arguments(
     }
 
 
-def _real_noise(noise: Any, sizes: Mapping[str, int]) -> Any:
+def _real_noise(noise: Any, sizes: Mapping[str, int], label: str = "noise") -> Any:
     if isinstance(noise, Mapping):
         refuse_unknown(noise, list(sizes), "noise")
-        return {name: _real_noise(value, {name: sizes[name]}) for name, value in noise.items()}
+        return {
+            name: _real_noise(value, {name: sizes[name]}, f"noise of {name!r}")
+            for name, value in noise.items()
+        }
     total = sum(sizes.values())
-    array = _as_complex(noise, "noise")
+    array = _as_complex(noise, label)
     if array.ndim <= 1 and np.any(array.imag):
-        raise InvalidNetwork("noise: expected real variances, found complex numbers; give E[n n^H] whole")
+        raise InvalidNetwork(f"{label}: expected real variances, found complex numbers; give E[n n^H] whole")
     if array.ndim == 0:
         return float(array.real) / 2
     if array.shape == (total,):
@@ -110,14 +113,14 @@ def _real_noise(noise: Any, sizes: Mapping[str, int]) -> Any:
     covariance = array
     if covariance.shape != (total, total):
         raise InvalidNetwork(
-            f"noise: expected a {total} x {total} Hermitian covariance, found shape {covariance.shape}"
+            f"{label}: expected a {total} x {total} Hermitian covariance, found shape {covariance.shape}"
         )
     # Real parts then imaginary parts of all readings -> real and imaginary parts agent by agent.
     starts = np.cumsum([0, *sizes.values()])
     order = np.concatenate(
         [np.concatenate([np.arange(a, b), total + np.arange(a, b)]) for a, b in pairwise(starts.tolist())]
     )
-    return _real_covariance(covariance, "noise")[np.ix_(order, order)]
+    return _real_covariance(covariance, label)[np.ix_(order, order)]
 
 
 def _real_covariance(covariance: Complex, name: str) -> Array:
