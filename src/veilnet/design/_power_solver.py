@@ -141,7 +141,7 @@ def _check(root: Array, gain: Array, blocks: Blocks, limits: Array) -> None:
         if not np.all(np.isfinite(array)):
             raise VeilnetError(f"{name}: expected finite numbers, got nan or infinity")
     if not np.all(np.isfinite(limits)) or np.any(limits < 0):
-        raise VeilnetError(f"power: expected finite limits >= 0, got {limits[~(limits >= 0)] or limits}")
+        raise VeilnetError(f"power: expected finite limits >= 0, got {limits.tolist()}")
 
 
 def _compress_columns(gain: Array) -> Array:
