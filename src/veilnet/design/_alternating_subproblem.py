@@ -16,11 +16,13 @@ utility. The greatest of them is returned, which hides most and leaves most to t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dsyevd
 
 from veilnet._types import Array, Integers
 from veilnet.design._alternating_interior import follow_central_path
@@ -30,9 +32,8 @@ from veilnet.errors import Infeasible
 _NULL = 1e-13
 # Duality gap, as a share of tr(A), at which the searches stop.
 _GAP = 1e-13
-# Prices below this buy nothing measurable: the threshold is met where silence is free.
-_FREE = 1e-13
 _MOST_STEPS = 100
+_TINY = 1e-300
 
 
 def solve_subproblem(utility_cost: Array, privacy_gains: Sequence[Array], thresholds: Array) -> Array:
@@ -72,18 +73,22 @@ def solve_factored(factors: Array, edges: Integers, thresholds: Array, guess: fl
         if inner is None:
             return None
         vectors = np.concatenate([basis[:, :columns] @ inner.vectors, basis[:, columns:]], axis=1)
-        return Optimum(vectors, np.concatenate([inner.values, np.ones(size - columns)]), inner.price, inner.gap)
+        return Optimum(
+            vectors, np.concatenate([inner.values, np.ones(size - columns)]), inner.price, inner.gap
+        )
     parts = [factors[:, a:b] for a, b in pairwise(edges)]
     cost, *gains = (part @ part.T for part in parts)
     whole = float(cost.trace())
     if len(gains) == 1 and whole > 0:
         total = float(gains[0].trace())
         share = float(thresholds[0]) / total if total > 0 else 0.0
-        if 0 < share < 1 - 1e-14:
-            unit_cost, unit_gain = cost / whole, gains[0] / total
-            found = search_price(unit_cost, unit_gain, share, guess)
-            if found.price > _FREE:
-                return found
+        if share < 1 - 1e-14:
+            values, vectors, _ = dsyevd(cost)
+            free = int(np.searchsorted(values, _NULL * values[-1], side="right"))
+            hidden = parts[1].T @ vectors[:, :free]
+            if float(np.vdot(hidden, hidden)) >= share * total:
+                return Optimum(vectors, (np.arange(size) < free).astype(np.float64), guess, 0.0)
+            return search_price(cost / whole, gains[0] / total, share, guess)
     try:
         shrink = solve_subproblem(cost, gains, thresholds)
     except Infeasible:
@@ -120,7 +125,7 @@ def _solve_scaled(cost: Array, gains: list[Array], shares: Array) -> Array:
         missing[first] = 0.0
         if not np.any(missing > 0):
             return one
-    return _greatest(follow_central_path(cost, np.stack(gains), shares), cost)
+    return _greatest(follow_central_path(cost, np.stack(gains), shares).shrink, cost)
 
 
 def _with_forced_silence(cost: Array, gains: list[Array], shares: Array, forced: Array) -> Array:
@@ -167,62 +172,92 @@ def search_price(cost: Array, gain: Array, share: float, guess: float = 1.0) -> 
     """
     low, high = 0.0, np.inf
     price = guess
-    best = Optimum(np.eye(cost.shape[0]), np.ones(cost.shape[0]), np.inf, np.inf)
+    best = Optimum(np.eye(cost.shape[0]), np.ones(cost.shape[0]), price, np.inf)
     patience = 0
     for _ in range(_MOST_STEPS):
-        values, vectors = np.linalg.eigh(price * gain - cost)
-        values, vectors = values[::-1], vectors[:, ::-1]
-        rotated = vectors.T @ gain @ vectors
-        each = np.maximum(rotated.diagonal(), 0.0)
-        filled = np.cumsum(each)
-        positive = int(np.count_nonzero(values > 0))
-        last = min(int(np.searchsorted(filled, share)), values.size - 1)
-        before = float(filled[last - 1]) if last else 0.0
-        fraction = min((share - before) / float(each[last]), 1.0) if each[last] > 0 else 1.0
-        levels = (np.arange(values.size) < last).astype(np.float64)
-        levels[last] = fraction
-        gap = float(values[:positive].sum() - values @ levels)
-        patience = 0 if gap < 0.25 * best.gap else patience + 1
-        if gap < best.gap:
-            best = Optimum(vectors, levels, price, gap)
-        reached = float(filled[positive - 1]) if positive else 0.0
-        low, high = (price, high) if reached < share else (low, price)
-        if gap <= _GAP or (low > 0 and high <= low * (1 + 4e-16)):
+        ascending, columns, failed = dsyevd(price * gain - cost)
+        if failed:
             break
-        price = _next_price(values, rotated, positive, last, share - reached, price, (low, high), patience)
+        vectors = columns[:, ::-1]
+        values = ascending[::-1]
+        rotated = vectors.T @ (gain @ vectors)
+        filling = _fill(values.tolist(), rotated.diagonal().tolist(), share)
+        patience = 0 if filling.gap < 0.25 * best.gap else patience + 1
+        if filling.gap < best.gap:
+            best = Optimum(vectors, np.array(filling.levels), price, filling.gap)
+        low, high = (price, high) if filling.lacking > 0 else (low, price)
+        if filling.gap <= _GAP or (low > 0 and high <= low * (1 + 4e-16)):
+            break
+        price = _next_price(values, rotated, filling, price, (low, high), patience)
         if not 1e-40 < price < 1e40:
             break
     return best
 
 
+class _Filling(NamedTuple):
+    """Leading eigenvectors filled up to the share: how far, and what that is short of optimal."""
+
+    levels: list[float]
+    gap: float
+    positive: int
+    last: int
+    lacking: float
+
+
+def _fill(values: list[float], gains: list[float], share: float) -> _Filling:
+    """Fill eigenvectors, largest eigenvalue first, until their gains make up the share."""
+    levels: list[float] = []
+    gap, filled, reached = 0.0, 0.0, 0.0
+    positive, last = 0, len(values) - 1
+    for k, (value, gain) in enumerate(zip(values, gains, strict=True)):
+        room = share - filled
+        if room <= 0:
+            level = 0.0
+        else:
+            level = 1.0 if gain <= room else room / gain
+            last = k
+        levels.append(level)
+        filled += level * gain
+        if level < 1.0:
+            # Rounding must not reopen a share that the fraction has just closed.
+            filled = max(filled, share)
+        if value > 0:
+            positive += 1
+            reached += max(gain, 0.0)
+            gap += value * (1 - level)
+        else:
+            gap -= value * level
+    return _Filling(levels, gap, positive, last, share - reached)
+
+
 def _next_price(
     values: Array,
     rotated: Array,
-    positive: int,
-    last: int,
-    lacking: float,
+    filling: _Filling,
     price: float,
     bracket: tuple[float, float],
     patience: int,
 ) -> float:
     """The next price to try, strictly inside the bracket."""
     low, high = bracket
-    jumping = last == positive if lacking > 0 else last == positive - 1
+    positive, last, lacking = filling.positive, filling.last, filling.lacking
+    step = np.inf if lacking > 0 else -np.inf
     cross = rotated[:positive, positive:]
-    slope = 2 * float(np.sum(cross**2 / np.maximum(values[:positive, None] - values[None, positive:], 1e-300)))
-    smooth = lacking / slope if slope > 0 else np.copysign(np.inf, lacking)
-    step = smooth
+    if cross.size:
+        slope = 2 * float((cross**2 / (values[:positive, None] - values[positive:] + _TINY)).sum())
+        step = lacking / slope if slope > 0 else step
+    jumping = last == positive if lacking > 0 else last == positive - 1
     if jumping and rotated[last, last] > 0:
         crossing = -float(values[last] / rotated[last, last])
-        step = crossing if abs(crossing) < abs(smooth) else smooth
+        step = crossing if abs(crossing) < abs(step) else step
     trial = price + step
     if patience < 3 and max(low, 1e-3 * price) < trial < min(high, 1e3 * price):
-        return float(trial)
-    if not np.isfinite(high):
+        return trial
+    if high == np.inf:
         return 30 * low
     if low == 0.0:
         return high / 30
-    return float(np.sqrt(low) * np.sqrt(high))
+    return math.sqrt(low) * math.sqrt(high)
 
 
 def _greatest(shrink: Array, cost: Array) -> Array:
