@@ -1,0 +1,69 @@
+"""Tables and sentences about verdicts and plans, shared by the verbs that show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from veilnet.cli._shared import table
+
+if TYPE_CHECKING:
+    from veilnet.asup import Verdict
+    from veilnet.plan import Plan
+
+
+def verdict_table(verdict: Verdict) -> Table:
+    """What is free, per private parameter."""
+    from veilnet.words import join_names, times
+
+    rows = []
+    for name in verdict.ceiling:
+        agents = list(verdict.blocking[name]) if verdict.network.S <= 200 else []
+        rows.append(
+            [
+                name,
+                times(1 + verdict.ceiling[name]),
+                times(1 + verdict.limit[name]),
+                "yes" if name not in verdict.blocked else "no",
+                join_names(agents, most=3) if agents else "-",
+            ]
+        )
+    return table(
+        ["private", "error grows for free", "if nothing were sent", "all of it free?", "in the way"], rows
+    )
+
+
+def plan_table(plan: Plan) -> Table:
+    """What the centre's error on each parameter does under a plan."""
+    from veilnet.words import number, times
+
+    rows = [
+        ["public", ", ".join(plan.network.public_blocks), times(1 - plan.utility), "", number(plan.utility)]
+    ]
+    rows += [
+        ["private", name, times(1 + p), times(1 + plan.worst_direction[name]), number(p)]
+        for name, p in plan.privacy.items()
+    ]
+    return table(["", "parameter", "centre's error grows", "most exposed part", "u or p"], rows)
+
+
+def sending_table(plan: Plan, *, most: int = 20) -> Table:
+    """What each agent sends under a plan."""
+    import numpy as np
+
+    rows: list[list[object]] = []
+    for agent, sanitizer in list(plan.sanitizers.items())[:most]:
+        kept, noisy = sanitizer.normal
+        rows.append(
+            [
+                agent,
+                sanitizer.readings,
+                int(np.sum(~noisy)),
+                int(np.sum(noisy)),
+                sanitizer.readings - kept.shape[0],
+            ]
+        )
+    if len(plan.sanitizers) > most:
+        rows.append([f"... {len(plan.sanitizers) - most} more", "", "", "", ""])
+    return table(["agent", "readings", "sent exactly", "sent with noise", "withheld"], rows)

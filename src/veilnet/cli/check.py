@@ -1,0 +1,44 @@
+"""``veilnet check``: can privacy be free here, and who stands in the way?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Say how much privacy is free in this network, and which agents stand in the way of more."""
+    import veilnet as vn
+    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._views import verdict_table
+
+    verdict = vn.check(vn.Network.load(network))
+    if json:
+        theorem = verdict.printed_theorem
+        print_json(
+            {
+                "achievable": verdict.achievable,
+                "ceiling": verdict.ceiling,
+                "limit": verdict.limit,
+                "shortfall": verdict.shortfall,
+                "blocking": verdict.blocking,
+                "numbers_to_send": dict(
+                    zip(verdict.network.agents, verdict.shares.ranks.tolist(), strict=True)
+                ),
+                "smallest_part_kept": verdict.shares.kept,
+                "largest_part_dropped": verdict.shares.dropped,
+                "printed_theorem": {
+                    "number": theorem.number,
+                    "achievable": theorem.achievable,
+                    "agents": theorem.agents,
+                },
+            }
+        )
+        return
+    console.print(str(verdict))
+    console.print(verdict_table(verdict))

@@ -1,0 +1,98 @@
+"""``veilnet design``: find what each agent should send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
+    privacy: Annotated[
+        list[str] | None,
+        typer.Option("--privacy", help="Privacy to reach: 10, or gait=10 (repeat). Least utility loss."),
+    ] = None,
+    utility_loss: Annotated[
+        float | None, typer.Option("--utility-loss", help="Loss allowed, 0.05 is 5 %. Most privacy.")
+    ] = None,
+    power: Annotated[
+        list[str] | None,
+        typer.Option("--power", help="Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="auto, perfect, noise, power, joint or alternating.")
+    ] = "auto",
+    partial: Annotated[
+        bool, typer.Option("--partial", help="With --method noise: take less than asked where not free.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write the plan to.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Find what each agent should send; without a target, the most privacy at perfect utility."""
+    import veilnet as vn
+    from veilnet.cli._shared import console, print_json, progress
+    from veilnet.cli._views import plan_table, sending_table
+
+    model = vn.Network.load(network)
+    with progress("designing", total=1.0) as steps:
+        plan = vn.design(
+            model,
+            privacy=_amounts(privacy, "--privacy"),
+            utility_loss=utility_loss,
+            power=_amounts(power, "--power"),
+            method=method,  # type: ignore[arg-type]  # design() names the methods it knows
+            partial=partial,
+            progress=lambda _what, part: steps.update(part),
+        )
+    if out is not None:
+        plan.save(out)
+    if json:
+        print_json(
+            {
+                "method": plan.method,
+                "utility": plan.utility,
+                "privacy": plan.privacy,
+                "worst_direction": plan.worst_direction,
+                "sent": plan.sent,
+                "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
+                "details": plan.details,
+                "saved": out,
+            }
+        )
+        return
+    console.print(str(plan))
+    console.print(plan_table(plan))
+    console.print(sending_table(plan))
+    console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
+    if plan.details.get("interrupted"):
+        console.print("Interrupted: this is the best plan found so far, and it keeps its promises.")
+    if out is not None:
+        console.print(f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you.")
+
+
+def _amounts(given: list[str] | None, option: str) -> Any:
+    """["10"] -> 10.0; ["gait=10", "presence=3"] -> a mapping."""
+    from veilnet.errors import InvalidNetwork
+
+    if not given:
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return _number(given[0], option)
+    amounts = {}
+    for item in given:
+        name, equals, amount = item.rpartition("=")
+        if not equals:
+            raise InvalidNetwork(f"{option}: expected one number, or name=number for each, found {item!r}")
+        amounts[name] = _number(amount, option)
+    return amounts
+
+
+def _number(text: str, option: str) -> float:
+    from veilnet.errors import InvalidNetwork
+
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidNetwork(f"{option}: expected a number, found {text!r}") from None

@@ -1,0 +1,48 @@
+"""``veilnet frontier``: the whole curve of utility against privacy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
+    privacy: Annotated[
+        list[float] | None,
+        typer.Option("--privacy", help="A privacy to include (repeat); twenty by default."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Plot to write: .svg, .png or .pdf.")] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Table to write.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
+    import veilnet as vn
+    from veilnet.cli._shared import console, print_json, progress, table
+
+    model = vn.Network.load(network)
+    with progress("tracing the frontier", total=1.0) as steps:
+        curve = vn.frontier(model, privacy, progress=lambda _what, part: steps.update(part))
+    if out is not None:
+        curve.plot(out)
+    if csv is not None:
+        csv.write_text(curve.table(), encoding="utf-8")
+    if json:
+        rows = [
+            {"asked": p.asked, "utility": p.utility, "privacy": p.privacy, "method": p.method}
+            for p in curve.rows
+        ]
+        print_json({"ceiling": curve.ceiling, "limit": curve.limit, "rows": rows})
+        return
+    console.print(
+        table(
+            ["privacy asked", "utility loss (%)", "method"],
+            [[p.asked, -100 * p.utility, p.method] for p in curve.rows],
+            title=f"free up to {curve.ceiling:.4g} (ceiling), at most {curve.limit:.4g} (limit)",
+        )
+    )
+    for path in (out, csv):
+        if path is not None:
+            console.print(f"Wrote {path}")
