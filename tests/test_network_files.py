@@ -540,6 +540,8 @@ def test_bad_npy_files(tmp_path: Path) -> None:
     )
     path.write_bytes(whole.replace(b"(2, 2)", b"(9, 9)"))
     assert "truncated or damaged" in refused(with_observe(tmp_path, reference))
+    path.write_bytes(whole.replace(b"(2, 2)", b"(2, 2("))
+    assert "not an array" in refused(with_observe(tmp_path, reference))
     path.write_bytes(whole[:20])
     assert "not an array" in refused(with_observe(tmp_path, reference))
     for array, word in (
