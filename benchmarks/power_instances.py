@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from paper_networks import PaperArrays, paper_arrays
 from sdp_oracle import geometry, prior_root, privacy_sum, solve_paper_form, solve_reduced_form
-
 from veilnet._types import Array
 from veilnet.design._power_reduction import free_noise_problem
 from veilnet.design._power_solver import PowerResult, maximize_privacy_from_root
@@ -138,9 +137,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=len(INSTANCES))
     parser.add_argument("--form", choices=("reduced", "paper"), default="reduced")
     options = parser.parse_args()
-    print(
-        "seed  S  U prior J  power |   value        gap     ms | Clarabel     delivered    status        s | below    times"
-    )
+    print("seed S U prior J power | value gap ms | Clarabel delivered status s | shortfall times faster")
     for row in run(options.count, options.form):
         i = row.instance
         print(

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
-from paper_networks import PaperArrays
 from scipy.linalg import block_diag, null_space, solve_triangular
 
+from paper_networks import PaperArrays
 from veilnet._types import Array
 
 SOLVERS = ("CLARABEL", "SCS")
