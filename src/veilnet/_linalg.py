@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.linalg import lapack
 
 from veilnet._types import Array
 
 EPS = float(np.finfo(np.float64).eps)
+
+# Beyond this condition of its root, a covariance is factored with more digits than Cholesky keeps.
+ILL_CONDITIONED = 1e4
 
 # Rows per block of a tall QR factorisation: a block and its workspace stay in cache.
 _TALL_ROWS = 512
@@ -18,6 +23,48 @@ _LARGE_BLOCK = 12
 def cholesky(symmetric: Array) -> Array:
     """Lower triangular roots of one positive definite matrix or a stack of them."""
     return np.asarray(np.linalg.cholesky(symmetric), dtype=np.float64)
+
+
+def root_condition(roots: Array) -> float:
+    """Cheap estimate of the condition of Cholesky roots, units removed."""
+    diagonal = np.abs(np.diagonal(roots, axis1=-2, axis2=-1))
+    # Row norms of the root are the standard deviations: dividing by them removes units.
+    relative = diagonal / np.linalg.norm(roots, axis=-1)
+    return float(1.0 / max(np.min(relative, initial=1.0), np.finfo(float).tiny))
+
+
+def refined_root(root: Array, symmetric: Array) -> Array:
+    """Cholesky roots after one step of refinement, for one matrix or a stack.
+
+    Cholesky loses as many digits as its matrix has condition, half of them for good: the residual S - LL',
+    computed as if in twice the precision, brings the others back. L is split so that products of its high
+    parts are exact.
+    """
+    bits = (53 - int(np.ceil(np.log2(root.shape[-1] + 1)))) // 2 - 1
+    _, exponents = np.frexp(np.max(np.abs(root), axis=-1, keepdims=True))
+    quantum = np.ldexp(1.0, exponents - bits)
+    high = np.round(root / quantum) * quantum
+    low = root - high
+    cross = high @ np.swapaxes(low, -1, -2)
+    residual = symmetric - high @ np.swapaxes(high, -1, -2)
+    residual = residual - cross - np.swapaxes(cross, -1, -2) - low @ np.swapaxes(low, -1, -2)
+    half = np.linalg.solve(root, residual)
+    change = np.tril(np.linalg.solve(root, np.swapaxes(half, -1, -2)))
+    diagonal = np.arange(root.shape[-1])
+    change[..., diagonal, diagonal] /= 2
+    return np.asarray(np.tril(root + root @ change))
+
+
+def gram_root(gram: Array, factor: Callable[[], Array]) -> Array:
+    """Lower triangular roots of BB', given BB' and, for when that has lost too many digits, B itself."""
+    try:
+        root = cholesky(gram)
+        if root_condition(root) < ILL_CONDITIONED:
+            return root
+    except np.linalg.LinAlgError:
+        pass
+    upper = np.linalg.qr(np.swapaxes(factor(), -1, -2), mode="r")
+    return np.ascontiguousarray(np.swapaxes(upper, -1, -2))
 
 
 def solve_lower(lower: Array, right: Array, *, transposed: bool = False) -> Array:

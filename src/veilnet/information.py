@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 
-from veilnet._linalg import cholesky, solve_lower, solve_lower_batch
+from veilnet._linalg import gram_root, solve_lower, solve_lower_batch
 from veilnet._types import Array, Booleans
 from veilnet._validate import unknown
 from veilnet.errors import InvalidNetwork
 from veilnet.network import Network
+from veilnet.noise_model import JointNoise
 from veilnet.sanitizer import Sanitizer
 
 Sanitizers = Mapping[str, Sanitizer]
@@ -24,9 +26,9 @@ Sanitizers = Mapping[str, Sanitizer]
 def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
     """F, one row per number sent. Agents without a sanitizer send their readings raw."""
     check_sanitizers(network, sanitizers)
-    if network.noise.independent:
-        return np.concatenate(list(_independent_factors(network, sanitizers)))
-    return _joint_factor(network, sanitizers)
+    if isinstance(network.noise, JointNoise):
+        return _joint_factor(network, network.noise, sanitizers)
+    return np.concatenate(list(_independent_factors(network, sanitizers)))
 
 
 def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
@@ -66,15 +68,20 @@ def _independent_factors(network: Network, sanitizers: Sanitizers) -> Iterable[A
             continue
         places = np.array([place for place, _, _ in members], dtype=np.intp)
         compression = np.stack([rows for _, rows, _ in members])
-        noisy = np.stack([flags for _, _, flags in members]).astype(float)
+        variances = np.stack([flags for _, _, flags in members]).astype(float)
         stacked = network.blocks.starts[places][:, None] + np.arange(size)
         roots = _own_roots(network, size, places)
         half = compression @ roots
         covariance = half @ np.swapaxes(half, 1, 2)
-        covariance[:, np.arange(sent), np.arange(sent)] += noisy
+        covariance[:, np.arange(sent), np.arange(sent)] += variances
         observed = compression @ network.H[stacked]
-        factor = solve_lower_batch(cholesky(covariance), observed)
-        yield factor.reshape(-1, network.L)
+        root = gram_root(covariance, partial(_with_own_noise, half, variances))
+        yield solve_lower_batch(root, observed).reshape(-1, network.L)
+
+
+def _with_own_noise(half: Array, variances: Array) -> Array:
+    """B with BB' = half half' + diag(variances of 0 or 1), for one message or a stack."""
+    return np.concatenate([half, variances[..., :, None] * np.eye(variances.shape[-1])], axis=-1)
 
 
 def _own_roots(network: Network, size: int, places: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Array:
@@ -84,18 +91,21 @@ def _own_roots(network: Network, size: int, places: np.ndarray[tuple[int], np.dt
     raise InvalidNetwork(f"sanitizers: no agent has {size} readings")
 
 
-def _joint_factor(network: Network, sanitizers: Sanitizers) -> Array:
-    covariance, observed = _joint_message_model(network, sanitizers)
+def _joint_factor(network: Network, noise: JointNoise, sanitizers: Sanitizers) -> Array:
+    parts, noisy = _message_parts(network, sanitizers)
+    observed = _compress(parts, network.H)
     if observed.shape[0] == 0:
         return observed
-    return solve_lower(cholesky(covariance), observed)
+    covariance = _compress(parts, _compress(parts, noise.matrix()).T)
+    covariance[np.diag_indices(len(noisy))] += noisy
+    root = gram_root(covariance, lambda: _with_own_noise(_compress(parts, noise.root), noisy))
+    return solve_lower(root, observed)
 
 
-def _joint_message_model(network: Network, sanitizers: Sanitizers) -> tuple[Array, Array]:
-    """(C R C' + Λ, C H), block by block: an N x N product with a block diagonal C is never formed whole."""
-    if not sanitizers:
-        return network.noise.matrix(), network.H
-    covariance, observed = network.noise.matrix(), network.H
+def _message_parts(
+    network: Network, sanitizers: Sanitizers
+) -> tuple[list[tuple[slice, Array | None]], Array]:
+    """Per agent its rows and C_i (None where raw), and the noise variance of every number sent."""
     parts: list[tuple[slice, Array | None]] = []
     variances: list[Array] = []
     for place, name in enumerate(network.agents):
@@ -108,9 +118,9 @@ def _joint_message_model(network: Network, sanitizers: Sanitizers) -> tuple[Arra
             rows, noisy = sanitizer.normal
             parts.append((rows_of_agent, rows))
             variances.append(noisy.astype(float))
-    half = np.concatenate([covariance[s] if c is None else c @ covariance[s] for s, c in parts])
-    half = half.T
-    full = np.concatenate([half[s] if c is None else c @ half[s] for s, c in parts])
-    sent = np.concatenate([observed[s] if c is None else c @ observed[s] for s, c in parts])
-    full[np.diag_indices(full.shape[0])] += np.concatenate(variances)
-    return full, sent
+    return parts, np.concatenate(variances)
+
+
+def _compress(parts: list[tuple[slice, Array | None]], stacked: Array) -> Array:
+    """C times stacked rows, block by block: the block diagonal C is never formed whole."""
+    return np.concatenate([stacked[s] if c is None else c @ stacked[s] for s, c in parts])

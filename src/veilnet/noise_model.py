@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from veilnet._blocks import Blocks, Group
-from veilnet._linalg import cholesky, solve_lower, solve_lower_batch
+from veilnet._linalg import (
+    ILL_CONDITIONED,
+    cholesky,
+    refined_root,
+    root_condition,
+    solve_lower,
+    solve_lower_batch,
+)
 from veilnet._types import Array
 from veilnet._validate import (
     as_array,
@@ -95,7 +102,7 @@ class IndependentNoise(NoiseModel):
         return self._roots
 
     def condition(self) -> float:
-        return max(_root_condition(root) for root in self._roots)
+        return max(root_condition(root) for root in self._roots)
 
     def _substitute(self, stacked: Array, *, transposed: bool) -> Array:
         if len(self.blocks.groups) == 1:
@@ -116,7 +123,7 @@ class JointNoise(NoiseModel):
         self.blocks = blocks
         self._matrix = matrix
         freeze(matrix)
-        self._root = _cholesky_stack(matrix[None], lambda _: "noise")[0]
+        self.root = _cholesky_stack(matrix[None], lambda _: "noise")[0]
 
     def block(self, agent: int) -> Array:
         rows = self.blocks.rows(agent)
@@ -126,10 +133,10 @@ class JointNoise(NoiseModel):
         return self._matrix
 
     def whiten(self, stacked: Array) -> Array:
-        return solve_lower(self._root, stacked)
+        return solve_lower(self.root, stacked)
 
     def whiten_back(self, stacked: Array) -> Array:
-        return solve_lower(self._root, stacked, transposed=True)
+        return solve_lower(self.root, stacked, transposed=True)
 
     def own_roots(self) -> list[Array]:
         return self._own_roots
@@ -139,7 +146,7 @@ class JointNoise(NoiseModel):
         return [cholesky(group.diagonal_blocks(self._matrix)) for group in self.blocks.groups]
 
     def condition(self) -> float:
-        return _root_condition(self._root[None])
+        return root_condition(self.root)
 
 
 def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
@@ -218,9 +225,9 @@ def _cholesky_stack(stack: Array, label: Callable[[int], str]) -> Array:
         roots: Array | None = cholesky(stack)
     except np.linalg.LinAlgError:
         roots = None
-    if roots is not None and _root_condition(roots) < 1e8:
+    if roots is not None and root_condition(roots) < ILL_CONDITIONED:
         return roots
-    # Slow path, only to decide and to say who is at fault.
+    # Slow path: to decide, to say who is at fault, and to keep the digits of what is ill-conditioned.
     for place, one in enumerate(stack):
         lowest = lowest_relative_eigenvalue(one)
         if lowest <= 4 * np.finfo(float).eps * one.shape[0]:
@@ -228,11 +235,4 @@ def _cholesky_stack(stack: Array, label: Callable[[int], str]) -> Array:
                 f"{label(place)}: expected a positive definite covariance, found the relative eigenvalue "
                 f"{lowest:.3g}; every reading needs noise of its own (drop duplicated readings, or add it)"
             )
-    return cholesky(stack)
-
-
-def _root_condition(roots: Array) -> float:
-    diagonal = np.diagonal(roots, axis1=-2, axis2=-1)
-    # Row norms of the root are the standard deviations: dividing by them removes units.
-    relative = diagonal / np.linalg.norm(roots, axis=-1)
-    return float(1.0 / np.min(relative))
+    return refined_root(cholesky(stack), stack)
