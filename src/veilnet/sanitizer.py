@@ -7,6 +7,7 @@ has a normal form in which each row sent carries noise of variance 0 or 1 and wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -19,6 +20,7 @@ from veilnet._validate import (
     as_array,
     as_matrix,
     as_name,
+    as_names,
     as_number,
     as_square,
     as_vector,
@@ -41,6 +43,7 @@ class Sanitizer:
     limits:      (lowest, highest) credible reading, each a number or one per reading; a reading outside
                  them is a fault, and nothing of its row is sent.
     agent:       whose sanitizer it is.
+    names:       names of the readings, in order, to check columns against; none when left out.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Sanitizer:
         grid: Any = None,
         limits: Any = None,
         agent: str = "",
+        names: Sequence[str] = (),
     ) -> None:
         if compression is None and noise is None:
             raise InvalidNetwork(
@@ -68,6 +72,7 @@ class Sanitizer:
             None if limits is None else _read_limits(limits, self.readings)
         )
         self.agent = agent if agent == "" else as_name(agent, "agent")
+        self.names: tuple[str, ...] = _read_reading_names(names, self.readings)
         freeze(self.compression, self.noise, self.offset)
         self._frozen = True
 
@@ -96,7 +101,7 @@ class Sanitizer:
         made = object.__new__(cls)
         made.__dict__.update(
             compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
-            grid=None, limits=None, agent=agent, normal=(rows, np.zeros(sent, bool)), _frozen=True,
+            grid=None, limits=None, agent=agent, names=(), normal=(rows, np.zeros(sent, bool)), _frozen=True,
         )  # fmt: skip
         return made
 
@@ -157,11 +162,13 @@ class Sanitizer:
 
     # --- running it
 
-    def sanitize(self, readings: Any, *, rng: np.random.Generator | None = None) -> AnyArray:
+    def sanitize(self, readings: Any, *, rng: np.random.Generator | int | None = None) -> AnyArray:
         """Sanitize one reading (N_i,) or a block (T, N_i); see :mod:`veilnet.release`.
 
         Noise comes from the operating system's entropy. ``rng`` replaces it by a seeded generator for
-        simulation; the result is then a :class:`veilnet.release.NotPrivate` array.
+        simulation; the result is then a :class:`veilnet.release.NotPrivate` array. Raises InvalidReading,
+        naming the row, where a reading may not be released: nothing of the block is sent then. Warns when
+        there is no grid: the low bits of what is sent are then not protected.
         """
         from veilnet.release import release
 
@@ -194,11 +201,14 @@ class Sanitizer:
             "grid": self.grid,
             "limits": self.limits,
             "agent": self.agent,
+            "names": self.names,
         }
         return Sanitizer(**(known | changes))
 
     def _with(self, compression: Array, noise: Array) -> Sanitizer:
-        return Sanitizer(compression, noise, offset=self.offset, limits=self.limits, agent=self.agent)
+        return Sanitizer(
+            compression, noise, offset=self.offset, limits=self.limits, agent=self.agent, names=self.names
+        )
 
     def __repr__(self) -> str:
         rows, noisy = self.normal
@@ -246,6 +256,13 @@ def _read_grid(grid: Any, sent: int) -> Array:
     if np.any(steps <= 0) or np.any(np.frexp(steps)[0] != 0.5):
         raise InvalidNetwork(f"grid: expected positive powers of two, found {steps.tolist()}")
     return steps
+
+
+def _read_reading_names(names: Sequence[str], readings: int) -> tuple[str, ...]:
+    found = as_names(list(names), "names")
+    if found and len(found) != readings:
+        raise InvalidNetwork(f"names: expected {readings}, one per reading, found {len(found)}")
+    return found
 
 
 def _read_limits(limits: Any, readings: int) -> tuple[Array, Array]:
