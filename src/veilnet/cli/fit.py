@@ -1,0 +1,104 @@
+"""``veilnet fit``: a network from a table of calibration data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    data: Annotated[Path, typer.Argument(help="A CSV file; its first line names the columns.")],
+    agent: Annotated[
+        list[str], typer.Option("--agent", help="What an agent reads: kitchen=T1,RH_1. Once per agent.")
+    ],
+    public: Annotated[
+        list[str], typer.Option("--public", help="Columns that may be known: T_out, or climate=T_out,RH_out.")
+    ],
+    private: Annotated[
+        list[str], typer.Option("--private", help="Columns that must not be known, likewise.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Network file to write: .toml, .json or .npz.")
+    ] = None,
+    missing: Annotated[
+        str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
+    ] = "refuse",
+    independent: Annotated[
+        bool, typer.Option("--independent", help="The agents are known to share no noise.")
+    ] = False,
+    no_prior: Annotated[
+        bool, typer.Option("--no-prior", help="The centre knows nothing of x beforehand.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Make a network from calibration data and say how good it is.
+
+    Example: veilnet fit data.csv --agent kitchen=T1,RH_1 --agent hall=T2 --public T_out --private lights
+    --out house.toml
+    """
+    from veilnet.calibrate import fit_report
+    from veilnet.cli._shared import console, print_json
+    from veilnet.io.tables import column_names
+
+    known = column_names(data)
+    made = fit_report(
+        data,
+        agents=_named(agent, known),
+        public=_columns(public, known),
+        private=_columns(private, known),
+        missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
+        noise="independent" if independent else "joint",
+        prior=not no_prior,
+    )
+    if out is not None:
+        made.network.save(out)
+    if json:
+        print_json({"report": made.report, "warnings": made.warnings, "written": out})
+        return
+    typer.echo(str(made.report))
+    for sentence in made.warnings:
+        console.print(f"\nDoubtful: {sentence}")
+    if out is not None:
+        console.print(f"\nWrote {out}. Next:\n  veilnet check {out}", soft_wrap=True)
+
+
+def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
+    """``name=column,column`` for each agent."""
+    from veilnet.errors import InvalidNetwork
+
+    agents: dict[str, list[str]] = {}
+    for text in given:
+        name, equals, columns = text.partition("=")
+        if not equals or not name.strip():
+            raise InvalidNetwork(f"--agent: expected name=column,column (kitchen=T1,RH_1), found {text!r}")
+        if name.strip() in agents:
+            raise InvalidNetwork(f"--agent: {name.strip()!r} is given twice; put all its columns after one =")
+        agents[name.strip()] = _split(columns, known)
+    return agents
+
+
+def _columns(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
+    """``column,column``, each a parameter of its own, or ``name=column,column``, one parameter of several."""
+    from veilnet.errors import InvalidNetwork
+
+    groups: dict[str, list[str]] = {}
+    for text in given:
+        name, equals, columns = text.partition("=")
+        found = (
+            {name.strip(): _split(columns, known)}
+            if equals and text not in known
+            else {column: [column] for column in _split(text, known)}
+        )
+        for key, value in found.items():
+            if key in groups:
+                raise InvalidNetwork(f"--public, --private: {key!r} is given twice; leave one out")
+            groups[key] = value
+    return groups
+
+
+def _split(text: str, known: Sequence[str]) -> list[str]:
+    """Column names between commas; a name that itself has commas may stand alone."""
+    return [text] if text in known else [name.strip() for name in text.split(",") if name.strip()]
