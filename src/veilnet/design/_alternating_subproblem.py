@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dsyevd
 
-from veilnet._types import Array, Integers
+from veilnet._types import Array, Booleans, Integers
 from veilnet.design._alternating_interior import follow_central_path
 from veilnet.errors import Infeasible
 
@@ -55,7 +55,7 @@ def solve_subproblem(utility_cost: Array, privacy_gains: Sequence[Array], thresh
     if cost <= 0:
         return np.eye(size)
     demanding = np.flatnonzero(wanted > 0)
-    scaled = [privacy_gains[j] / totals[j] for j in demanding]
+    scaled = [privacy_gains[int(j)] / totals[j] for j in demanding]
     shares = np.minimum(wanted[demanding] / totals[demanding], 1.0)
     return _solve_scaled(utility_cost / cost, scaled, shares)
 
@@ -128,7 +128,7 @@ def _solve_scaled(cost: Array, gains: list[Array], shares: Array) -> Array:
     return _greatest(follow_central_path(cost, np.stack(gains), shares).shrink, cost)
 
 
-def _with_forced_silence(cost: Array, gains: list[Array], shares: Array, forced: Array) -> Array:
+def _with_forced_silence(cost: Array, gains: list[Array], shares: Array, forced: Booleans) -> Array:
     """A share of 1 leaves no choice on the range of that B_j: X is the identity there; solve on the rest."""
     total = np.sum([gain for gain, full in zip(gains, forced, strict=True) if full], axis=0)
     values, vectors = np.linalg.eigh(total)
@@ -138,7 +138,8 @@ def _with_forced_silence(cost: Array, gains: list[Array], shares: Array, forced:
     inner_gains = [rest.T @ gain @ rest for gain, full in zip(gains, forced, strict=True) if not full]
     hidden = np.array([1 - np.trace(gain) for gain in inner_gains])
     inner = solve_subproblem(rest.T @ cost @ rest, inner_gains, shares[~forced] - hidden)
-    return np.eye(cost.shape[0]) - rest @ (np.eye(rest.shape[1]) - inner) @ rest.T
+    shrink: Array = np.eye(cost.shape[0]) - rest @ (np.eye(rest.shape[1]) - inner) @ rest.T
+    return shrink
 
 
 def _null_projector(cost: Array) -> Array:

@@ -1,9 +1,9 @@
-"""The paper's Algorithm 3, alternating optimisation, in the standard form.
+r"""The paper's Algorithm 3, alternating optimisation, in the standard form.
 
 Agents take turns, i = 1..S. Each solves (P2) exactly, the others fixed: the least utility loss it can cause while
 every private parameter keeps its target. One round of turns is a sweep.
 
-The printed formulas (section VI, Appendix E) need Θ̄ = Θ^-1 and T = (Θ̄_\\i + Φ_\\i\\i)^-1, which do not exist where an
+The printed formulas (section VI, Appendix E) need Θ̄ = Θ^-1 and T = (Θ̄_\i + Φ_\i\i)^-1, which do not exist where an
 agent sends a noiseless or no combination. The same subproblem is written here with X_i = (I + Θ_i)^-1 in [0, I].
 For X block diagonal let Q = (I + EX)^-1 E and W = (I + EX)^-1 H (Q = 0, W = H for independent noise), so that
 J̃ = J0 + H'XW. Replacing X_i by X_i + D changes, with F = D(I + Q_ii D)^-1,
@@ -115,21 +115,25 @@ def _start(form: StandardForm, targets: Array) -> tuple[_State, float]:
             )
     if np.all(known):
         return _State(form, targets, silent), 16 * _EPS
-    quiet, loud = _FAINTEST, 1.0
-    state = _equally_faint(form, targets, quiet)
+    floor = _NEARLY_SILENT / (1 + max(0.0, float(np.max(targets, initial=0.0))))
+    raw = _equally_faint(form, targets, 1.0)
+    if raw.holds():
+        return raw, floor
+    state = _equally_faint(form, targets, _FAINTEST)
     if not state.holds():
         raise Infeasible(
             f"targets: {targets.tolist()} leave no room for any message, being at the limit of what silence itself "
             "gives; ask for less privacy."
         )
-    while loud > quiet * (1 + 1e-9):
-        middle = float(np.sqrt(quiet * loud)) if loud < 1.0 or quiet > _FAINTEST else loud
+    quiet, loud = _FAINTEST, 1.0
+    while loud > quiet * (1 + 1e-6):
+        middle = float(np.sqrt(quiet * loud))
         trial = _equally_faint(form, targets, middle)
         if trial.holds():
             quiet, state = middle, trial
         else:
-            loud = middle if middle < 1.0 else 1.0 - _EPS
-    return state, _NEARLY_SILENT / (1 + max(0.0, float(np.max(targets, initial=0.0))))
+            loud = middle
+    return state, floor
 
 
 def _equally_faint(form: StandardForm, targets: Array, level: float) -> _State:
@@ -301,7 +305,7 @@ class _Turn:
         part = sent > 0
         told = (self.half_omega @ optimum.vectors[:, part]) * np.sqrt(sent[part])
         middle = told.T @ told
-        middle[np.diag_indices_from(middle)] += optimum.values[part]
+        middle.flat[:: middle.shape[0] + 1] += optimum.values[part]
         factor, failed = dpotrf(middle, lower=1)
         if failed:
             return self.shrink
