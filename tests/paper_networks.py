@@ -9,6 +9,7 @@ from scipy.linalg import block_diag, solve_triangular
 
 from veilnet._blocks import Blocks
 from veilnet._types import Array
+from veilnet.network import Network, Prior
 from veilnet.standard import StandardForm
 
 
@@ -46,6 +47,25 @@ def paper_arrays(
     public = rng.uniform(-0.5, 0.5, (public_rows, parameters))
     hidden = tuple(rng.uniform(-0.5, 0.5, (3, parameters)) for _ in range(private))
     return PaperArrays(observe, noise, prior_root @ prior_root.T if prior else None, public, hidden, sizes)
+
+
+def as_network(arrays: PaperArrays) -> Network:
+    """The draw as a veilnet network, agents a1, a2, ... and private parameters g1, g2, ..."""
+    blocks = Blocks(arrays.sizes)
+    return Network(
+        observe={f"a{i + 1}": arrays.observe[blocks.rows(i)] for i in range(blocks.count)},
+        noise=arrays.noise,
+        public=arrays.public,
+        private={f"g{j + 1}": rows for j, rows in enumerate(arrays.private)},
+        prior=None if arrays.prior_covariance is None else Prior(covariance=arrays.prior_covariance),
+    )
+
+
+def paper_network(
+    seed: int, agents: int, public_rows: int, prior: bool, private: int = 1, *, independent: bool = False
+) -> Network:
+    """A draw of the paper's setting, as a network."""
+    return as_network(paper_arrays(seed, agents, public_rows, prior, private, independent=independent))
 
 
 def standardize(arrays: PaperArrays) -> StandardForm:
