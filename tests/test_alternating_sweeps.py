@@ -22,9 +22,9 @@ from alternating_oracle import (
 from paper_networks import paper_arrays, standard_paper_network, standardize
 from veilnet._blocks import Blocks
 from veilnet._types import Array
-from veilnet.design._alternating_interior import follow_central_path
-from veilnet.design._alternating_subproblem import dual_value, search_price, solve_subproblem
-from veilnet.design._alternating_sweeps import _start, _Turn, alternate
+from veilnet.designs._alternating_interior import follow_central_path
+from veilnet.designs._alternating_subproblem import dual_value, search_price, solve_subproblem
+from veilnet.designs._alternating_sweeps import _start, _Turn, alternate
 from veilnet.errors import Infeasible
 from veilnet.standard import StandardForm
 

@@ -10,12 +10,12 @@ import sdp_oracle
 from paper_networks import PaperArrays, paper_arrays
 from veilnet._blocks import Blocks
 from veilnet._types import Array
-from veilnet.design._power_barrier import follow_central_path
-from veilnet.design._power_polish import polish
-from veilnet.design._power_problem import Certificate, ScaledProblem
-from veilnet.design._power_reduction import free_noise_problem
-from veilnet.design._power_solver import PowerResult, maximize_privacy, maximize_privacy_from_root
-from veilnet.design._power_splitting import Splitting
+from veilnet.designs._power_barrier import follow_central_path
+from veilnet.designs._power_polish import polish
+from veilnet.designs._power_problem import Certificate, ScaledProblem
+from veilnet.designs._power_reduction import free_noise_problem
+from veilnet.designs._power_solver import PowerResult, maximize_privacy, maximize_privacy_from_root
+from veilnet.designs._power_splitting import Splitting
 from veilnet.errors import VeilnetError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from veilnet._types import Array
-from veilnet.design._joint_objective import JointObjective
+from veilnet.designs._joint_objective import JointObjective
 from veilnet.standard import StandardForm
 
 

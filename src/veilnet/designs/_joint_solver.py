@@ -14,11 +14,11 @@ from itertools import islice
 import numpy as np
 
 from veilnet._types import Array
-from veilnet.design._joint_objective import JointObjective
-from veilnet.design._joint_problem import LeastLoss, MostPrivacy, Problem
-from veilnet.design._joint_run import Run, toward_vertex
-from veilnet.design._joint_snap import Finished, finish, retreat
-from veilnet.design._joint_starts import shares, starting_points
+from veilnet.designs._joint_objective import JointObjective
+from veilnet.designs._joint_problem import LeastLoss, MostPrivacy, Problem
+from veilnet.designs._joint_run import Run, toward_vertex
+from veilnet.designs._joint_snap import Finished, finish, retreat
+from veilnet.designs._joint_starts import shares, starting_points
 from veilnet.standard import StandardForm
 
 Progress = Callable[[str, float], None]

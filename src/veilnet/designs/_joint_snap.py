@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._types import Array
-from veilnet.design._joint_objective import Evaluation, JointObjective
-from veilnet.design._joint_problem import Problem
+from veilnet.designs._joint_objective import Evaluation, JointObjective
+from veilnet.designs._joint_problem import Problem
 
 _THRESHOLDS = (0.1, 0.03, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9)
 _PRICE = 1e-5

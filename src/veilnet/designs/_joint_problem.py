@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from veilnet._types import Array
-from veilnet.design._joint_objective import Evaluation
+from veilnet.designs._joint_objective import Evaluation
 
 _FIRST_PENALTY = 10.0
 _PENALTY_GROWTH = 3.0

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.linalg.lapack import dgesv, dpotrf, dsyevd, dtrtrs
 
 from veilnet._types import Array
-from veilnet.design._alternating_subproblem import Optimum, solve_factored
+from veilnet.designs._alternating_subproblem import Optimum, solve_factored
 from veilnet.errors import Infeasible
 from veilnet.standard import StandardForm
 

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg.lapack import dsyevd
 
 from veilnet._types import Array, Booleans, Integers
-from veilnet.design._alternating_interior import follow_central_path
+from veilnet.designs._alternating_interior import follow_central_path
 from veilnet.errors import Infeasible
 
 # Eigenvalues of A below this share of tr(A) are rounding: silence there costs nothing.

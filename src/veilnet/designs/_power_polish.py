@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from veilnet._types import Array, Integers
-from veilnet.design._power_problem import Certificate, ScaledProblem
+from veilnet.designs._power_problem import Certificate, ScaledProblem
 
 _MOST_STEPS = 10
 _HOPELESS_GAP = 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.linalg.lapack import dtrtrs
 
 from veilnet._types import Array
 
@@ -13,39 +14,55 @@ ValueGradient = Callable[[Array], tuple[float, Array]]
 _SUFFICIENT_DECREASE = 1e-4
 _CURVATURE = 0.9
 _LINE_SEARCH_STEPS = 25
+_TINY = np.finfo(float).tiny
 
 
 class Curvature:
-    """The last few steps and gradient changes."""
+    """The last few steps and gradient changes, kept as two stacks with their inner products.
 
-    def __init__(self, memory: int = 12) -> None:
-        self._memory = memory
-        self._pairs: list[tuple[Array, Array, float]] = []
+    The inverse Hessian estimate is applied in the compact form of Byrd, Nocedal and Schnabel (1994): a few
+    matrix-vector products instead of a loop over the stored pairs.
+    """
+
+    def __init__(self, size: int, memory: int = 12) -> None:
+        self._steps: Array = np.zeros((memory, size))
+        self._changes: Array = np.zeros((memory, size))
+        self._step_change: Array = np.zeros((memory, memory))
+        self._change_change: Array = np.zeros((memory, memory))
+        self._slots: list[int] = []
+
+    def forget(self) -> None:
+        self._slots.clear()
 
     def learn(self, step: Array, change: Array) -> None:
         product = float(step @ change)
-        if product > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
-            self._pairs.append((step, change, product))
-            del self._pairs[: -self._memory]
-
-    def forget(self) -> None:
-        self._pairs.clear()
+        if product <= 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+            return
+        memory = self._steps.shape[0]
+        slot = len(self._slots) if len(self._slots) < memory else self._slots.pop(0)
+        self._slots.append(slot)
+        self._steps[slot], self._changes[slot] = step, change
+        self._step_change[:, slot] = self._steps @ change
+        self._step_change[slot] = self._changes @ step
+        self._change_change[:, slot] = self._change_change[slot] = self._changes @ change
 
     def direction(self, gradient: Array) -> Array:
-        """Minus the inverse Hessian estimate times the gradient (two-loop recursion)."""
-        if not self._pairs:
-            return -gradient / max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
-        result = -gradient
-        weights = []
-        for step, change, product in reversed(self._pairs):
-            weight = float(step @ result) / product
-            weights.append(weight)
-            result -= weight * change
-        step, change, product = self._pairs[-1]
-        result *= product / float(change @ change)
-        for (step, change, product), weight in zip(self._pairs, reversed(weights), strict=True):
-            result += (weight - float(change @ result) / product) * step
-        return result
+        """Minus the inverse Hessian estimate times the gradient."""
+        if not self._slots:
+            return -gradient / max(float(np.linalg.norm(gradient)), _TINY)
+        slots = np.array(self._slots)
+        grid = np.ix_(slots, slots)
+        products, squares = self._step_change[grid], self._change_change[grid]
+        scale = products[-1, -1] / squares[-1, -1]
+        along_steps, along_changes = (self._steps @ gradient)[slots], (self._changes @ gradient)[slots]
+        # Only the part of S'Y on and above the diagonal enters, steps in the order they were taken.
+        inner = dtrtrs(products, along_steps)[0]
+        middle = np.diag(products) * inner + scale * (squares @ inner - along_changes)
+        of_steps, of_changes = np.zeros((2, self._steps.shape[0]))
+        of_steps[slots] = dtrtrs(products, middle, trans=1)[0]
+        of_changes[slots] = -scale * inner
+        direction: Array = -scale * gradient - of_steps @ self._steps - of_changes @ self._changes
+        return direction
 
 
 def minimize(

@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from veilnet._blocks import Group
 from veilnet._types import Array
-from veilnet.design._power_problem import Certificate, ScaledProblem
+from veilnet.designs._power_problem import Certificate, ScaledProblem
 
 _MOST_STEPS = 100
 _SHRINK = 0.1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._types import Array
-from veilnet.design._power_problem import Certificate, ScaledProblem
+from veilnet.designs._power_problem import Certificate, ScaledProblem
 
 _RELAXATION = 1.7
 _PENALTY_ADAPTS_UNTIL = 300

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._types import Array
-from veilnet.design._joint_chart import SineChart
-from veilnet.design._joint_lbfgs import Curvature, minimize
-from veilnet.design._joint_objective import Evaluation, JointObjective
-from veilnet.design._joint_problem import Problem
+from veilnet.designs._joint_chart import SineChart
+from veilnet.designs._joint_lbfgs import Curvature, minimize
+from veilnet.designs._joint_objective import Evaluation, JointObjective
+from veilnet.designs._joint_problem import Problem
 
 _ESCAPE = 0.02
 
@@ -28,7 +28,7 @@ class Run:
         self.problem = problem
         self.chart = SineChart(objective.groups)
         self.point = self.chart.flat(start, margin)
-        self.curvature = Curvature()
+        self.curvature = Curvature(self.point.size)
         self.iterations = 0
         self.history: list[tuple[float, Array]] = []
         self.gap = np.inf

@@ -2,7 +2,7 @@
 
 maximise f(X) = tr(A' X (I + F X)^-1 A) over X_i ⪰ 0, tr X_i <= δ_i: the noise agent i adds inside the null
 space of its share, Θ_i = B_i X_i B_i', with F = B'ΦB and A = B'Ψ'[G_j'/√tr(G_jPG_j')]_j. See MATH section 4
-and :mod:`veilnet.design._power_problem` for the dual pair that every returned gap rests on.
+and :mod:`veilnet.designs._power_problem` for the dual pair that every returned gap rests on.
 
 Three methods share one certificate, quickest first: alternating directions find the optimal ranks, Newton
 steps at those ranks add the digits, and a path-following method takes over where the powers make the
@@ -19,10 +19,10 @@ from scipy.linalg import solve_triangular
 
 from veilnet._blocks import Blocks
 from veilnet._types import Array
-from veilnet.design._power_barrier import follow_central_path
-from veilnet.design._power_polish import polish
-from veilnet.design._power_problem import Certificate, ScaledProblem
-from veilnet.design._power_splitting import Splitting
+from veilnet.designs._power_barrier import follow_central_path
+from veilnet.designs._power_polish import polish
+from veilnet.designs._power_problem import Certificate, ScaledProblem
+from veilnet.designs._power_splitting import Splitting
 from veilnet.errors import VeilnetError
 
 Progress = Callable[[int, float, float], None]
