@@ -1,0 +1,159 @@
+"""JSON files that notice when they were cut off or changed.
+
+A sealed file is a JSON table with its ``format`` and a ``checksum``: SHA-256 over the rest without spaces, keys
+in the order of the file. That finds accidents and naive edits. It is no signature: whoever can rewrite the
+file can rewrite the checksum too, which is why ``veilnet verify`` re-derives every promise from a network the
+user trusts. Floats are written with the fewest digits that read back to the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+import numpy as np
+
+from veilnet.errors import InvalidNetwork, InvalidPlan
+from veilnet.io import _reading
+
+_LIMIT = 2**30  # bytes
+_AGAIN = "copy it again, or save the plan again"
+_NOT_FINITE = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
+
+Document = TypeVar("Document", bound=msgspec.Struct)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it; numbers that are not finite become "inf", "-inf" and "nan"."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return repr(value)
+
+
+def with_infinities(value: Any) -> Any:
+    """The inverse of :func:`plain` for numbers that are not finite."""
+    if isinstance(value, str):
+        return _NOT_FINITE.get(value, value)
+    if isinstance(value, dict):
+        return {name: with_infinities(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [with_infinities(item) for item in value]
+    return value
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical form."""
+    return hashlib.sha256(_canonical(document)).hexdigest()
+
+
+def seal(document: dict[str, Any]) -> bytes:
+    """The bytes of a sealed file: one line per key, and per entry of a table of tables."""
+    sealed = document | {"checksum": digest(document)}
+    lines = [f"{_text(name)}: {_laid_out(value)}" for name, value in sealed.items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def open_sealed(path: Path, expected: str) -> dict[str, Any]:
+    """The table of a sealed file, without its checksum, which was found right."""
+    document, intact = read_sealed(path, expected)
+    if not intact:
+        raise InvalidPlan(
+            f"{path}: the checksum does not match, so the file was changed or damaged; {_AGAIN}"
+        )
+    return document
+
+
+def read_sealed(path: Path, expected: str) -> tuple[dict[str, Any], bool]:
+    """The table of a file of the expected format, and whether its checksum is right."""
+    try:
+        text = _reading.read_bytes(path, _LIMIT).decode("utf-8")
+        document = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+    except InvalidNetwork as error:
+        raise InvalidPlan(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidPlan(
+            f"{path}: not readable as JSON ({_short(error)}); it was cut off or damaged: {_AGAIN}"
+        ) from error
+    if not isinstance(document, dict):
+        raise InvalidPlan(f"{path}: expected a JSON table, found another value; is it the right file?")
+    _check_format(path, document.get("format"), expected)
+    checksum = document.pop("checksum", None)
+    if not isinstance(checksum, str):
+        raise InvalidPlan(f"{path}: the checksum is missing; the file was cut off or changed: {_AGAIN}")
+    try:
+        return document, digest(document) == checksum
+    except (ValueError, RecursionError) as error:
+        raise InvalidPlan(f"{path}: holds what JSON cannot ({_short(error)}); {_AGAIN}") from error
+
+
+def convert(document: Mapping[str, Any], kind: type[Document], path: Path) -> Document:
+    """The table as a typed document, or an error that names the file and the key."""
+    try:
+        return msgspec.convert(document, type=kind, strict=True)
+    except (ValueError, RecursionError) as error:
+        raise InvalidPlan(f"{path}: {_short(error)}; the file was changed: {_AGAIN}") from error
+
+
+def format_of(path: Path) -> tuple[str, str | None]:
+    """(format, plan id) of a sealed file with a right checksum; ("", None) for anything else."""
+    try:
+        text = _reading.read_bytes(path, _LIMIT).decode("utf-8")
+        found = json.loads(text).get("format")
+        document = open_sealed(path, found) if isinstance(found, str) else {}
+    except (ValueError, AttributeError, RecursionError):
+        return "", None
+    plan = document.get("plan")
+    return str(document.get("format", "")), plan if isinstance(plan, str) else None
+
+
+def _check_format(path: Path, found: Any, expected: str) -> None:
+    if found == expected:
+        return
+    kind = expected.partition("/")[0]
+    newer = isinstance(found, str) and found.startswith(kind + "/")
+    advice = "it was written by another version of veilnet; update" if newer else "is it the right file?"
+    shown = repr(found[:40]) if isinstance(found, str) else "none"
+    raise InvalidPlan(f"{path}: expected the format {expected!r}, found {shown}; {advice}")
+
+
+def _canonical(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _laid_out(value: Any) -> str:
+    if isinstance(value, dict) and value and all(isinstance(item, dict) for item in value.values()):
+        return "{\n " + ",\n ".join(f"{_text(name)}: {_text(item)}" for name, item in value.items()) + "\n}"
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a key is given twice in one table")
+    return table
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

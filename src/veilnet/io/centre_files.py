@@ -1,0 +1,147 @@
+"""What fusion needs, in one file: ``plan/center.json``.
+
+The messages' model of :mod:`veilnet.centre`, neither the agents' readings models nor their noise, nor the
+private parameters, which an honest centre has no use for:
+
+    format       "veilnet-center/1"
+    plan         id of the plan it belongs to
+    public       name, unit, value expected before any message and row of each public parameter
+    prior        rows whose Gram matrix is the prior information
+    agents       name -> whiten, expected, observe: whiten (z - expected) = observe x + unit noise
+    correlation  of the whitened noise between all numbers, null where agents are independent
+    least_share  what is known to a smaller share of the raw deviation counts as unknown
+    checksum     see :mod:`veilnet.io._sealed`
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from veilnet._blocks import Blocks
+from veilnet._types import Array
+from veilnet._validate import as_names, as_vector
+from veilnet.centre import CentreModel
+from veilnet.errors import InvalidNetwork, InvalidPlan
+from veilnet.io._sealed import convert, open_sealed
+
+FORMAT = "veilnet-center/1"
+
+
+class PublicRow(msgspec.Struct, forbid_unknown_fields=True):
+    """One public parameter."""
+
+    name: str
+    unit: str
+    expected: float
+    row: list[float]
+
+
+class AgentModel(msgspec.Struct, forbid_unknown_fields=True):
+    """The message of one agent."""
+
+    whiten: list[list[float]]
+    expected: list[float]
+    observe: list[list[float]]
+
+
+class CentreDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """The keys of a centre file."""
+
+    format: str
+    plan: str
+    parameters: int
+    public: list[PublicRow]
+    prior: list[list[float]]
+    agents: dict[str, AgentModel]
+    correlation: list[list[float]] | None
+    least_share: float
+
+
+def load_centre(path: str | PathLike[str]) -> CentreModel:
+    """Read a centre file; a changed, truncated or foreign one is refused."""
+    source = Path(path)
+    return centre_from_document(open_sealed(source, FORMAT), source)
+
+
+def centre_document(model: CentreModel) -> dict[str, Any]:
+    """The table of a centre file."""
+    agents = {}
+    for place, name in enumerate(model.agents):
+        rows = model.blocks.rows(place)
+        agents[name] = {
+            "whiten": model.whiten[place].tolist(),
+            "expected": model.expected[rows].tolist(),
+            "observe": model.observe[rows].tolist(),
+        }
+    return {
+        "format": FORMAT,
+        "plan": model.plan,
+        "parameters": int(model.public.shape[1]),
+        "public": [
+            {"name": label, "unit": unit, "expected": float(expected), "row": row.tolist()}
+            for label, unit, expected, row in zip(
+                model.labels, model.units, model.public_expected, model.public, strict=True
+            )
+        ],
+        "prior": model.prior.tolist(),
+        "agents": agents,
+        "correlation": None if model.correlation is None else model.correlation.tolist(),
+        "least_share": float(model.least_share),
+    }
+
+
+def centre_from_document(document: dict[str, Any], path: Path) -> CentreModel:
+    """The model of a table; ``path`` names the file in errors."""
+    found = convert(document, CentreDocument, path)
+    try:
+        with np.errstate(all="ignore"):
+            return _model(found)
+    except (InvalidNetwork, np.linalg.LinAlgError) as error:
+        raise InvalidPlan(f"{path}: {error}; the file was changed: save the plan again") from error
+
+
+def _model(found: CentreDocument) -> CentreModel:
+    length = found.parameters
+    if not found.public or not found.agents or not 0 < length < 10**6 or not 0 < found.least_share < 1:
+        raise InvalidNetwork("expected public rows, agents, parameters and a share between 0 and 1")
+    sizes = [len(agent.expected) for agent in found.agents.values()]
+    correlation = None
+    if found.correlation is not None:
+        correlation = _matrix(found.correlation, sum(sizes), sum(sizes), "correlation")
+        np.linalg.cholesky(correlation)  # refuses what is no correlation
+    model = CentreModel(
+        agents=as_names(list(found.agents), "agents"),
+        blocks=Blocks(sizes),
+        whiten=tuple(
+            _matrix(agent.whiten, size, size, f"whiten of {name!r}")
+            for (name, agent), size in zip(found.agents.items(), sizes, strict=True)
+        ),
+        observe=np.concatenate(
+            [
+                _matrix(agent.observe, size, length, f"observe of {name!r}")
+                for (name, agent), size in zip(found.agents.items(), sizes, strict=True)
+            ]
+        ),
+        expected=np.concatenate([np.asarray(agent.expected, float) for agent in found.agents.values()]),
+        correlation=correlation,
+        prior=_matrix(found.prior, len(found.prior), length, "prior"),
+        public=np.stack([as_vector(p.row, f"public {p.name!r}", length) for p in found.public]),
+        public_expected=np.array([p.expected for p in found.public]),
+        labels=tuple(p.name for p in found.public),
+        units=tuple(p.unit for p in found.public),
+        least_share=found.least_share,
+        plan=found.plan,
+    )
+    model.complete  # noqa: B018 - computed here, so that a model that cannot be is refused here
+    return model
+
+
+def _matrix(rows: list[list[float]], count: int, columns: int, name: str) -> Array:
+    if len(rows) != count or any(len(row) != columns for row in rows):
+        raise InvalidNetwork(f"{name}: expected {count} rows of {columns} numbers, found another shape")
+    return np.asarray(rows, dtype=np.float64).reshape(count, columns)

@@ -1,0 +1,319 @@
+"""A plan as a folder: one file per agent, one for the centre, one for the whole.
+
+    plan/<agent>.json   what that agent needs (:mod:`veilnet.io.sanitizer_files`)
+    plan/center.json    what fusion needs (:mod:`veilnet.io.centre_files`)
+    plan/plan.json      everything: the network, all sanitizers, the promises and how they were reached
+
+The plan's id, a digest of what plan.json promises, ties the files together. ``load_plan`` checks every
+checksum and id, that agents and centre hold what the plan says, and certifies the promises anew. That finds
+accidents and naive edits; against a forger who rewrites all files there is ``veilnet verify`` with a network
+of one's own (:mod:`veilnet.io.plan_verification`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import unicodedata
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from veilnet.centre import centre_model
+from veilnet.certificate import Promise, certify
+from veilnet.errors import InvalidNetwork, InvalidPlan, NotObservable
+from veilnet.information import check_sanitizers
+from veilnet.io import _document, sanitizer_files
+from veilnet.io._atomic import write_bytes
+from veilnet.io._sealed import convert, digest, format_of, open_sealed, plain, seal, with_infinities
+from veilnet.io.centre_files import FORMAT as CENTRE_FORMAT
+from veilnet.io.centre_files import centre_document, load_centre
+from veilnet.network import Network
+from veilnet.plan import Plan
+from veilnet.sanitizer import Sanitizer
+
+FORMAT = "veilnet-plan/1"
+WHOLE, CENTRE = "plan.json", "center.json"
+
+_LOSS_ALLOWED = "utility loss allowed"  # as the certificate calls it
+_LONGEST_NAME = 120  # bytes; file systems allow 255 with suffix and temporary marks
+_DEVICES = frozenset(
+    {"con", "prn", "aux", "nul", *(f"com{k}" for k in range(1, 10)), *(f"lpt{k}" for k in range(1, 10))}
+)
+
+
+class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """The keys of plan.json."""
+
+    format: str
+    plan: str
+    method: str
+    utility: float | str
+    privacy: dict[str, float | str]
+    targets: dict[str, float | str]
+    most_loss: float | str | None
+    certificate: list[FindingDocument]
+    details: dict[str, Any]
+    sanitizers: dict[str, dict[str, Any]]
+    network: dict[str, Any]
+
+
+class FindingDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """One promise as it was confirmed when the plan was made."""
+
+    what: str
+    promised: float | str
+    found: float | str
+    ok: bool
+
+
+class WholePlan(msgspec.Struct):
+    """plan.json as objects, not yet certified."""
+
+    plan: str
+    network: Network
+    network_document: dict[str, Any]
+    sanitizers: dict[str, Sanitizer]
+    method: str
+    promise: Promise
+    details: dict[str, Any]
+
+
+def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
+    """Write a plan folder. Until all of it is there, it does not load; what was there before stays till then.
+
+    An older plan in the folder is replaced, its agents' files included; files of others are left alone, and
+    one that is in the way is an error.
+    """
+    target = Path(folder)
+    whole = _whole_document(plan)
+    plan_id = whole["plan"]
+    names = file_names(list(plan.sanitizers))
+    contents = {
+        names[agent]: seal(sanitizer_files.to_document(sanitizer, plan_id))
+        for agent, sanitizer in plan.sanitizers.items()
+    }
+    contents[CENTRE] = seal(centre_document(centre_model(plan.network, plan.sanitizers, plan_id)))
+    if target.exists() and not target.is_dir():
+        raise InvalidPlan(f"{target}: expected a folder, found a file; choose another name")
+    target.mkdir(parents=True, exist_ok=True)
+    stale = _look_around(target, plan_id, [*contents, WHOLE])
+    staging = target / f".veilnet-{secrets.token_hex(6)}"
+    staging.mkdir()
+    try:
+        for name, content in contents.items():
+            write_bytes(staging / name, content)
+        write_bytes(staging / WHOLE, seal(whole))
+        (target / WHOLE).unlink(missing_ok=True)
+        for name in contents:
+            (staging / name).replace(target / name)
+        for path in stale:
+            path.unlink(missing_ok=True)
+        (staging / WHOLE).replace(target / WHOLE)
+    finally:
+        with suppress(OSError):
+            for path in staging.iterdir():
+                path.unlink()
+            staging.rmdir()
+
+
+def load_plan(folder: str | PathLike[str]) -> Plan:
+    """Read and verify a plan folder; InvalidPlan names the file that was changed, cut off or mixed up."""
+    target = Path(folder)
+    whole = read_whole(_existing(target) / WHOLE)
+    names = file_names(list(whole.sanitizers))
+    for agent, sanitizer in whole.sanitizers.items():
+        complaint = agent_complaint(target / names[agent], sanitizer, whole.plan)
+        if complaint:
+            raise InvalidPlan(complaint)
+    complaint = centre_complaint(target / CENTRE, whole.network, whole.sanitizers, whole.plan)
+    if complaint:
+        raise InvalidPlan(complaint)
+    certificate = certify_promise(whole.network, whole.sanitizers, whole.promise)
+    if not certificate.ok:
+        raise InvalidPlan(f"{target / WHOLE}: its promise is not confirmed: {certificate.complaint()}")
+    return Plan(
+        network=whole.network,
+        sanitizers=MappingProxyType(whole.sanitizers),
+        method=whole.method,
+        utility=whole.promise.utility,
+        privacy=MappingProxyType(dict(whole.promise.privacy)),
+        certificate=certificate,
+        targets=MappingProxyType(dict(whole.promise.targets)),
+        details=MappingProxyType(whole.details),
+    )
+
+
+def read_whole(path: Path) -> WholePlan:
+    """plan.json, its checksum and id checked."""
+    document = open_sealed(path, FORMAT)
+    found = convert(document, PlanDocument, path)
+    if _plan_id(document) != found.plan:
+        raise InvalidPlan(f"{path}: the plan's id does not match its content; save the plan again")
+    try:
+        network = _document.from_document(found.network, path.parent)
+    except (InvalidNetwork, NotObservable) as error:
+        raise InvalidPlan(f"{path}: network: {error}") from error
+    sanitizers = {
+        agent: sanitizer_files.from_document(table, path) for agent, table in found.sanitizers.items()
+    }
+    try:
+        check_sanitizers(network, sanitizers)
+    except InvalidNetwork as error:
+        raise InvalidPlan(f"{path}: {error}") from error
+    if set(found.privacy) != set(network.private) or not set(found.targets) <= set(network.private):
+        raise InvalidPlan(f"{path}: privacy: expected exactly the network's private parameters")
+    promise = Promise(
+        utility=_number(found.utility, path),
+        privacy={name: _number(value, path) for name, value in found.privacy.items()},
+        targets={name: _number(value, path) for name, value in found.targets.items()},
+        most_loss=None if found.most_loss is None else _number(found.most_loss, path),
+    )
+    details = with_infinities(found.details)
+    return WholePlan(found.plan, network, found.network, sanitizers, found.method, promise, details)
+
+
+def certify_promise(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Any:
+    """The certificate of a promise; a model beyond floating point counts as not confirmed."""
+    try:
+        with np.errstate(all="ignore"):
+            return certify(network, sanitizers, promise)
+    except (np.linalg.LinAlgError, ValueError) as error:
+        raise InvalidPlan(f"the promise cannot be recomputed ({error}); design the plan again") from error
+
+
+def agent_complaint(path: Path, expected: Sanitizer, plan_id: str) -> str:
+    """What is wrong with an agent's file, empty if it holds exactly the plan's sanitizer."""
+    try:
+        found, belongs_to = sanitizer_files.read_sanitizer(path)
+    except InvalidPlan as error:
+        return str(error)
+    if belongs_to != plan_id:
+        return f"{path}: belongs to another plan; save the plan again, or copy the right file"
+    if sanitizer_files.to_document(found, plan_id) != sanitizer_files.to_document(expected, plan_id):
+        return f"{path}: is not the sanitizer of the plan; save the plan again"
+    return ""
+
+
+def centre_complaint(path: Path, network: Network, sanitizers: Mapping[str, Sanitizer], plan_id: str) -> str:
+    """What is wrong with the centre's file, empty if it is what the network and the sanitizers imply."""
+    try:
+        found = load_centre(path)
+        expected = centre_model(network, sanitizers, plan_id)
+    except InvalidPlan as error:
+        return str(error)
+    if found.plan != plan_id:
+        return f"{path}: belongs to another plan; save the plan again, or copy the right file"
+    if not expected.resembles(found):
+        return f"{path}: is not the centre's part of the plan; save the plan again"
+    return ""
+
+
+def file_names(agents: Sequence[str]) -> dict[str, str]:
+    """agent -> a file name that every file system can hold, different for each.
+
+    Names stay as they are where they can; others (a device of Windows, forbidden characters, too long, equal
+    to another but for case or accents' encoding) get a digest of the name.
+    """
+    folded = [_folded(agent) for agent in agents]
+    counts: dict[str, int] = {}
+    for key in folded:
+        counts[key] = counts.get(key, 0) + 1
+    names = {}
+    for agent, key in zip(agents, folded, strict=True):
+        stem = agent
+        if counts[key] > 1 or not _harmless(agent):
+            kept = "".join(c if c.isascii() and (c.isalnum() or c in " -_") else "_" for c in agent)
+            stem = f"{kept[:40].strip()}~{hashlib.sha256(agent.encode()).hexdigest()[:16]}"
+        names[agent] = f"{stem}.json"
+    return names
+
+
+def _harmless(agent: str) -> bool:
+    return (
+        len(agent.encode()) <= _LONGEST_NAME
+        and not any(mark in agent for mark in '<>:"|?*~/\\')
+        and agent.partition(".")[0].strip().casefold() not in _DEVICES
+        and agent.strip(" .") == agent
+        and _folded(agent) not in ("plan", "center")
+    )
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def _whole_document(plan: Plan) -> dict[str, Any]:
+    most_loss = [f.promised for f in plan.certificate.findings if f.what == _LOSS_ALLOWED]
+    document = {
+        "format": FORMAT,
+        "plan": "",
+        "method": plan.method,
+        "utility": plain(plan.utility),
+        "privacy": plain(plan.privacy),
+        "targets": plain(plan.targets),
+        "most_loss": plain(most_loss[0]) if most_loss else None,
+        "certificate": [
+            {"what": f.what, "promised": plain(f.promised), "found": plain(f.found), "ok": bool(f.ok)}
+            for f in plan.certificate.findings
+        ],
+        "details": plain(plan.details),
+        "sanitizers": {agent: sanitizer_files.to_document(s, None) for agent, s in plan.sanitizers.items()},
+        "network": plain(_document.to_document(plan.network)),
+    }
+    return document | {"plan": _plan_id(document)}
+
+
+def _plan_id(document: Mapping[str, Any]) -> str:
+    return digest({name: value for name, value in document.items() if name != "plan"})[:32]
+
+
+def _number(value: float | str, path: Path) -> float:
+    number = with_infinities(value)
+    if isinstance(number, str):
+        raise InvalidPlan(f"{path}: expected a number, found text; save the plan again")
+    return float(number)
+
+
+def _existing(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise InvalidPlan(f"{folder}: no such folder; give the folder that plan.save() or design --out wrote")
+    if not (folder / WHOLE).exists():
+        raise InvalidPlan(f"{folder}: holds no plan.json; the plan was not saved to its end: save it again")
+    return folder
+
+
+def _look_around(folder: Path, plan_id: str, new: Sequence[str]) -> list[Path]:
+    """Agents' files of older plans that the new one does not replace; an error if a foreign file is in the way."""
+    stale = []
+    taken = {_folded(name) for name in new}
+    for path in folder.glob("*.json"):
+        kind, belongs_to = format_of(path)
+        ours = kind.startswith(("veilnet-sanitizer/", "veilnet-plan/", "veilnet-center/"))
+        if _folded(path.name) in taken:
+            if not ours and not _damaged_plan_file(path):
+                raise InvalidPlan(
+                    f"{path}: is in the way and was not written by veilnet; choose another folder, or move it"
+                )
+        elif kind == sanitizer_files.FORMAT and belongs_to is not None and belongs_to != plan_id:
+            stale.append(path)
+    return stale
+
+
+def _damaged_plan_file(path: Path) -> bool:
+    """Whether a file that cannot be opened began as one of ours, so that it may be replaced."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(64)
+    except OSError:
+        return False
+    return any(f'"{kind.partition("/")[0]}/'.encode() in start for kind in _FORMATS)
+
+
+_FORMATS = (FORMAT, CENTRE_FORMAT, sanitizer_files.FORMAT)
