@@ -6,6 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
+
+import veilnet as vn
 from networks import (
     NOISES,
     PRIORS,
@@ -19,9 +22,6 @@ from networks import (
     random_network,
     random_sanitizers,
 )
-from scipy.linalg import eigh
-
-import veilnet as vn
 from veilnet.bounds import gain, residual_information
 
 # The last agent is raw and sees all of x, so that J̃ is invertible whatever the others do.
