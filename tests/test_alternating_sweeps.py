@@ -377,6 +377,18 @@ def test_independent_noise_forms_no_square_matrix_of_all_readings() -> None:
     assert result.sweeps[1].privacy[0] >= 3.0
 
 
+def test_what_only_one_agent_knows_and_nobody_needs_is_all_but_silenced() -> None:
+    # Without a prior: agent 0 alone sees the private coordinate, agent 1 alone the public one.
+    eye = np.eye(2)
+    form = StandardForm(np.zeros((2, 2)), eye, None, Blocks([1, 1]), public=eye[1:], private=(eye[:1],))
+    result = alternate(form, np.array([5.0]), sweeps=2)
+    assert result.sweeps[-1].loss == pytest.approx(0.0, abs=1e-12)
+    assert result.sweeps[-1].privacy[0] > 1e5
+    assert np.isfinite(result.sweeps[-1].privacy[0])
+    assert 0 < result.shrink[0][0, 0, 0] < 1e-5
+    assert result.shrink[0][1, 0, 0] == pytest.approx(1.0, rel=1e-12)
+
+
 def test_more_than_the_limit_is_refused_by_its_number() -> None:
     form = small_form(33, (3, 3), 1, "full")
     limit = float(np.trace(form.private[0] @ np.linalg.inv(form.information) @ form.private[0].T)) - 1

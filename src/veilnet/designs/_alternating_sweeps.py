@@ -303,14 +303,16 @@ class _Turn:
         """
         sent = 1 - optimum.values
         part = sent > 0
-        told = (self.half_omega @ optimum.vectors[:, part]) * np.sqrt(sent[part])
-        middle = told.T @ told
-        middle.flat[:: middle.shape[0] + 1] += optimum.values[part]
-        factor, failed = dpotrf(middle, lower=1)
-        if failed:
-            return self.shrink
-        half, _ = dtrtrs(factor, told.T, lower=1)
-        shrink: Array = half.T @ half
+        shrink = np.zeros_like(self.shrink)
+        if np.any(part):
+            told = (self.half_omega @ optimum.vectors[:, part]) * np.sqrt(sent[part])
+            middle = told.T @ told
+            middle.flat[:: middle.shape[0] + 1] += optimum.values[part]
+            factor, failed = dpotrf(middle, lower=1)
+            if failed:
+                return self.shrink
+            half, _ = dtrtrs(factor, told.T, lower=1)
+            shrink = half.T @ half
         if self.held_back is not None:
             # (Θ̄ + δ)(I + Θ̄ + δ)^-1 to first order in the floor δ = Ω_floor - Ω, itself far below rounding squared.
             unsent = (np.eye(shrink.shape[0]) - shrink) @ self.root @ self.basis
