@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from veilnet.centre import centre_model
-from veilnet.certificate import Promise, certify
+from veilnet.certificate import Certificate, Promise, certify
 from veilnet.errors import InvalidNetwork, InvalidPlan, NotObservable
 from veilnet.information import check_sanitizers
 from veilnet.io import _document, sanitizer_files
@@ -153,9 +153,15 @@ def load_plan(folder: str | PathLike[str]) -> Plan:
 def read_whole(path: Path) -> WholePlan:
     """plan.json, its checksum and id checked."""
     document = open_sealed(path, FORMAT)
-    found = convert(document, PlanDocument, path)
-    if _plan_id(document) != found.plan:
+    whole = whole_from_document(document, path)
+    if plan_id_of(document) != whole.plan:
         raise InvalidPlan(f"{path}: the plan's id does not match its content; save the plan again")
+    return whole
+
+
+def whole_from_document(document: dict[str, Any], path: Path) -> WholePlan:
+    """The objects of plan.json, each valid by itself; ``path`` names the file in errors."""
+    found = convert(document, PlanDocument, path)
     try:
         network = _document.from_document(found.network, path.parent)
     except (InvalidNetwork, NotObservable) as error:
@@ -179,7 +185,7 @@ def read_whole(path: Path) -> WholePlan:
     return WholePlan(found.plan, network, found.network, sanitizers, found.method, promise, details)
 
 
-def certify_promise(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Any:
+def certify_promise(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:
     """The certificate of a promise; a model beyond floating point counts as not confirmed."""
     try:
         with np.errstate(all="ignore"):
@@ -267,10 +273,11 @@ def _whole_document(plan: Plan) -> dict[str, Any]:
         "sanitizers": {agent: sanitizer_files.to_document(s, None) for agent, s in plan.sanitizers.items()},
         "network": plain(_document.to_document(plan.network)),
     }
-    return document | {"plan": _plan_id(document)}
+    return document | {"plan": plan_id_of(document)}
 
 
-def _plan_id(document: Mapping[str, Any]) -> str:
+def plan_id_of(document: Mapping[str, Any]) -> str:
+    """The id that the content of plan.json stands for."""
     return digest({name: value for name, value in document.items() if name != "plan"})[:32]
 
 

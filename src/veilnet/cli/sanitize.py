@@ -1,0 +1,86 @@
+"""``veilnet sanitize``: a filter from an agent's readings to what it may send."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_LINES_AT_ONCE = 4096
+
+
+def command(
+    sanitizer: Annotated[Path, typer.Argument(help="This agent's file in a plan folder.")],
+    source: Annotated[Path | None, typer.Option("--in", help="Readings; standard input if left out.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Messages; standard output if left out.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="csv or jsonl, both in and out.")] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header", help="Whether a CSV begins with names; told from it if left out."
+        ),
+    ] = None,
+    flush: Annotated[bool, typer.Option("--flush", help="Send each row at once.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Repeatable noise, to simulate: NOT private.")
+    ] = None,
+) -> None:
+    """Sanitize an agent's readings: one row per line in, one message per line out.
+
+    Every message carries its row, so that the centre can align agents: lines are counted from 1 without the
+    header, or a column "row" is taken over. A row that is incomplete, not a number, out of range or in doubt
+    in any way is not sent: its number and the reason go to standard error, and the exit code is 1 at the end.
+    """
+    from veilnet.errors import VeilnetError
+    from veilnet.io.sanitizer_files import load_sanitizer
+    from veilnet.io.streams import LineReader, format_for, write_header, write_messages
+    from veilnet.randomness import noise_source
+    from veilnet.release import release_valid
+
+    agent = load_sanitizer(sanitizer)
+    kind = format_for(source, out, given=format)
+    noise = noise_source(seed)
+    if not noise.private:
+        sys.stderr.write("veilnet sanitize: --seed was given: the output is a simulation, NOT private\n")
+    if source is not None and out is not None and out.exists() and source.samefile(out):
+        raise VeilnetError(f"{out}: the output would replace the input; choose another name")
+    sent = refused = 0
+    with ExitStack() as stack:
+        lines = sys.stdin.buffer if source is None else stack.enter_context(source.open("rb"))
+        messages = sys.stdout.buffer if out is None else stack.enter_context(out.open("wb"))
+        reader = LineReader(
+            lines,
+            kind,
+            agent.readings,
+            key="readings",
+            names=agent.names,
+            header=header,
+            label="standard input" if source is None else str(source),
+        )
+        write_header(messages, kind, agent.sent)
+        if flush:
+            messages.flush()
+        for block in reader.blocks(1 if flush else _LINES_AT_ONCE):
+            released = release_valid(agent, block.values(agent.readings), noise)
+            if released.reasons:
+                block.refused += [
+                    (block.lines[place], block.rows[place], reason)
+                    for place, reason in released.reasons.items()
+                ]
+                block.refused.sort(key=lambda entry: entry[0])
+            rows = [row for row, valid in zip(block.rows, released.valid.tolist(), strict=True) if valid]
+            write_messages(messages, kind, rows, released.values)
+            for line, row, reason in block.refused:
+                where = f"line {line}" if row is None else f"row {row}"
+                sys.stderr.write(f"veilnet sanitize: {where} not sent: {reason}\n")
+            sent += len(rows)
+            refused += len(block.refused)
+            if flush:
+                messages.flush()
+        messages.flush()
+    if refused:
+        sys.stderr.write(f"veilnet sanitize: {refused} of {sent + refused} rows were not sent\n")
+        raise typer.Exit(1)
