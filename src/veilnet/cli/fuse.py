@@ -1,0 +1,107 @@
+"""``veilnet fuse``: estimates of the public parameters from the agents' messages."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    center: Annotated[Path, typer.Argument(help="The centre's file, plan/center.json.")],
+    messages: Annotated[
+        list[str], typer.Argument(help="agent=file for each agent, as 'veilnet sanitize' wrote it.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Estimates, .csv or .jsonl; standard output if left out.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="csv or jsonl of the messages; told from the names.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines, or with --out a JSON summary.")] = False,
+) -> None:
+    """Estimate the public parameters in every row that some agent sent.
+
+    Rows are aligned by their number; an agent whose row did not arrive is missing in it, and the estimate and
+    its deviation say so. What the others do not determine is left empty. Lines that are no messages are
+    reported on standard error and the exit code is 1 at the end.
+    """
+    from veilnet.cli._shared import console, print_json, progress
+    from veilnet.errors import VeilnetError
+    from veilnet.fusion import Fusion
+    from veilnet.io.estimate_files import write_estimate_header, write_estimates
+    from veilnet.io.merging import aligned, open_messages
+    from veilnet.io.streams import format_for
+
+    fusion = Fusion.load(center)
+    paths = _paths(messages, fusion.agents)
+    kind = format_for(out, given="jsonl" if json and out is None else None)
+    if out is not None and out.exists() and any(path.samefile(out) for path in paths.values()):
+        raise VeilnetError(f"{out}: the output would replace an input; choose another name")
+    bad: list[int] = []
+
+    def report(path: Path, line: int, reason: str) -> None:
+        bad.append(line)
+        sys.stderr.write(f"veilnet fuse: {path}, line {line} left out: {reason}\n")
+
+    total = gaps = unknown = 0
+    with ExitStack() as stack:
+        inputs = {agent: stack.enter_context(path.open("rb")) for agent, path in paths.items()}
+        files = {
+            agent: open_messages(
+                inputs[agent], path, fusion.sent[agent], format_for(path, given=format), report
+            )
+            for agent, path in paths.items()
+        }
+        target = sys.stdout.buffer if out is None else stack.enter_context(out.open("wb"))
+        size = sum(path.stat().st_size for path in paths.values())
+        steps = stack.enter_context(progress("fusing", size))
+        write_estimate_header(target, kind, fusion.model.labels)
+        for rows, arrived in aligned(files):
+            estimate = fusion.estimate(arrived)
+            write_estimates(target, kind, rows.tolist(), estimate)
+            total += len(rows)
+            gaps += sum(map(bool, estimate.missing))
+            unknown += int((~estimate.estimable).any(axis=1).sum())
+            steps.update(sum(file.tell() for file in inputs.values() if file.seekable()), size)
+        target.flush()
+    if out is not None:
+        summary = {
+            "rows": total,
+            "with_missing_agents": gaps,
+            "not_estimable": unknown,
+            "bad_lines": len(bad),
+        }
+        if json:
+            print_json(summary | {"written": out})
+        else:
+            console.print(
+                f"Wrote {out}: {total} rows, {gaps} with missing agents, "
+                f"{unknown} where something is not estimable.",
+                soft_wrap=True,
+            )
+    if bad:
+        raise typer.Exit(1)
+
+
+def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:
+    from veilnet.errors import VeilnetError
+
+    known = ", ".join(agents[:8]) + (", ..." if len(agents) > 8 else "")
+    paths: dict[str, Path] = {}
+    for entry in messages:
+        agent, mark, name = entry.partition("=")
+        if agent not in agents:  # a name may itself hold an equals sign
+            agent = next((a for a in agents if entry.startswith(f"{a}=")), agent)
+            name = entry[len(agent) + 1 :]
+        if not mark or not name:
+            raise VeilnetError(f"{entry}: expected agent=file, for example {agents[0]}=messages.csv")
+        if agent not in agents:
+            raise VeilnetError(f"{entry}: the plan has no agent {agent!r}; it has {known}")
+        if agent in paths:
+            raise VeilnetError(f"{entry}: messages of {agent!r} are given twice")
+        paths[agent] = Path(name)
+    return paths

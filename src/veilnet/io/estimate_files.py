@@ -1,0 +1,72 @@
+"""Estimates as lines of text: CSV or JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from typing import IO
+
+import numpy as np
+
+from veilnet.fusion import Estimate
+from veilnet.io.streams import Format
+
+__all__ = ["write_estimate_header", "write_estimates"]
+
+
+def write_estimate_header(file: IO[bytes], format: Format, labels: Sequence[str]) -> None:
+    """The first line of a CSV of estimates."""
+    if format == "csv":
+        file.write(_csv([["row", *labels, *(f"deviation of {label}" for label in labels), "missing"]]))
+
+
+def write_estimates(file: IO[bytes], format: Format, rows: Sequence[int], estimate: Estimate) -> None:
+    """Append estimates to a binary file.
+
+    CSV: the row, the estimates, their standard deviations, and who is missing, separated by semicolons;
+    cells of what is not estimable are empty. JSON: null instead.
+    """
+    values = estimate.public.tolist()
+    deviations = np.where(estimate.estimable, estimate.deviation, np.nan).tolist()
+    if format == "csv":
+        file.write(
+            _csv(
+                [row, *map(_cell, value), *map(_cell, deviation), ";".join(missing)]
+                for row, value, deviation, missing in zip(
+                    rows, values, deviations, estimate.missing, strict=True
+                )
+            )
+        )
+        return
+    lines = [
+        json.dumps(
+            {
+                "row": int(row),
+                "public": _named(estimate.labels, value),
+                "deviation": _named(estimate.labels, deviation),
+                "missing": list(missing),
+            },
+            ensure_ascii=False,
+        )
+        for row, value, deviation, missing in zip(rows, values, deviations, estimate.missing, strict=True)
+    ]
+    file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _csv(rows: object) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
+    return text.getvalue().encode()
+
+
+def _cell(value: float) -> str:
+    return repr(value) if math.isfinite(value) else ""
+
+
+def _named(labels: Sequence[str], values: list[float]) -> dict[str, float | None]:
+    return {
+        label: value if math.isfinite(value) else None for label, value in zip(labels, values, strict=True)
+    }
