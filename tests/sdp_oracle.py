@@ -92,21 +92,37 @@ def solve_paper_form(
     noise = _block_diagonal(blocks)
     leak = arrays.public @ shape.psi
     constraints = [cp.trace(leak @ noise @ leak.T) == 0]
-    return _solve(arrays, power, noise, blocks, constraints, solver, printed_weights, options)
+    return _solve(
+        arrays, power, noise, blocks, constraints, solver, printed_weights, options, as_printed=True
+    )
 
 
 def solve_reduced_form(
     arrays: PaperArrays, power: Array, solver: str = "CLARABEL", **options: Any
 ) -> OracleResult:
-    """The same program over Θ_i = B_i X_i B_i', which has an interior."""
+    """The same program over Θ_i = B_i X_i B_i', which has an interior.
+
+    Each agent's readings are first turned so that its noise occupies the leading coordinates, and without a
+    prior the inequality is taken as R + Θ - H Z H' ⪰ 0, congruent to the printed one: the sparsest form there
+    is, so that the comparison flatters the solver rather than us.
+    """
+    bases = geometry(arrays).bases
+    turns = [np.hstack([basis, null_space(basis.T)]) for basis in bases]
+    turn = block_diag(*turns)
+    turned = arrays._replace(observe=turn.T @ arrays.observe, noise=turn.T @ arrays.noise @ turn)
     blocks: list[Any] = []
-    for basis in geometry(arrays).bases:
+    for basis in bases:
         size, free = basis.shape
-        if free:
-            blocks.append(basis @ cp.Variable((free, free), PSD=True) @ basis.T)
+        if 0 < free < size:
+            rest = np.zeros((free, size - free))
+            corner = np.zeros((size - free, size - free))
+            blocks.append(cp.bmat([[cp.Variable((free, free), PSD=True), rest], [rest.T, corner]]))
+        elif free:
+            blocks.append(cp.Variable((size, size), PSD=True))
         else:
             blocks.append(cp.Constant(np.zeros((size, size))))
-    return _solve(arrays, power, _block_diagonal(blocks), blocks, [], solver, False, options)
+    result = _solve(turned, power, _block_diagonal(blocks), blocks, [], solver, False, options)
+    return result._replace(noise=[t @ theta @ t.T for t, theta in zip(turns, result.noise, strict=True)])
 
 
 def _block_diagonal(blocks: list[Any]) -> Any:
@@ -123,12 +139,16 @@ def _solve(
     solver: str,
     printed_weights: bool,
     options: dict[str, Any],
+    *,
+    as_printed: bool = False,
 ) -> OracleResult:
-    """Maximise Σ_j w_j tr(G_j Z G_j') - 1 subject to Z ⪯ P̃(I, Θ), as the paper's linear matrix inequality."""
+    """Maximise Σ_j (w_j tr(G_j Z G_j') - 1) subject to Z ⪯ P̃(I, Θ) as a linear matrix inequality."""
     observe, length = arrays.observe, arrays.observe.shape[1]
     bound = geometry(arrays).bound
     z = cp.Variable((length, length), symmetric=True)
-    if arrays.prior_covariance is None:
+    if arrays.prior_covariance is None and not as_printed:
+        lmi = noise + arrays.noise - observe @ z @ observe.T
+    elif arrays.prior_covariance is None:
         inverse = np.linalg.inv(np.hstack([observe, null_space(observe.T)]))
         pad = np.zeros((length, observe.shape[0] - length))
         padded = cp.bmat([[z, pad], [pad.T, np.zeros((pad.shape[1], pad.shape[1]))]])

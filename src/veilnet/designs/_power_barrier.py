@@ -19,7 +19,7 @@ from veilnet.designs._power_problem import Certificate, ScaledProblem
 
 _MOST_STEPS = 100
 _SHRINK = 0.1
-_CENTRED = 3.0  # Newton decrement below which the next μ is taken
+_CENTRED = 6.0  # Newton decrement below which the next μ is taken
 _SMALLEST_STEP = 1e-4
 
 
@@ -40,8 +40,9 @@ def follow_central_path(problem: ScaledProblem, certificate: Certificate, relati
     gain = problem.gain
     dimensions = sum(group.count * min(group.size, gain.shape[1]) for group in problem.blocks.groups)
     weight = sum(float(np.sum(s[:, 0] ** 2)) for s in problem.singular_values(gain)) / dimensions
-    spread = problem.blocks.sizes[problem.blocks.owner].astype(np.float64)
-    point = cho_solve(cho_factor(problem.curvature + np.diag(spread)), gain)
+    values, vectors = problem.spectrum
+    largest = int(problem.blocks.sizes.max())
+    point: Array = vectors @ ((vectors.T @ gain) / (values + largest)[:, None])  # power spread evenly
     for step in range(1, _MOST_STEPS + 1):
         try:
             direction, decrement = _newton_direction(problem, point, weight)

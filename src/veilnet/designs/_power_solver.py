@@ -25,13 +25,14 @@ from veilnet.designs._power_problem import Certificate, ScaledProblem
 from veilnet.designs._power_splitting import Splitting
 from veilnet.errors import VeilnetError
 
-Progress = Callable[[int, float, float], None]
+Progress = Callable[[str, float], None]
 
 _CHECK_EVERY = 10
 _BALANCE_EVERY = 20
 _FIRST_POLISH = 30
 _PATH_AFTER = 250
 _MOST_DENSE_UNKNOWNS = 3000
+_PATIENCE = 500  # rounds within which the gap has to shrink by a tenth
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,7 @@ def maximize_privacy(
     curvature: F, (b, b) positive semidefinite;  gain: A, (b, r);  sizes: b_i;  power: δ_i >= 0.
     Where F is nearly singular and powers are large, pass an accurate root of F to
     :func:`maximize_privacy_from_root` instead.
+    progress is called with (what is being done, fraction done).
     """
     curvature = np.asarray(curvature, dtype=np.float64)
     total = int(np.sum(sizes))
@@ -120,9 +122,11 @@ def maximize_privacy_from_root(
     )
     certificate = Certificate(problem)
 
-    def report(iteration: int) -> None:
+    def report() -> None:
         if progress is not None:
-            progress(iteration, certificate.lower * scale**2, certificate.upper * scale**2)
+            progress(
+                f"closing the gap, {certificate.gap:.0e} left", _fraction_done(certificate.gap, relative_gap)
+            )
 
     iterations = _run(problem, certificate, relative_gap, max_iterations, report)
     value, unit_blocks = _evaluate(problem, certificate.factor)
@@ -152,37 +156,47 @@ def _compress_columns(gain: Array) -> Array:
     return compressed
 
 
+def _fraction_done(gap: float, wanted: float) -> float:
+    """How many of the digits asked for are there."""
+    digits = -np.log(max(gap, wanted, np.finfo(float).eps))
+    return float(np.clip(digits / -np.log(np.clip(wanted, np.finfo(float).eps, 0.5)), 0, 1))
+
+
 def _run(
     problem: ScaledProblem,
     certificate: Certificate,
     relative_gap: float,
     max_iterations: int,
-    report: Callable[[int], None],
+    report: Callable[[], None],
 ) -> int:
     """Improve the certificate until its gap is closed or the iterations are spent; returns their number."""
     splitting = Splitting(problem)
-    newton_steps, next_polish = 0, _FIRST_POLISH
+    newton_steps, next_polish, gap_before = 0, _FIRST_POLISH, float("inf")
     while splitting.iterations < max_iterations:
         splitting.step()
         done = splitting.iterations
         if done % _CHECK_EVERY == 0:
             splitting.offer(certificate)
-            report(done + newton_steps)
+            report()
         if certificate.gap > relative_gap and done == next_polish:
             next_polish *= 2
             newton_steps += polish(
                 problem, splitting.low_rank, certificate, relative_gap, _MOST_DENSE_UNKNOWNS
             )
-            report(done + newton_steps)
+            report()
         if (
             certificate.gap > relative_gap
             and done == _PATH_AFTER
             and problem.gain.size <= _MOST_DENSE_UNKNOWNS
         ):
             newton_steps += follow_central_path(problem, certificate, relative_gap)
-            report(done + newton_steps)
+            report()
         if certificate.gap <= relative_gap:
             break
+        if done % _PATIENCE == 0:
+            if certificate.gap > 0.9 * gap_before:
+                break  # rounding leaves no more digits
+            gap_before = certificate.gap
         if done % _BALANCE_EVERY == 0:
             splitting.balance()
     return splitting.iterations + newton_steps
