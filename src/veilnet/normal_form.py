@@ -7,6 +7,10 @@ import numpy as np
 from veilnet._linalg import EPS, solve_lower
 from veilnet._types import Array, Booleans
 
+# However ill-conditioned the noise, a row with more than this left of it is a row: when in doubt it is counted
+# as sent, so that privacy is never overstated.
+_MOST_ROUNDING = 1e-6
+
 
 def normal_form(compression: Array, noise: Array) -> tuple[Array, Booleans]:
     """(C', noisy) with the same information as (C, Θ): noise of variance 0 or 1, no redundant row.
@@ -23,7 +27,8 @@ def normal_form(compression: Array, noise: Array) -> tuple[Array, Booleans]:
     blurred = rows[noisy] / columns
     sizes = np.linalg.norm(blurred, axis=1)
     blurred = blurred - (blurred @ exact.T) @ exact
-    blurred = _rotate(blurred[np.linalg.norm(blurred, axis=1) > _tolerance(rows.shape) * sizes])
+    blurred = blurred[np.linalg.norm(blurred, axis=1) > _tolerance(rows.shape) * sizes]
+    blurred = _rotate(blurred, rows.shape[1] - exact.shape[0])
     flags = np.concatenate([np.zeros(exact.shape[0], bool), np.ones(blurred.shape[0], bool)])
     return np.concatenate([exact, blurred]) * columns, flags
 
@@ -53,13 +58,25 @@ def _split_noise(compression: Array, noise: Array) -> tuple[Array, Booleans]:
     factor, pivots, rest = _pivoted_cholesky(noise)
     blurred = solve_lower(factor[pivots], compression[pivots])
     exact = compression[rest] - factor[rest] @ blurred
-    # What cancels down to rounding was the same row twice.
-    sizes = np.linalg.norm(np.abs(compression[rest]) + np.abs(factor[rest]) @ np.abs(blurred), axis=1)
-    exact = exact[np.linalg.norm(exact, axis=1) > _tolerance(compression.shape) * sizes]
+    # What cancels down to rounding was the same row twice; every reading is judged in its own unit.
+    rounding = _tolerance(compression.shape) * _amplified(noise, factor, pivots, rest) @ np.abs(blurred)
+    size = np.abs(compression[rest]) + np.abs(factor[rest]) @ np.abs(blurred)
+    rounding = _tolerance(compression.shape) * size + np.minimum(rounding, _MOST_ROUNDING * size)
+    exact = exact[np.any(np.abs(exact) > rounding, axis=1)]
     rows = np.concatenate([exact, blurred])
     flags = np.arange(rows.shape[0]) >= exact.shape[0]
     present = np.any(rows != 0, axis=1)
     return rows[present], flags[present]
+
+
+def _amplified(noise: Array, factor: Array, pivots: list[int], rest: list[int]) -> Array:
+    """Rounding in the multipliers of the other rows, in units of EPS.
+
+    A pivot left with a small part of its variance has lost as many digits of it.
+    """
+    deviation = np.sqrt(np.maximum(np.diag(noise), 0.0))
+    lost = deviation[pivots] / np.diag(factor[pivots])
+    return np.asarray(np.abs(factor[rest]) * lost**2 + np.outer(deviation[rest], lost))
 
 
 def _pivoted_cholesky(noise: Array) -> tuple[Array, list[int], list[int]]:
@@ -91,18 +108,21 @@ def _row_basis(rows: Array) -> Array:
     return np.asarray(basis[singular > _tolerance(rows.shape) * max(float(singular[0]), EPS)])
 
 
-def _rotate(rows: Array) -> Array:
-    """Rows with unit noise, rotated until orthogonal; rotations leave unit noise as it is."""
-    if rows.shape[0] == 0:
-        return rows
+def _rotate(rows: Array, most: int) -> Array:
+    """Rows with unit noise, rotated until orthogonal; rotations leave unit noise as it is.
+
+    ``most`` is the dimension of the space they live in: any further row is rounding.
+    """
+    if rows.shape[0] == 0 or most == 0:
+        return rows[:0]
     # Rotating rows of very different sizes would lose the small ones to rounding: keep them apart.
     sizes = np.linalg.norm(rows, axis=1)
-    if rows.shape[0] <= rows.shape[1] and np.max(sizes) > 1e6 * np.min(sizes):
+    if rows.shape[0] <= most and np.max(sizes) > 1e6 * np.min(sizes):
         unit = rows / sizes[:, None]
         if np.linalg.svd(unit, compute_uv=False)[-1] > 1e-8:
             return rows
     _, singular, basis = np.linalg.svd(rows, full_matrices=False)
-    keep = singular > _tolerance(rows.shape) * float(singular[0])
+    keep = (singular > _tolerance(rows.shape) * float(singular[0])) & (np.arange(singular.size) < most)
     return np.asarray(singular[keep, None] * basis[keep])
 
 
