@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+import os
+
+# Small matrices: threads inside BLAS only fight each other, above all with several test processes.
+for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 settings.register_profile(
     "veilnet",
