@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._blocks import Blocks
+from veilnet._frozen import Picklable
 from veilnet._linalg import EPS, condition_of_triangle, solve_upper, triangle
 from veilnet._types import Array
 from veilnet._validate import as_array, as_matrix, as_name, as_names, as_vector, freeze, refuse_unknown
@@ -28,7 +29,7 @@ __all__ = ["Network", "Prior"]
 _RESERVED = frozenset({"center", "plan"})  # names of files in a plan folder that are not agents
 
 
-class Network:
+class Network(Picklable):
     """A sensor network and what its fusion centre may and must not learn.
 
     observe:    agent -> H_i, an N_i x L matrix, in sending order; or a stack (S, n, L) of many agents.

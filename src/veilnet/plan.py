@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._frozen import Picklable
 from veilnet.bounds import knowledge
 from veilnet.certificate import Certificate, Promise, certify
 from veilnet.errors import InvalidPlan
@@ -23,7 +24,7 @@ __all__ = ["Plan"]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Picklable):
     """What every agent sends, with the utility and privacy that follow.
 
     network:     the model the plan was made for.
