@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._types import Array
+from veilnet._types import Array, Booleans
 from veilnet.errors import InvalidNetwork
 from veilnet.shrinkage import correlations, shrunk_covariance
 from veilnet.words import join_names
@@ -41,14 +41,27 @@ class LinearModel:
     residuals: Array
 
 
-def fit_linear(readings: Array, parameters: Array, *, least_shrinkage: float = 0.0) -> LinearModel:
-    """Fit readings (T, N) on parameters (T, L); no column of either may be constant, T > L + 1."""
+def fit_linear(readings: Array, parameters: Array, *, least: float = 0.0) -> LinearModel:
+    """Fit readings (T, N) on parameters (T, L), T > L + 1.
+
+    ``least`` is the smallest shrinkage, and the smallest deviation of noise as a part of its reading's (of a
+    constant column: 1). Above 0 any table gives a model; at 0 it must pass :func:`refuse_degenerate`.
+    """
     rows, length = parameters.shape
     observe, offset, residuals = regression(readings, parameters)
-    noise, noise_shrinkage = shrunk_covariance(residuals, rows - length - 1, least=least_shrinkage)
+    smallest = _smallest_deviations(readings, least)
+    noise, noise_shrinkage = shrunk_covariance(residuals, rows - length - 1, least=least, smallest=smallest)
     mean = np.mean(parameters, axis=0)
-    covariance, prior_shrinkage = shrunk_covariance(parameters - mean, rows - 1, least=least_shrinkage)
+    smallest = _smallest_deviations(parameters, least)
+    covariance, prior_shrinkage = shrunk_covariance(
+        parameters - mean, rows - 1, least=least, smallest=smallest
+    )
     return LinearModel(observe, offset, noise, noise_shrinkage, mean, covariance, prior_shrinkage, residuals)
+
+
+def _smallest_deviations(columns: Array, part: float) -> Array:
+    deviation = np.where(_constant(columns), 0.0, np.std(columns, axis=0))
+    return np.asarray(np.where(deviation > 0, part * deviation, float(part > 0)))
 
 
 def regression(readings: Array, parameters: Array) -> tuple[Array, Array, Array]:
@@ -89,9 +102,13 @@ def refuse_degenerate(
     _refuse_repeated_readings(centred, residuals, rows - length - 1, reading_names)
 
 
-def _refuse_constant(columns: Array, names: Sequence[str]) -> None:
+def _constant(columns: Array) -> Booleans:
     spread = np.ptp(columns, axis=0)
-    constant = np.flatnonzero(spread <= 8 * np.finfo(np.float64).eps * np.max(np.abs(columns), axis=0))
+    return np.asarray(spread <= 8 * np.finfo(np.float64).eps * np.max(np.abs(columns), axis=0))
+
+
+def _refuse_constant(columns: Array, names: Sequence[str]) -> None:
+    constant = np.flatnonzero(_constant(columns))
     if constant.size:
         place = int(constant[0])
         raise InvalidNetwork(

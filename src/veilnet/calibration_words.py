@@ -22,6 +22,7 @@ _CURVED = 0.1
 _UNEQUAL = 0.1
 _DRIFTING = 1.5
 _FEW_ROWS_PER_PARAMETER = 10
+_FEW_ROWS_PER_READING = 5
 _SHRUNK = 0.1
 _FEW_VALUES = 5
 _TOLD = 0.5
@@ -80,7 +81,10 @@ def _about_rows(report: CalibrationReport) -> list[str]:
             f"Few rows: {report.rows} for {len(report.parameters)} parameters. What each reading shows of them "
             "is itself uncertain, and so is every promise; calibrate longer."
         )
-    if report.noise_shrinkage > _SHRUNK:
+    # noises that are independent are shrunk to be so however many rows there are: no reason to doubt
+    if report.noise_shrinkage > _SHRUNK and report.effective_rows < _FEW_ROWS_PER_READING * len(
+        report.readings
+    ):
         found.append(
             "Few rows for so many readings: correlations of the noise were moved "
             f"{100 * report.noise_shrinkage:.0f} % of the way to zero. Noise that readings share is underestimated; "

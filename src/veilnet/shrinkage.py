@@ -25,13 +25,16 @@ from veilnet._types import Array
 _MOST_PERSISTENT = 0.999  # lag-1 correlations are not told from 1 with fewer than a thousand rows
 
 
-def shrunk_covariance(centred: Array, freedom: int, *, least: float = 0.0) -> tuple[Array, float]:
+def shrunk_covariance(
+    centred: Array, freedom: int, *, least: float = 0.0, smallest: Array | float = 0.0
+) -> tuple[Array, float]:
     """(Σ, λ) from centred samples (T, N) that have ``freedom`` degrees of freedom left.
 
-    ``least`` is the smallest λ to use. Columns must not be constant.
+    ``least`` is the smallest λ to use, ``smallest`` the smallest deviations; one of a column without any
+    variation must be above zero.
     """
     size = centred.shape[1]
-    deviation = np.sqrt(np.sum(centred**2, axis=0) / freedom)
+    deviation = np.maximum(np.sqrt(np.sum(centred**2, axis=0) / freedom), smallest)
     correlation, variance = correlations(centred)
     away = ~np.eye(size, dtype=bool)
     strength = float(np.sum(correlation[away] ** 2))
@@ -47,7 +50,8 @@ def shrunk_covariance(centred: Array, freedom: int, *, least: float = 0.0) -> tu
 def correlations(centred: Array) -> tuple[Array, Array]:
     """Sample correlations (N, N) of centred columns, and the estimated variance of each of them."""
     rows = centred.shape[0]
-    unit = centred / np.sqrt(np.mean(centred**2, axis=0))
+    power = np.mean(centred**2, axis=0)
+    unit = centred / np.sqrt(np.where(power > 0, power, 1.0))
     mean = unit.T @ unit / rows
     spread = np.maximum((unit**2).T @ (unit**2) / rows - mean**2, 0.0)
     persistence = np.clip(lag_one(unit), 0.0, _MOST_PERSISTENT)
