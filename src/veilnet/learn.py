@@ -1,0 +1,268 @@
+"""Sanitization as scikit-learn estimators: ``pip install "veilnet[sklearn]"``.
+
+The columns of X are readings, y is what may be known, ``sensitive`` (an argument of ``fit``, as long as y) is
+what must not. Both estimators fit the linear Gaussian model of :mod:`veilnet.calibrate` and design a
+plan for it; the transformer then gives what the agents send, the regressor what the centre makes of it::
+
+    model = make_pipeline(SanitizingTransformer(privacy=10.0), Ridge())
+    model.fit(X, y, sanitizingtransformer__sensitive=lights)
+
+Unlike :func:`veilnet.fit`, which refuses them, fitting here bears columns that are constant, repeat
+each other or show y without noise (all of which happen in the folds of a cross-validation): every reading
+is taken to have noise of at least 1e-4 of its deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from veilnet._types import Array
+from veilnet.calibration_model import LinearModel, fit_linear
+from veilnet.designs import design
+from veilnet.errors import InvalidNetwork, MissingExtra
+from veilnet.fusion import Fusion
+from veilnet.network import Network, Prior
+from veilnet.plan import Plan
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+    from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
+except ImportError as error:  # pragma: no cover - tested in a process of its own
+    raise MissingExtra('veilnet.learn needs scikit-learn: pip install "veilnet[sklearn]"') from error
+
+__all__ = ["PublicRegressor", "SanitizingTransformer"]
+
+_LEAST_NOISE = 1e-4  # of a reading's deviation, and of correlations
+_ALL = "all"
+_COMMON = "common factor"
+
+
+class _Sanitizing(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
+    """What both estimators share: from (X, y, sensitive) to a plan."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, Sequence[Any]] | str | None = None,
+        *,
+        privacy: float | Mapping[str, float] | None = None,
+        utility_loss: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.agents = agents
+        self.privacy = privacy
+        self.utility_loss = utility_loss
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sensitive: Any = None) -> Any:
+        """Fit the model to readings X (T, N), public y (T,) or (T, k) and private ``sensitive``, likewise.
+
+        Without ``sensitive``, the private parameter is the common factor of the readings: the strongest
+        thing they show together besides y.
+        """
+        given = y
+        X, y = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
+        )
+        public = np.asarray(y, np.float64).reshape(len(X), -1)
+        names = _names(given, public.shape[1], "y")
+        self._single_target = np.ndim(y) == 1
+        self._columns = _columns_of(self.agents, getattr(self, "feature_names_in_", None), X.shape[1])
+        readings = X[:, np.concatenate(list(self._columns.values()))]
+        if sensitive is None:
+            self.network_ = _network_with_common_factor(readings, public, names, self._columns)
+        else:
+            private = check_array(sensitive, dtype=np.float64, ensure_2d=False, input_name="sensitive")
+            check_consistent_length(X, private)
+            private = private.reshape(len(X), -1)
+            both = (names, _names(sensitive, private.shape[1], "sensitive"))
+            self.network_ = _network(readings, public, private, both, self._columns)
+        self.plan_: Plan = design(self.network_, privacy=self.privacy, utility_loss=self.utility_loss)
+        return self
+
+    def _messages(self, X: Any) -> dict[str, Array]:
+        check_is_fitted(self, "plan_")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        rng = _generator(self.random_state)
+        return {
+            agent: np.asarray(self.plan_.sanitizers[agent].sanitize(X[:, columns], rng=rng))
+            for agent, columns in self._columns.items()
+        }
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        tags.non_deterministic = True  # noise is the point
+        return tags
+
+
+class SanitizingTransformer(TransformerMixin, _Sanitizing):  # type: ignore[misc]
+    """Turns readings into what the agents send.
+
+    agents:       agent -> columns of X, by name or place; columns of no agent are not used. None: one agent
+                  holds them all. "each": every column is an agent of its own.
+    privacy, utility_loss: as in :func:`veilnet.design`; neither: the most privacy at perfect utility.
+    random_state: None draws secure noise, afresh in every call. A number (or generator) is for
+                  simulations: the same rows then give the same numbers, and these are not private.
+
+    After ``fit``: ``plan_``, ``network_``. ``transform`` gives (T, numbers sent), agent after agent.
+    """
+
+    def transform(self, X: Any) -> Array:
+        """The sanitized messages of all agents, side by side."""
+        messages = self._messages(X)
+        return np.concatenate(list(messages.values()), axis=1)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:
+        """``agent_1``, ``agent_2``... for every number sent."""
+        check_is_fitted(self, "plan_")
+        if input_features is not None and len(input_features) != self.n_features_in_:
+            raise ValueError(
+                f"input_features should have length equal to number of features ({self.n_features_in_}), "
+                f"got {len(input_features)}"
+            )
+        sent = self.plan_.sent
+        names = [f"{agent}_{k + 1}" for agent in self._columns for k in range(sent[agent])]
+        return np.asarray(names, dtype=object)
+
+
+class PublicRegressor(RegressorMixin, _Sanitizing):  # type: ignore[misc]
+    """Estimates y from readings as the fusion centre would: sanitized first, then fused.
+
+    The arguments are those of :class:`SanitizingTransformer`. ``score`` therefore tells what the chosen
+    privacy leaves of the public parameter: search over ``privacy`` to see the trade.
+    """
+
+    def predict(self, X: Any) -> Array:
+        """Estimates of y, in its shape."""
+        messages = self._messages(X)
+        estimates = Fusion(self.plan_).estimate(messages).public
+        return estimates[:, 0] if self._single_target else estimates
+
+
+def _columns_of(agents: Any, names: Any, count: int) -> dict[str, np.ndarray[Any, Any]]:
+    """agent -> places of its columns in X."""
+    labels = [f"x{k}" for k in range(count)] if names is None else [str(name) for name in names]
+    if agents is None:
+        return {_ALL: np.arange(count)}
+    if isinstance(agents, str) and agents == "each":
+        return {label: np.array([k]) for k, label in enumerate(labels)}
+    if not isinstance(agents, Mapping) or not agents:
+        raise InvalidNetwork(f'agents: expected None, "each" or agent -> columns of X, found {agents!r}')
+    places = {
+        agent: np.array(
+            [_place(one, labels, count, agent) for one in ([given] if isinstance(given, str) else given)]
+        )
+        for agent, given in agents.items()
+    }
+    used = [int(place) for mine in places.values() for place in mine]
+    if len(set(used)) != len(used) or any(mine.size == 0 for mine in places.values()):
+        raise InvalidNetwork("agents: expected at least one column of X per agent, and none used twice")
+    return places
+
+
+def _place(column: Any, labels: Sequence[str], count: int, agent: str) -> int:
+    if isinstance(column, str) and column in labels:
+        return labels.index(column)
+    if isinstance(column, int | np.integer) and not isinstance(column, bool) and 0 <= column < count:
+        return int(column)
+    raise InvalidNetwork(f"agents[{agent!r}]: X has no column {column!r}; it has {count} columns")
+
+
+def _names(given: Any, count: int, stem: str) -> list[str]:
+    """Names for the columns of a frame, a series or something without names."""
+    if hasattr(given, "columns"):
+        return [str(name) for name in given.columns]
+    name = getattr(given, "name", None)
+    if count == 1:
+        return [name if isinstance(name, str) and name else stem]
+    return [f"{stem}{k + 1}" for k in range(count)]
+
+
+def _network(
+    readings: Array,
+    public: Array,
+    private: Array,
+    names: tuple[list[str], list[str]],
+    columns: Mapping[str, np.ndarray[Any, Any]],
+) -> Network:
+    parameters = np.concatenate([public, private], axis=1)
+    _refuse_few(parameters)
+    model = fit_linear(readings, parameters, least=_LEAST_NOISE)
+    return _assembled(model, public.shape[1], names, columns)
+
+
+def _network_with_common_factor(
+    readings: Array, public: Array, names: list[str], columns: Mapping[str, np.ndarray[Any, Any]]
+) -> Network:
+    """The model with one more parameter, of variance one, that explains what the noises share most.
+
+    In units of the readings' own noise, the largest eigenvalue λ of the noise correlation is lowered to the
+    mean σ² of the others, and √(λ - σ²) times its eigenvector becomes a column of H: the covariance of the
+    readings stays what it was (probabilistic principal components, one factor).
+    """
+    if readings.shape[1] < 2:
+        raise InvalidNetwork(
+            "X: what readings have in common cannot be told from one alone (n_features = 1); give "
+            "sensitive= to fit, or more columns"
+        )
+    _refuse_few(public)
+    model = fit_linear(readings, public, least=_LEAST_NOISE)
+    deviation = np.sqrt(np.diag(model.noise))
+    values, vectors = np.linalg.eigh(model.noise / np.outer(deviation, deviation))
+    excess = float(values[-1] - np.mean(values[:-1]))
+    loading = deviation * vectors[:, -1] * np.sqrt(max(excess, _LEAST_NOISE * values[-1]))
+    noise = model.noise - np.outer(loading, loading)
+    covariance = np.eye(public.shape[1] + 1)
+    covariance[:-1, :-1] = model.covariance
+    extended = LinearModel(
+        observe=np.concatenate([model.observe, loading[:, None]], axis=1),
+        offset=model.offset,
+        noise=noise,
+        noise_shrinkage=model.noise_shrinkage,
+        mean=np.append(model.mean, 0.0),
+        covariance=covariance,
+        prior_shrinkage=model.prior_shrinkage,
+        residuals=model.residuals,
+    )
+    return _assembled(extended, public.shape[1], (names, [_COMMON]), columns)
+
+
+def _assembled(
+    model: LinearModel,
+    public_count: int,
+    names: tuple[list[str], list[str]],
+    columns: Mapping[str, np.ndarray[Any, Any]],
+) -> Network:
+    ends = np.cumsum([mine.size for mine in columns.values()])
+    rows = np.eye(model.mean.size)
+    return Network(
+        observe=dict(zip(columns, np.split(model.observe, ends[:-1]), strict=True)),
+        noise=model.noise,
+        public={name: rows[k] for k, name in enumerate(names[0])},
+        private={name: rows[public_count + k] for k, name in enumerate(names[1])},
+        prior=Prior(covariance=model.covariance, mean=model.mean),
+        offset=model.offset,
+        parameters=[*names[0], *names[1]],
+    )
+
+
+def _refuse_few(parameters: Array) -> None:
+    rows, length = parameters.shape
+    if rows < length + 2:
+        raise InvalidNetwork(
+            f"X: expected at least {length + 2} samples for {length} parameters, found n_samples = {rows}"
+        )
+
+
+def _generator(random_state: Any) -> np.random.Generator | None:
+    """None for secure noise; otherwise a generator that repeats itself for a seed."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(int(random_state.randint(2**31 - 1)))
+    return np.random.default_rng(random_state)
