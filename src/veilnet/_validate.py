@@ -120,13 +120,20 @@ def semidefinite(array: Array, name: str) -> Array:
     return array
 
 
-def lowest_relative_eigenvalue(array: Array) -> float:
-    """Smallest eigenvalue after scaling the diagonal to one: free of units."""
-    diagonal = np.diag(array)
-    if np.any(diagonal < 0):
-        return -np.inf
+def lowest_relative_eigenvalues(stack: Array) -> Array:
+    """Smallest eigenvalue of each symmetric matrix after scaling its diagonal to one: free of units.
+
+    -inf where a diagonal entry is negative.
+    """
+    diagonal = np.diagonal(stack, axis1=-2, axis2=-1)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    return float(np.linalg.eigvalsh(array / scale[:, None] / scale[None, :])[0])
+    lowest = np.linalg.eigvalsh(stack / scale[..., :, None] / scale[..., None, :])[..., 0]
+    return np.asarray(np.where(np.any(diagonal < 0, axis=-1), -np.inf, lowest))
+
+
+def lowest_relative_eigenvalue(array: Array) -> float:
+    """Smallest eigenvalue of one symmetric matrix, its diagonal scaled to one."""
+    return float(lowest_relative_eigenvalues(array))
 
 
 def as_name(value: Any, what: str) -> str:

@@ -27,7 +27,7 @@ from veilnet._validate import (
     as_array,
     as_square,
     freeze,
-    lowest_relative_eigenvalue,
+    lowest_relative_eigenvalues,
     refuse_unknown,
     symmetric,
 )
@@ -228,11 +228,11 @@ def _cholesky_stack(stack: Array, label: Callable[[int], str]) -> Array:
     if roots is not None and root_condition(roots) < ILL_CONDITIONED:
         return roots
     # Slow path: to decide, to say who is at fault, and to keep the digits of what is ill-conditioned.
-    for place, one in enumerate(stack):
-        lowest = lowest_relative_eigenvalue(one)
-        if lowest <= 4 * np.finfo(float).eps * one.shape[0]:
-            raise InvalidNetwork(
-                f"{label(place)}: expected a positive definite covariance, found the relative eigenvalue "
-                f"{lowest:.3g}; every reading needs noise of its own (drop duplicated readings, or add it)"
-            )
+    lowest = lowest_relative_eigenvalues(stack)
+    place = int(np.argmin(lowest))
+    if lowest[place] <= 4 * np.finfo(float).eps * stack.shape[1]:
+        raise InvalidNetwork(
+            f"{label(place)}: expected a positive definite covariance, found the relative eigenvalue "
+            f"{lowest[place]:.3g}; every reading needs noise of its own (drop duplicated readings, or add it)"
+        )
     return refined_root(cholesky(stack), stack)
