@@ -18,7 +18,7 @@ from veilnet import cli
 from veilnet.calibrate import DoubtfulModel, fit_report
 from veilnet.calibration_checks import held_out, ljung_box, normality, resolution, skewness_and_kurtosis
 from veilnet.io.tables import column_names, read_columns
-from veilnet.shrinkage import shrunk_covariance
+from veilnet.shrinkage import held_out_likelihood, shrunk_covariance
 
 AGENTS = {"kitchen": ["T1", "RH1"], "hall": ["T2"], "bath": ["T3", "RH3", "CO2"]}
 READINGS = [name for named in AGENTS.values() for name in named]
@@ -114,42 +114,51 @@ def test_groups_of_columns_are_one_parameter() -> None:
 # --- shrinkage
 
 
-def test_shrinkage_is_the_printed_formula() -> None:
-    samples = np.random.default_rng(0).standard_normal((40, 5)) @ np.triu(np.ones((5, 5)))
-    samples[1:] += 0.5 * samples[:-1]
+def test_shrinkage_is_the_most_probable_for_blocks_left_out() -> None:
+    samples = (
+        np.random.default_rng(0).standard_normal((43, 5)) @ np.triu(np.ones((5, 5))) * [1, 1e-6, 3, 1e4, 1]
+    )
     samples -= samples.mean(axis=0)
     unit = samples / np.sqrt(np.mean(samples**2, axis=0))
-    over = under = 0.0
-    for i in range(5):
-        for j in range(5):
-            if i == j:
-                continue
-            products = unit[:, i] * unit[:, j]
-            lags = [unit[1:, k] @ unit[:-1, k] / (unit[:, k] @ unit[:, k]) for k in (i, j)]
-            rho = max(lags[0], 0) * max(lags[1], 0)
-            over += np.var(products) / 39 * (1 + rho) / (1 - rho)
-            under += np.mean(products) ** 2
-    found, weight = shrunk_covariance(samples, 39)
-    assert weight == pytest.approx(over / under, rel=1e-12)
-    expected = (1 - weight) * samples.T @ samples / 39
-    np.fill_diagonal(expected, np.diag(samples.T @ samples / 39))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    weights = np.array([0.001, 0.03, 0.3, 0.9])
+    expected = np.zeros(4)
+    for test in np.array_split(np.arange(43), 5):
+        train = np.delete(unit, test, axis=0)
+        for place, weight in enumerate(weights):
+            shrunk = (1 - weight) * train.T @ train / len(train) + weight * np.eye(5)
+            expected[place] += np.sum(stats.multivariate_normal(cov=shrunk).logpdf(unit[test]))
+    found = held_out_likelihood(samples, weights)
+    np.testing.assert_allclose(np.diff(found), np.diff(expected) / 43, rtol=1e-9)
+    covariance, weight = shrunk_covariance(samples, 40)
+    assert held_out_likelihood(samples, np.array([weight])) >= np.max(found)
+    expected = (1 - weight) * samples.T @ samples / 40
+    np.fill_diagonal(expected, np.diag(samples.T @ samples / 40))
+    np.testing.assert_allclose(covariance, expected, rtol=1e-12)
 
 
-def test_shrinkage_beats_the_sample_covariance_when_rows_are_few_and_vanishes_when_many() -> None:
+@pytest.mark.parametrize("shared", [0.0, 0.3, 0.99])
+def test_shrinkage_beats_the_sample_covariance_when_rows_are_few_and_vanishes_when_many(shared) -> None:
     rng = np.random.default_rng(0)
-    true = 0.3 * np.ones((20, 20)) + 0.7 * np.eye(20)
+    true = shared * np.ones((20, 20)) + (1 - shared) * np.eye(20)
     root = np.linalg.cholesky(true)
-    shrunk_error = plain_error = 0.0
-    for _ in range(40):
-        samples = rng.standard_normal((15, 20)) @ root.T
+
+    def loss(found: np.ndarray) -> float:
+        """Stein's, of the inverse: what bounds are made of."""
+        ratio = np.linalg.solve(found, true)
+        return float(np.trace(ratio) - np.linalg.slogdet(ratio)[1] - 20)
+
+    shrunk, plain = [], []
+    for _ in range(20):
+        samples = rng.standard_normal((60, 20)) @ root.T
         samples -= samples.mean(axis=0)
-        shrunk, _ = shrunk_covariance(samples, 14)
-        shrunk_error += np.sum((shrunk - true) ** 2)
-        plain_error += np.sum((samples.T @ samples / 14 - true) ** 2)
-    assert shrunk_error < 0.8 * plain_error
-    many = rng.standard_normal((50_000, 20)) @ root.T
-    assert shrunk_covariance(many - many.mean(axis=0), 49_999)[1] < 1e-3
+        shrunk.append(loss(shrunk_covariance(samples, 59)[0]))
+        plain.append(loss(samples.T @ samples / 59))
+    assert np.mean(shrunk) < 0.5 * np.mean(plain)
+    many = rng.standard_normal((20_000, 20)) @ root.T
+    many -= many.mean(axis=0)
+    found, weight = shrunk_covariance(many, 19_999)
+    assert loss(found) <= 1.01 * loss(many.T @ many / 19_999) < 0.02
+    assert weight < 0.05 or shared == 0.0
 
 
 @given(st.integers(0, 10_000), st.integers(4, 12), st.integers(2, 30), st.floats(0, 0.999))
@@ -166,18 +175,15 @@ def test_covariances_are_positive_definite_with_fewer_rows_than_readings(
     scale = np.sqrt(np.diag(matrix))
     lowest = np.linalg.eigvalsh(matrix / np.outer(scale, scale))[0]
     if rows - 3 <= readings:
-        assert lowest > 0.5 / (rows - 2)
+        assert lowest > 0.5 / (rows - 2) ** 2
     assert lowest > 0
 
 
 def test_persistent_rows_are_shrunk_more() -> None:
     rng = np.random.default_rng(0)
-    independent = rng.standard_normal((400, 10))
-    persistent = slow(rng, 400, 10, 0.9)
-    assert shrunk_covariance(persistent, 399)[0].shape == (10, 10)
-    small = 0.4 * np.ones((10, 10)) + 0.6 * np.eye(10)
-    root = np.linalg.cholesky(small).T
-    assert shrunk_covariance(persistent @ root, 399)[1] > 3 * shrunk_covariance(independent @ root, 399)[1]
+    root = np.linalg.cholesky(0.4 * np.ones((10, 10)) + 0.6 * np.eye(10)).T
+    independent, persistent = rng.standard_normal((400, 10)), slow(rng, 400, 10, 0.95)
+    assert shrunk_covariance(persistent @ root, 399)[1] > 2 * shrunk_covariance(independent @ root, 399)[1]
 
 
 # --- the report

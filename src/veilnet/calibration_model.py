@@ -131,7 +131,7 @@ def _refuse_collinear_parameters(parameters: Array, names: Sequence[str]) -> Non
 
 def _refuse_repeated_readings(centred: Array, residuals: Array, freedom: int, names: Sequence[str]) -> None:
     compared = residuals if freedom >= _ENOUGH_TO_COMPARE else centred
-    correlation, _ = correlations(compared)
+    correlation = correlations(compared)
     np.fill_diagonal(correlation, 0.0)
     first, second = divmod(int(np.argmax(np.abs(correlation))), len(names))
     if abs(correlation[first, second]) > 1.0 - _REPEATED:

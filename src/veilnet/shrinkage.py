@@ -1,19 +1,22 @@
 """Covariances from few samples: correlations shrunk towards zero, variances kept.
 
-With z the samples in units of their own deviation and r_ij the sample correlations, the estimate is
+With D the sample deviations and r the sample correlations the estimate is
 
-    Σ = D ((1 - λ) r + λ I) D,    λ = Σ_{i≠j} Var(r_ij) / Σ_{i≠j} r_ij²   (clipped to [0, 1]),
+    Σ = D ((1 - λ) r + λ I) D,    0 <= λ <= 1:
 
-the λ with the least expected square error: Ledoit and Wolf's argument with the diagonal as target, so that
-units do not matter (Schäfer and Strimmer, 2005). λ vanishes like 1 / samples. Two things are added here:
+the diagonal as target, so that units do not matter (Ledoit and Wolf, 2004; Schäfer and Strimmer, 2005). Their
+λ has the least expected square error, to which the directions of small variance hardly contribute. Bounds
+are made of Σ^-1, where those directions are everything: noise that cancels between readings is what an
+attacker uses. Hence λ is chosen here by likelihood: the one under which contiguous blocks of rows left
+out of r are most probable, Gaussian. This measures Σ^-1 as it is used, and needs no assumption that rows are
+independent: neighbours in time are left out together.
 
-- Rows of a time series are not independent. If columns i and j have lag-1 correlations ρ_i and ρ_j, their
-  product has about ρ_i ρ_j, so Var(r_ij) is multiplied by (1 + ρ_i ρ_j) / (1 - ρ_i ρ_j).
-- With no more samples than columns, r is singular whatever is true; λ is then at least 1 / (samples + 1),
-  the weight of one more sample. The result is always positive definite.
+With no more samples than columns r is singular whatever is true, and a handful of rows lies in a plane of
+its own, those left out too: λ is then at least 1 / (samples + 1)². The result is always positive definite.
 
 - O. Ledoit, M. Wolf, "A well-conditioned estimator for large-dimensional covariance matrices", 2004.
 - J. Schäfer, K. Strimmer, "A shrinkage approach to large-scale covariance matrix estimation", 2005.
+- J. Friedman, "Regularized discriminant analysis", 1989 (λ by held-out data).
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ import numpy as np
 
 from veilnet._types import Array
 
+_FOLDS = 5
+_WEIGHTS = np.concatenate([[0.0], np.geomspace(1e-8, 1.0, 65)])
 _MOST_PERSISTENT = 0.999  # lag-1 correlations are not told from 1 with fewer than a thousand rows
 
 
@@ -35,31 +40,47 @@ def shrunk_covariance(
     """
     size = centred.shape[1]
     deviation = np.maximum(np.sqrt(np.sum(centred**2, axis=0) / freedom), smallest)
-    correlation, variance = correlations(centred)
-    away = ~np.eye(size, dtype=bool)
-    strength = float(np.sum(correlation[away] ** 2))
-    weight = float(np.sum(variance[away])) / strength if strength > 0 else float(size > 1)
-    if freedom <= size and size > 1:
-        weight = max(weight, 1.0 / (freedom + 1))
-    weight = min(max(weight, least), 1.0) if size > 1 else 0.0
-    shrunk = (1.0 - weight) * correlation
+    if size == 1:
+        return deviation[:, None] ** 2, 0.0
+    lowest = max(least, 1.0 / (freedom + 1) ** 2 if freedom <= size else 0.0)
+    candidates = np.unique(np.clip(_WEIGHTS, lowest, 1.0))
+    weight = float(candidates[np.argmax(held_out_likelihood(centred, candidates))])
+    shrunk = (1.0 - weight) * correlations(centred)
     np.fill_diagonal(shrunk, 1.0)
     return np.asarray(shrunk * np.outer(deviation, deviation)), weight
 
 
-def correlations(centred: Array) -> tuple[Array, Array]:
-    """Sample correlations (N, N) of centred columns, and the estimated variance of each of them."""
+def held_out_likelihood(centred: Array, weights: Array) -> Array:
+    """Mean Gaussian log likelihood (up to a constant) of rows left out, for each shrinkage λ.
+
+    The correlations come from the other rows, one contiguous block being left out at a time.
+    """
     rows = centred.shape[0]
-    power = np.mean(centred**2, axis=0)
-    unit = centred / np.sqrt(np.where(power > 0, power, 1.0))
-    mean = unit.T @ unit / rows
-    spread = np.maximum((unit**2).T @ (unit**2) / rows - mean**2, 0.0)
-    persistence = np.clip(lag_one(unit), 0.0, _MOST_PERSISTENT)
-    product = np.outer(persistence, persistence)
-    variance = spread / max(rows - 1, 1) * (1.0 + product) / (1.0 - product)
+    unit = _in_own_units(centred)
+    total = unit.T @ unit
+    likelihood = np.zeros(weights.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for test in np.array_split(unit, min(_FOLDS, rows)):
+            others = (total - test.T @ test) / max(rows - len(test), 1)
+            values, vectors = np.linalg.eigh(others)
+            power = np.sum((test @ vectors) ** 2, axis=0)
+            shrunk = np.outer(1.0 - weights, np.maximum(values, 0.0)) + weights[:, None]
+            likelihood -= len(test) * np.sum(np.log(shrunk), axis=1) + np.sum(power / shrunk, axis=1)
+    return np.asarray(np.where(np.isnan(likelihood), -np.inf, likelihood) / rows / 2)
+
+
+def correlations(centred: Array) -> Array:
+    """Sample correlations (N, N) of centred columns; 0 with one that does not vary."""
+    unit = _in_own_units(centred)
+    mean = unit.T @ unit / centred.shape[0]
     correlation = np.clip((mean + mean.T) / 2, -1.0, 1.0)
     np.fill_diagonal(correlation, 1.0)
-    return correlation, np.asarray(variance)
+    return np.asarray(correlation)
+
+
+def _in_own_units(centred: Array) -> Array:
+    power = np.mean(centred**2, axis=0)
+    return np.asarray(centred / np.sqrt(np.where(power > 0, power, 1.0)))
 
 
 def lag_one(centred: Array) -> Array:
