@@ -1,0 +1,128 @@
+"""``veilnet demo``: the whole story on a small house, offline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from veilnet.story import Line
+
+_ROWS = 4000
+
+
+def command(
+    privacy: Annotated[
+        float, typer.Option("--privacy", help="Privacy asked of every private parameter in the second plan.")
+    ] = 10.0,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Play the whole story on a bundled house: check, design, sanitize, fuse."""
+    import veilnet as vn
+    from veilnet.cli._shared import console, print_json, progress
+    from veilnet.cli._views import sending_table, verdict_table
+    from veilnet.io.template import house
+    from veilnet.story import play
+
+    network = house()
+    verdict = vn.check(network)
+    free = vn.design(network)
+    with progress("designing", total=1.0) as steps:
+        strict = vn.design(network, privacy=privacy, progress=lambda _what, part: steps.update(part))
+    played = {"free": play(free, _ROWS, seed=1), "strict": play(strict, _ROWS, seed=1)}
+    if json:
+        print_json(
+            {
+                "ceiling": verdict.ceiling,
+                "limit": verdict.limit,
+                "plans": {
+                    name: {"utility": plan.utility, "privacy": plan.privacy, "errors": played[name]}
+                    for name, plan in (("free", free), ("strict", strict))
+                },
+            }
+        )
+        return
+    _say("A small house")
+    console.print(
+        f"{network.S} rooms ({', '.join(network.agents)}) take {network.N} readings. A heating controller collects "
+        f"them. It may know {' and '.join(network.public_blocks)}; it must not learn {', '.join(network.private)}."
+    )
+    _say("1. What the centre learns from raw readings")
+    console.print(_knowledge(played["free"]))
+    _say("2. Can privacy be free?")
+    console.print(str(verdict))
+    console.print(verdict_table(verdict))
+    _say("3. The free plan: every room sends its share of the public estimate and nothing else")
+    console.print(sending_table(free))
+    console.print(_outcome(played["free"]))
+    console.print(str(free))
+    _say(
+        f"4. A stricter plan: privacy {privacy:g} for everything private, at the least cost to the public part"
+    )
+    console.print(sending_table(strict))
+    console.print(_outcome(played["strict"]))
+    console.print(str(strict))
+    console.print(
+        f"Errors were measured on {_ROWS} simulated quarters of an hour, with the rooms' noise drawn in earnest."
+    )
+    _say("Your own network")
+    console.print("  veilnet init house.toml      a commented file to edit")
+    console.print("  veilnet check house.toml     what is free, and who stands in the way")
+    console.print("  veilnet design house.toml --privacy 10 --out plan/")
+    console.print("  veilnet audit plan/          attack it before someone else does")
+
+
+def _knowledge(lines: list[Line]) -> Table:
+    """What raw readings tell, in plain words."""
+    from veilnet.cli._shared import table
+
+    rows = [
+        [
+            _kind(line),
+            line.name,
+            _with_unit(line.before, line),
+            _with_unit(line.raw, line),
+            f"{line.before / line.raw:.1f} times sharper",
+        ]
+        for line in lines
+    ]
+    return table(["", "parameter", "known to within, before", "from raw readings", ""], rows)
+
+
+def _outcome(lines: list[Line]) -> Table:
+    """Errors before and after, promised and measured."""
+    from veilnet.cli._shared import table
+    from veilnet.words import times
+
+    rows = [
+        [
+            _kind(line),
+            line.name,
+            _with_unit(line.raw, line),
+            _with_unit(line.promised, line),
+            _with_unit(line.measured, line),
+            times((line.promised / line.raw) ** 2),
+        ]
+        for line in lines
+    ]
+    return table(
+        ["", "parameter", "error, raw", "error, promised", "error, measured", "variance grows"], rows
+    )
+
+
+def _kind(line: Line) -> str:
+    return "private" if line.private else "public"
+
+
+def _with_unit(value: float, line: Line) -> str:
+    return f"{value:.3g} {line.unit}".rstrip()
+
+
+def _say(title: str) -> None:
+    from veilnet.cli._shared import console
+
+    console.print()
+    console.print(title, style="bold")
