@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from scipy.linalg import block_diag
 
-from veilnet._types import Array
+from veilnet._linalg import cholesky
 from veilnet.asup import Verdict
-from veilnet.bounds import residual_information, share_of_estimate
-from veilnet.designs._power_solver import maximize_privacy
+from veilnet.designs._power_reduction import free_noise_problem
+from veilnet.designs._power_solver import maximize_privacy_from_root
 from veilnet.errors import InvalidNetwork
-from veilnet.network import Network
 from veilnet.plan import Plan, make_plan
 from veilnet.sanitizer import Sanitizer
 
@@ -40,11 +38,12 @@ def power_plan(
         )
     by_place = dict(verdict.shares.free())
     free = [by_place[place] for place in range(network.S)]
-    curvature, gain = reduced_problem(network, free)
-    limits = np.array([power[agent] for agent in network.agents])
-    result = maximize_privacy(
-        curvature, gain, [columns.shape[1] for columns in free], limits, progress=progress
+    root, gain = free_noise_problem(
+        network.H, cholesky(network.noise.matrix()), network.prior_root, list(network.private.values()), free
     )
+    limits = np.array([power[agent] for agent in network.agents])
+    sizes = [columns.shape[1] for columns in free]
+    result = maximize_privacy_from_root(root, gain, sizes, limits, progress=progress)
     sanitizers = {}
     for place, (agent, columns, block) in enumerate(zip(network.agents, free, result.blocks, strict=True)):
         noise = columns @ block @ columns.T
@@ -62,20 +61,9 @@ def power_plan(
         details={
             "total_privacy": result.value,
             "upper_bound": result.upper_bound,
-            "relative_gap": (result.upper_bound - result.value) / max(result.value, np.finfo(float).tiny),
+            "relative_gap": result.relative_gap,
             "iterations": result.iterations,
             "power": {agent: float(np.trace(s.noise)) for agent, s in sanitizers.items()},
             "power_allowed": dict(power),
         },
-    )
-
-
-def reduced_problem(network: Network, free: list[Array]) -> tuple[Array, Array]:
-    """F = B'ΦB and A = B'Ψ'[G_j' / √tr(G_j P G_j')]_j for B = diag(B_i)."""
-    whole = block_diag(*free)
-    raw = [network.in_raw_coordinates(rows) for rows in network.private.values()]
-    scaled = np.concatenate([rows / np.linalg.norm(rows) for rows in raw])
-    curvature = whole.T @ residual_information(network) @ whole
-    return np.asarray((curvature + curvature.T) / 2), np.asarray(
-        (share_of_estimate(network, scaled) @ whole).T
     )
