@@ -24,7 +24,8 @@ from veilnet.plan import Plan
 
 __all__ = ["Estimate", "Fusion"]
 
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 8192
+_ROWS_WORTH_A_PRODUCT = 64  # fewer are put side by side first: one product for all agents
 _VIEWS_KEPT = 256  # sets of agents whose gains are remembered
 
 
@@ -102,7 +103,9 @@ class Fusion:
         self._views: dict[bytes, View] = {}
         complete = self.model.complete
         self._gain = np.ascontiguousarray(complete.gain.T)
-        self._constant = self.model.public_expected - complete.gain @ self.model.expected
+        self._gains = np.split(self._gain, self.model.blocks.starts[1:])
+        constant = self.model.public_expected - complete.gain @ self.model.expected
+        self._constants = np.tile(constant, _ROWS_AT_ONCE)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Fusion:
@@ -121,37 +124,31 @@ class Fusion:
         """How many numbers each agent sends."""
         return {a: int(n) for a, n in zip(self.agents, self.model.blocks.sizes, strict=True)}
 
-    def estimate(self, messages: Mapping[str, Any]) -> Estimate:
+    def estimate(self, messages: Mapping[str, Any] | Any) -> Estimate:
         """Estimate from agent -> message: (M_i,) for one row, (T, M_i) for many, all of the same length.
 
-        An agent that is left out, or whose numbers in a row are not all finite, is missing in that row.
+        Or from one array, (M,) or (T, M), with the numbers of all agents side by side in sending order. An
+        agent that is left out, or whose numbers in a row are not all finite, is missing in that row.
         """
-        parts, count = self._read(messages)
+        parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
         rows = 1 if count is None else count
-        absent = np.array([part is None for part in parts]) & (self.model.blocks.sizes > 0)
+        absent = np.array([part is None for part in parts]) & (np.asarray(self._sizes(parts)) > 0)
         public = np.empty((rows, len(self.model.labels)))
         gaps: list[tuple[Integers, Booleans]] = []
         with np.errstate(invalid="ignore", over="ignore"):
             for start in range(0, rows, _ROWS_AT_ONCE):
                 chunk = public[start : start + _ROWS_AT_ONCE]
+                if not absent.any() and self._all_sent(parts, start, chunk):
+                    continue
                 stacked = self._stacked(parts, start, start + len(chunk))
-                np.matmul(stacked, self._gain, out=chunk)
-                chunk += self._constant
-                # one sum is not finite if any number is not; only then is it looked at closely
-                if absent.any() or not np.isfinite(stacked.sum()):
-                    silent = self._silent(stacked)
-                    where = np.flatnonzero(silent.any(axis=1))
-                    gaps.append((where + start, silent[where]))
-                    self._fill_gaps(stacked, silent, where, chunk)
+                silent = self._silent(stacked)
+                where = np.flatnonzero(silent.any(axis=1))
+                gaps.append((where + start, silent[where]))
+                self._by_set(stacked, silent, chunk)
         return self._result(public, gaps, single=count is None)
 
     def _read(self, messages: Mapping[str, Any]) -> tuple[list[Array | None], int | None]:
         """The messages in sending order, None where absent, and the number of rows (None: one, as vectors)."""
-        if not isinstance(messages, Mapping):
-            raise InvalidReading(
-                f"messages: expected agent -> numbers, found {type(messages).__name__}; "
-                'write {"kitchen": z}'
-            )
         strangers = [str(name) for name in messages if name not in self._known]
         if strangers:
             raise InvalidReading(str(unknown(strangers, self.model.agents, "messages")))
@@ -160,7 +157,7 @@ class Fusion:
         for place, (agent, size) in enumerate(self.sent.items()):
             if agent not in messages:
                 continue
-            part = _as_message(messages[agent], agent, size)
+            part = _as_message(messages[agent], f"messages[{agent!r}]", size)
             parts[place] = part
             shapes.setdefault(part.shape[:-1], agent)
         if len(shapes) > 1:
@@ -172,17 +169,46 @@ class Fusion:
         shape = next(iter(shapes), ())
         return parts, shape[0] if shape else None
 
+    def _read_stacked(self, messages: Any) -> tuple[list[Array | None], int | None]:
+        stacked = _as_message(messages, "messages", self.model.blocks.total)
+        return [stacked], len(stacked) if stacked.ndim == 2 else None
+
+    def _all_sent(self, parts: list[Array | None], start: int, public: Array) -> bool:
+        """Estimate rows in which everybody sent; False, and nothing of use, if somebody did not."""
+        pieces = parts
+        if len(public) < _ROWS_WORTH_A_PRODUCT and len(parts) > 1:
+            pieces = [self._stacked(parts, start, start + len(public))]
+        gains = self._gains if len(pieces) == len(self._gains) else [self._gain]
+        checked, begun = 0.0, False
+        for part, gain in zip(pieces, gains, strict=True):
+            if part is None or len(gain) == 0:
+                continue
+            piece = part[start : start + len(public)] if pieces is parts and part.ndim == 2 else part
+            piece = piece.reshape(len(public), -1)
+            if begun:
+                public += piece @ gain
+            else:
+                np.matmul(piece, gain, out=public)
+                begun = True
+            # a sum of squares is finite only if every number is: the cheapest look at all of them
+            checked += float(np.vdot(piece, piece))
+        if not begun:
+            public[:] = 0.0
+        # flat, since adding a short row to each of many rows costs more than the product
+        flat = public.reshape(-1)
+        flat += self._constants[: flat.size]
+        return bool(np.isfinite(checked))
+
     def _stacked(self, parts: list[Array | None], start: int, stop: int) -> Array:
-        whole = parts[0]
-        if len(parts) == 1 and whole is not None and whole.ndim == 2:
-            return whole[start:stop]
         filled = [
-            np.full((stop - start, size), np.nan)
-            if part is None
-            else (part[start:stop] if part.ndim == 2 else part[None, :])
-            for part, size in zip(parts, self.model.blocks.sizes, strict=True)
+            np.full((stop - start, size), np.nan) if part is None else np.atleast_2d(part)[start:stop]
+            for part, size in zip(parts, self._sizes(parts), strict=True)
         ]
-        return np.concatenate(filled, axis=1)
+        return filled[0] if len(filled) == 1 else np.concatenate(filled, axis=1)
+
+    def _sizes(self, parts: list[Array | None]) -> Any:
+        """Numbers in each part: all of them in one where they were given side by side."""
+        return self.model.blocks.sizes if len(parts) == len(self.agents) else [self.model.blocks.total]
 
     def _silent(self, stacked: Array) -> Booleans:
         """(rows, agents): who did not send all its numbers."""
@@ -194,14 +220,15 @@ class Fusion:
             silent[:, sending] = np.logical_or.reduceat(bad, starts[sending], axis=1)
         return silent
 
-    def _fill_gaps(self, stacked: Array, silent: Booleans, where: Integers, public: Array) -> None:
-        for pattern, members in _by_pattern(silent[where]):
+    def _by_set(self, stacked: Array, silent: Booleans, public: Array) -> None:
+        """Estimate row by row from whoever sent, all rows with the same agents at once."""
+        for pattern, members in _by_pattern(silent):
             view = self._view(pattern)
             columns = np.repeat(~pattern, self.model.blocks.sizes)
-            arrived = stacked[np.ix_(where[members], columns)] - self.model.expected[columns]
+            arrived = stacked[np.ix_(members, columns)] - self.model.expected[columns]
             estimate = arrived @ view.gain.T + self.model.public_expected
             estimate[:, ~view.estimable] = np.nan
-            public[where[members]] = estimate
+            public[members] = estimate
 
     def _view(self, silent: Booleans) -> View:
         if not silent.any():
@@ -253,21 +280,17 @@ def _by_pattern(silent: Booleans) -> list[tuple[Booleans, Integers]]:
     return [(silent[row], members) for row, members in zip(first, np.split(order, cuts), strict=True)]
 
 
-def _as_message(value: Any, agent: str, size: int) -> Array:
+def _as_message(value: Any, name: str, size: int) -> Array:
     try:
         raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
         part = np.asarray(raw, dtype=np.float64) if raw.dtype.kind in "fiubO" else None
     except (TypeError, ValueError):
         part = None
     if part is None:
-        raise InvalidReading(
-            f"messages[{agent!r}]: expected numbers, found something else; nan means missing"
-        )
+        raise InvalidReading(f"{name}: expected numbers, found something else; nan means missing")
     if part.ndim not in (1, 2) or part.shape[-1] != size:
         advice = "; write z[:, None] for a column of single numbers" if size == 1 and part.ndim == 1 else ""
-        raise InvalidReading(
-            f"messages[{agent!r}]: expected shape ({size},) or (T, {size}), found {part.shape}{advice}"
-        )
+        raise InvalidReading(f"{name}: expected shape ({size},) or (T, {size}), found {part.shape}{advice}")
     return part
 
 
