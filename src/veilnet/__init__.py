@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from veilnet.asup import Verdict, check
+    from veilnet.auditing import audit
     from veilnet.bounds import bits_revealed, crlb, privacy, privacy_limit, utility
+    from veilnet.calibrate import fit
+    from veilnet.curve import Frontier, frontier
+    from veilnet.designs import design
     from veilnet.errors import (
         Infeasible,
         InvalidNetwork,
@@ -21,7 +25,9 @@ if TYPE_CHECKING:
         NotObservable,
         VeilnetError,
     )
+    from veilnet.fusion import Estimate, Fusion
     from veilnet.network import Network, Prior
+    from veilnet.plan import Plan
     from veilnet.sanitizer import Sanitizer
 
 __version__ = "0.1.0"

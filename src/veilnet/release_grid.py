@@ -35,7 +35,7 @@ def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
 
 
 def _independent_rows(sanitizer: Sanitizer) -> bool:
-    return sanitizer.normal[0].shape[0] == sanitizer.sent
+    return bool(sanitizer.normal[0].shape[0] == sanitizer.sent)
 
 
 def _joint_steps(network: Network, sanitizers: Mapping[str, Sanitizer]) -> dict[str, np.ndarray]:

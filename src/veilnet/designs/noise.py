@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import block_diag, null_space
 
-from veilnet._linalg import orthonormal_rows
+from veilnet._linalg import orthonormal_rows, solve_upper, triangle
 from veilnet._types import Array
 from veilnet.asup import Verdict
 from veilnet.bounds import residual_information, share_of_estimate
@@ -153,18 +153,20 @@ def _hidden_space(network: Network) -> Array:
         [estimate[:, rows] @ observed[rows] for rows in map(network.blocks.rows, range(network.S))]
     )
     basis = null_space(conditions, rcond=1e-9)
-    return np.linalg.solve(network.raw_triangle, basis)
+    return solve_upper(network.raw_triangle, basis)
 
 
 def _cheapest_change(network: Network, hidden: Array, rows: Array) -> Array | None:
     """The hidden z that moves g_j most for the power |H z|² its noise takes."""
-    power_root = np.linalg.qr(network.H @ hidden, mode="r")
-    moved = np.linalg.solve(power_root.T, (rows @ hidden).T)
+    power_root = triangle(network.H @ hidden)
+    moved = solve_upper(power_root, np.ascontiguousarray((rows @ hidden).T), transposed=True)
     left, singular, _ = np.linalg.svd(moved, full_matrices=False)
-    scale = np.linalg.norm(rows) * np.linalg.norm(np.linalg.solve(power_root.T, hidden.T))
+    scale = np.linalg.norm(rows) * np.linalg.norm(
+        solve_upper(power_root, np.ascontiguousarray(hidden.T), transposed=True)
+    )
     if singular[0] <= 1e-9 * scale:
         return None
-    return np.asarray(hidden @ np.linalg.solve(power_root, left[:, 0]))
+    return np.asarray(hidden @ solve_upper(power_root, left[:, :1])[:, 0])
 
 
 def _prior_directions(verdict: Verdict, targets: Mapping[str, float]) -> NoiseShape:
