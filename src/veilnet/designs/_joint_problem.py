@@ -19,7 +19,8 @@ import numpy as np
 from veilnet._types import Array
 from veilnet.designs._joint_objective import Evaluation
 
-_FIRST_PENALTY = 10.0
+_FIRST_PENALTY = 3.0
+_NEARLY_FEASIBLE = 0.3
 _PENALTY_GROWTH = 3.0
 _PENALTY_LIMIT = 1e7
 _BISECTIONS = 40
@@ -34,8 +35,8 @@ class Problem(Protocol):
     def merit(self, at: Evaluation) -> tuple[float, float, Array]:
         """Augmented Lagrangian; its derivatives by the loss and by the privacies."""
 
-    def restart(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
-        """First multipliers, from the gradients of log loss and log p_j at a feasible point."""
+    def restart(self, at: Evaluation, feasible: Evaluation) -> None:
+        """First multipliers, penalty and reference, from the start and a feasible point near it."""
 
     def update(self, at: Evaluation, converged: bool) -> None:
         """New multipliers after a minimisation; the penalty grows where infeasibility does not shrink."""
@@ -102,21 +103,20 @@ class LeastLoss:
         value = 2 * np.log(level) + float(penalties.sum())
         return value, 2 / (at.loss + self._reference), -pressed / np.maximum(at.privacy, _TINY)
 
-    def restart(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
-        self._reference = max(at.loss, _TINY)
-        self._multipliers = np.zeros(self.targets.size)
-        near = self._asked & (self._shortfall(at) > -0.1)
-        squares = (privacy_gradients**2).sum(axis=1)
-        slopes = privacy_gradients @ loss_gradient / np.maximum(squares, _TINY)
-        self._multipliers[near] = slopes[near] / max(int(near.sum()), 1)
-        self._penalty = _FIRST_PENALTY * max(1.0, float(self._multipliers.max(initial=0.0)))
+    def restart(self, at: Evaluation, feasible: Evaluation) -> None:
+        # A reference far below the loss to be reached would make the loss worth more than any privacy.
+        ceiling = max(feasible.loss, _TINY)
+        self._reference = min(max(0.3 * at.loss, 0.01 * ceiling), ceiling)
+        self._multipliers = self._asked / np.count_nonzero(self._asked)
+        self._penalty = _FIRST_PENALTY
         self._previous = np.inf
 
     def update(self, at: Evaluation, converged: bool) -> None:
         shortfall = self._shortfall(at)
         self._multipliers = np.maximum(self._multipliers + self._penalty * shortfall, 0.0)
-        self._reference = max(at.loss, _TINY)
         infeasible = self.infeasibility(at)
+        if infeasible < _NEARLY_FEASIBLE:
+            self._reference = max(at.loss, _TINY)
         if infeasible > 0.25 * self._previous and (converged or infeasible > 1e-2):
             self._penalty = min(self._penalty * _PENALTY_GROWTH, _PENALTY_LIMIT)
         self._previous = infeasible
@@ -201,11 +201,9 @@ class MostPrivacy:
         by_loss = loss_pressed * 2 / (at.loss + self.budget)
         return value, by_loss, -pressed / np.maximum(at.privacy, _TINY)
 
-    def restart(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
+    def restart(self, at: Evaluation, feasible: Evaluation) -> None:  # noqa: ARG002
         self._multipliers = self._asked / np.count_nonzero(self._asked)
-        common = self._multipliers @ privacy_gradients
-        square = float(loss_gradient @ loss_gradient) * self.budget / max(at.loss, _TINY)
-        self._loss_multiplier = float(common @ loss_gradient) / max(square, _TINY)
+        self._loss_multiplier = 1.0
         self._penalty = _FIRST_PENALTY
         self._previous = np.inf
 

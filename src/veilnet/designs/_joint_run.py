@@ -35,10 +35,15 @@ class Run:
         self.shrink, _ = self.chart.shrink(self.point)
         self.at = objective(self.shrink)
         feasible = objective(problem.retreat(objective, self.shrink))
-        problem.restart(feasible, *logarithmic_gradients(objective, feasible))
+        problem.restart(self.at, feasible)
 
-    def advance(self, iterations: int, tolerance: float) -> None:
-        """One minimisation of at most ``iterations`` steps, then new multipliers."""
+    def advance(self, iterations: int, tolerance: float, jump: float = 0.0) -> None:
+        """One minimisation of at most ``iterations`` steps, new multipliers, then a jump.
+
+        The jump mixes X with the projectors that minimise the linear model of the Lagrangian. Large ones
+        carry a start from basin to basin; a small one, made whenever the minimisation has stopped short of
+        a KKT point, frees eigenvalues that rest at 0 or 1 where the chart hides their derivative.
+        """
 
         def merit(flat: Array) -> tuple[float, Array]:
             shrink, frames = self.chart.shrink(flat)
@@ -54,7 +59,9 @@ class Run:
         self.history.append((self.at.loss, self.at.privacy))
         self.gap, vertex = toward_vertex(self.objective, self.problem, self.at, self.shrink)
         if stopped and self.gap > 10 * tolerance:
-            mixed = [(1 - _ESCAPE) * x + _ESCAPE * v for x, v in zip(self.shrink, vertex, strict=True)]
+            jump = max(jump, _ESCAPE)
+        if jump:
+            mixed = [(1 - jump) * x + jump * v for x, v in zip(self.shrink, vertex, strict=True)]
             self.point = self.chart.flat(mixed, 0.0)
             self.curvature.forget()
 
@@ -64,18 +71,6 @@ class Run:
 
     def converged(self, gap: float, infeasibility: float) -> bool:
         return self.gap < gap and self.problem.infeasibility(self.at) < infeasibility
-
-
-def logarithmic_gradients(objective: JointObjective, at: Evaluation) -> tuple[Array, Array]:
-    """Gradients of log loss, (n,), and of each log p_j, (J, n), with respect to X, flattened."""
-    tiny = np.finfo(float).tiny
-    nothing = np.zeros(objective.targets)
-    loss = flatten(objective.gradient(at, 1 / max(at.loss, tiny), nothing))
-    privacy = [
-        flatten(objective.gradient(at, 0.0, row / max(float(at.privacy[j]), tiny)))
-        for j, row in enumerate(np.eye(objective.targets))
-    ]
-    return loss, np.array(privacy)
 
 
 def toward_vertex(
@@ -90,7 +85,3 @@ def toward_vertex(
         kept = vectors * (values < -1e-12 * scale)[:, None, :]
         vertices.append(kept @ kept.transpose(0, 2, 1))
     return gap, vertices
-
-
-def flatten(parts: list[Array]) -> Array:
-    return np.concatenate([part.reshape(-1) for part in parts])

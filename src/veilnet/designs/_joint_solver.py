@@ -23,10 +23,11 @@ from veilnet.standard import StandardForm
 
 Progress = Callable[[str, float], None]
 
-_ROUNDS = ((15, 15, 20, 30), (40, 40), (60, 60))
+_ROUNDS = ((15, 15, 20, 30), (30, 40), (40, 60), (60, 80))
 _LAST_ROUND = 30
 _LAST_STEPS = 100
-_COLD_MARGIN, _WARM_MARGIN = 0.02, 1e-3
+_COLD_MARGIN, _WARM_MARGIN = 0.15, 1e-3
+_JUMP = 0.9
 _TOLERANCE = 1e-7
 _GAP, _INFEASIBILITY = 3e-5, 1e-5
 _AGREE = 1e-3
@@ -129,14 +130,15 @@ def _solve(
 def _race(search: _Search, progress: Progress) -> None:
     """Advance all starts, keep the better half, again; run the last ones to convergence."""
     racing = list(search.runs)
+    jumps = (_JUMP, _JUMP, _JUMP, 0.0)
     for number, steps in enumerate(_ROUNDS):
         for done, run in enumerate(racing):
             for count in steps:
                 if not run.converged(_GAP, _INFEASIBILITY):
-                    run.advance(count, _TOLERANCE)
+                    run.advance(count, _TOLERANCE, jumps[number])
             progress(f"round {number + 1}", (done + 1) / len(racing))
         racing.sort(key=lambda run: run.estimate)
-        racing = racing[: max(_FINISHERS, -(-len(racing) // 3))]
+        racing = racing[: max(_FINISHERS, -(-len(racing) // 2))]
     for done, run in enumerate(racing):
         for _ in range(_LAST_ROUND):
             if run.converged(_GAP, _INFEASIBILITY):
