@@ -1,0 +1,247 @@
+"""Other protections side by side with the plan, at equal utility and at equal privacy.
+
+isotropic noise   every agent adds independent Gaussian noise, the same multiple of each reading's spread:
+                  what a library for differential privacy would add;
+PCA               every agent sends its first k principal components;
+discriminant      every agent sends the k directions with the most public signal per private one;
+secure summation  cryptography shows the centre Σ_i U Ψ_i y_i and nothing else: no agent's own share is
+                  visible (another game: agents must talk to each other, in every round);
+no protection     raw readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.linalg import eigh
+
+from veilnet._linalg import cholesky
+from veilnet._types import Array
+from veilnet.auditing.measures import growth, privacies
+from veilnet.auditing.report import Row
+from veilnet.auditing.variants import simulated
+from veilnet.bounds import Knowledge, knowledge, knowledge_of_factor, share_of_estimate
+from veilnet.network import Network
+from veilnet.plan import Plan
+from veilnet.sanitizer import Sanitizer
+from veilnet.words import number
+
+SECTION = "baselines"
+_NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
+_STRENGTHS = np.logspace(-4, 6, 41)  # of isotropic noise, for the plot
+
+
+@dataclass(frozen=True)
+class Point:
+    """A protection at one strength: utility loss, and p_j of every private parameter."""
+
+    strength: float
+    loss: float
+    privacy: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A protection tuned to the plan's utility, and to its privacy; None where no strength gets there."""
+
+    name: str
+    at_equal_utility: Point | None
+    at_equal_privacy: Point | None
+    curve: tuple[Point, ...]
+
+
+def baselines(plan: Plan) -> list[Baseline]:
+    """The plan and every other protection, each tuned to equal utility and to equal privacy."""
+    network = plan.network
+    own = _point(1.0, knowledge(network, plan.sanitizers))
+    spread = _Spread(network)
+    found = [Baseline("this plan", own, own, (own,))]
+    found.append(_continuous("isotropic noise", partial(_isotropic, spread), own))
+    largest = int(max(network.blocks.sizes))
+    for name, compress in (("PCA", _principal), ("discriminant", _discriminant)):
+        rows_of = {agent: compress(spread, agent) for agent in network.agents}
+        curve = [_point(float(k), _first_rows(network, rows_of, k)) for k in range(largest + 1)]
+        found.append(_discrete(name, curve, own))
+    found.append(_discrete("secure summation", [_point(1.0, secure_sum(network))], own))
+    found.append(_discrete("no protection", [_point(1.0, knowledge(network))], own))
+    return found
+
+
+def baseline_rows(found: list[Baseline]) -> list[Row]:
+    """One row per protection and comparison."""
+    names = list(found[0].curve[0].privacy)
+    rows = []
+    for baseline in found:
+        point = baseline.at_equal_utility
+        for name in names:
+            promised = found[0].curve[0].privacy[name]
+            value = "cannot" if point is None else point.privacy[name]
+            sentence = f"{baseline.name}, at the plan's utility: " + (
+                "it never gets there."
+                if point is None
+                else f"privacy of {name} {number(point.privacy[name])}, the plan {number(promised)}."
+            )
+            what = f"{baseline.name}: privacy of {name} at equal utility"
+            rows.append(Row(SECTION, what, promised, value, "info", sentence, figures=_figures(point)))
+        other = baseline.at_equal_privacy
+        loss = "cannot" if other is None else other.loss
+        own = found[0].curve[0].loss
+        sentence = f"{baseline.name}, at the plan's privacy: " + (
+            "it never gets there."
+            if other is None
+            else f"utility loss {number(other.loss)}, the plan {number(own)}."
+        )
+        what = f"{baseline.name}: utility loss at equal privacy"
+        rows.append(Row(SECTION, what, own, loss, "info", sentence, figures=_figures(other)))
+    return rows
+
+
+def _figures(point: Point | None) -> dict[str, object]:
+    if point is None:
+        return {}
+    return {"strength": point.strength, "loss": point.loss, "privacy": dict(point.privacy)}
+
+
+# --- tuning
+
+
+def _continuous(name: str, at: Callable[[float], Knowledge], own: Point) -> Baseline:
+    """A protection with a strength: privacy and loss both grow with it."""
+
+    def point(strength: float) -> Point:
+        return _point(strength, at(strength))
+
+    curve = tuple(point(float(s)) for s in _STRENGTHS)
+    allowed = max(own.loss, _NO_LOSS)
+    equal_utility = _last(point, lambda p: p.loss <= allowed)
+    equal_privacy = _first(point, lambda p: _private_enough(p, own))
+    return Baseline(name, equal_utility, equal_privacy, curve)
+
+
+def _last(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Point | None:
+    """The strongest point at which something that strength takes away still holds."""
+    low, high = 1e-16, 1e16
+    if not holds(point(low)):
+        return None
+    if holds(point(high)):
+        return point(high)
+    for _ in range(80):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if holds(point(middle)) else (low, middle)
+    return point(low)
+
+
+def _first(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Point | None:
+    """The weakest point at which something that strength brings holds."""
+    low, high = 1e-16, 1e16
+    if not holds(point(high)):
+        return None
+    if holds(point(low)):
+        return point(low)
+    for _ in range(80):
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if holds(point(middle)) else (middle, high)
+    return point(high)
+
+
+def _discrete(name: str, curve: list[Point], own: Point) -> Baseline:
+    """A protection with a few settings: the most private of equal utility, the most useful of equal privacy."""
+    allowed = max(own.loss, _NO_LOSS)
+    useful = [p for p in curve if p.loss <= allowed * (1 + 1e-9)]
+    private = [p for p in curve if _private_enough(p, own)]
+    return Baseline(
+        name,
+        max(useful, key=lambda p: min(p.privacy.values()), default=None),
+        min(private, key=lambda p: p.loss, default=None),
+        tuple(curve),
+    )
+
+
+def _private_enough(point: Point, own: Point) -> bool:
+    return all(point.privacy[name] >= value * (1 - 1e-9) for name, value in own.privacy.items())
+
+
+def _point(strength: float, known: Knowledge) -> Point:
+    loss = max(0.0, growth(known, known.network.public))
+    return Point(strength, loss, {name: max(0.0, value) for name, value in privacies(known).items()})
+
+
+# --- mechanisms
+
+
+class _Spread:
+    """How readings vary, for an observer who knows the prior (a wide one where there is none)."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        wide = simulated(network)
+        covariance = wide.prior.covariance if wide.prior is not None else None
+        self.prior: Array = np.eye(network.L) if covariance is None else covariance
+
+    def signal(self, agent: str, rows: Array | None = None) -> Array:
+        """Covariance of what the readings show of x, or of the part of it that follows rows A x."""
+        observe = self.network.observe[agent]
+        if rows is None:
+            return np.asarray(observe @ self.prior @ observe.T)
+        cross = observe @ self.prior @ rows.T
+        values, vectors = np.linalg.eigh(rows @ self.prior @ rows.T)
+        some = values > 1e-12 * values[-1]
+        half = cross @ vectors[:, some] / np.sqrt(values[some])
+        return np.asarray(half @ half.T)
+
+    def noise(self, agent: str) -> Array:
+        """Covariance of the noise of the readings."""
+        return self.network.noise.block(self.network.position[agent])
+
+    def deviations(self, agent: str) -> Array:
+        """Standard deviation of each reading."""
+        return np.asarray(np.sqrt(np.diag(self.signal(agent) + self.noise(agent))))
+
+
+def _isotropic(spread: _Spread, strength: float) -> Knowledge:
+    network = spread.network
+    sanitizers = {
+        agent: Sanitizer(noise=strength * spread.deviations(agent) ** 2) for agent in network.agents
+    }
+    return knowledge(network, sanitizers)
+
+
+def _principal(spread: _Spread, agent: str) -> Array:
+    """Principal components of the standardised readings, the largest first."""
+    scale = spread.deviations(agent)
+    total = (spread.signal(agent) + spread.noise(agent)) / scale[:, None] / scale
+    return np.linalg.eigh(total)[1].T[::-1] / scale
+
+
+def _discriminant(spread: _Spread, agent: str) -> Array:
+    """Directions in order of public signal against private signal and noise."""
+    scale = spread.deviations(agent)
+    network = spread.network
+    private = np.concatenate(list(network.private.values()))
+    wanted = spread.signal(agent, network.public) / scale[:, None] / scale
+    unwanted = (spread.signal(agent, private) + spread.noise(agent)) / scale[:, None] / scale
+    return np.asarray(eigh(wanted, unwanted)[1].T[::-1] / scale)
+
+
+def _first_rows(network: Network, rows_of: Mapping[str, Array], count: int) -> Knowledge:
+    return knowledge(network, {agent: Sanitizer(rows[:count]) for agent, rows in rows_of.items()})
+
+
+def secure_sum(network: Network) -> Knowledge:
+    """What Σ_i U Ψ_i y_i alone tells: one joint message whose rows are A = U Ψ, with noise A R A'."""
+    joint = share_of_estimate(network, network.in_raw_coordinates(network.public))
+    if network.noise.independent:
+        half = np.concatenate(
+            [joint[:, network.blocks.rows(k)] @ cholesky(network.noise.block(k)) for k in range(network.S)],
+            axis=1,
+        )
+    else:
+        half = joint @ cholesky(network.noise.matrix())
+    left, singular, _ = np.linalg.svd(half, full_matrices=False)
+    some = singular > 1e-12 * singular[0]
+    # Rows of U that repeat others bring no second look at the same sum.
+    factor = (left[:, some] / singular[some]).T @ (joint @ network.H)
+    return knowledge_of_factor(network, np.asarray(factor))

@@ -1,0 +1,131 @@
+"""The differential-privacy reading of a plan: what (ε, δ) its noise implies, given bounds on readings.
+
+An agent's message z = C y + ξ, ξ ~ N(0, Θ), is a Gaussian mechanism. With y and y' any two readings within
+bounds, their sensitivity is Δ = max |Θ^-½ C (y - y')|, and (ε, δ)-differential privacy holds iff
+
+    Φ(Δ/2 - ε/Δ) - e^ε Φ(-Δ/2 - ε/Δ) <= δ
+
+(Balle and Wang, ICML 2018, Theorem 8). This is local differential privacy of everything one agent read at one
+time. Noise of the sensors is not counted, and rounding to the grid is post-processing. A direction that is
+sent without noise tells readings apart with certainty: there is then no (ε, δ) at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from veilnet._types import Array
+from veilnet._validate import refuse_unknown
+from veilnet.auditing.report import Row
+from veilnet.errors import InvalidNetwork
+from veilnet.network import Network
+from veilnet.sanitizer import Sanitizer
+from veilnet.words import number
+
+SECTION = "differential privacy"
+_MOST_CORNERS = 16  # readings up to which every corner of the box is visited
+
+
+def gaussian_delta(epsilon: float, sensitivity: float) -> float:
+    """The smallest δ for a given ε, at noise of deviation one."""
+    if sensitivity == 0:
+        return 0.0
+    first = float(ndtr(sensitivity / 2 - epsilon / sensitivity))
+    second = float(np.exp(epsilon + log_ndtr(-sensitivity / 2 - epsilon / sensitivity)))
+    return max(0.0, first - second)
+
+
+def gaussian_epsilon(delta: float, sensitivity: float) -> float:
+    """The smallest ε for a given δ, at noise of deviation one; by bisection, rounded up."""
+    if sensitivity == 0 or gaussian_delta(0.0, sensitivity) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, sensitivity) > delta:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if gaussian_delta(middle, sensitivity) > delta else (low, middle)
+    return high
+
+
+def sensitivity(sanitizer: Sanitizer, widths: Array) -> float:
+    """max |Θ^-½ C d| over |d_k| <= widths_k; inf where a direction is sent without noise.
+
+    A convex function is largest at a corner of the box: all are visited for up to 16 readings. Beyond, the
+    triangle inequality gives a bound from above.
+    """
+    rows, noisy = sanitizer.normal
+    moves = rows * widths
+    if np.any(moves[~noisy]):
+        return np.inf
+    moves = moves[noisy]
+    if not moves.size:
+        return 0.0
+    moves = moves[:, np.any(moves != 0, axis=0)]
+    count = moves.shape[1]
+    if count == 0:
+        return 0.0
+    if count > _MOST_CORNERS:
+        return float(np.sum(np.linalg.norm(moves, axis=0)))
+    # One corner of each opposite pair.
+    signs = 1.0 - 2.0 * ((np.arange(2 ** (count - 1))[:, None] >> np.arange(count)) & 1)
+    return float(np.max(np.linalg.norm(signs @ moves.T, axis=1)))
+
+
+def differential_privacy_rows(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    bounds: Mapping[str, Any] | None,
+    delta: float,
+) -> list[Row]:
+    """(ε, δ) of every agent whose readings are bounded."""
+    if not 0 < delta < 1:
+        raise InvalidNetwork(f"delta: expected a number between 0 and 1, found {delta}; 1e-6 is the default")
+    widths = {agent: _widths(network, sanitizers, agent, bounds) for agent in network.agents}
+    if bounds is not None:
+        refuse_unknown(bounds, network.agents, "reading_bounds")
+    known = {agent: width for agent, width in widths.items() if width is not None}
+    if not known:
+        sentence = (
+            "readings without bounds have no differential privacy; give reading_bounds= or set limits in the "
+            "sanitizers to see the (ε, δ) the noise implies."
+        )
+        none = any(np.any(~s.normal[1]) for s in sanitizers.values())
+        found = "none" if none else "no bounds"
+        return [Row(SECTION, "local, per agent", None, found, "info", sentence)]
+    return [_row(agent, sanitizers[agent], width, delta) for agent, width in known.items()]
+
+
+def _widths(
+    network: Network, sanitizers: Mapping[str, Sanitizer], agent: str, bounds: Mapping[str, Any] | None
+) -> Array | None:
+    size = int(network.blocks.sizes[network.position[agent]])
+    given = bounds.get(agent) if bounds is not None else None
+    limits = sanitizers[agent].limits if given is None else Sanitizer.raw(size).replace(limits=given).limits
+    if limits is None:
+        return None
+    width = np.asarray(limits[1] - limits[0])
+    return width if np.all(np.isfinite(width)) else None
+
+
+def _row(agent: str, sanitizer: Sanitizer, widths: Array, delta: float) -> Row:
+    moved = sensitivity(sanitizer, widths)
+    figures: dict[str, Any] = {"sensitivity": moved, "delta": delta}
+    if np.isinf(moved):
+        sentence = (
+            f"{agent} sends a combination of its readings without noise: there is no differential privacy, "
+            "whatever ε and δ."
+        )
+        return Row(SECTION, f"{agent}, ε at δ = {delta:g}", None, "none", "info", sentence, figures=figures)
+    epsilon = gaussian_epsilon(delta, moved)
+    sentence = (
+        f"{agent}: ({number(epsilon)}, {delta:g})-differential privacy for any two readings within bounds."
+    )
+    figures["epsilon"] = epsilon
+    return Row(SECTION, f"{agent}, ε at δ = {delta:g}", None, epsilon, "info", sentence, figures=figures)

@@ -1,0 +1,41 @@
+"""Short names for networks and plans, from everything their promises depend on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from veilnet._types import Array
+from veilnet.network import Network
+from veilnet.sanitizer import Sanitizer
+
+
+def network_fingerprint(network: Network) -> str:
+    """SHA-256 over names, model and prior."""
+    digest = hashlib.sha256(b"veilnet-network")
+    for name in (*network.agents, "/", *network.parameters, "/", *network.private):
+        digest.update(name.encode() + b"\0")
+    arrays = [network.H, network.public, *network.private.values(), network.prior_root]
+    arrays += [network.noise.block(place) for place in range(network.S)]
+    if not network.noise.independent:
+        arrays.append(network.noise.matrix())
+    return _digest(digest, arrays)
+
+
+def plan_fingerprint(network: Network, sanitizers: Mapping[str, Sanitizer]) -> str:
+    """SHA-256 over the network and what every agent sends."""
+    digest = hashlib.sha256(network_fingerprint(network).encode())
+    arrays: list[Array] = []
+    for agent, sanitizer in sanitizers.items():
+        digest.update(agent.encode() + b"\0")
+        arrays += [sanitizer.compression, sanitizer.noise, sanitizer.offset]
+    return _digest(digest, arrays)
+
+
+def _digest(digest: hashlib._Hash, arrays: list[Array]) -> str:
+    for array in arrays:
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array + 0.0).astype("<f8").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,51 @@
+"""Privacy and utility measured in the network that was promised, whatever is known about x."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from veilnet._types import Array
+from veilnet._validate import as_number, refuse_unknown
+from veilnet.bounds import Knowledge
+from veilnet.errors import InvalidNetwork
+from veilnet.network import Network
+
+
+def growth(known: Knowledge, rows: Array) -> float:
+    """tr(A P̃ A') / tr(A P A') - 1, below zero where more is known than one raw release tells.
+
+    :meth:`Knowledge.growth` ends at zero, since sanitized messages never tell more than raw readings;
+    repeated releases and better priors do.
+    """
+    if np.isinf(known.growth(rows)):
+        return np.inf
+    half = known.network.in_raw_coordinates(rows) @ known.directions
+    weights = np.sum((half / np.max(np.abs(half))) ** 2, axis=0)
+    seen = known.known
+    shares = known.shares[seen] ** 2
+    return float(np.sum(weights[seen] * (1.0 - shares) / shares) / np.sum(weights))
+
+
+def privacies(known: Knowledge) -> dict[str, float]:
+    """p_j of every private parameter."""
+    return {name: growth(known, rows) for name, rows in known.network.private.items()}
+
+
+def read_limits(network: Network, limits: float | Mapping[str, float] | None) -> dict[str, float]:
+    """The least privacy that has to remain: one number for all, or name -> number."""
+    if limits is None:
+        return {}
+    if isinstance(limits, Mapping):
+        refuse_unknown(limits, tuple(network.private), "limits")
+        found = {str(name): as_number(value, f"limit of {name!r}") for name, value in limits.items()}
+    else:
+        found = dict.fromkeys(network.private, as_number(limits, "limits"))
+    for name, value in found.items():
+        if value <= -1:
+            raise InvalidNetwork(
+                f"limit of {name!r}: expected a privacy above -1, found {value:g}; "
+                "0 means: never better than one raw reading"
+            )
+    return found

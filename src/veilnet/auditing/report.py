@@ -1,0 +1,139 @@
+"""The audit's findings: rows a privacy officer can read, and every figure for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from veilnet.words import number
+
+Judgement = Literal["ok", "info", "warn", "fail"]
+Figure = float | str | None
+
+__all__ = ["AuditReport", "Figure", "Judgement", "Row"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finding.
+
+    section:  which part of the audit it belongs to.
+    what:     what was looked at.
+    promised: what the plan promises or the theory expects.
+    found:    what was found, in the same unit.
+    interval: a confidence interval for ``found`` where it was measured.
+    verdict:  "ok" holds; "fail" does not hold; "warn" holds, but look at it; "info" is for information.
+    sentence: the finding in plain words.
+    figures:  everything else that was computed, for machines.
+    """
+
+    section: str
+    what: str
+    promised: Figure
+    found: Figure
+    verdict: Judgement
+    sentence: str
+    interval: tuple[float, float] | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class AuditReport:
+    """What an audit found.
+
+    rows:        the findings, in the order they were made.
+    false_alarm: the chance, at most, that a sound plan soundly deployed shows any "fail" that is decided
+                 by chance, over the whole audit.
+    """
+
+    rows: tuple[Row, ...]
+    false_alarm: float
+    title: str = "Audit"
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed."""
+        return not any(row.verdict == "fail" for row in self.rows)
+
+    @property
+    def failed(self) -> tuple[Row, ...]:
+        """The findings that failed."""
+        return tuple(row for row in self.rows if row.verdict == "fail")
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The sections, in order."""
+        return tuple(dict.fromkeys(row.section for row in self.rows))
+
+    def of(self, section: str) -> tuple[Row, ...]:
+        """The rows of one section."""
+        return tuple(row for row in self.rows if row.section == section)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every figure, as plain types."""
+        return {
+            "ok": self.ok,
+            "false_alarm": self.false_alarm,
+            "rows": [
+                {
+                    "section": row.section,
+                    "what": row.what,
+                    "promised": row.promised,
+                    "found": row.found,
+                    "interval": None if row.interval is None else list(row.interval),
+                    "verdict": row.verdict,
+                    "sentence": row.sentence,
+                    "figures": dict(row.figures),
+                }
+                for row in self.rows
+            ],
+        }
+
+    def headline(self) -> str:
+        """The outcome in one sentence."""
+        if self.ok:
+            worries = sum(row.verdict == "warn" for row in self.rows)
+            aside = f"; {worries} to look at" if worries else ""
+            return f"{self.title}: every promise holds{aside}."
+        count = len(self.failed)
+        return f"{self.title}: FAILED, {count} finding{'s' if count > 1 else ''}."
+
+    def __str__(self) -> str:
+        lines = [self.headline()]
+        cells = [("", "promised", "found", "between", "")] + [
+            (row.what, *shown_figures(row), row.verdict) for row in self.rows
+        ]
+        widths = [max(len(cell[k]) for cell in cells) for k in range(5)]
+        sections = iter(["", *(row.section for row in self.rows)])
+        last = ""
+        for cell in cells:
+            section = next(sections)
+            if section != last:
+                lines += ["", section]
+                last = section
+            words = [cell[0].ljust(widths[0]), *(cell[k].rjust(widths[k]) for k in (1, 2, 3)), cell[4]]
+            lines.append("  " + "  ".join(words).rstrip())
+        remarks = [row for row in self.rows if row.verdict in ("fail", "warn")]
+        if remarks:
+            lines.append("")
+            lines += [f"{row.verdict.upper()}: {row.sentence}" for row in remarks]
+        lines += ["", f"Chance of a false alarm, over everything: at most {self.false_alarm:.0e}."]
+        return "\n".join(lines)
+
+
+def shown_figures(row: Row) -> tuple[str, str, str]:
+    """Promised, found and interval as text."""
+    between = "" if row.interval is None else f"{number(row.interval[0])} .. {number(row.interval[1])}"
+    return _shown(row.promised), _shown(row.found), between
+
+
+def _shown(figure: Figure) -> str:
+    if figure is None:
+        return ""
+    return figure if isinstance(figure, str) else number(figure)
+
+
+def combined(parts: Iterable[Sequence[Row]]) -> tuple[Row, ...]:
+    """All rows of all sections, in order."""
+    return tuple(row for part in parts for row in part)

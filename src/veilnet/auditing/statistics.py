@@ -1,0 +1,90 @@
+"""Tests whose chance of a false alarm is known, not merely approximate.
+
+Everything the audit decides by chance ends in a p-value that is valid at every sample size: exact for normal
+noise, and an upper bound otherwise. They share one false-alarm rate by Bonferroni's inequality; how many
+they are depends on the plan alone, never on the draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erfc, gammainc, gammaincc, gammainccinv, gammaincinv
+
+from veilnet._types import Array
+
+FALSE_ALARM = 1e-6
+"""Chance, at most, that a sound plan soundly deployed fails a whole audit."""
+
+# How the false-alarm rate is divided between the sections that decide by chance.
+_PARTS = {"deployed": 0.5, "promise": 0.25, "attackers": 0.25}
+
+CONFIDENCE = 0.99
+"""Level of the confidence intervals that are shown."""
+
+
+def part_of(section: str, total: float) -> float:
+    """The false-alarm rate that a section may spend."""
+    return _PARTS[section] * total
+
+
+def normal_p(scores: Array) -> Array:
+    """Two-sided p-values of standard normal scores."""
+    return np.asarray(erfc(np.abs(scores) / np.sqrt(2.0)))
+
+
+def subgaussian_p(scores: Array) -> Array:
+    """Bounds on the two-sided p-values of scores with E exp(ts) <= exp(t²/2) (Hoeffding, 1963)."""
+    return np.asarray(np.minimum(1.0, 2.0 * np.exp(-0.5 * scores**2)))
+
+
+def chi_square_p(sums: Array, count: int, swelling: Array) -> Array:
+    """Two-sided p-values of sums of ``count`` squared draws with variance between 1 and 1 + swelling."""
+    low = gammainc(count / 2.0, sums / 2.0)
+    high = gammaincc(count / 2.0, sums / (2.0 * (1.0 + swelling)))
+    return np.asarray(np.minimum(1.0, 2.0 * np.minimum(low, high)))
+
+
+def chi_square_interval(total: float, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Confidence interval of a variance from a sum of ``count`` squared normal draws."""
+    tail = (1.0 - confidence) / 2.0
+    return (
+        total / (2.0 * float(gammainccinv(count / 2.0, tail))),
+        total / (2.0 * float(gammaincinv(count / 2.0, tail))),
+    )
+
+
+@dataclass(frozen=True)
+class SquareSum:
+    """The mean of ``count`` draws of |e|², e normal with covariance eigenvalues λ: how far it strays.
+
+    Laurent and Massart (2000), Lemma 1: with Z = Σ λ_k (χ²_k - count), P(Z >= 2|λ|√(count·t) + 2 λ_max t)
+    and P(Z <= -2|λ|√(count·t)) are at most exp(-t).
+    """
+
+    eigenvalues: Array
+    count: int
+
+    @property
+    def mean(self) -> float:
+        """tr of the covariance: what is expected."""
+        return float(np.sum(self.eigenvalues))
+
+    def lowest(self, chance: float) -> float:
+        """The mean square stays above this but for the given chance."""
+        return self.mean - 2.0 * self._spread(np.log(1.0 / chance))
+
+    def highest(self, chance: float) -> float:
+        """The mean square stays below this but for the given chance."""
+        t = float(np.log(1.0 / chance))
+        return self.mean + 2.0 * self._spread(t) + 2.0 * float(np.max(self.eigenvalues)) * t / self.count
+
+    def interval(self, found: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Confidence interval of the true mean square, for errors of this shape and unknown size."""
+        tail = (1.0 - confidence) / 2.0
+        low, high = self.lowest(tail) / self.mean, self.highest(tail) / self.mean
+        return found / high, found / low if low > 0 else np.inf
+
+    def _spread(self, t: float) -> float:
+        return float(np.linalg.norm(self.eigenvalues) * np.sqrt(t / self.count))
