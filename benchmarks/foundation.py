@@ -18,12 +18,14 @@ from scipy.linalg import block_diag
 import veilnet as vn
 from veilnet._types import Array
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from timing import compare, markdown
+from timing import Comparison, compare, markdown
 
 
-def correlated(readings: int, agents: int, length: int = 12) -> tuple[vn.Network, dict[str, Array], dict[str, Array]]:
+def correlated(
+    readings: int, agents: int, length: int = 12
+) -> tuple[vn.Network, dict[str, Array], dict[str, Array]]:
     rng = np.random.default_rng(readings)
     root = rng.uniform(-0.5, 0.5, (readings, readings))
     size = readings // agents
@@ -65,10 +67,7 @@ def joint_rows(readings: int, agents: int) -> list[list[str]]:
         for sanitizer in sanitizers.values():
             _ = sanitizer.normal  # computed once per sanitizer, as in a plan
         result = compare(ours, bare, turns=15 if readings < 500 else 5)
-        table.append(
-            [f"{name}, N = {readings}, S = {agents}", f"{1e3 * result.subject:.3g} ms", f"{1e3 * result.reference:.3g} ms",
-             f"{result.ratio:.2f}"]
-        )  # fmt: skip
+        table.append(_row(f"{name}, N = {readings}, S = {agents}", result))
     return table
 
 
@@ -106,12 +105,19 @@ def many_agents(agents: int = 100_000, size: int = 4, length: int = 32) -> list[
     bound = compare(bounds_only, bare, turns=5)
     inputs = (observe.nbytes + noise.nbytes) / 1e6
     return [
-        [f"crlb, {agents:,} agents x {size}, L = {length}", f"{1e3 * bound.subject:.0f} ms", f"{1e3 * bound.reference:.0f} ms",
-         f"{bound.ratio:.2f}"],
-        ["... with building and checking the network", f"{1e3 * built.subject:.0f} ms", f"{1e3 * built.reference:.0f} ms",
-         f"{built.ratio:.2f}"],
-        ["... peak memory over inputs", f"{peak / 1e6:.0f} MB", f"{inputs:.0f} MB", f"{peak / 1e6 / inputs:.2f}"],
-    ]  # fmt: skip
+        _row(f"crlb, {agents:,} agents x {size}, L = {length}", bound),
+        _row("... with building and checking the network", built),
+        [
+            "... peak memory over inputs",
+            f"{peak / 1e6:.0f} MB",
+            f"{inputs:.0f} MB",
+            f"{peak / 1e6 / inputs:.2f}",
+        ],
+    ]
+
+
+def _row(what: str, result: Comparison) -> list[str]:
+    return [what, f"{1e3 * result.subject:.3g} ms", f"{1e3 * result.reference:.3g} ms", f"{result.ratio:.2f}"]
 
 
 def table() -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import eigh, solve
 
 from veilnet._types import Array
 from veilnet.network import Network
@@ -110,7 +110,7 @@ class _Recheck:
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
         self.network = network
         prior = np.zeros((network.L, network.L)) if network.prior is None else network.prior.information
-        raw = prior + _information(network, {})
+        raw = prior + _raw_information(network)
         self._scale = 1.0 / np.sqrt(np.diag(raw))
         self._raw = self._scaled(raw)
         self._left = self._scaled(prior + _information(network, sanitizers))
@@ -132,6 +132,20 @@ class _Recheck:
         seen[: self._unseen.shape[1]] = False  # eigenvalues ascend: the unseen changes come first
         values = np.maximum(self._values[seen], np.finfo(float).tiny)
         return float(np.sum(parts[seen] / values) / np.sum(parts) - 1.0)
+
+
+def _raw_information(network: Network) -> Array:
+    """H'R^-1 H, by plain solves: R has no direction to drop."""
+    if not network.noise.independent:
+        raw = network.H.T @ solve(network.noise.matrix(), network.H, assume_a="pos")
+        return np.asarray((raw + raw.T) / 2)
+    total = np.zeros((network.L, network.L))
+    for group in network.blocks.groups:
+        own = np.stack([network.noise.block(int(place)) for place in group.agents])
+        observed = network.H[group.rows]
+        weighted = np.linalg.solve(own, observed)
+        total += observed.reshape(-1, network.L).T @ weighted.reshape(-1, network.L)
+    return np.asarray((total + total.T) / 2)
 
 
 def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
