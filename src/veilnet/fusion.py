@@ -144,7 +144,7 @@ class Fusion:
                 silent = self._silent(stacked)
                 where = np.flatnonzero(silent.any(axis=1))
                 gaps.append((where + start, silent[where]))
-                self._by_set(stacked, silent, chunk)
+                chunk[where] = self._by_set(stacked[where], silent[where])
         return self._result(public, gaps, single=count is None)
 
     def _read(self, messages: Mapping[str, Any]) -> tuple[list[Array | None], int | None]:
@@ -174,7 +174,7 @@ class Fusion:
         return [stacked], len(stacked) if stacked.ndim == 2 else None
 
     def _all_sent(self, parts: list[Array | None], start: int, public: Array) -> bool:
-        """Estimate rows in which everybody sent; False, and nothing of use, if somebody did not."""
+        """Estimate rows in which everybody sent; False if there are others, whose estimates are of no use."""
         pieces = parts
         if len(public) < _ROWS_WORTH_A_PRODUCT and len(parts) > 1:
             pieces = [self._stacked(parts, start, start + len(public))]
@@ -220,15 +220,15 @@ class Fusion:
             silent[:, sending] = np.logical_or.reduceat(bad, starts[sending], axis=1)
         return silent
 
-    def _by_set(self, stacked: Array, silent: Booleans, public: Array) -> None:
-        """Estimate row by row from whoever sent, all rows with the same agents at once."""
+    def _by_set(self, stacked: Array, silent: Booleans) -> Array:
+        """Estimates from whoever sent, all rows with the same agents at once."""
+        public = np.empty((len(stacked), len(self.model.labels)))
         for pattern, members in _by_pattern(silent):
             view = self._view(pattern)
-            columns = np.repeat(~pattern, self.model.blocks.sizes)
-            arrived = stacked[np.ix_(members, columns)] - self.model.expected[columns]
-            estimate = arrived @ view.gain.T + self.model.public_expected
-            estimate[:, ~view.estimable] = np.nan
-            public[members] = estimate
+            columns = np.flatnonzero(np.repeat(~pattern, self.model.blocks.sizes))
+            arrived = stacked[members][:, columns] - self.model.expected[columns]
+            public[members] = arrived @ view.gain.T + self.model.public_expected
+        return public
 
     def _view(self, silent: Booleans) -> View:
         if not silent.any():
@@ -273,8 +273,10 @@ def _by_pattern(silent: Booleans) -> list[tuple[Booleans, Integers]]:
     if len(silent) == 0:
         return []
     packed = np.packbits(silent, axis=1)
-    keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    width = 8 if packed.shape[1] <= 8 else packed.shape[1]
+    packed = np.pad(packed, ((0, 0), (0, width - packed.shape[1])))
+    kind = np.dtype(np.uint64) if width == 8 else np.dtype((np.void, width))  # numbers sort faster
+    _, first, inverse = np.unique(packed.view(kind).reshape(-1), return_index=True, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     cuts = np.searchsorted(inverse[order], np.arange(1, len(first)))
     return [(silent[row], members) for row, members in zip(first, np.split(order, cuts), strict=True)]

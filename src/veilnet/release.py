@@ -28,6 +28,7 @@ from veilnet.sanitizer import Sanitizer
 __all__ = ["NotPrivate", "Released", "release", "release_valid"]
 
 _ROWS_AT_ONCE = 2048  # temporaries stay in cache; the draws of a chunk too
+_SHORT_ROW = 32
 _MOST_DEVIATIONS = 12.0  # no draw of either source is larger
 _MOST_STEPS = 2.0**50  # half of what the grid can represent exactly
 
@@ -107,15 +108,38 @@ def release_valid(sanitizer: Sanitizer, rows: Array, source: NoiseSource) -> Rel
     return Released(valid, recipe.sanitize(centred[valid], source), reasons)
 
 
+class _EachRow:
+    """A vector to be combined with every row of a chunk, repeated beforehand.
+
+    NumPy's inner loop over a short row costs more than its arithmetic; between equal shapes it runs through.
+    """
+
+    def __init__(self, vector: Array) -> None:
+        self.vector = vector
+        self._repeated = np.tile(vector, (_ROWS_AT_ONCE, 1)) if vector.size <= _SHORT_ROW else None
+
+    def of(self, rows: int) -> Array:
+        """Something that broadcasts against so many rows."""
+        if self._repeated is None or not 1 < rows <= _ROWS_AT_ONCE:
+            return self.vector
+        return np.asarray(self._repeated[:rows])
+
+
 @dataclass(frozen=True, eq=False)
 class _Recipe:
-    """What a sanitizer comes down to, worked out once."""
+    """What a sanitizer comes down to, worked out once.
+
+    ``rows`` is C' and ``deviation`` that of the noise, both in units of the grid's steps: powers of two, so
+    that the numbers are the same to the last bit.
+    """
 
     compression: Array
-    offset: Array | None
-    limits: tuple[Array, Array] | None
+    offset: _EachRow | None
+    limits: tuple[_EachRow, _EachRow] | None
     names: tuple[str, ...]
     step: Array | None
+    rows: Array
+    unit: _EachRow
     deviation: Array
     draw: Callable[[NoiseSource, int], Array] | None
 
@@ -125,23 +149,27 @@ class _Recipe:
             centred = rows
         else:
             with np.errstate(over="ignore", invalid="ignore"):
-                centred = rows - self.offset
+                centred = rows - self.offset.of(len(rows))
         if self.step is None:
             valid = np.asarray(np.isfinite(centred).all(axis=1))
         else:
             # a reading that is not finite has no bound either, so this one test covers it
             valid = grid.releasable(centred, self.compression, self.step)
         if self.limits is not None:
-            low, high = self.limits
+            low, high = (edge.of(len(rows)) for edge in self.limits)
             valid = valid & np.asarray(((rows >= low) & (rows <= high)).all(axis=1))
         return centred, valid
 
     def sanitize(self, centred: Array, source: NoiseSource) -> Array:
         """The numbers to send for rows that may be released."""
-        values = centred @ self.compression.T
+        values = centred @ self.rows
         if self.draw is not None:
             values += self.draw(source, len(values))
-        return values if self.step is None else grid.release(values, self.step, self.deviation, source)
+        if self.step is None:
+            return values
+        values = grid.release(values, 1.0, self.deviation, source)
+        values *= self.unit.of(len(values))
+        return values
 
     def reason(self, row: Array) -> str:
         """Why a row is refused, without its values."""
@@ -149,7 +177,7 @@ class _Recipe:
             if trouble.any():
                 return f"{self._reading(trouble)} {what}"
         if self.limits is not None:
-            outside = (row < self.limits[0]) | (row > self.limits[1])
+            outside = (row < self.limits[0].vector) | (row > self.limits[1].vector)
             if outside.any():
                 return f"{self._reading(outside)} is outside its limits"
         return "the readings are too large for the grid to hide rounding errors (a fault, or an offset is missing)"
@@ -179,35 +207,50 @@ def _prepare(sanitizer: Sanitizer) -> _Recipe:
                 f"{_whose(sanitizer)}the grid is too fine for noise so large; "
                 "take it from grid_steps(covariance of what is sent)"
             )
+    step = np.ones(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
+    with np.errstate(over="ignore", under="ignore"):
+        rows = sanitizer.compression / step[:, None]
+        if not np.array_equal(rows * step[:, None], sanitizer.compression):
+            raise InvalidNetwork(
+                f"{_whose(sanitizer)}the grid is out of proportion to the compression; "
+                "take it from grid_steps(covariance of what is sent)"
+            )
     return _Recipe(
         compression=sanitizer.compression,
-        offset=sanitizer.offset if np.any(sanitizer.offset) else None,
-        limits=sanitizer.limits,
+        offset=_EachRow(sanitizer.offset) if np.any(sanitizer.offset) else None,
+        limits=None if sanitizer.limits is None else tuple(map(_EachRow, sanitizer.limits)),  # type: ignore[arg-type]
         names=sanitizer.names,
         step=sanitizer.grid,
-        deviation=deviation,
-        draw=_drawing(sanitizer, deviation),
+        rows=np.ascontiguousarray(rows.T),
+        unit=_EachRow(step),
+        deviation=deviation / step,
+        draw=_drawing(sanitizer, deviation / step, step),
     )
 
 
-def _drawing(sanitizer: Sanitizer, deviation: Array) -> Callable[[NoiseSource, int], Array] | None:
-    """How to draw rows of noise with covariance Θ; None where nothing is added."""
+def _drawing(
+    sanitizer: Sanitizer, deviation: Array, step: Array
+) -> Callable[[NoiseSource, int], Array] | None:
+    """How to draw rows of noise with covariance Θ, in units of steps; None where nothing is added."""
     noisy = deviation > 0
     if not noisy.any():
         return None
     if np.any(sanitizer.noise - np.diag(np.diag(sanitizer.noise))):
-        root = sanitizer.noise_root
+        root = sanitizer.noise_root / step
         return lambda source, count: np.asarray(source.normal((count, len(root))) @ root)
-    if noisy.all():
-        return lambda source, count: source.normal((count, len(deviation))) * deviation
     columns = np.flatnonzero(noisy)
+    scale = _EachRow(deviation[columns])
 
-    def some(source: NoiseSource, count: int) -> Array:
-        noise = np.zeros((count, len(deviation)))
-        noise[:, columns] = source.normal((count, len(columns))) * deviation[columns]
-        return noise
+    def draw(source: NoiseSource, count: int) -> Array:
+        noise = source.normal((count, len(columns)))
+        noise *= scale.of(count)
+        if len(columns) == len(deviation):
+            return noise
+        spread = np.zeros((count, len(deviation)))
+        spread[:, columns] = noise
+        return spread
 
-    return some
+    return draw
 
 
 def _as_numbers(readings: Any, sanitizer: Sanitizer) -> Array:

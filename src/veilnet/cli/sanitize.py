@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-_LINES_AT_ONCE = 4096
+_LINES_AT_ONCE = 2048
 
 
 def command(
