@@ -130,7 +130,9 @@ class CalibrationReport:
             "",
             "Condition numbers: "
             + ", ".join(f"{name} {value:.3g}" for name, value in self.conditions.items())
-            + f". Shrinkage of correlations: noise {self.noise_shrinkage:.2g}, prior {self.prior_shrinkage:.2g}.",
+            + ".",
+            "Correlations shrunk (0 not at all, 1 to none): "
+            f"noise {self.noise_shrinkage:.2g}, prior {self.prior_shrinkage:.2g}.",
         ]
         return "\n".join(lines)
 
