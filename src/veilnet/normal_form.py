@@ -19,16 +19,16 @@ def normal_form(compression: Array, noise: Array) -> tuple[Array, Booleans]:
     readings in different units are treated alike; a noise eigenvalue is zero when it is rounding
     relative to the variances it came from (counted as no noise: privacy is never overstated).
     """
-    rows, noisy = _split_noise(compression, noise)
-    columns = np.sqrt(np.sum(_unit_rows(rows) ** 2, axis=0))
+    sharp, error, blurred = _split_noise(compression, noise)
+    columns = np.sqrt(np.sum(_unit_rows(np.concatenate([sharp, blurred])) ** 2, axis=0))
     columns = np.where(columns > 0, columns, 1.0)
-    exact = _row_basis(_unit_rows(rows[~noisy] / columns))
+    exact = _row_basis(sharp / columns, np.linalg.norm(error / columns, axis=1))
     # What is sent exactly may be subtracted from the noisy rows by whoever receives both.
-    blurred = rows[noisy] / columns
+    blurred = blurred / columns
     sizes = np.linalg.norm(blurred, axis=1)
     blurred = blurred - (blurred @ exact.T) @ exact
-    blurred = blurred[np.linalg.norm(blurred, axis=1) > _tolerance(rows.shape) * sizes]
-    blurred = _rotate(blurred, rows.shape[1] - exact.shape[0])
+    blurred = blurred[np.linalg.norm(blurred, axis=1) > _tolerance(blurred.shape) * sizes]
+    blurred = _rotate(blurred, blurred.shape[1] - exact.shape[0])
     flags = np.concatenate([np.zeros(exact.shape[0], bool), np.ones(blurred.shape[0], bool)])
     return np.concatenate([exact, blurred]) * columns, flags
 
@@ -49,8 +49,10 @@ def right_inverse(rows: Array) -> tuple[Array, Array]:
     return back - null @ (null.T @ back), null
 
 
-def _split_noise(compression: Array, noise: Array) -> tuple[Array, Booleans]:
-    """Combine rows until each carries noise of variance 0 or 1, by a pivoted Cholesky factor Θ = L L'.
+def _split_noise(compression: Array, noise: Array) -> tuple[Array, Array, Array]:
+    """(rows without noise, their rounding, rows with unit noise).
+
+    Combine rows until each carries noise of variance 0 or 1, by a pivoted Cholesky factor Θ = L L'.
 
     Rows 1 (pivots) become L_11^-1 C_1 with unit noise; the others, C_2 - L_21 L_11^-1 C_1, with none. Pivoting on
     the largest variance keeps the multipliers small: rows of very different noise are never mixed the wrong way.
@@ -59,14 +61,11 @@ def _split_noise(compression: Array, noise: Array) -> tuple[Array, Booleans]:
     blurred = solve_lower(factor[pivots], compression[pivots])
     exact = compression[rest] - factor[rest] @ blurred
     # What cancels down to rounding was the same row twice; every reading is judged in its own unit.
-    rounding = _tolerance(compression.shape) * _amplified(noise, factor, pivots, rest) @ np.abs(blurred)
     size = np.abs(compression[rest]) + np.abs(factor[rest]) @ np.abs(blurred)
-    rounding = _tolerance(compression.shape) * size + np.minimum(rounding, _MOST_ROUNDING * size)
-    exact = exact[np.any(np.abs(exact) > rounding, axis=1)]
-    rows = np.concatenate([exact, blurred])
-    flags = np.arange(rows.shape[0]) >= exact.shape[0]
-    present = np.any(rows != 0, axis=1)
-    return rows[present], flags[present]
+    lost = EPS * _amplified(noise, factor, pivots, rest) @ np.abs(blurred)
+    error = 16 * (EPS * size + np.minimum(lost, _MOST_ROUNDING * size))
+    present = np.any(np.abs(exact) > max(1, *compression.shape) * error, axis=1)
+    return exact[present], error[present], blurred[np.any(blurred != 0, axis=1)]
 
 
 def _amplified(noise: Array, factor: Array, pivots: list[int], rest: list[int]) -> Array:
@@ -100,12 +99,12 @@ def _pivoted_cholesky(noise: Array) -> tuple[Array, list[int], list[int]]:
     return factor, pivots, [row for row in range(noise.shape[0]) if row not in set(pivots)]
 
 
-def _row_basis(rows: Array) -> Array:
-    """Orthonormal rows spanning the same space."""
+def _row_basis(rows: Array, errors: Array) -> Array:
+    """Orthonormal rows spanning the same space; a direction within the rows' errors is none."""
     if rows.shape[0] == 0:
         return rows
-    _, singular, basis = np.linalg.svd(rows, full_matrices=False)
-    return np.asarray(basis[singular > _tolerance(rows.shape) * max(float(singular[0]), EPS)])
+    _, singular, basis = np.linalg.svd(rows / errors[:, None], full_matrices=False)
+    return np.asarray(basis[singular > max(rows.shape)])
 
 
 def _rotate(rows: Array, most: int) -> Array:
