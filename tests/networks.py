@@ -75,8 +75,9 @@ def random_sanitizer(rng: np.random.Generator, kind: str, size: int) -> vn.Sanit
     if kind == "rectangular":
         return vn.Sanitizer(rng.standard_normal((max(1, size - 1), size)))
     if kind == "dependent":
-        rows = rng.standard_normal((max(1, size - 1), size))
-        return vn.Sanitizer(np.concatenate([rows, rng.standard_normal((2, len(rows))) @ rows, 0 * rows[:1]]))
+        # Few bits and whole coefficients: the further rows are dependent exactly, not only up to rounding.
+        rows = np.round(rng.standard_normal((max(1, size - 1), size)) * 2**20) / 2**20
+        return vn.Sanitizer(np.concatenate([rows, rng.integers(-3, 4, (2, len(rows))) @ rows, 0 * rows[:1]]))
     if kind == "singular noise":
         return vn.Sanitizer(rng.standard_normal((size, size)), root[:, :1] @ root[:, :1].T)
     if kind == "silent":

@@ -124,12 +124,12 @@ def test_more_noise_never_helps_the_centre(case: Case) -> None:
 def test_further_compression_never_helps_the_centre(case: Case) -> None:
     fewer = {}
     for name, sanitizer in case.sanitizers.items():
-        mix = case.rng.standard_normal((max(1, sanitizer.sent - 1), sanitizer.sent))
+        mix = case.rng.integers(-3, 4, (max(1, sanitizer.sent - 1), sanitizer.sent))
         fewer[name] = sanitizer.replace(
             compression=mix @ sanitizer.compression, noise=mix @ sanitizer.noise @ mix.T
         )
     before, after = figures(case.network, case.sanitizers), figures(case.network, fewer)
-    assert after["utility"] <= before["utility"] + 1e-9 * (1 + abs(before["utility"]))
+    assert after["utility"] <= before["utility"] * (1 - 1e-9) + 1e-9
     for name in case.network.private:
         assert after[f"privacy {name}"] >= before[f"privacy {name}"] * (1 - 1e-9) - 1e-9
         assert after[f"worst {name}"] >= before[f"worst {name}"] * (1 - 1e-9) - 1e-9
