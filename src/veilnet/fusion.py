@@ -105,6 +105,7 @@ class Fusion:
         self._gain = np.ascontiguousarray(complete.gain.T)
         self._gains = np.split(self._gain, self.model.blocks.starts[1:])
         constant = self.model.public_expected - complete.gain @ self.model.expected
+        constant[~complete.estimable] = np.nan
         self._constants = np.tile(constant, _ROWS_AT_ONCE)
 
     @classmethod
@@ -227,7 +228,9 @@ class Fusion:
             view = self._view(pattern)
             columns = np.flatnonzero(np.repeat(~pattern, self.model.blocks.sizes))
             arrived = stacked[members][:, columns] - self.model.expected[columns]
-            public[members] = arrived @ view.gain.T + self.model.public_expected
+            estimates = arrived @ view.gain.T + self.model.public_expected
+            estimates[:, ~view.estimable] = np.nan  # the gain says so too, unless it has no column to say it
+            public[members] = estimates
         return public
 
     def _view(self, silent: Booleans) -> View:
