@@ -20,6 +20,7 @@ from veilnet.auditing.ledger import Ledger, verify_ledger
 from veilnet.auditing.measures import read_limits
 from veilnet.auditing.report import AuditReport, Judgement, Row
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
+from veilnet.auditing.threads import one_thread
 from veilnet.errors import InvalidNetwork, MissingExtra
 from veilnet.plan import Plan
 
@@ -116,11 +117,12 @@ def audit(
         steps.append(("ledger", 0.2, lambda _: ledger_rows(plan, ledger, ledger_head, ledger_releases)))
     found: list[Row] = []
     total, before = sum(weight for _, weight, _ in steps), 0.0
-    for what, weight, step in steps:
-        go = _advance(progress, what, before / total, weight / total)
-        go(0.0)
-        found += step(go)
-        before += weight
+    with one_thread():
+        for what, weight, step in steps:
+            go = _advance(progress, what, before / total, weight / total)
+            go(0.0)
+            found += step(go)
+            before += weight
     if progress is not None:
         progress("done", 1.0)
     title = f"Audit of a {plan.method} plan for {plan.network.S} agents"

@@ -31,6 +31,7 @@ from veilnet.words import number
 
 SECTION = "baselines"
 _NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
+_ROUNDING = 1e-12  # less than this is the rounding of numbers that are exactly zero
 _STRENGTHS = np.logspace(-4, 6, 41)  # of isotropic noise, for the plot
 
 
@@ -128,7 +129,7 @@ def _last(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Po
         return None
     if holds(point(high)):
         return point(high)
-    for _ in range(80):
+    for _ in range(60):
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if holds(point(middle)) else (low, middle)
     return point(low)
@@ -141,7 +142,7 @@ def _first(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> P
         return None
     if holds(point(low)):
         return point(low)
-    for _ in range(80):
+    for _ in range(60):
         middle = float(np.sqrt(low * high))
         low, high = (low, middle) if holds(point(middle)) else (middle, high)
     return point(high)
@@ -165,8 +166,12 @@ def _private_enough(point: Point, own: Point) -> bool:
 
 
 def _point(strength: float, known: Knowledge) -> Point:
-    loss = max(0.0, growth(known, known.network.public))
-    return Point(strength, loss, {name: max(0.0, value) for name, value in privacies(known).items()})
+    loss = _without_rounding(growth(known, known.network.public))
+    return Point(strength, loss, {n: _without_rounding(value) for n, value in privacies(known).items()})
+
+
+def _without_rounding(value: float) -> float:
+    return value if value > _ROUNDING else 0.0
 
 
 # --- mechanisms

@@ -1,0 +1,165 @@
+"""``veilnet audit``: attack a plan, and what is deployed of it, and report what can be learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from veilnet.plan import Plan
+
+
+def command(
+    plan: Annotated[Path, typer.Argument(help="The folder of a saved plan.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", help="Held-out CSV: columns agent[1].. and the truth, private[1].. or all of x."
+        ),
+    ] = None,
+    deployed: Annotated[
+        Path | None,
+        typer.Option("--deployed", help="Folder of the agent files really in use; the plan's when left out."),
+    ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run", help="agent=command that is really run: readings as CSV in, messages out (repeat)."
+        ),
+    ] = None,
+    colluding: Annotated[
+        int | None, typer.Option("--colluding", help="So many agents hand over their readings or noise.")
+    ] = None,
+    releases: Annotated[
+        int | None, typer.Option("--releases", help="The same x is released so many times.")
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit", help="Least privacy to remain then: 5, or gait=5 (repeat). Less is a failure."
+        ),
+    ] = None,
+    model_error: Annotated[
+        float, typer.Option("--model-error", help="By how many percent the model may be off.")
+    ] = 5.0,
+    ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of releases to verify.")] = None,
+    head: Annotated[str | None, typer.Option("--head", help="The ledger's head at the last audit.")] = None,
+    released: Annotated[
+        int | None, typer.Option("--released", help="Releases known to have been made (by the centre).")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the baselines: .svg, .png, .pdf.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and attackers.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of what is simulated.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, with every figure.")] = False,
+) -> None:
+    """Attack a plan and what is deployed of it.
+
+    Runs the deployed sanitizers as black boxes, recomputes every promise, trains attackers, and asks what
+    happens when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 0: every
+    promise holds; 1: one does not. The chance of a false alarm is at most one in a million.
+    """
+    import veilnet as vn
+    from veilnet.auditing import plot_baselines
+    from veilnet.cli._shared import console, print_json, progress
+
+    loaded = vn.Plan.load(plan)
+    mechanisms = _mechanisms(loaded, deployed, run)
+    with progress("auditing", total=1.0) as steps:
+        report = vn.audit(
+            loaded,
+            data,
+            sanitizers=mechanisms,
+            agents_colluding=colluding,
+            releases=releases,
+            limits=_limits(limit),
+            model_error=model_error,
+            ledger=ledger,
+            ledger_head=head,
+            ledger_releases=released,
+            quick=quick,
+            seed=seed,
+            progress=lambda _what, part: steps.update(part),
+        )
+    if plot is not None:
+        plot_baselines(report, plot)
+    if json:
+        print_json(report.to_dict())
+    else:
+        for section in report.sections:
+            console.print(_table(section, report.of(section)))
+        for row in report.rows:
+            if row.verdict in ("fail", "warn"):
+                console.print(f"{row.verdict.upper()}: {row.sentence}", soft_wrap=True)
+        console.print(f"Chance of a false alarm, over everything: at most {report.false_alarm:.0e}.")
+        console.print(report.headline())
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _table(section: str, rows: Any) -> Any:
+    from veilnet.auditing.report import shown_figures
+    from veilnet.cli._shared import table
+
+    cells = [(row.what, *shown_figures(row), row.verdict) for row in rows]
+    return table(("", "promised", "found", "between", "verdict"), cells, title=section)
+
+
+def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> dict[str, Any] | None:
+    """What is deployed: files of a folder (or the plan's), and commands in place of some."""
+    from veilnet.auditing.commands import CommandMechanism
+    from veilnet.errors import InvalidNetwork
+
+    if folder is None and not commands:
+        return None
+    found: dict[str, Any] = dict(plan.sanitizers) if folder is None else _deployed(plan, folder)
+    for item in commands or []:
+        agent, equals, command = item.partition("=")
+        if not equals:
+            raise InvalidNetwork(f"--run: expected agent=command, found {item!r}")
+        found[agent] = CommandMechanism(command)
+    return found
+
+
+def _deployed(plan: Plan, folder: Path) -> dict[str, Any]:
+    """The agent files in a folder. One that cannot be read is deployed all the same: it fails the audit."""
+    from veilnet.errors import InvalidPlan, VeilnetError
+    from veilnet.io.plan_files import file_names
+    from veilnet.sanitizer import Sanitizer
+
+    if not folder.is_dir():
+        raise InvalidPlan(f"{folder}: expected a folder with one file per agent")
+    found: dict[str, Any] = {}
+    for agent, name in file_names(list(plan.sanitizers)).items():
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            found[agent] = Sanitizer.load(path)
+        except VeilnetError as error:
+            found[agent] = _unreadable(error)
+    return found
+
+
+def _unreadable(error: Exception) -> Any:
+    def refuse(_readings: Any) -> Any:
+        raise error
+
+    return refuse
+
+
+def _limits(given: list[str] | None) -> Any:
+    from veilnet.errors import InvalidNetwork
+
+    if not given:
+        return None
+    try:
+        if len(given) == 1 and "=" not in given[0]:
+            return float(given[0])
+        pairs = [item.rpartition("=") for item in given]
+        return {name: float(amount) for name, _, amount in pairs}
+    except ValueError:
+        raise InvalidNetwork(
+            f"--limit: expected a number or name=number, found {' '.join(given)!r}"
+        ) from None
