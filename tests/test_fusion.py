@@ -85,10 +85,10 @@ def test_errors_have_the_promised_covariance(noise, prior, missing) -> None:
     assert law_is_off(errors + 0.06 * np.sqrt(np.diag(promised)), promised)
 
 
-@pytest.mark.parametrize("privacy", [None, {"cooking": 4.0}])
-def test_designed_plans_keep_their_promise(privacy) -> None:
+@pytest.mark.parametrize("power", [None, 20.0])
+def test_designed_plans_keep_their_promise(power) -> None:
     network = house()
-    plan = vn.design(network, privacy=privacy)
+    plan = vn.design(network, power=power)
     truth, messages = simulate(network, plan.sanitizers, ROWS, 4)
     estimate = vn.Fusion(plan).estimate(messages)
     promised = network.public @ vn.crlb(network, plan.sanitizers) @ network.public.T
