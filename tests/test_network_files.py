@@ -669,3 +669,60 @@ def test_init_without_a_name_writes_house_toml(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     assert run(["init"]) == 0
     assert (tmp_path / "house.toml").read_text(encoding="utf-8") == template_text()
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".json", ".npz"])
+def test_names_and_limits_of_readings_survive(suffix: str, tmp_path: Path) -> None:
+    network = vn.Network(
+        observe={"kitchen": [[1.0, 0.0], [0.0, 1.0]], "hall": [[1.0, 1.0]]},
+        noise=1.0,
+        public={"u": [1, 0]},
+        private={"g": [0, 1]},
+        readings={"kitchen": ["T1", "RH é"]},
+        limits={"kitchen": ([-40.0, 0.1], [60.0, np.inf]), "hall": (-np.inf, 5.5)},
+    )
+    network.save(tmp_path / f"n{suffix}")
+    again = vn.Network.load(tmp_path / f"n{suffix}")
+    assert dict(again.readings) == {"kitchen": ("T1", "RH é")}
+    assert set(again.limits) == {"kitchen", "hall"}
+    for agent, edges in network.limits.items():
+        for mine, theirs in zip(edges, again.limits[agent], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    kitchen = vn.design(again).sanitizers["kitchen"]
+    assert kitchen.names == ("T1", "RH é")
+    with pytest.raises(vn.InvalidReading):
+        kitchen.sanitize([70.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"readings": {"kitchen": ["T1"]}},
+            "readings of 'kitchen': names: expected 2, one per reading, found 1",
+        ),
+        ({"readings": {"cellar": ["T1"]}}, "readings: unknown 'cellar'"),
+        ({"limits": {"kitchen": (3.0, 1.0)}}, "limits of 'kitchen': limits: expected lowest below highest"),
+        ({"limits": {"kitchen": 3.0}}, "limits of 'kitchen': limits: expected (lowest, highest)"),
+    ],
+)
+def test_wrong_names_and_limits_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(vn.InvalidNetwork) as caught:
+        vn.Network({"kitchen": np.eye(2)}, 1.0, [1.0, 0.0], {"g": [0.0, 1.0]}, **arguments)
+    assert message in str(caught.value)
+
+
+def test_wrong_limits_in_a_file_are_refused(tmp_path: Path) -> None:
+    text = (
+        'format = "veilnet-network/1"\npublic = [1, 0]\nprivate = {g = [0, 1]}\nnoise = 1\n'
+        "[agents.kitchen]\nobserve = [[1, 0], [0, 1]]\nlimits = "
+    )
+    for limits, message in (
+        ('[1, "high"]', 'expected numbers or "none"'),
+        ("3", "expected [lowest, highest]"),
+    ):
+        (tmp_path / "n.toml").write_text(text + limits)
+        with pytest.raises(vn.InvalidNetwork) as caught:
+            vn.Network.load(tmp_path / "n.toml")
+        assert "agents.kitchen.limits" in str(caught.value)
+        assert message in str(caught.value)

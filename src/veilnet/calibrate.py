@@ -205,6 +205,7 @@ def _network(roles: _Roles, model: LinearModel, noise: Noise, prior: bool) -> Ne
         prior=Prior(covariance=model.covariance, mean=model.mean) if prior else None,
         offset=model.offset,
         parameters=roles.parameters,
+        readings=roles.agents,
     )
 
 

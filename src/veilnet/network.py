@@ -6,11 +6,11 @@ u = U x; the private parameters g_j = G_j x must stay hard to estimate (MATH: se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,9 +22,12 @@ from veilnet._validate import as_array, as_matrix, as_name, as_names, as_vector,
 from veilnet.errors import InvalidNetwork, NotObservable
 from veilnet.noise_model import NoiseModel, read_noise
 from veilnet.prior import Prior
+from veilnet.reading_facts import read_limits, read_reading_names
 from veilnet.words import direction_in_words
 
 __all__ = ["Network", "Prior"]
+
+T = TypeVar("T")
 
 _RESERVED = frozenset({"center", "plan"})  # names of files in a plan folder that are not agents
 
@@ -42,6 +45,9 @@ class Network(Picklable):
     parameters: names of the L entries of x, for messages.
     units:      unit of a public, private or parameter name, for reports.
     agents:     names for a stack; generated when left out.
+    readings:   agent -> names of its readings, to check the columns an agent is fed; none when left out.
+    limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: beyond them a reading
+                is a fault, and nothing of its row is sent.
     """
 
     def __init__(
@@ -56,6 +62,8 @@ class Network(Picklable):
         parameters: Sequence[str] | None = None,
         units: Mapping[str, str] | None = None,
         agents: Sequence[str] | None = None,
+        readings: Mapping[str, Sequence[str]] | None = None,
+        limits: Mapping[str, Any] | None = None,
     ) -> None:
         self.agents, self.H, self.blocks = _read_observe(observe, agents)
         self.L = self.H.shape[1]
@@ -65,6 +73,12 @@ class Network(Picklable):
         self.private: Mapping[str, Array] = MappingProxyType(_read_private(private, self.L))
         self.prior = _read_prior(prior, self.L)
         self.offset = _read_offset(offset, self.agents, self.blocks)
+        self.readings: Mapping[str, tuple[str, ...]] = MappingProxyType(
+            _per_agent(readings, self.agents, self.blocks, "readings", read_reading_names)
+        )
+        self.limits: Mapping[str, tuple[Array, Array]] = MappingProxyType(
+            _per_agent(limits, self.agents, self.blocks, "limits", read_limits)
+        )
         self.units: Mapping[str, str] = MappingProxyType(
             _read_units(units, (*self.public_blocks, *self.private, *self.parameters))
         )
@@ -321,6 +335,27 @@ def _read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
                 offset[name], f"offset of {name!r}", int(blocks.sizes[place])
             )
     return stacked
+
+
+def _per_agent(
+    given: Mapping[str, Any] | None,
+    agents: tuple[str, ...],
+    blocks: Blocks,
+    what: str,
+    read: Callable[[Any, int], T],
+) -> dict[str, T]:
+    """What is said of some agents, each checked against its number of readings, in sending order."""
+    if given is None:
+        return {}
+    refuse_unknown(given, agents, what)
+    found = {}
+    for place, name in enumerate(agents):
+        if name in given:
+            try:
+                found[name] = read(given[name], int(blocks.sizes[place]))
+            except InvalidNetwork as error:
+                raise InvalidNetwork(f"{what} of {name!r}: {error}") from None
+    return found
 
 
 def _read_units(units: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:

@@ -31,7 +31,10 @@ def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
         }
     else:
         steps = _joint_steps(network, independent)
-    return {agent: sanitizer.with_grid(steps[agent]) for agent, sanitizer in independent.items()}
+    return {
+        agent: sanitizer.with_grid(steps[agent]).for_agent(agent, network)
+        for agent, sanitizer in independent.items()
+    }
 
 
 def _independent_rows(sanitizer: Sanitizer) -> bool:

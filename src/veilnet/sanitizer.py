@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from veilnet._validate import (
     as_array,
     as_matrix,
     as_name,
-    as_names,
     as_number,
     as_square,
     as_vector,
@@ -29,6 +28,10 @@ from veilnet._validate import (
 )
 from veilnet.errors import InvalidNetwork
 from veilnet.normal_form import normal_form, right_inverse
+from veilnet.reading_facts import read_limits, read_reading_names
+
+if TYPE_CHECKING:
+    from veilnet.network import Network
 
 __all__ = ["Sanitizer"]
 
@@ -69,10 +72,10 @@ class Sanitizer:
         )
         self.grid: Array | None = None if grid is None else _read_grid(grid, self.sent)
         self.limits: tuple[Array, Array] | None = (
-            None if limits is None else _read_limits(limits, self.readings)
+            None if limits is None else read_limits(limits, self.readings)
         )
         self.agent = agent if agent == "" else as_name(agent, "agent")
-        self.names: tuple[str, ...] = _read_reading_names(names, self.readings)
+        self.names: tuple[str, ...] = read_reading_names(names, self.readings)
         freeze(self.compression, self.noise, self.offset)
         self._frozen = True
 
@@ -109,6 +112,13 @@ class Sanitizer:
         """The same sanitizer, releasing on the given grid."""
         made = object.__new__(Sanitizer)
         made.__dict__.update(self.__dict__ | {"grid": _read_grid(grid, self.sent)})
+        return made
+
+    def for_agent(self, agent: str, network: Network) -> Sanitizer:
+        """The same sanitizer, with the names and limits the network gives that agent's readings."""
+        made = object.__new__(Sanitizer)
+        known = {"agent": agent, "names": network.readings.get(agent, self.names)}
+        made.__dict__.update(self.__dict__ | known | {"limits": network.limits.get(agent, self.limits)})
         return made
 
     # --- the normal form
@@ -256,29 +266,3 @@ def _read_grid(grid: Any, sent: int) -> Array:
     if np.any(steps <= 0) or np.any(np.frexp(steps)[0] != 0.5):
         raise InvalidNetwork(f"grid: expected positive powers of two, found {steps.tolist()}")
     return steps
-
-
-def _read_reading_names(names: Sequence[str], readings: int) -> tuple[str, ...]:
-    found = as_names(list(names), "names")
-    if found and len(found) != readings:
-        raise InvalidNetwork(f"names: expected {readings}, one per reading, found {len(found)}")
-    return found
-
-
-def _read_limits(limits: Any, readings: int) -> tuple[Array, Array]:
-    try:
-        low, high = limits
-    except (TypeError, ValueError) as error:
-        raise InvalidNetwork(f"limits: expected (lowest, highest), found {limits!r}") from error
-    edges = []
-    for value, name in ((low, "lowest limit"), (high, "highest limit")):
-        try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            array = np.asarray(np.nan)
-        if np.any(np.isnan(array)) or array.shape not in ((), (readings,)):
-            raise InvalidNetwork(f"{name}: expected one number or {readings}, found {value!r}")
-        edges.append(np.array(np.broadcast_to(array, (readings,))))
-    if np.any(edges[0] >= edges[1]):
-        raise InvalidNetwork("limits: expected lowest below highest for every reading")
-    return edges[0], edges[1]

@@ -8,7 +8,8 @@
     public       name -> rows, or rows
     private      name -> rows
     prior        mean (optional) and either covariance or information (optional)
-    agents       name -> offset (optional), noise (unless given for all), observe
+    agents       name -> readings (their names), limits (lowest and highest), offset (all optional),
+                 noise (unless given for all), observe
 
 A matrix is a list of rows, or { file = "H.npy" }, { file = "H.mat", variable = "H" }.
 """
@@ -33,7 +34,7 @@ FORMAT = "veilnet-network/1"
 
 _TOP = ("format", "parameters", "agent_count", "noise", "units", "public", "private", "prior", "agents")
 _PRIOR = ("mean", "covariance", "information")
-_AGENT = ("offset", "noise", "observe")
+_AGENT = ("readings", "limits", "offset", "noise", "observe")
 _KINDS = {
     bool: "true or false",
     str: "text",
@@ -71,9 +72,14 @@ def to_document(network: Network) -> dict[str, Any]:
     return document
 
 
-def _agent(network: Network, place: int) -> dict[str, Array]:
+def _agent(network: Network, place: int) -> dict[str, Any]:
     rows = network.blocks.rows(place)
-    entry = {}
+    name = network.agents[place]
+    entry: dict[str, Any] = {}
+    if name in network.readings:
+        entry["readings"] = list(network.readings[name])
+    if name in network.limits:
+        entry["limits"] = [[_edge(value) for value in edges] for edges in network.limits[name]]
     offset = network.offset[rows]
     if not is_plain_zero(offset):
         entry["offset"] = offset
@@ -82,6 +88,11 @@ def _agent(network: Network, place: int) -> dict[str, Array]:
         entry["noise"] = np.diag(block) if is_diagonal(block) else block
     entry["observe"] = _short(network.H[rows])
     return entry
+
+
+def _edge(value: float) -> float | str:
+    """A limit; JSON has no infinity, so that an open side is a word."""
+    return float(value) if np.isfinite(value) else ("none" if value > 0 else "-none")
 
 
 def _short(rows: Array) -> Array:
@@ -126,6 +137,16 @@ def from_document(document: Any, folder: Path) -> Network:
         },
         parameters=_texts(document["parameters"], "parameters") if "parameters" in document else None,
         units=_units(document["units"]) if "units" in document else None,
+        readings={
+            name: _texts(entry["readings"], dotted("agents", name, "readings"))
+            for name, entry in entries.items()
+            if "readings" in entry
+        },
+        limits={
+            name: _limits(entry["limits"], dotted("agents", name, "limits"))
+            for name, entry in entries.items()
+            if "limits" in entry
+        },
     )
 
 
@@ -168,6 +189,20 @@ def _agent_entry(name: str, value: Any) -> dict[str, Any]:
     entry = _table(value, where)
     _check_keys(entry, _AGENT, ("observe",), where)
     return entry
+
+
+def _limits(value: Any, where: str) -> list[Any]:
+    """[lowest, highest], each a number or one per reading; "none" is an open side."""
+    if not isinstance(value, list) or len(value) != 2:
+        raise InvalidNetwork(f"{where}: expected [lowest, highest], found {_kind(value)}")
+    open_sides = {"none": np.inf, "-none": -np.inf}
+    sides = [side if isinstance(side, list) else [side] for side in value]
+    for side in sides:
+        for edge in side:
+            if type(edge) not in (int, float) and edge not in open_sides:
+                raise InvalidNetwork(f'{where}: expected numbers or "none", found {_kind(edge)}')
+    read = [[open_sides[edge] if isinstance(edge, str) else edge for edge in side] for side in sides]
+    return [side if isinstance(given, list) else side[0] for side, given in zip(read, value, strict=True)]
 
 
 def _noise(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: _Numbers) -> Any:

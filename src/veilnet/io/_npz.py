@@ -4,6 +4,7 @@ format, agents, sizes, observe (N, L), offset (N), parameters
 noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent
 public, public_names, public_sizes; private, private_names, private_sizes
 prior_mean and prior_covariance or prior_information (optional); unit_names, unit_values (optional)
+reading_names (N), empty where an agent's readings have none; lowest and highest (N), infinite where open (optional)
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _REQUIRED = (
 _OPTIONAL = (
     *("noise", "noise_variances", f"{_STACK}<n>"),
     *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
+    *("reading_names", "lowest", "highest"),
 )
 
 
@@ -67,6 +69,18 @@ def _arrays(network: Network) -> Arrays:
     if network.units:
         arrays["unit_names"] = np.array(list(network.units))
         arrays["unit_values"] = np.array(list(network.units.values()))
+    if network.readings:
+        names = [
+            network.readings.get(a, ("",) * int(n))
+            for a, n in zip(network.agents, network.blocks.sizes, strict=True)
+        ]
+        arrays["reading_names"] = np.array([name for each in names for name in each])
+    if network.limits:
+        for side, (key, default) in enumerate((("lowest", -np.inf), ("highest", np.inf))):
+            edges = np.full(network.N, default)
+            for agent, both in network.limits.items():
+                edges[network.blocks.rows(network.position[agent])] = both[side]
+            arrays[key] = edges
     return arrays
 
 
@@ -119,7 +133,35 @@ def read_npz(path: Path) -> Network:
         offset=_numbers(arrays, "offset", 1),
         parameters=_texts(arrays, "parameters"),
         units=_units(arrays),
+        readings=_reading_names(arrays, names, Blocks(sizes)),
+        limits=_limits(arrays, names, Blocks(sizes)),
     )
+
+
+def _reading_names(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, list[str]] | None:
+    if "reading_names" not in arrays:
+        return None
+    found = _texts(arrays, "reading_names")
+    if len(found) != blocks.total:
+        raise InvalidNetwork(f"reading_names: expected {blocks.total}, found {len(found)}")
+    per_agent = {name: found[blocks.rows(place)] for place, name in enumerate(names)}
+    return {name: each for name, each in per_agent.items() if any(each)}
+
+
+def _limits(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, tuple[Array, Array]] | None:
+    if "lowest" not in arrays and "highest" not in arrays:
+        return None
+    edges = []
+    for key in ("lowest", "highest"):
+        array = _get(arrays, key)
+        if array.dtype.kind not in "fiu" or array.shape != (blocks.total,):
+            raise InvalidNetwork(
+                f"{key}: expected {blocks.total} numbers, found {array.dtype} of shape {array.shape}"
+            )
+        edges.append(array.astype(np.float64))
+    cut = {name: blocks.rows(place) for place, name in enumerate(names)}
+    both = {name: (edges[0][rows], edges[1][rows]) for name, rows in cut.items()}
+    return {name: pair for name, pair in both.items() if np.any(np.isfinite(np.concatenate(pair)))}
 
 
 def _open(path: Path) -> Arrays:

@@ -49,8 +49,8 @@ def _value(value: Any) -> str:
         return text(value)
     if isinstance(value, np.ndarray):
         return _array(value)
-    if isinstance(value, int):
-        return str(value)
+    if isinstance(value, int | float):
+        return repr(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     raise TypeError(f"no way to write a {type(value).__name__} as TOML")
