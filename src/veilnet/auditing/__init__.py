@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from veilnet._validate import as_number
+from veilnet._validate import as_number, refuse_unknown
 from veilnet.auditing.baseline_plot import plot_baselines
 from veilnet.auditing.baselines import Baseline
 from veilnet.auditing.deployment import Deployment, Mechanism, deployment
@@ -27,6 +27,11 @@ from veilnet.plan import Plan
 __all__ = ["Audit", "AuditReport", "Ledger", "Row", "audit", "plot_baselines"]
 
 Progress = Callable[[str, float], None]
+Step = Callable[[Callable[[float], None]], list[Row]]
+SECTIONS = (
+    "deployed", "promise", "attackers", "collusion", "repetition",
+    "models", "dropout", "baselines", "differential privacy", "ledger",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +58,7 @@ def audit(
     ledger: str | PathLike[str] | None = None,
     ledger_head: str | None = None,
     ledger_releases: int | None = None,
+    only: Sequence[str] | None = None,
     quick: bool = False,
     false_alarm: float = FALSE_ALARM,
     progress: Progress | None = None,
@@ -74,6 +80,8 @@ def audit(
     attackers:        "auto", names among ridge, neighbours, boosting, network, own regressors by name, or None.
     ledger:           the ledger of releases to verify, with the last head kept and the number of releases
                       known to have been made.
+    only:             the sections to run, among deployed, promise, attackers, collusion, repetition, models,
+                      dropout, baselines, differential privacy, ledger; all of them when left out.
     quick:            fewer rows, fewer attackers.
     false_alarm:      chance, at most, that a sound plan soundly deployed fails, over the whole audit.
     progress:         called with (what is being done, fraction done).
@@ -102,23 +110,24 @@ def audit(
         found_baselines.extend(baselines(plan))
         return baseline_rows(found_baselines)
 
-    steps: list[tuple[str, float, Callable[[Callable[[float], None]], list[Row]]]] = [
-        ("what is deployed", 2.0, parts.deployed),
-        ("the promise", 2.0, parts.promise),
-        ("learned attackers", 10.0, lambda go: parts.attacked(data, attackers, go)),
-        ("collusion", 2.0, lambda go: parts.collusion(colluding, floors if agents_colluding else {}, go)),
-        ("repeated releases", 1.0, lambda _: parts.repetition(times, floors if releases is not None else {})),
-        ("wrong models", 2.0, lambda go: parts.wrong_models(as_number(model_error, "model_error"), go)),
-        ("dropout", 1.0, lambda go: parts.dropout(colluding, go)),
-        ("baselines", 2.0, compared),
-        ("differential privacy", 0.2, lambda _: parts.differential_privacy(reading_bounds, delta)),
-    ]
+    steps: dict[str, tuple[float, Step]] = {
+        "deployed": (2.0, parts.deployed),
+        "promise": (2.0, parts.promise),
+        "attackers": (10.0, lambda go: parts.attacked(data, attackers, go)),
+        "collusion": (2.0, lambda go: parts.collusion(colluding, floors if agents_colluding else {}, go)),
+        "repetition": (1.0, lambda _: parts.repetition(times, floors if releases is not None else {})),
+        "models": (2.0, lambda go: parts.wrong_models(as_number(model_error, "model_error"), go)),
+        "dropout": (1.0, lambda go: parts.dropout(colluding, go)),
+        "baselines": (2.0, compared),
+        "differential privacy": (0.2, lambda _: parts.differential_privacy(reading_bounds, delta)),
+    }
     if ledger is not None:
-        steps.append(("ledger", 0.2, lambda _: ledger_rows(plan, ledger, ledger_head, ledger_releases)))
+        steps["ledger"] = 0.2, lambda _: ledger_rows(plan, ledger, ledger_head, ledger_releases)
+    steps = _chosen(steps, only)
     found: list[Row] = []
-    total, before = sum(weight for _, weight, _ in steps), 0.0
+    total, before = sum(weight for weight, _ in steps.values()), 0.0
     with one_thread():
-        for what, weight, step in steps:
+        for what, (weight, step) in steps.items():
             go = _advance(progress, what, before / total, weight / total)
             go(0.0)
             found += step(go)
@@ -219,6 +228,21 @@ def ledger_rows(plan: Plan, path: str | PathLike[str], head: str | None, release
     left = opened.remaining(plan)
     sentence = f"the limits allow {left:.0f} more releases of this plan."
     return [*rows, Row("ledger", "releases left", None, left, "info", sentence)]
+
+
+def _chosen(
+    steps: dict[str, tuple[float, Step]], only: Sequence[str] | None
+) -> dict[str, tuple[float, Step]]:
+    if only is None:
+        return steps
+    wanted = [only] if isinstance(only, str) else list(only)
+    refuse_unknown(wanted, SECTIONS, "only")
+    if "ledger" in wanted and "ledger" not in steps:
+        raise InvalidNetwork("only: the section 'ledger' needs a ledger; give ledger=")
+    chosen = {name: step for name, step in steps.items() if name in wanted}
+    if not chosen:
+        raise InvalidNetwork(f"only: expected at least one section among {', '.join(SECTIONS)}")
+    return chosen
 
 
 def _advance(progress: Progress | None, what: str, start: float, part: float) -> Callable[[float], None]:

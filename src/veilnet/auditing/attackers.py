@@ -23,6 +23,7 @@ from veilnet.auditing.held_out import Samples
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.simulation import LinearCentre
 from veilnet.auditing.statistics import CONFIDENCE, SquareSum
+from veilnet.auditing.threads import one_thread
 from veilnet.bounds import knowledge, knowledge_of_factor
 from veilnet.errors import InvalidNetwork, MissingExtra
 from veilnet.network import Network
@@ -142,7 +143,8 @@ def _attack(attacker: Any, features: Array, truth: Array, split: _Split) -> Arra
     spread = np.where(spread > 0, spread, 1.0)
     middle, size = np.mean(goal, axis=0), np.std(goal, axis=0)
     size = np.where(size > 0, size, 1.0)
-    with warnings.catch_warnings():
+    # scikit-learn brings libraries of its own, loaded after the audit began.
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")  # an attacker that has not converged is a weaker one, no more
         attacker.fit(((train - centre) / spread)[used], ((goal - middle) / size)[used])
         found = np.asarray(attacker.predict((features[split.test] - centre) / spread))

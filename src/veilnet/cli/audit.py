@@ -50,6 +50,14 @@ def command(
         int | None, typer.Option("--released", help="Releases known to have been made (by the centre).")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the baselines: .svg, .png, .pdf.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            help="Section to run (repeat): deployed, promise, attackers, collusion, repetition, models, dropout, "
+            "baselines, 'differential privacy', ledger.",
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and attackers.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of what is simulated.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON, with every figure.")] = False,
@@ -78,6 +86,7 @@ def command(
             ledger=ledger,
             ledger_head=head,
             ledger_releases=released,
+            only=only or None,
             quick=quick,
             seed=seed,
             progress=lambda _what, part: steps.update(part),
