@@ -185,4 +185,5 @@ def _correlation_scale(array: Array) -> Array:
 
 def _example(raw: np.ndarray[Any, Any]) -> str:
     item = raw.reshape(-1)[0] if raw.size else raw
-    return f"{item!r} (type {raw.dtype})"
+    text = repr(item)
+    return f"{text if len(text) <= 40 else text[:40] + '...'} (type {raw.dtype})"

@@ -138,8 +138,8 @@ def _real_rows(rows: Complex) -> Array:
 def _as_complex(value: Any, name: str, dimensions: int | None = None) -> Complex:
     try:
         raw = np.asarray(value)
-        if raw.dtype.kind in "USMm":
-            raise TypeError("text and dates are not numbers")
+        if raw.dtype.kind in "USMm" or value is None:
+            raise TypeError("text, dates and None are not numbers")
         array = raw.astype(np.complex128)
     except (TypeError, ValueError) as error:
         raise InvalidNetwork(f"{name}: expected complex numbers in rows of one length") from error
