@@ -1,0 +1,79 @@
+"""``veilnet reproduce``: the experiments of the paper's section VII."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Which(StrEnum):
+    """A figure of the paper, or all of them."""
+
+    fig1 = "fig1"
+    fig2 = "fig2"
+    fig3 = "fig3"
+    fig4 = "fig4"
+    all = "all"
+
+
+def command(
+    figure: Annotated[Which, typer.Argument(help="Which figure of the paper.")] = Which.all,
+    draws: Annotated[int, typer.Option("--draws", help="Random networks to draw.")] = 100,
+    jobs: Annotated[
+        int, typer.Option("--jobs", help="Draws measured at a time; -1 takes every core. Same numbers.")
+    ] = -1,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write to; an interrupted run in it is resumed.")
+    ] = Path("results"),
+    seed: Annotated[int, typer.Option("--seed", help="Seed of all draws.")] = 0,
+    draw: Annotated[
+        int | None, typer.Option("--draw", help="Repeat this one draw, print its rows, write nothing.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Repeat the paper's figures and check its claims, each true or false.
+
+    Writes a table of every draw, plots and README.md, which sets what the paper says beside what was measured. Exit
+    code 0 says that the run is complete, not that the paper is right.
+    """
+    import sys
+    import time
+
+    from veilnet.cli._shared import console, print_json, progress, table
+    from veilnet.errors import VeilnetError
+    from veilnet.paper import Settings, measure_draw, reproduce
+    from veilnet.paper.figures import FIGURES
+    from veilnet.paper.runs import need_extras
+
+    if jobs == 0:
+        raise VeilnetError("--jobs: expected a number of processes, or -1 for every core, found 0")
+    settings = Settings(draws=draws, seed=seed)
+    figures = list(FIGURES) if figure is Which.all else [figure.value]
+    if draw is not None:
+        need_extras()
+        if draw < 0:
+            raise VeilnetError(f"--draw: expected a number of at least 0, found {draw}")
+        for name, rows in measure_draw(settings, draw, figures)[1].items():
+            sys.stdout.write(",".join(("figure", *FIGURES[name].columns)) + "\n")
+            sys.stdout.writelines(f"{name},{line}" for line in rows.splitlines(keepends=True))
+        return
+    start = time.monotonic()
+    with progress(f"measuring {figure.value}", total=draws) as steps:
+        done = reproduce(figures, settings, out, jobs=jobs, progress=steps.update)
+    seconds = time.monotonic() - start
+    if json:
+        print_json(
+            {"folder": done.folder, "measured": done.measured, "seconds": seconds, "claims": done.claims}
+        )
+        return
+    console.print(
+        table(
+            ["figure", "the paper says", "agree"],
+            [[claim.figure, claim.says, claim.agrees] for claim in done.claims if claim.figure in figures],
+        )
+    )
+    console.print(f"Measured {done.measured} of {draws} draws in {seconds:.0f} s; the others were there.")
+    console.print(f"Wrote {done.folder}: README.md has the numbers behind each line.")

@@ -1,0 +1,200 @@
+"""The four figures, as SVG and PNG; the same numbers give the same files to the last byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from veilnet._types import Array
+from veilnet.io._atomic import write_bytes
+from veilnet.paper._claims_privacy import TRUNCATED_AT
+from veilnet.paper.settings import Settings
+from veilnet.paper.statistics import Summary, summarize
+from veilnet.paper.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:purple")
+# matplotlib would otherwise write the date and ids from a random number.
+_STYLE: Any = {"svg.hashsalt": "veilnet", "path.simplify": False}
+_ITERATIONS_SHOWN = 40
+
+
+def draw_figure(name: str, table: Table, settings: Settings, folder: Path) -> None:
+    """Write ``name``.svg and ``name``.png into a folder."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(10, 4.2), layout="constrained")
+        _DRAWERS[name](figure, table, settings)
+        for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+            written = BytesIO()
+            figure.savefig(written, format=kind, metadata=metadata, dpi=120)
+            write_bytes(folder / f"{name}.{kind}", written.getvalue())
+
+
+def _figure_1(figure: Figure, table: Table, _settings: Settings) -> None:
+    privacy, infinite = figure.subplots(1, 2)
+    agents = table.levels("agents")
+    for colour, rows in zip(_COLOURS, table.levels("public_rows"), strict=False):
+        ceilings = [table.where(agents=count, public_rows=rows)["ceiling"] for count in agents]
+        shown = [summarize(np.minimum(each, TRUNCATED_AT)) for each in ceilings]
+        _band(privacy, agents, shown, colour, f"U = {int(rows)}", "o", by_mean=True)
+        infinite.plot(
+            agents,
+            [100 * float(np.mean(np.isinf(each))) for each in ceilings],
+            "o-",
+            color=colour,
+            label=f"U = {int(rows)}",
+        )
+    privacy.set_ylabel(f"most privacy at perfect utility\n(truncated at {TRUNCATED_AT:g}; mean, 95 % band)")
+    infinite.set_ylabel("draws where it is infinite (%)")
+    figure.suptitle("Figure 1: most privacy at perfect utility, no prior")
+    for axes in (privacy, infinite):
+        _agents_axis(axes, agents)
+
+
+def _figure_2(figure: Figure, table: Table, _settings: Settings) -> None:
+    privacy, part = figure.subplots(1, 2)
+    agents = table.levels("agents")
+    for colour, rows in zip(_COLOURS, table.levels("public_rows"), strict=False):
+        cells = [table.where(agents=count, public_rows=rows) for count in agents]
+        _band(
+            privacy,
+            agents,
+            [summarize(c["ceiling"]) for c in cells],
+            colour,
+            f"U = {int(rows)}",
+            "o",
+            by_mean=True,
+        )
+        ratios = [summarize(100 * c["ceiling"] / c["limit"]) for c in cells]
+        _band(part, agents, ratios, colour, f"U = {int(rows)}", "o", by_mean=True)
+    limits = summarize(table.where(agents=agents[0], public_rows=table.levels("public_rows")[0])["limit"])
+    privacy.axhspan(*limits.mean_band, color="tab:red", alpha=0.2)
+    privacy.axhline(limits.mean, color="tab:red", linestyle=":", label=f"ε^max: mean {limits.mean:.4g}")
+    privacy.axhline(
+        limits.median, color="tab:red", linestyle="--", label=f"ε^max: median {limits.median:.4g}"
+    )
+    privacy.set_yscale("log")
+    privacy.set_ylabel("most privacy at perfect utility\n(mean, 95 % band)")
+    part.set_yscale("log")
+    part.set_ylabel("share of ε^max (%; mean, 95 % band)")
+    figure.suptitle("Figure 2: most privacy at perfect utility, with prior")
+    for axes in (privacy, part):
+        _agents_axis(axes, agents)
+
+
+def _figure_3(figure: Figure, table: Table, settings: Settings) -> None:
+    panels = figure.subplots(1, len(settings.tradeoff_agents), sharey=True, squeeze=False)[0]
+    fixed = table.where(at_ceiling=0)
+    levels = fixed.levels("threshold")
+    for axes, agents in zip(panels, table.levels("agents"), strict=True):
+        cells = [fixed.where(agents=agents, threshold=level) for level in levels]
+        alternating = [summarize(100 * c["alternating_loss"]) for c in cells]
+        joint = [summarize(100 * c["joint_loss"]) for c in cells]
+        by_mean = not any(each.outliers_rule for each in (*alternating, *joint))
+        middle = "mean" if by_mean else "median"
+        label = f"Algorithm 3, {settings.tradeoff_sweeps} sweeps"
+        _band(axes, levels, alternating, "tab:orange", f"{label} ({middle})", "s", by_mean=by_mean)
+        _band(axes, levels, joint, "tab:blue", f"joint solver ({middle})", "o", by_mean=by_mean)
+        ceilings = summarize(table.where(agents=agents, at_ceiling=1)["ceiling"])
+        axes.axvspan(*ceilings.median_band, color="tab:green", alpha=0.2)
+        axes.axvline(ceilings.median, color="tab:green", linestyle="--", label="free up to here (median)")
+        axes.set_xscale("log")
+        axes.set_yscale("symlog", linthresh=1.0)
+        axes.set_ylim(bottom=0)
+        axes.set_title(f"S = {int(agents)}")
+        axes.set_xlabel("privacy threshold ε")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
+    panels[0].set_ylabel("utility loss -u (%), 95 % band")
+    figure.suptitle(f"Figure 3: utility against privacy, with prior, U = {settings.tradeoff_public_rows}")
+
+
+def _figure_4(figure: Figure, table: Table, settings: Settings) -> None:
+    losses, privacy = figure.subplots(1, 2)
+    shown = range(min(settings.sweeps, _ITERATIONS_SHOWN) + 1)
+    for colour, agents in zip(_COLOURS, table.levels("agents"), strict=False):
+        rows = table.where(agents=agents)
+        for method, line, marker in (("alternating", "-", ""), ("joint", "--", ".")):
+            loss = _padded(rows, f"{method}_loss", len(shown))
+            reached = _padded(rows, f"{method}_privacy", len(shown))
+            name = "Algorithm 3" if method == "alternating" else "joint solver"
+            label = f"{name}, S = {int(agents)}"
+            columns = [summarize(100 * column) for column in loss.T]
+            _band(losses, shown, columns, colour, label, marker, by_mean=False, line=line)
+            privacy.plot(
+                shown,
+                [summarize(c / settings.sweep_threshold).median for c in reached.T],
+                line,
+                color=colour,
+                label=label,
+            )
+    losses.set_yscale("symlog", linthresh=1.0)
+    losses.set_ylim(bottom=0)
+    losses.set_ylabel("utility loss -u (%; median, 95 % band)")
+    privacy.set_yscale("log")
+    privacy.set_ylabel("privacy / threshold (median)")
+    figure.suptitle(
+        f"Figure 4: sweeps of Algorithm 3 and outer iterations of the joint solver, ε = {settings.sweep_threshold:g}"
+    )
+    for axes in (losses, privacy):
+        axes.set_xlabel("sweep or iteration")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
+
+
+def _padded(rows: Table, column: str, length: int) -> Array:
+    """(draws, length): each draw's iterations, the last one repeated once it has ended."""
+    padded = np.full((rows.draws, length), np.nan)
+    for place, draw in enumerate(rows.levels("draw")):
+        values = rows.where(draw=draw)[column]
+        values = values[~np.isnan(values)][:length]
+        if values.size:
+            padded[place, : values.size] = values
+            padded[place, values.size :] = values[-1]
+    return padded
+
+
+def _band(
+    axes: Axes,
+    at: Sequence[float],
+    summaries: Sequence[Summary],
+    colour: str,
+    label: str,
+    marker: str,
+    *,
+    by_mean: bool,
+    line: str = "-",
+) -> None:
+    middle = [each.mean if by_mean else each.median for each in summaries]
+    bands = [each.mean_band if by_mean else each.median_band for each in summaries]
+    axes.plot(at, middle, line, marker=marker or None, color=colour, label=label)
+    axes.fill_between(
+        at, [low for low, _ in bands], [high for _, high in bands], color=colour, alpha=0.2, linewidth=0
+    )
+
+
+def _agents_axis(axes: Any, agents: Sequence[float]) -> None:
+    axes.set_xscale("log")
+    axes.set_xticks(agents, [f"{count:g}" for count in agents])
+    axes.minorticks_off()
+    axes.set_xlabel("number of agents S")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+
+
+_DRAWERS: dict[str, Callable[[Figure, Table, Settings], None]] = {
+    "fig1": _figure_1,
+    "fig2": _figure_2,
+    "fig3": _figure_3,
+    "fig4": _figure_4,
+}

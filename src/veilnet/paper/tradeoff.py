@@ -1,0 +1,141 @@
+"""Utility against privacy for one draw: Algorithm 3, and the joint solver from a few starts.
+
+Both answers are measured again from the network and the sanitizers they mean, by the definition of u and p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from veilnet._types import Array
+from veilnet.asup import Verdict, check
+from veilnet.bounds import knowledge
+from veilnet.designs._alternating_sweeps import AlternatingResult, alternate
+from veilnet.designs._joint_solver import JointResult, least_loss
+from veilnet.designs.shrink import sanitizers_from_shrink
+from veilnet.errors import InvalidPlan
+from veilnet.paper.settings import PRIVATE, Settings, draw, network_of
+from veilnet.standard import StandardForm, standard_form
+
+# Aimed at this much more than asked, so that rounding on the way to the sanitizers does not fall short.
+_MARGIN = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One draw with so many agents, in standard form, with its ceiling and limit."""
+
+    verdict: Verdict
+    form: StandardForm
+
+    @property
+    def ceiling(self) -> float:
+        """Most privacy at perfect utility."""
+        return self.verdict.ceiling[PRIVATE]
+
+    @property
+    def limit(self) -> float:
+        """ε^max, the privacy if nothing were sent."""
+        return self.verdict.limit[PRIVATE]
+
+
+@lru_cache(maxsize=8)
+def case(settings: Settings, number: int, agents: int) -> Case:
+    """The network of figures 3 and 4; kept, since both figures ask for it."""
+    network = network_of(draw(settings, number), agents, settings.tradeoff_public_rows, prior=True)
+    return Case(check(network), standard_form(network))
+
+
+def by_alternating(problem: Case, threshold: float, sweeps: int) -> AlternatingResult | None:
+    """Algorithm 3; None where the prior already tells more than the threshold allows."""
+    if threshold > problem.limit:
+        return None
+    return alternate(problem.form, np.array([threshold * (1 + _MARGIN)]), sweeps=sweeps)
+
+
+@lru_cache(maxsize=8)
+def by_joint(settings: Settings, number: int, agents: int, threshold: float) -> JointResult | None:
+    """The joint solver from its own starts; None where privacy is free or out of reach.
+
+    Kept: the threshold of figure 4 is one of those of figure 3.
+    """
+    problem = case(settings, number, agents)
+    if not _costs(problem, threshold):
+        return None
+    return least_loss(problem.form, _target(threshold), starts=settings.starts)
+
+
+def joint_curve(
+    settings: Settings, number: int, agents: int, alternating: Mapping[float, AlternatingResult | None]
+) -> dict[float, float]:
+    """Threshold -> least loss found; 0 where it is free, NaN where it is out of reach.
+
+    ``alternating`` has what Algorithm 3 ended with, per threshold. Figure 4's threshold (or the first that costs)
+    and the largest begin from the solver's own starts and from Algorithm 3's answer, the others from their
+    neighbours. A plan for more privacy serves for less, so the best of those above counts.
+    """
+    problem = case(settings, number, agents)
+    costly = sorted(level for level in alternating if _costs(problem, level))
+    solved: dict[float, JointResult] = {}
+    for level in _visits(costly, settings.sweep_threshold):
+        own = by_joint(settings, number, agents, level) if level in _anchors(costly, settings) else None
+        answer = alternating[level]
+        if own is not None and answer is not None:
+            other = least_loss(problem.form, _target(level), warm=[answer.shrink])
+            solved[level] = min(own, other, key=lambda result: result.loss)
+        else:
+            near = [solved[beside].shrink for beside in _beside(costly, level) if beside in solved]
+            solved[level] = least_loss(problem.form, _target(level), warm=near)
+    losses = {level: measured_loss(problem, solved[level].shrink, level) for level in costly}
+    curve = {}
+    for level in alternating:
+        if level > problem.limit:
+            curve[level] = float("nan")
+        elif level <= problem.ceiling:
+            curve[level] = 0.0
+        else:
+            curve[level] = min(loss for other, loss in losses.items() if other >= level)
+    return curve
+
+
+def measured_loss(problem: Case, shrink: list[Array], threshold: float) -> float:
+    """Utility loss of what agents would send, by the definition; InvalidPlan if its privacy falls short."""
+    network = problem.verdict.network
+    known = knowledge(network, sanitizers_from_shrink(network, shrink))
+    reached = known.growth(network.private[PRIVATE])
+    if reached < threshold:
+        raise InvalidPlan(f"privacy: {threshold:.12g} was asked for, {reached:.12g} is reached")
+    return known.growth(network.public)
+
+
+def _costs(problem: Case, threshold: float) -> bool:
+    return problem.ceiling < threshold <= problem.limit
+
+
+def _target(threshold: float) -> Array:
+    return np.array([threshold * (1 + _MARGIN)])
+
+
+def _anchors(costly: list[float], settings: Settings) -> set[float]:
+    if not costly:
+        return set()
+    usual = settings.sweep_threshold
+    return {usual if usual in costly else costly[0], costly[-1]}
+
+
+def _visits(costly: list[float], first: float) -> list[float]:
+    """Anchors first, then away from the first anchor, up and down."""
+    if not costly:
+        return []
+    start = costly.index(first) if first in costly else 0
+    order = [costly[start], costly[-1], *costly[start + 1 : -1], *reversed(costly[:start])]
+    return list(dict.fromkeys(order))
+
+
+def _beside(costly: list[float], level: float) -> list[float]:
+    place = costly.index(level)
+    return [*costly[max(place - 1, 0) : place], *costly[place + 1 : place + 2]]
