@@ -18,11 +18,12 @@ from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.subsets import (
     MOST_SETS,
     MOST_SETS_JOINT,
+    MOST_SINGLE,
     AgentTerms,
-    Values,
+    DirectErrors,
+    SetErrors,
     WorstSet,
     agent_terms,
-    direct_error,
     worst_set,
 )
 from veilnet.auditing.variants import changed
@@ -77,7 +78,8 @@ def collusion_rows(
     done = 0
     for betrays in kinds:
         study = _Study(network, sanitizers, betrays)
-        singles = {agent: privacy_left(network, sanitizers, (agent,), betrays) for agent in network.agents}
+        each = network.agents if network.S <= MOST_SINGLE else ()
+        singles = {agent: privacy_left(network, sanitizers, (agent,), betrays) for agent in each}
         for size in sizes:
             for name in network.private:
                 worst = study.worst(name, size)
@@ -136,13 +138,12 @@ class _Study:
 
     def worst(self, name: str, size: int) -> WorstSet:
         rows = self.network.private[name]
-        values: Values
+        errors: SetErrors
         if self.terms is not None:
-            values, most = self.terms.error(self.network.in_raw_coordinates(rows)), MOST_SETS
+            errors, most = self.terms.error(self.network.in_raw_coordinates(rows)), MOST_SETS
         else:
-            values, most = direct_error(self._with, rows), MOST_SETS_JOINT
-        # With correlated noise every greedy step costs a factorisation per agent; the count is what matters.
-        return worst_set(values, self.network.S, size, max(most, self.network.S))
+            errors, most = DirectErrors(self._with, rows, self.network.S), MOST_SETS_JOINT
+        return worst_set(errors, self.network.S, size, most)
 
     def _with(self, places: tuple[int, ...]) -> Knowledge:
         colluders = tuple(self.network.agents[k] for k in places)

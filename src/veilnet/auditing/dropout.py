@@ -15,9 +15,10 @@ from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.subsets import (
     MOST_SETS,
     MOST_SETS_JOINT,
-    Values,
+    MOST_SINGLE,
+    DirectErrors,
+    SetErrors,
     agent_terms,
-    direct_error,
     worst_set,
 )
 from veilnet.bounds import Knowledge, knowledge
@@ -44,14 +45,15 @@ def dropout_rows(
     """The loss for each single silent agent and for the worst set of up to ``most``."""
     everyone = loss_without(network, sanitizers, ())
     rows = []
+    errors, most_sets = _errors(network, sanitizers)
     sizes = range(1, min(most, network.S) + 1)
     for size in sizes:
-        found = worst_set(_values(network, sanitizers), network.S, size, _most(network))
+        found = worst_set(errors, network.S, size, most_sets, largest=True)
         silent = tuple(network.agents[k] for k in found.agents)
         loss = loss_without(network, sanitizers, silent)
         raw = loss_without(network, {}, silent)
         figures: dict[str, object] = {"exact": found.exact, "who": list(silent), "all sending": everyone}
-        if size == 1:
+        if size == 1 and network.S <= MOST_SINGLE:
             figures["single agents"] = {
                 agent: {
                     "sanitized": loss_without(network, sanitizers, (agent,)),
@@ -72,22 +74,17 @@ def dropout_rows(
     return rows
 
 
-def _most(network: Network) -> int:
-    return max(network.S, MOST_SETS if network.noise.independent else MOST_SETS_JOINT)
-
-
-def _values(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Values:
-    """Minus the public error, so that the least value is the worst set."""
+def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetErrors, int]:
+    """The public error without a set of agents, and how many sets are affordable."""
     if network.noise.independent:
         silent = {
             agent: Sanitizer.silent(int(size))
             for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
         }
         terms = agent_terms(network, sanitizers, silent)
-        error = terms.error(network.in_raw_coordinates(network.public))
-    else:
-        error = direct_error(
-            lambda places: _without(network, sanitizers, tuple(network.agents[k] for k in places)),
-            network.public,
-        )
-    return lambda masks: -error(masks)
+        return terms.error(network.in_raw_coordinates(network.public)), MOST_SETS
+
+    def without(places: tuple[int, ...]) -> Knowledge:
+        return _without(network, sanitizers, tuple(network.agents[k] for k in places))
+
+    return DirectErrors(without, network.public, network.S), MOST_SETS_JOINT

@@ -6,10 +6,11 @@ All sets are then evaluated at once. Figures that are reported are recomputed af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
+from typing import Protocol
 
 import numpy as np
 
@@ -25,11 +26,21 @@ MOST_SETS = 20_000
 MOST_SETS_JOINT = 500
 """and so many where each needs a factorisation of all messages."""
 
+MOST_SINGLE = 200
+"""Up to so many agents each is reported by itself."""
+
 _AT_ONCE = 4_000_000  # numbers in one batch of information matrices
 _LEAST = 1e-14  # information below this, relative to raw readings, is rounding in a sum
 
-Values = Callable[[Booleans], Array]
-"""(sets, S) -> (sets,): a value to be made as small as possible."""
+
+class SetErrors(Protocol):
+    """The error on some rows A x when a set of agents is changed."""
+
+    def of_sets(self, masks: Booleans) -> Array:
+        """(sets, S) -> (sets,)."""
+
+    def with_one_more(self, chosen: Sequence[int]) -> Array:
+        """(S,): for the chosen agents and one more."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +51,20 @@ class WorstSet:
     exact: bool
 
 
-def worst_set(values: Values, agents: int, size: int, most: int) -> WorstSet:
-    """The set of so many agents with the least value."""
-    if comb(agents, size) <= most:
+def worst_set(errors: SetErrors, agents: int, size: int, most: int, *, largest: bool = False) -> WorstSet:
+    """The set of so many agents with the least error (or the largest)."""
+    sign = -1.0 if largest else 1.0
+    if size > 1 and comb(agents, size) <= most:
         places = np.array(list(combinations(range(agents), size)), dtype=np.intp).reshape(-1, size)
         masks = np.zeros((len(places), agents), bool)
         masks[np.arange(len(places))[:, None], places] = True
-        best = places[int(np.argmin(values(masks)))]
+        best = places[int(np.argmin(sign * errors.of_sets(masks)))]
         return WorstSet(tuple(int(k) for k in best), True)
     chosen: list[int] = []
     for _ in range(size):
-        rest = [k for k in range(agents) if k not in chosen]
-        masks = np.zeros((len(rest), agents), bool)
-        masks[:, chosen] = True
-        masks[np.arange(len(rest)), rest] = True
-        chosen.append(rest[int(np.argmin(values(masks)))])
-    return WorstSet(tuple(sorted(chosen)), False)
+        values = sign * errors.with_one_more(chosen)
+        chosen.append(next(int(k) for k in np.argsort(values, kind="stable") if k not in chosen))
+    return WorstSet(tuple(sorted(chosen)), size == 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,24 +78,50 @@ class AgentTerms:
     usual: Array  # (S, L, L)
     changed: Array  # (S, L, L)
 
-    def error(self, rows: Array) -> Values:
-        """Values: tr(A J̃^-1 A') for rows A in raw coordinates."""
-        gram = rows.T @ rows
+    def error(self, rows: Array) -> AdditiveErrors:
+        """tr(A J̃^-1 A') for rows A in raw coordinates."""
+        return AdditiveErrors(self, rows.T @ rows)
 
-        def values(masks: Booleans) -> Array:
-            size = len(self.prior)
-            results = np.empty(len(masks))
-            step = max(1, _AT_ONCE // size**2)
-            flat_usual, flat_changed = self.usual.reshape(-1, size**2), self.changed.reshape(-1, size**2)
-            for start in range(0, len(masks), step):
-                some = masks[start : start + step].astype(float)
-                sums = self.prior.reshape(-1) + (1 - some) @ flat_usual + some @ flat_changed
-                eigenvalues, vectors = np.linalg.eigh(sums.reshape(-1, size, size))
-                parts = np.einsum("kij,il,klj->kj", vectors, gram, vectors, optimize=True)
-                results[start : start + step] = np.sum(parts / np.maximum(eigenvalues, _LEAST), axis=1)
-            return results
 
-        return values
+@dataclass(frozen=True, eq=False)
+class AdditiveErrors:
+    """Errors of sets whose information is a sum over agents."""
+
+    terms: AgentTerms
+    gram: Array  # A'A
+
+    def of_sets(self, masks: Booleans) -> Array:
+        """(sets, S) -> (sets,)."""
+        size = len(self.gram)
+        results = np.empty(len(masks))
+        step = max(1, _AT_ONCE // size**2)
+        usual = self.terms.usual.reshape(-1, size**2)
+        changed = self.terms.changed.reshape(-1, size**2)
+        for start in range(0, len(masks), step):
+            some = masks[start : start + step].astype(float)
+            sums = self.terms.prior.reshape(-1) + (1 - some) @ usual + some @ changed
+            results[start : start + step] = self._errors(sums.reshape(-1, size, size))
+        return results
+
+    def with_one_more(self, chosen: Sequence[int]) -> Array:
+        """(S,): for the chosen agents and one more."""
+        part = np.zeros(len(self.terms.usual), bool)
+        part[list(chosen)] = True
+        base = (
+            self.terms.prior
+            + np.sum(self.terms.usual[~part], axis=0)
+            + np.sum(self.terms.changed[part], axis=0)
+        )
+        steps = self.terms.changed - self.terms.usual
+        each = max(1, _AT_ONCE // len(self.gram) ** 2)
+        return np.concatenate(
+            [self._errors(base + steps[start : start + each]) for start in range(0, len(steps), each)]
+        )
+
+    def _errors(self, information: Array) -> Array:
+        values, vectors = np.linalg.eigh(information)
+        parts = np.einsum("kij,kij->kj", vectors, self.gram @ vectors)
+        return np.asarray(np.sum(parts / np.maximum(values, _LEAST), axis=1))
 
 
 def agent_terms(
@@ -114,11 +149,21 @@ def _terms(network: Network, sanitizers: Mapping[str, Sanitizer], frame: Network
     return terms
 
 
-def direct_error(evaluate: Callable[[tuple[int, ...]], Knowledge], rows: Array) -> Values:
-    """Values by the definition, one set after another: for correlated noise."""
+@dataclass(frozen=True, eq=False)
+class DirectErrors:
+    """Errors by the definition, one set after another: for correlated noise."""
 
-    def values(masks: Booleans) -> Array:
-        sets = (tuple(int(k) for k in np.flatnonzero(mask)) for mask in masks)
-        return np.array([growth(evaluate(some), rows) for some in sets])
+    evaluate: Callable[[tuple[int, ...]], Knowledge]
+    rows: Array
+    agents: int
 
-    return values
+    def of_sets(self, masks: Booleans) -> Array:
+        """(sets, S) -> (sets,)."""
+        return np.array([self._error(np.flatnonzero(mask).tolist()) for mask in masks])
+
+    def with_one_more(self, chosen: Sequence[int]) -> Array:
+        """(S,): for the chosen agents and one more."""
+        return np.array([self._error([*chosen, k]) for k in range(self.agents)])
+
+    def _error(self, places: list[int]) -> float:
+        return growth(self.evaluate(tuple(sorted(set(places)))), self.rows)
