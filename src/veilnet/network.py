@@ -153,8 +153,14 @@ class Network(Picklable):
         return np.ascontiguousarray(solve_upper(self.raw_triangle, rows.T, transposed=True).T)
 
     def _refuse_unobservable(self) -> None:
-        upper = self.raw_triangle
-        norms = np.linalg.norm(upper, axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            upper = self.raw_triangle
+            norms = np.linalg.norm(upper, axis=0)
+        if not np.all(np.isfinite(norms)):
+            raise InvalidNetwork(
+                "observe: the readings' information on x exceeds what floating point can hold; "
+                "give readings, noise and parameters in units that make their numbers moderate"
+            )
         scaled = upper / np.where(norms > 0, norms, 1.0)
         _, singular, directions = np.linalg.svd(scaled)
         if singular[-1] > 16 * EPS * max(self.L, 8) * self.noise.condition() * singular[0]:

@@ -58,7 +58,13 @@ class Prior:
             )
         lower = cholesky(matrix)
         self.root = solve_lower(lower, np.eye(self.size))
-        information = self.root.T @ self.root
+        with np.errstate(over="ignore", invalid="ignore"):
+            information = self.root.T @ self.root
+        if not np.all(np.isfinite(information)):
+            raise InvalidNetwork(
+                "prior covariance: its inverse exceeds what floating point can hold; "
+                "give parameters in units that make it moderate"
+            )
         self.information = (information + information.T) / 2
         self.given = "covariance"
         self.__dict__["covariance"] = matrix
