@@ -225,6 +225,26 @@ def test_a_forged_grid_is_found_by_verify(folder, capsys) -> None:
     assert "not the grid that the noise calls for: kitchen" in " ".join(capsys.readouterr().out.split())
 
 
+def test_limits_taken_away_are_found_by_verify(tmp_path, capsys) -> None:
+    network = vn.Network(
+        observe={"kitchen": np.eye(3), "hall": np.ones((1, 3))},
+        noise=1.0,
+        public=[[1.0, 0, 0]],
+        private={"g": [[0.0, 1, 0]]},
+        limits={"kitchen": (-5, 5)},
+        readings={"hall": ["T"]},
+    )
+    network.save(tmp_path / "network.json")
+    vn.design(network).save(tmp_path / "plan")
+    assert vn.Sanitizer.load(tmp_path / "plan/hall.json").names == ("T",)
+    command = ["verify", str(tmp_path / "plan"), str(tmp_path / "network.json")]
+    assert cli.run(command) == 0
+    capsys.readouterr()
+    forge_sanitizer(tmp_path / "plan", lambda document: document.update(limits=None))
+    assert cli.run(command) == 1
+    assert "not those of the network: kitchen" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_forged_centre_is_found(folder, capsys) -> None:
     def shift(document) -> None:
         document["agents"]["kitchen"]["expected"][0] += 1.0

@@ -31,8 +31,10 @@ from veilnet.io.plan_files import (
     plan_id_of,
     whole_from_document,
 )
+from veilnet.io.sanitizer_files import to_document
 from veilnet.network import Network
 from veilnet.release_grid import with_release_grid
+from veilnet.sanitizer import Sanitizer
 
 __all__ = ["Check", "verify_plan"]
 
@@ -94,7 +96,17 @@ def _grids(network: Network, whole: WholePlan) -> list[Check]:
         return [Check("grids", False, note=str(error))]
     wrong = [agent for agent, s in whole.sanitizers.items() if not _same_grid(s.grid, expected[agent].grid)]
     note = f"not the grid that the noise calls for: {', '.join(wrong[:5])}" if wrong else ""
-    return [Check("grids", not wrong, note=note)]
+    loose = [agent for agent, s in whole.sanitizers.items() if not _same_facts(s, expected[agent])]
+    also = f"not those of the network: {', '.join(loose[:5])}" if loose else ""
+    return [
+        Check("grids", not wrong, note=note),
+        Check("names and limits of readings", not loose, note=also),
+    ]
+
+
+def _same_facts(found: Sanitizer, expected: Sanitizer) -> bool:
+    mine, theirs = to_document(found, None), to_document(expected, None)
+    return all(mine[name] == theirs[name] for name in ("agent", "names", "limits"))
 
 
 def _same_grid(found: Any, expected: Any) -> bool:
