@@ -7,28 +7,45 @@ from collections.abc import Iterator
 import numpy as np
 
 from veilnet._types import Array
+from veilnet.designs._joint_hidden import directions_worth_hiding, hiding
 from veilnet.designs._joint_objective import JointObjective
+from veilnet.designs._joint_problem import Problem
 from veilnet.standard import StandardForm
 
+_TRIALS, _TRIALS_PER_START = 24, 2
 
-def starting_points(form: StandardForm, objective: JointObjective, seed: int) -> Iterator[list[Array]]:
-    """An endless sequence, best bets first.
 
-    - every agent sends only its share of the public estimate (perfect utility), exactly and then disturbed;
-    - every agent hides one direction z of x that the public rows do not see and the private rows do;
-    - random shrinkages.
+def starting_points(
+    form: StandardForm, objective: JointObjective, problem: Problem, starts: int, seed: int
+) -> Iterator[list[Array]]:
+    """As many starts as asked, best bets first.
+
+    - every agent sends only its share of the public estimate: perfect utility;
+    - every agent hides one direction z of x: those that cost least, those the private rows see most, any;
+    - shares disturbed, and random shrinkages.
     """
     rng = np.random.default_rng(seed)
-    yield shares(objective)
+    if starts > 0:
+        yield shares(objective)
+    if starts < 2:
+        return
     blind = _null_space(form.public)
-    seen = np.vstack(form.private) @ blind
-    _, _, directions = np.linalg.svd(seen, full_matrices=False)
-    while True:
-        for direction in directions[:3]:
-            yield hiding(objective, blind @ direction)
+    principal = np.linalg.svd(np.vstack(form.private) @ blind, full_matrices=False)[2]
+    trials = np.vstack([principal[:3], rng.standard_normal((_TRIALS, blind.shape[1]))])
+    worth = directions_worth_hiding(
+        objective, problem, blind, trials[: max(_TRIALS_PER_START * (starts - 1), 1)]
+    )
+    share = -(-(starts - 1) // 4)
+    chosen = [*worth[:share], *(blind @ row for row in principal[: min(share, 3)])][: starts - 1]
+    for direction in chosen:
+        yield hiding(objective, direction)
+    for number in range(starts - 1 - len(chosen)):
+        if number % 3 == 0:
             yield hiding(objective, blind @ rng.standard_normal(blind.shape[1]))
-            yield shares(objective, rng.uniform(0.0, 1.0), rng)
+        elif number % 3 == 1:
             yield random_shrink(objective, rng)
+        else:
+            yield shares(objective, rng.uniform(0.0, 1.0), rng)
 
 
 def shares(
@@ -46,16 +63,6 @@ def shares(
     return points
 
 
-def hiding(objective: JointObjective, direction: Array) -> list[Array]:
-    """Every agent sends everything but what direction z of x shows in its readings."""
-    points = []
-    for group, observe in zip(objective.groups, objective.observe_groups, strict=True):
-        shown = observe @ direction
-        shown = shown / np.maximum(np.linalg.norm(shown, axis=1, keepdims=True), np.finfo(float).tiny)
-        points.append(np.eye(group.size) - shown[:, :, None] * shown[:, None, :])
-    return points
-
-
 def random_shrink(objective: JointObjective, rng: np.random.Generator) -> list[Array]:
     """Uniform eigenvalues in random directions."""
     points = []
@@ -64,6 +71,21 @@ def random_shrink(objective: JointObjective, rng: np.random.Generator) -> list[A
         values = rng.uniform(0.0, 1.0, (group.count, group.size))
         points.append((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
     return points
+
+
+def disturbed(
+    objective: JointObjective, shrink: list[Array], rng: np.random.Generator
+) -> tuple[list[Array], float]:
+    """A known X with a few agents drawn at random, or all softened; and the margin to start it with."""
+    if rng.uniform() < 0.5:
+        return shrink, float(rng.uniform(0.05, 0.4))
+    agents = sum(group.count for group in objective.groups)
+    points = []
+    for x, other in zip(shrink, random_shrink(objective, rng), strict=True):
+        chosen = rng.uniform(size=x.shape[0]) < max(3 / agents, 0.1)
+        weight = np.where(chosen, rng.uniform(0.3, 1.0, x.shape[0]), 0.0)[:, None, None]
+        points.append((1 - weight) * x + weight * other)
+    return points, 0.05
 
 
 def _null_space(rows: Array) -> Array:

@@ -1,0 +1,84 @@
+"""Directions of x worth hiding, found before the full problem is touched.
+
+At most optima nearly all privacy comes from one direction z of x that the public rows do not see and that no
+agent shows: X_i H_i z = 0. Among all X that hide z, sending everything else is best for utility, so
+
+    X_i(z) = I - h_i h_i' / |h_i|²,    h_i = H_i z,
+
+and the search over all X begins with a search over z alone, a handful of numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._types import Array
+from veilnet.designs._joint_lbfgs import Curvature, minimize
+from veilnet.designs._joint_objective import JointObjective
+from veilnet.designs._joint_problem import Problem
+
+_STEPS = 40
+_TOLERANCE = 1e-3
+_SAME = 0.95
+_TINY = np.finfo(float).tiny
+
+
+def hiding(objective: JointObjective, direction: Array) -> list[Array]:
+    """Every agent sends everything but what direction z of x shows in its readings."""
+    points = []
+    for observe in objective.observe_groups:
+        shown = _unit(observe @ direction)
+        points.append(np.eye(observe.shape[1]) - shown[:, :, None] * shown[:, None, :])
+    return points
+
+
+def directions_worth_hiding(
+    objective: JointObjective, problem: Problem, blind: Array, trials: Array
+) -> list[Array]:
+    """Directions that minimise the problem's merit, best first, near-duplicates dropped.
+
+    Columns of ``blind`` span what the public rows do not see; rows of ``trials`` are where to begin, in
+    that basis.
+    """
+    found = []
+    for trial in trials:
+        settled = _settle(objective, problem, blind, trial)
+        found.append((problem.merit(objective(hiding(objective, blind @ settled)))[0], settled))
+    distinct: list[Array] = []
+    for _, candidate in sorted(found, key=lambda pair: pair[0]):
+        if all(abs(float(candidate @ other)) < _SAME for other in distinct):
+            distinct.append(candidate)
+    return [blind @ candidate for candidate in distinct]
+
+
+def _settle(objective: JointObjective, problem: Problem, blind: Array, start: Array) -> Array:
+    """A local minimum over the unit sphere of z, by the same quasi-Newton method as the full problem."""
+
+    def merit(coordinates: Array) -> tuple[float, Array]:
+        length = float(np.linalg.norm(coordinates))
+        unit = coordinates / length
+        direction = blind @ unit
+        at = objective(hiding(objective, direction))
+        value, by_loss, by_privacy = problem.merit(at)
+        slope = np.zeros(direction.size)
+        for observe, gradient in zip(
+            objective.observe_groups, objective.gradient(at, by_loss, by_privacy), strict=True
+        ):
+            raw = observe @ direction
+            shown = _unit(raw)
+            pull = np.einsum("kij,kj->ki", gradient, shown)
+            across = np.einsum("ki,ki->k", pull, shown)[:, None] * shown - pull
+            size = np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), _TINY)
+            slope += np.tensordot(2 * across / size, observe, axes=2)
+        inner = blind.T @ slope
+        tangent: Array = (inner - float(inner @ unit) * unit) / length
+        return value, tangent
+
+    unit = start / np.linalg.norm(start)
+    settled, _, _ = minimize(merit, unit, Curvature(unit.size), _STEPS, _TOLERANCE)
+    return np.asarray(settled / np.linalg.norm(settled), dtype=np.float64)
+
+
+def _unit(vectors: Array) -> Array:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(length, _TINY), dtype=np.float64)
