@@ -24,6 +24,8 @@ def changed(network: Network, **changes: Any) -> Network:
         "offset": network.offset,
         "parameters": network.parameters,
         "units": dict(network.units),
+        "readings": dict(network.readings),
+        "limits": dict(network.limits),
     }
     return Network(**(known | changes))
 
