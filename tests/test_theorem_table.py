@@ -1,4 +1,4 @@
-"""docs/theorems.md is true: what it names exists, what the paper has is listed; and lemmas without code of their own."""
+"""docs/theorems.md is true: what it names exists, all of the paper is listed. And lemmas that have no code."""
 
 from __future__ import annotations
 
