@@ -120,12 +120,14 @@ def attacker_rows(
         advance((done + 0.5) / len(attackers))
         guesses[label] = from_messages, _attack(attacker, samples.readings, truth, split)
         advance((done + 1) / len(attackers))
+    rows = []
     if samples.model is None:
         centre = LinearCentre(network, deployment.planned)
         guesses = _plan_attacker(centre, messages, samples, split, parts) | guesses
+        rows = _public_on_data(centre, messages, samples, chance)
     each = chance / max(1, len(guesses) * len(parts))
     bounds = _Bounds(network, deployment)
-    return [
+    return rows + [
         _row(label, name, samples, split, (a[:, part], b[:, part]), bounds, each)
         for name, part in parts.items()
         for label, (a, b) in guesses.items()
@@ -167,6 +169,27 @@ def _plan_attacker(
         if np.isfinite(centre.knowledge.growth(rows)):
             guesses[:, part] = centre.estimate(tested, rows)
     return {"best linear": (guesses, np.full(guesses.shape, np.nan))}
+
+
+def _public_on_data(
+    centre: LinearCentre, messages: Mapping[str, Array], samples: Samples, chance: float
+) -> list[Row]:
+    """The public estimate on data from the world, where the truth is known and it can be estimated."""
+    rows = centre.network.public
+    if samples.public is None or np.isinf(centre.knowledge.growth(rows)):
+        return []
+    squares = np.sum((centre.estimate(messages, rows) - samples.public) ** 2, axis=1)
+    promised = float(np.trace(centre.knowledge.error_covariance(rows)))
+    found = float(np.mean(squares))
+    worse = _batch_interval(squares, chance)[0] > promised
+    verdict: Judgement = "warn" if worse else "ok"
+    sentence = (
+        f"on these data the public estimate errs by {found:.4g} (mean square); {promised:.4g} was promised."
+    )
+    if worse:
+        sentence += " The model does not describe them well."
+    what = "public estimate on data"
+    return [Row(SECTION, what, promised, found, verdict, sentence, _batch_interval(squares, 1 - CONFIDENCE))]
 
 
 class _Bounds:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.linalg import eigh
 
-from veilnet._linalg import cholesky
+from veilnet._blocks import Group
+from veilnet._linalg import cholesky, solve_lower, solve_lower_batch
 from veilnet._types import Array
 from veilnet.auditing.measures import growth, privacies
 from veilnet.auditing.report import Row
@@ -186,6 +187,16 @@ class _Spread:
         covariance = wide.prior.covariance if wide.prior is not None else None
         self.prior: Array = np.eye(network.L) if covariance is None else covariance
 
+    @cached_property
+    def stacks(self) -> list[tuple[Group, Array, Array]]:
+        """Agents of one size together: their noise covariances, and the variances of their readings."""
+        found = []
+        for group in self.network.blocks.groups:
+            agents = [self.network.agents[int(k)] for k in group.agents]
+            stack = np.stack([self.noise(agent) for agent in agents])
+            found.append((group, stack, np.stack([self.deviations(agent) ** 2 for agent in agents])))
+        return found
+
     def signal(self, agent: str, rows: Array | None = None) -> Array:
         """Covariance of what the readings show of x, or of the part of it that follows rows A x."""
         observe = self.network.observe[agent]
@@ -207,11 +218,19 @@ class _Spread:
 
 
 def _isotropic(spread: _Spread, strength: float) -> Knowledge:
+    """Raw readings with noise: R grows by strength times the variance of each reading."""
     network = spread.network
-    sanitizers = {
-        agent: Sanitizer(noise=strength * spread.deviations(agent) ** 2) for agent in network.agents
-    }
-    return knowledge(network, sanitizers)
+    if network.noise.independent:
+        parts = []
+        for group, stack, variances in spread.stacks:
+            noisy = stack.copy()
+            diagonal = np.arange(group.size)
+            noisy[:, diagonal, diagonal] += strength * variances
+            parts.append(solve_lower_batch(cholesky(noisy), group.take(network.H)).reshape(-1, network.L))
+        return knowledge_of_factor(network, np.concatenate(parts))
+    variances = np.concatenate([spread.deviations(agent) ** 2 for agent in network.agents])
+    root = cholesky(network.noise.matrix() + strength * np.diag(variances))
+    return knowledge_of_factor(network, solve_lower(root, network.H))
 
 
 def _principal(spread: _Spread, agent: str) -> Array:
@@ -232,7 +251,11 @@ def _discriminant(spread: _Spread, agent: str) -> Array:
 
 
 def _first_rows(network: Network, rows_of: Mapping[str, Array], count: int) -> Knowledge:
-    return knowledge(network, {agent: Sanitizer(rows[:count]) for agent, rows in rows_of.items()})
+    kept = {
+        agent: Sanitizer.exact(np.ascontiguousarray(rows[:count]), offset=np.zeros(rows.shape[1]))
+        for agent, rows in rows_of.items()
+    }
+    return knowledge(network, kept)
 
 
 def secure_sum(network: Network) -> Knowledge:

@@ -8,8 +8,9 @@ import numpy as np
 
 from veilnet._types import Array
 from veilnet.auditing.deployment import Deployment
-from veilnet.auditing.probing import Sign, probe
+from veilnet.auditing.probing import probe
 from veilnet.auditing.report import Row
+from veilnet.auditing.signs import Sign
 from veilnet.sanitizer import Sanitizer
 from veilnet.words import join_names
 

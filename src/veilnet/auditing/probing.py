@@ -10,13 +10,15 @@ a false alarm, the rest by exact tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._types import Array, Booleans, Integers
+from veilnet._types import Array, Booleans
 from veilnet.auditing.deployment import Deployment, Misbehaves
+from veilnet.auditing.sharing import between_agents
+from veilnet.auditing.signs import Sign, Streams, score_against
 from veilnet.auditing.simulation import draw_readings, draw_x
 from veilnet.auditing.statistics import chi_square_p, subgaussian_p
 from veilnet.auditing.variants import simulated
@@ -27,17 +29,6 @@ _ROWS = 1024  # rows per probing call: half the variance is noticed with certain
 _LAGS = 16  # repetitions up to this many rows apart are sought by correlation, any other by equality
 _FAR = 100.0  # some probes lie this many times farther out, so that small errors in C show
 _SLACK = 1.001  # rounding of sums inside a grid step
-
-
-@dataclass(frozen=True)
-class Sign:
-    """One thing measured at one agent (or two): how likely a sound sanitizer shows it, and what it shows."""
-
-    check: str
-    who: str
-    p: float
-    found: float
-    words: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +67,6 @@ class Noise:
         return np.asarray(white / (1.0 + np.sqrt(self.swelling)))
 
 
-@dataclass(frozen=True, eq=False)
-class Streams:
-    """What is left of an agent's answers when the plan's compression is taken off."""
-
-    white: Array  # (T, k): the draws behind the noise of a repeated reading
-    dither: Array  # (T, m): random rounding of readings all over the range, in half grid steps
-
-
 def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -> list[Sign]:
     """Every sign of every agent, and of every two of them."""
     rng = np.random.default_rng([seed, 1])
@@ -100,7 +83,7 @@ def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -
         except Misbehaves as trouble:
             signs.append(Sign("answers", agent, 0.0, 0.0, f"{agent}: {trouble}"))
         advance((place + 1) / len(agents))
-    signs += _between_agents(streams)
+    signs += between_agents(streams)
     return signs
 
 
@@ -224,7 +207,7 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Sign]:
             for p, m in zip(subgaussian_p(means), means, strict=True)
         ]
         for j in range(stack.shape[1]):
-            scores = _scores(calm[:, j], calm[:, j + 1 :])
+            scores = score_against(calm[:, j], calm[:, j + 1 :])
             signs += [
                 Sign("noise", agent, float(p), float(s), f"{agent}: its noise is correlated otherwise")
                 for p, s in zip(subgaussian_p(scores), scores, strict=True)
@@ -250,13 +233,13 @@ def _follows(agent: str, readings: Array, rest: Array) -> list[Sign]:
 def _repeats(agent: str, white: list[Array]) -> list[Sign]:
     """Noise of rows a few apart, and of one row in two calls, must be uncorrelated."""
     words = f"{agent}: its noise repeats itself: the same draws are used again"
-    scores = [_scores(a, b[:, None]) for a, b in zip(white[0].T, white[1].T, strict=True)]
+    scores = [score_against(a, b[:, None]) for a, b in zip(white[0].T, white[1].T, strict=True)]
     for lag in range(1, _LAGS + 1):
         rest = white[0]
         # Disjoint pairs: no draw is on both sides, so that scores are sub-Gaussian given one side.
         first = np.flatnonzero((np.arange(len(rest)) // lag) % 2 == 0)
         first = first[first + lag < len(rest)]
-        scores += [_scores(column[first], column[first + lag, None]) for column in rest.T]
+        scores += [score_against(column[first], column[first + lag, None]) for column in rest.T]
     return [
         Sign("fresh noise", agent, float(p), float(s), words)
         for values in scores
@@ -298,69 +281,5 @@ def _dithered(noise: Noise) -> Booleans:
 
 def _same_dither(agent: str, dither: list[Array]) -> list[Sign]:
     words = f"{agent}: the random rounding of its numbers repeats itself: the same draws are used again"
-    scores = [float(_scores(a, b[:, None])[0]) for a, b in zip(dither[0].T, dither[1].T, strict=True)]
+    scores = [float(score_against(a, b[:, None])[0]) for a, b in zip(dither[0].T, dither[1].T, strict=True)]
     return [Sign("fresh noise", agent, float(subgaussian_p(np.array(s))), s, words) for s in scores]
-
-
-# --- tests of two agents
-
-
-def _between_agents(streams: dict[str, Streams]) -> list[Sign]:
-    """Noise and random rounding of two agents must be unrelated, whatever the distance in their streams."""
-    signs = []
-    kinds = (
-        ({agent: s.white.reshape(-1) for agent, s in streams.items()}, "noise"),
-        ({agent: s.dither.reshape(-1) for agent, s in streams.items()}, "random rounding"),
-    )
-    for flat, kind in kinds:
-        kept = {agent: stream for agent, stream in flat.items() if stream.size}
-        for one, other, scores in _related(kept):
-            worst = float(scores[np.argmax(np.abs(scores))])
-            p = min(1.0, scores.size * float(subgaussian_p(np.array(worst))))
-            words = f"{one} and {other}: their {kind} is drawn from the same seed"
-            signs.append(Sign("seeds", f"{one}, {other}", p, worst, words))
-    return signs
-
-
-_MOST_PAIRS = 2000  # beyond, two streams are compared at the same place only
-
-
-def _related(streams: dict[str, Array]) -> Iterator[tuple[str, str, Array]]:
-    """For every two agents, scores of their streams against each other at every lag, 1-sub-Gaussian each.
-
-    Given one stream, Σ a_t b_{t+l} / |b| is a weighted sum of independent centred draws.
-    """
-    names = list(streams)
-    pairs = len(names) * (len(names) - 1) // 2
-    if pairs > _MOST_PAIRS:
-        length = min(512, *(s.size for s in streams.values()))
-        stack = np.stack([s[:length] for s in streams.values()])
-        gram = stack @ (stack / np.linalg.norm(stack, axis=1, keepdims=True)).T
-        for j in range(len(names)):
-            for k in range(j + 1, len(names)):
-                yield names[j], names[k], gram[j, k : k + 1]
-        return
-    longest = max((s.size for s in streams.values()), default=0)
-    size = 1 << int(np.ceil(np.log2(max(2 * longest, 2))))
-    transforms = {name: np.fft.rfft(s, size) for name, s in streams.items()}
-    for j, one in enumerate(names):
-        for other in names[j + 1 :]:
-            sums = np.fft.irfft(np.conj(transforms[one]) * transforms[other], size)
-            lags = np.concatenate([np.arange(streams[other].size), size - np.arange(1, streams[one].size)])
-            yield one, other, sums[lags] / _overlap_norms(streams[one].size, streams[other], lags, size)
-
-
-def _overlap_norms(size_one: int, other: Array, lags: Integers, size: int) -> Array:
-    """|b| over the part of stream b that meets stream a at each lag."""
-    squares = np.concatenate([[0.0], np.cumsum(other**2)])
-    shift = np.where(lags < size // 2, lags, lags - size).astype(int)
-    start = np.clip(shift, 0, other.size)
-    stop = np.clip(shift + size_one, 0, other.size)
-    norms = np.sqrt(np.maximum(squares[stop] - squares[start], 0.0))
-    return np.asarray(np.where(norms > 0, norms, np.inf))
-
-
-def _scores(one: Array, others: Array) -> Array:
-    """one'b / |b| for each column b: 1-sub-Gaussian for 1-sub-Gaussian ``one`` independent of b."""
-    norms = np.linalg.norm(others, axis=0)
-    return np.asarray(one @ others / np.where(norms > 0, norms, np.inf))
