@@ -12,9 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from scipy.linalg import block_diag, null_space
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import veilnet as vn
 from veilnet.cli import run
@@ -27,6 +29,7 @@ from veilnet.paper.figures import FIGURES
 from veilnet.paper.settings import draw, network_of
 from veilnet.paper.statistics import summarize
 from veilnet.paper.tables import Table, csv_lines, read_table
+from veilnet.paper.threads import one_thread
 
 TINY = Settings(
     draws=4,
@@ -209,6 +212,30 @@ def test_figures_one_by_one_are_figures_all_at_once(whole: Path, tmp_path: Path)
     reproduce(["fig1", "fig3"], TINY, tmp_path, jobs=1)
     assert files(tmp_path) == files(whole)
     assert reproduce(settings=TINY, out=tmp_path, jobs=1).measured == 0
+
+
+def test_the_users_own_backend_is_used(whole: Path, tmp_path: Path) -> None:
+    """Threads stand for a cluster here: any backend of joblib, chosen around the call."""
+    with joblib.parallel_config("threading", n_jobs=3):
+        reproduce(["fig1", "fig4"], TINY, tmp_path)
+    for name in ("fig1.csv", "fig4.csv"):
+        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_one_thread_until_the_last_has_left() -> None:
+    def most_threads() -> int:
+        found = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+        return max(found)
+
+    with threadpool_limits(limits=2):
+        before = most_threads()
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert most_threads() == 1
+        second.__exit__(None, None, None)
+        assert most_threads() == before
 
 
 @pytest.mark.parametrize("number", [0, 3])

@@ -23,6 +23,7 @@ from veilnet.paper.plots import draw_figure
 from veilnet.paper.results_readme import readme
 from veilnet.paper.settings import Settings
 from veilnet.paper.tables import Table, csv_lines, read_table
+from veilnet.paper.threads import one_thread
 
 Progress = Callable[[int, int], None]
 
@@ -71,9 +72,7 @@ def reproduce(
 
 def measure_draw(settings: Settings, number: int, figures: Sequence[str]) -> tuple[int, dict[str, str]]:
     """One draw, for some figures, as CSV lines: the same whether alone, among others, here or elsewhere."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1):
+    with one_thread():
         return number, {name: csv_lines(FIGURES[name].measure(settings, number)) for name in figures}
 
 
