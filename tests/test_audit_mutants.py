@@ -14,7 +14,7 @@ import pytest
 import veilnet as vn
 from networks import random_network
 from veilnet._types import Array
-from veilnet.auditing import Ledger
+from veilnet.auditing import Ledger, sharing
 from veilnet.auditing.deployed import deployed_rows
 from veilnet.auditing.deployment import deployment
 from veilnet.auditing.probing import probe
@@ -184,6 +184,18 @@ def test_a_seed_shared_by_two_agents(plan: Plan) -> None:
         found = failures(plan, functions(plan, **shared))
         assert list(found) == ["agents draw apart"]
         assert f"{one} and {other}" in found["agents draw apart"]
+
+
+def test_a_seed_shared_among_many(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are too many pairs to try every lag, two streams that begin alike still show."""
+    monkeypatch.setattr(sharing, "_MOST_PAIRS", 1)
+    assert failures(plan, functions(plan)) == {}
+    rngs = {agent: np.random.default_rng(5) for agent in ("a0", "a2")}
+    shared = {
+        agent: (lambda y, agent=agent: np.asarray(plan.sanitizers[agent].sanitize(y, rng=rngs[agent])))
+        for agent in rngs
+    }
+    assert "a0 and a2" in failures(plan, functions(plan, **shared))["agents draw apart"]
 
 
 def test_a_shared_stream_at_another_place(plan: Plan) -> None:
