@@ -30,7 +30,7 @@ def plot_baselines(report: Any, path: str | PathLike[str]) -> None:
     for panel, name in zip(panels, names, strict=True):
         for place, baseline in enumerate(found):
             _draw(panel, baseline, name, place)
-        panel.set(xscale="log", yscale="log", xlim=(_LEAST / 2, 2 * _MOST), ylim=(_LEAST / 2, 2 * _MOST))
+        panel.set(xscale="log", yscale="log")
         panel.set(title=name, xlabel="utility loss", ylabel="privacy")
         panel.grid(alpha=0.3)
     panels[0].legend(fontsize="small")
