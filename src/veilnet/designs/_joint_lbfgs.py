@@ -15,6 +15,7 @@ _SUFFICIENT_DECREASE = 1e-4
 _CURVATURE = 0.9
 _LINE_SEARCH_STEPS = 25
 _TINY = np.finfo(float).tiny
+_STEEPEST = 1e100
 
 
 class Curvature:
@@ -75,6 +76,8 @@ def minimize(
     """
     point = start
     value, gradient = function(point)
+    if not _usable(value, gradient):
+        return point, 0, True
     small = 0
     for done in range(iterations):
         direction = curvature.direction(gradient)
@@ -101,6 +104,11 @@ def minimize(
     return point, iterations, False
 
 
+def _usable(value: float, gradient: Array) -> bool:
+    """Beside a singular information matrix gradients exceed what can be squared: no point to work from."""
+    return bool(np.isfinite(value) and np.max(np.abs(gradient), initial=0.0) < _STEEPEST)
+
+
 def _weak_wolfe(
     function: ValueGradient, point: Array, value: float, slope: float, direction: Array
 ) -> tuple[Array, float, Array] | None:
@@ -110,7 +118,7 @@ def _weak_wolfe(
     for _ in range(_LINE_SEARCH_STEPS):
         moved = point + step * direction
         new_value, new_gradient = function(moved)
-        if not np.isfinite(new_value) or new_value > value + _SUFFICIENT_DECREASE * step * slope:
+        if not _usable(new_value, new_gradient) or new_value > value + _SUFFICIENT_DECREASE * step * slope:
             high = step
         else:
             best = moved, new_value, new_gradient
