@@ -15,12 +15,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+from scipy.optimize import nnls
 
 from veilnet._types import Array
 from veilnet.designs._joint_objective import Evaluation
 
 _FIRST_PENALTY = 3.0
-_NEARLY_FEASIBLE = 0.3
+_NEARLY_FEASIBLE = 0.05
 _PENALTY_GROWTH = 3.0
 _PENALTY_LIMIT = 1e7
 _BISECTIONS = 40
@@ -40,6 +41,9 @@ class Problem(Protocol):
 
     def update(self, at: Evaluation, converged: bool) -> None:
         """New multipliers after a minimisation; the penalty grows where infeasibility does not shrink."""
+
+    def fit(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
+        """Once nearly feasible, multipliers that balance the gradients of log loss, (n,), and log p_j, (J, n)."""
 
     def lagrangian(self, at: Evaluation) -> tuple[float, Array]:
         """Derivatives of the Lagrangian by the loss and the privacies, scaled to log loss or log t."""
@@ -116,10 +120,17 @@ class LeastLoss:
         self._multipliers = np.maximum(self._multipliers + self._penalty * shortfall, 0.0)
         infeasible = self.infeasibility(at)
         if infeasible < _NEARLY_FEASIBLE:
-            self._reference = max(at.loss, _TINY)
+            # Perfect utility, where the loss vanishes short of the targets, must not become the measure of it.
+            self._reference = max(at.loss, 0.1 * self._reference)
         if infeasible > 0.25 * self._previous and (converged or infeasible > 1e-2):
             self._penalty = min(self._penalty * _PENALTY_GROWTH, _PENALTY_LIMIT)
         self._previous = infeasible
+
+    def fit(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
+        active = np.flatnonzero(self._asked & (np.abs(self._shortfall(at)) < _NEARLY_FEASIBLE))
+        if active.size and self.infeasibility(at) < _NEARLY_FEASIBLE:
+            self._multipliers = np.zeros(self.targets.size)
+            self._multipliers[active] = _balance(privacy_gradients[active], loss_gradient)
 
     def lagrangian(self, at: Evaluation) -> tuple[float, Array]:
         return 1 / max(at.loss, _TINY), -self._multipliers / np.maximum(at.privacy, _TINY)
@@ -214,6 +225,16 @@ class MostPrivacy:
             self._penalty = min(self._penalty * _PENALTY_GROWTH, _PENALTY_LIMIT)
         self._previous = infeasible
 
+    def fit(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
+        ratios = self._log_ratios(at)
+        active = np.flatnonzero(ratios > ratios.max() - _NEARLY_FEASIBLE)
+        prices = _balance(privacy_gradients[active], loss_gradient)
+        total = float(prices.sum())
+        if total > 0 and self.infeasibility(at) < _NEARLY_FEASIBLE:
+            self._multipliers = np.zeros(self.weights.size)
+            self._multipliers[active] = prices / total
+            self._loss_multiplier = 1 / total
+
     def lagrangian(self, at: Evaluation) -> tuple[float, Array]:
         return self._loss_multiplier / self.budget, -self._multipliers / np.maximum(at.privacy, _TINY)
 
@@ -262,6 +283,13 @@ def _bisect(path: Callable[[float], list[Array]], good: Callable[[list[Array]], 
         middle = (low + high) / 2
         low, high = (middle, high) if good(path(middle)) else (low, middle)
     return path(low)
+
+
+def _balance(rows: Array, wanted: Array) -> Array:
+    """Nonnegative weights of the rows that come nearest to the wanted sum."""
+    basis, triangle = np.linalg.qr(rows.T)
+    weights: Array = nnls(triangle, basis.T @ wanted)[0]
+    return weights
 
 
 def _onto_simplex(wish: Array) -> tuple[Array, float]:

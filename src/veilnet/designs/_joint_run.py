@@ -11,6 +11,8 @@ from veilnet.designs._joint_objective import Evaluation, JointObjective
 from veilnet.designs._joint_problem import Problem
 
 _ESCAPE = 0.02
+_OPEN_GAP = 3e-5
+_WORTHWHILE = 1e-6
 
 
 class Run:
@@ -32,6 +34,8 @@ class Run:
         self.iterations = 0
         self.history: list[tuple[float, Array]] = []
         self.gap = np.inf
+        self.settled = False
+        self._freed_at = np.inf
         self.shrink, _ = self.chart.shrink(self.point)
         self.at = objective(self.shrink)
         feasible = objective(problem.retreat(objective, self.shrink))
@@ -42,7 +46,8 @@ class Run:
 
         The jump mixes X with the projectors that minimise the linear model of the Lagrangian. Large ones
         carry a start from basin to basin; a small one, made whenever the minimisation has stopped short of
-        a KKT point, frees eigenvalues that rest at 0 or 1 where the chart hides their derivative.
+        a KKT point, frees eigenvalues that rest at 0 or 1 where the chart hides their derivative. When
+        that brought nothing since the last time, the start has settled.
         """
 
         def merit(flat: Array) -> tuple[float, Array]:
@@ -53,24 +58,40 @@ class Run:
 
         self.point, done, stopped = minimize(merit, self.point, self.curvature, iterations, tolerance)
         self.iterations += done
-        self.shrink, _ = self.chart.shrink(self.point)
+        self.shrink, frames = self.chart.shrink(self.point)
         self.at = self.objective(self.shrink)
         self.problem.update(self.at, stopped)
+        self.problem.fit(self.at, *self._logarithmic_gradients(frames))
         self.history.append((self.at.loss, self.at.privacy))
         self.gap, vertex = toward_vertex(self.objective, self.problem, self.at, self.shrink)
-        if stopped and self.gap > 10 * tolerance:
+        if stopped and self.gap > _OPEN_GAP:
+            self.settled = self._freed_at - self.estimate < _WORTHWHILE
+            self._freed_at = self.estimate
             jump = max(jump, _ESCAPE)
-        if jump:
+        if jump and not self.settled:
             mixed = [(1 - jump) * x + jump * v for x, v in zip(self.shrink, vertex, strict=True)]
             self.point = self.chart.flat(mixed, 0.0)
             self.curvature.forget()
+
+    def _logarithmic_gradients(self, frames: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+        """Gradients by Y of log loss, (n,), and of each log p_j, (J, n)."""
+        targets = self.objective.targets
+        tiny = np.finfo(float).tiny
+
+        def by_chart(of_loss: float, of_privacy: Array) -> Array:
+            return self.chart.pull_back(frames, self.objective.gradient(self.at, of_loss, of_privacy))
+
+        units = np.diag(1 / np.maximum(self.at.privacy, tiny))
+        loss = by_chart(1 / max(self.at.loss, tiny), np.zeros(targets))
+        return loss, np.array([by_chart(0.0, unit) for unit in units])
 
     @property
     def estimate(self) -> float:
         return self.problem.estimate(self.at)
 
     def converged(self, gap: float, infeasibility: float) -> bool:
-        return self.gap < gap and self.problem.infeasibility(self.at) < infeasibility
+        closed = self.gap < gap or self.settled
+        return closed and self.problem.infeasibility(self.at) < infeasibility
 
 
 def toward_vertex(
