@@ -14,8 +14,9 @@ import numpy as np
 from veilnet._types import Array
 from veilnet.asup import Verdict, check
 from veilnet.designs._joint_solver import JointResult, least_loss
+from veilnet.designs.hiding import Hiding, cheapest_hiding
 from veilnet.designs.perfect import perfect_plan
-from veilnet.designs.tradeoff import aimed_at, joint_plan
+from veilnet.designs.tradeoff import aimed_at, hiding_plan, joint_plan, least_loss_plan
 from veilnet.errors import InvalidNetwork, MissingExtra
 from veilnet.network import Network
 from veilnet.plan import Plan
@@ -77,6 +78,7 @@ class Frontier:
         """Utility loss against privacy, ceiling and limit marked; written to ``path`` when one is given."""
         try:
             from matplotlib.figure import Figure
+            from matplotlib.ticker import StrMethodFormatter
         except ImportError as error:
             raise MissingExtra('plots need matplotlib: pip install "veilnet[plot]"') from error
         figure = Figure(figsize=(7, 4.2), layout="constrained")
@@ -94,6 +96,8 @@ class Frontier:
         axes.set_xscale("log")
         axes.set_xlabel(f"error on {', '.join(self.network.private)} grows at least so many-fold")
         axes.set_ylabel(f"error on {', '.join(self.network.public_blocks)}\ngrows by (%)")
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
             axes.legend()
@@ -127,7 +131,10 @@ def frontier(
     asked = _read_levels(privacy, ceiling, limit)
     costly = sorted({level for level in asked if ceiling < level <= limit * _NEAR_LIMIT})
     solved = _solve_all(verdict, costly, seed, progress or (lambda _what, _part: None))
-    return Frontier(network, tuple(_point(verdict, level, solved) for level in asked), ceiling, limit)
+    hidden = (
+        cheapest_hiding(standard_form(network), np.ones(len(network.private), bool), seed) if costly else None
+    )
+    return Frontier(network, tuple(_point(verdict, level, solved, hidden) for level in asked), ceiling, limit)
 
 
 def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
@@ -189,18 +196,20 @@ def _loses_to(mine: JointResult | None, neighbour: JointResult, level: float) ->
     return mine is None or (neighbour.loss <= mine.loss and bool(np.all(neighbour.privacy >= level)))
 
 
-def _point(verdict: Verdict, level: float, solved: Mapping[float, JointResult]) -> Point:
+def _point(
+    verdict: Verdict, level: float, solved: Mapping[float, JointResult], hidden: Hiding | None
+) -> Point:
     if level > min(verdict.limit.values()):
         return Point(level, float("nan"), {}, "infeasible", None)
     targets = dict.fromkeys(verdict.network.private, level)
     # A plan for more privacy serves for less: taking the best of them makes the curve monotone.
-    serving = [solved[other] for other in solved if other >= level]
+    best = min((solved[other] for other in solved if other >= level), key=lambda one: one.loss, default=None)
     if level <= min(verdict.ceiling.values()):
         plan = perfect_plan(verdict, targets)
-    elif serving:
-        plan = joint_plan(verdict, min(serving, key=lambda result: result.loss), targets=targets)
+    elif hidden is not None and (best is None or hidden.loss < best.loss):
+        plan = hiding_plan(verdict, hidden, targets=targets)
+    elif best is not None:
+        plan = joint_plan(verdict, best, targets=targets)
     else:
-        from veilnet.designs.tradeoff import least_loss_plan
-
         plan = least_loss_plan(verdict, targets)
     return Point(level, plan.utility, plan.privacy, plan.method, plan)

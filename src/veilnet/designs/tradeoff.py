@@ -13,6 +13,7 @@ import numpy as np
 from veilnet._types import Array
 from veilnet.asup import Verdict
 from veilnet.designs._joint_solver import JointResult, least_loss, most_privacy
+from veilnet.designs.hiding import Hiding, cheapest_hiding
 from veilnet.designs.requests import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.plan import Plan, make_plan
@@ -38,9 +39,11 @@ def least_loss_plan(
     if _only_silence_reaches(verdict, targets):
         silent = {agent: Sanitizer.silent(h.shape[0], agent=agent) for agent, h in network.observe.items()}
         return make_plan(network, silent, "joint", targets=targets, details={"starts": 0, "silent": True})
-    result = least_loss(
-        standard_form(network), aimed_at(targets), starts=starts, seed=seed, progress=progress
-    )
+    form = standard_form(network)
+    result = least_loss(form, aimed_at(targets), starts=starts, seed=seed, progress=progress)
+    hidden = cheapest_hiding(form, np.array([target > 0 for target in targets.values()]), seed)
+    if hidden is not None and hidden.loss < result.loss:
+        return hiding_plan(verdict, hidden, targets=targets)
     return joint_plan(verdict, result, targets=targets)
 
 
@@ -53,13 +56,37 @@ def most_privacy_plan(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Plan:
-    """The plan with p_j >= t·weights_j for the largest common t, losing at most ``loss``."""
+    """The plan with p_j >= t·weights_j for the largest common t, losing at most ``loss``.
+
+    Where no prior limits it, a direction of x may be hidden altogether at a finite loss; if that is allowed,
+    it is the answer, and privacy is infinite.
+    """
     network = verdict.network
+    form = standard_form(network)
     shares = read_weights(network, weights)
-    result = most_privacy(
-        standard_form(network), loss * (1 - MARGIN), shares, starts=starts, seed=seed, progress=progress
-    )
+    hidden = cheapest_hiding(form, shares > 0, seed)
+    if hidden is not None and hidden.loss <= loss * (1 - MARGIN):
+        return hiding_plan(verdict, hidden, most_loss=loss)
+    result = most_privacy(form, loss * (1 - MARGIN), shares, starts=starts, seed=seed, progress=progress)
     return joint_plan(verdict, result, most_loss=loss)
+
+
+def hiding_plan(
+    verdict: Verdict,
+    hidden: Hiding,
+    *,
+    targets: Mapping[str, float] | None = None,
+    most_loss: float | None = None,
+) -> Plan:
+    """A plan that hides one direction of x altogether."""
+    return make_plan(
+        verdict.network,
+        sanitizers_from_shrink(verdict.network, hidden.shrink),
+        "joint",
+        targets=targets,
+        most_loss=most_loss,
+        details={"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), "hides_one_direction": True},
+    )
 
 
 def joint_plan(
