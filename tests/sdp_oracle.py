@@ -39,7 +39,7 @@ class Geometry(NamedTuple):
 
 
 def geometry(arrays: PaperArrays) -> Geometry:
-    """Section 1 of MATH, through Cholesky and QR factors."""
+    """Mathematics, section 1, through Cholesky and QR factors."""
     readings, length = arrays.observe.shape
     noise_root = np.linalg.cholesky(arrays.noise)
     stacked = np.vstack([solve_triangular(noise_root, arrays.observe, lower=True), prior_root(arrays)])

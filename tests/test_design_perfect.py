@@ -104,7 +104,7 @@ def test_noise_alone_reaches_any_target_without_prior(agents: int, rows: int, pr
 
 
 def test_noise_alone_guarantees_what_the_theorem_promises() -> None:
-    """p_j >= (λ/S) |G_j z|² / tr(G_j P G_j') for Θ_i = λ H_i z z'H_i' (MATH section 3, constructions)."""
+    """p_j >= (λ/S) |G_j z|² / tr(G_j P G_j') for Θ_i = λ H_i z z'H_i' (mathematics, section 3)."""
     network = paper_network(4, 3, 3, prior=False)
     hidden = _hidden_change(network)
     strength = 37.0

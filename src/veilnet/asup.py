@@ -7,7 +7,7 @@ what the centre can estimate when each agent sends its share Q_i'y_i and nothing
     J* = J0 + (Q'H)'(Q'RQ)^-1 (Q'H),    p_j* = tr(G_j J*^+ G_j') / tr(G_j P G_j') - 1,
 
 infinite when a row of G_j leaves range(J*). This mends the paper's Theorem 1 (sufficient, not necessary) and
-agrees with its Theorem 2 (MATH: sections 3 and 6).
+agrees with its Theorem 2 (mathematics, sections 3 and 6).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a fusion centre can know: Cramér–Rao bounds before and after sanitization. Pure functions.
 
-One set of formulas serves every prior (MATH: section 1):
+One set of formulas serves every prior (mathematics, section 1):
 
     P = (J0 + H'R^-1 H)^-1,   Ψ = P H'R^-1,   Φ = R^-1 - R^-1 H P H'R^-1,
     P̃(C, Θ) = (J0 + H'C'(C R C' + Θ)^-1 C H)^-1.

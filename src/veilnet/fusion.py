@@ -1,7 +1,7 @@
 """At the centre: estimates of the public parameters from whatever arrived.
 
 The estimate is the posterior mean where there is a prior and the best linear unbiased one where there is
-none, in information form, for each set of agents that sent (MATH: section 1): its error covariance is
+none, in information form, for each set of agents that sent (mathematics, section 1): its error covariance is
 U P̃ U', P̃ computed from those agents alone. What they do not determine is not estimated: it is not a number,
 and says so. (The rounding of messages to their grids adds less than 1e-6 of the covariance.)
 """

@@ -1,7 +1,7 @@
 """The model: agents, noise, what may be known and what must not. Frozen, validated once, at the door.
 
 Agents i = 1..S observe y_i = H_i x + n_i (+ a known offset), n ~ N(0, R). The fusion centre may know
-u = U x; the private parameters g_j = G_j x must stay hard to estimate (MATH: section 1).
+u = U x; the private parameters g_j = G_j x must stay hard to estimate (mathematics, section 1).
 """
 
 from __future__ import annotations

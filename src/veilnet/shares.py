@@ -2,7 +2,7 @@
 
 The efficient estimate of u is Σ_i U Ψ_i y_i. Agent i's share of it is A_i = U Ψ_i. Perfect utility holds iff
 U Ψ_i Θ_i = 0 for every agent; any mechanism at all that keeps it lets the centre compute every A_i y_i, and
-sending a basis of the share and nothing else is best for every measure of privacy (MATH: section 3).
+sending a basis of the share and nothing else is best for every measure of privacy (mathematics, section 3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Utility loss and privacy of all agents' shrinkages at once, with gradients (MATH section 5).
+"""Utility loss and privacy of all agents' shrinkages at once, with gradients (mathematics, section 5).
 
 A sanitization in standard form is one symmetric X_i in [0, I] per agent: 0 is silence, I the raw reading.
 With E the correlation between agents' noises (none when independent) and W = (I + E X)^-1 H,

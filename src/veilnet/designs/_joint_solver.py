@@ -1,4 +1,4 @@
-"""Trading utility for privacy, all agents at once (MATH section 5).
+"""Trading utility for privacy, all agents at once (mathematics, section 5).
 
 Several starts run side by side; after each round of steps the worse half is dropped. The leaders are disturbed
 and settle again a few times, are run to convergence, snapped to exact zeros and ones and made exactly

@@ -17,7 +17,7 @@ def free_noise_problem(
     private: Sequence[Array],
     bases: Sequence[Array],
 ) -> tuple[Array, Array]:
-    """(C, A) with C C' = B'ΦB and A = B'Ψ'[G_j'/√tr(G_j P G_j')]_j (MATH section 4).
+    """(C, A) with C C' = B'ΦB and A = B'Ψ'[G_j'/√tr(G_j P G_j')]_j (mathematics, section 4).
 
     observe: H, (N, L);  noise_root: lower triangular K, R = K K';  prior_root: T, (any, L), J0 = T'T;
     private: the G_j;  bases: B_i, (N_i, b_i), the directions in which agent i may add noise for free.

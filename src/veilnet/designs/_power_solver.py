@@ -1,7 +1,7 @@
 """Most privacy at perfect utility under noise power limits (the paper's section V), without an SDP solver.
 
 maximise f(X) = tr(A' X (I + F X)^-1 A) over X_i ⪰ 0, tr X_i <= δ_i: the noise agent i adds inside the null
-space of its share, Θ_i = B_i X_i B_i', with F = B'ΦB and A = B'Ψ'[G_j'/√tr(G_jPG_j')]_j. See MATH section 4
+space of its share, Θ_i = B_i X_i B_i', with F = B'ΦB and A = B'Ψ'[G_j'/√tr(G_jPG_j')]_j. See mathematics, section 4
 and :mod:`veilnet.designs._power_problem` for the dual pair that every returned gap rests on.
 
 Three methods share one certificate, quickest first: alternating directions find the optimal ranks, Newton

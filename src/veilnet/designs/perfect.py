@@ -1,7 +1,7 @@
 """Most privacy at perfect utility, in closed form: send your share and nothing else.
 
 Agent i sends Q_i'y_i, Q_i a basis of the row space of U Ψ_i: rank(U Ψ_i) numbers, without noise. No mechanism
-that keeps perfect utility, linear or not, tells less (MATH: section 3).
+that keeps perfect utility, linear or not, tells less (mathematics, section 3).
 """
 
 from __future__ import annotations

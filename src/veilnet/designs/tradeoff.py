@@ -1,4 +1,4 @@
-"""Trading utility for privacy, all agents at once (problem P1, MATH: section 5).
+"""Trading utility for privacy, all agents at once (problem P1; mathematics, section 5).
 
 Above the ceiling privacy costs utility. The joint solver looks for the least loss that reaches the privacy asked,
 or the most privacy within a loss; several starts, deterministic, and the plan tells how many of them agreed.
