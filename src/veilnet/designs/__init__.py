@@ -106,7 +106,7 @@ def _within_loss(
 ) -> Plan:
     if method not in ("auto", "joint"):
         raise InvalidNetwork(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
-    if loss == 0.0:
+    if loss == 0.0 or verdict.achievable:
         from veilnet.designs.perfect import perfect_plan
 
         return perfect_plan(verdict, {})

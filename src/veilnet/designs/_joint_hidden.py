@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._types import Array
 from veilnet.designs._joint_lbfgs import Curvature, minimize
 from veilnet.designs._joint_objective import JointObjective
-from veilnet.designs._joint_problem import Problem
+from veilnet.designs._joint_problem import Merit
 
 _STEPS = 40
 _TOLERANCE = 1e-3
@@ -33,7 +33,7 @@ def hiding(objective: JointObjective, direction: Array) -> list[Array]:
 
 
 def directions_worth_hiding(
-    objective: JointObjective, problem: Problem, blind: Array, trials: Array
+    objective: JointObjective, problem: Merit, blind: Array, trials: Array
 ) -> list[Array]:
     """Directions that minimise the problem's merit, best first, near-duplicates dropped.
 
@@ -42,7 +42,7 @@ def directions_worth_hiding(
     """
     found = []
     for trial in trials:
-        settled = _settle(objective, problem, blind, trial)
+        settled = settle(objective, problem, blind, trial)
         found.append((problem.merit(objective(hiding(objective, blind @ settled)))[0], settled))
     distinct: list[Array] = []
     for _, candidate in sorted(found, key=lambda pair: pair[0]):
@@ -51,7 +51,15 @@ def directions_worth_hiding(
     return [blind @ candidate for candidate in distinct]
 
 
-def _settle(objective: JointObjective, problem: Problem, blind: Array, start: Array) -> Array:
+def settle(
+    objective: JointObjective,
+    problem: Merit,
+    blind: Array,
+    start: Array,
+    *,
+    steps: int = _STEPS,
+    tolerance: float = _TOLERANCE,
+) -> Array:
     """A local minimum over the unit sphere of z, by the same quasi-Newton method as the full problem."""
 
     def merit(coordinates: Array) -> tuple[float, Array]:
@@ -75,7 +83,7 @@ def _settle(objective: JointObjective, problem: Problem, blind: Array, start: Ar
         return value, tangent
 
     unit = start / np.linalg.norm(start)
-    settled, _, _ = minimize(merit, unit, Curvature(unit.size), _STEPS, _TOLERANCE)
+    settled, _, _ = minimize(merit, unit, Curvature(unit.size), steps, tolerance)
     return np.asarray(settled / np.linalg.norm(settled), dtype=np.float64)
 
 

@@ -30,11 +30,15 @@ _AIM, _ENOUGH, _TOO_MUCH = 3e-9, 1e-9, 1e-8
 """Relative margin aimed at by the repair, the least accepted, and the most left on a tight constraint."""
 
 
-class Problem(Protocol):
-    """What the solver asks of a trade-off problem; ``at`` is always an evaluation of some X."""
+class Merit(Protocol):
+    """A number to minimise; ``at`` is always an evaluation of some X."""
 
     def merit(self, at: Evaluation) -> tuple[float, float, Array]:
-        """Augmented Lagrangian; its derivatives by the loss and by the privacies."""
+        """The number (an augmented Lagrangian, say); its derivatives by the loss and by the privacies."""
+
+
+class Problem(Merit, Protocol):
+    """What the solver asks of a trade-off problem."""
 
     def restart(self, at: Evaluation, feasible: Evaluation) -> None:
         """First multipliers, penalty and reference, from the start and a feasible point near it."""
