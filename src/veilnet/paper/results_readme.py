@@ -69,7 +69,7 @@ def _what_was_drawn(settings: Settings) -> Iterator[str]:
     )
     yield (
         f"- the joint solver runs from {settings.starts} of its own starts (every agent sends only its share) in "
-        "figure 4, and in figure 3 also from Algorithm 3's answer and from its neighbours on the curve: fewer than "
+        "figure 4, and in figure 3 also from Algorithm 3's answer and from the next point of the curve: fewer than "
         "`veilnet design` takes, so its losses here are upper bounds;"
     )
     yield (

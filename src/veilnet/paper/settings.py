@@ -44,12 +44,12 @@ class Settings:
     public_rows: tuple[int, ...] = (1, 2, 3)
     tradeoff_agents: tuple[int, ...] = (9, 12, 18)
     tradeoff_public_rows: int = 3
-    thresholds: tuple[float, ...] = (3.0, 10.0, 30.0, 100.0)
+    thresholds: tuple[float, ...] = (10.0, 30.0, 100.0)
     tradeoff_sweeps: int = 20
     sweep_threshold: float = 10.0
     sweeps: int = 40
     long_sweeps: int = 200
-    long_draws: int = 10
+    long_draws: int = 5
     starts: int = 1
 
     def __post_init__(self) -> None:

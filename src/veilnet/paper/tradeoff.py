@@ -74,23 +74,21 @@ def joint_curve(
 ) -> dict[float, float]:
     """Threshold -> least loss found; 0 where it is free, NaN where it is out of reach.
 
-    ``alternating`` has what Algorithm 3 ended with, per threshold. Figure 4's threshold (or the first that costs)
-    and the largest begin from the solver's own starts and from Algorithm 3's answer, the others from their
-    neighbours. A plan for more privacy serves for less, so the best of those above counts.
+    ``alternating`` has what Algorithm 3 ended with, per threshold. From the largest threshold down: that one from the
+    solver's own starts and from Algorithm 3's answer, each other from the one above it, figure 4's also from the
+    solver's own. A plan for more privacy serves for less, so the best of those above counts.
     """
     problem = case(settings, number, agents)
-    costly = sorted(level for level in alternating if _costs(problem, level))
-    solved: dict[float, JointResult] = {}
-    for level in _visits(costly, settings.sweep_threshold):
-        own = by_joint(settings, number, agents, level) if level in _anchors(costly, settings) else None
-        answer = alternating[level]
-        if own is not None and answer is not None:
-            other = least_loss(problem.form, _target(level), warm=[answer.shrink])
-            solved[level] = min(own, other, key=lambda result: result.loss)
-        else:
-            near = [solved[beside].shrink for beside in _beside(costly, level) if beside in solved]
-            solved[level] = least_loss(problem.form, _target(level), warm=near)
-    losses = {level: measured_loss(problem, solved[level].shrink, level) for level in costly}
+    losses: dict[float, float] = {}
+    above: JointResult | None = None
+    for level in sorted((each for each in alternating if _costs(problem, each)), reverse=True):
+        answer = alternating[level] if above is None else above
+        found = [least_loss(problem.form, _target(level), warm=[answer.shrink])] if answer else []
+        if above is None or level == settings.sweep_threshold:
+            own = by_joint(settings, number, agents, level)
+            found += [own] if own else []
+        above = min(found, key=lambda result: result.loss)
+        losses[level] = measured_loss(problem, above.shrink, level)
     curve = {}
     for level in alternating:
         if level > problem.limit:
@@ -118,24 +116,3 @@ def _costs(problem: Case, threshold: float) -> bool:
 
 def _target(threshold: float) -> Array:
     return np.array([threshold * (1 + _MARGIN)])
-
-
-def _anchors(costly: list[float], settings: Settings) -> set[float]:
-    if not costly:
-        return set()
-    usual = settings.sweep_threshold
-    return {usual if usual in costly else costly[0], costly[-1]}
-
-
-def _visits(costly: list[float], first: float) -> list[float]:
-    """Anchors first, then away from the first anchor, up and down."""
-    if not costly:
-        return []
-    start = costly.index(first) if first in costly else 0
-    order = [costly[start], costly[-1], *costly[start + 1 : -1], *reversed(costly[:start])]
-    return list(dict.fromkeys(order))
-
-
-def _beside(costly: list[float], level: float) -> list[float]:
-    place = costly.index(level)
-    return [*costly[max(place - 1, 0) : place], *costly[place + 1 : place + 2]]
