@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import null_space
 
 import veilnet as vn
 from networks import NOISES, PRIORS, direct_error, direct_information, random_network
@@ -152,12 +153,32 @@ def test_noise_alone_explains_why_it_falls_short() -> None:
     assert below.privacy["gait"] == pytest.approx(0.5 * verdict.ceiling["gait"], rel=1e-6)
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("leak", [0.0, 1.0])
+def test_noise_alone_does_not_depend_on_units(unit: float, leak: float) -> None:
+    base = identical_agents(leak=leak)
+    scaled = vn.Network(
+        observe={agent: unit * rows for agent, rows in base.observe.items()},
+        noise=unit**2 * base.noise.matrix(),
+        public=base.public,
+        private=dict(base.private),
+        prior=base.prior,
+    )
+    plain, other = (vn.design(network, privacy=5.0, method="noise") for network in (base, scaled))
+    assert dict(other.privacy) == pytest.approx(dict(plain.privacy), rel=1e-9)
+    for agent, power in plain.details["power"].items():
+        assert other.details["power"][agent] == pytest.approx(unit**2 * power, rel=1e-6)
+
+
 def partly_free() -> vn.Network:
-    """Two rooms meet Theorem 2's condition; the corridor, which mixes public and private, does not."""
+    """The rooms meet Theorem 2's condition; the two corridors, which mix public and private, do not.
+
+    What one corridor adds the other takes away, so that the raw estimate of the temperature makes no use of what
+    the rooms see of the gait.
+    """
     clean = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]])
-    mixed = np.array([[1.0, 1.0, 0.0]])
     return vn.Network(
-        observe={"kitchen": clean, "hall": clean, "corridor": mixed},
+        observe={"kitchen": clean, "hall": clean, "north": [[1.0, 1.0, 0.0]], "south": [[1.0, -1.0, 0.0]]},
         noise=0.5,
         public={"temperature": [1, 0, 0]},
         private={"gait": [0, 1, 0.3]},
@@ -169,15 +190,18 @@ def test_partial_case_of_the_paper() -> None:
     network = partly_free()
     verdict = vn.check(network)
     meets = {agent: each["gait"] for agent, each in verdict.printed_theorem.agents.items()}
+    assert meets == {"kitchen": True, "hall": True, "north": False, "south": False}
     assert not verdict.achievable
-    assert not meets["corridor"]
     plan = vn.design(network, privacy=0.99 * verdict.limit["gait"], method="noise", partial=True)
     assert abs(plan.utility) < PERFECT
     assert not plan.details["targets_met"]
     for agent, able in meets.items():
         assert (np.trace(plan.sanitizers[agent].noise) > 0) == able
-    if any(meets.values()):
-        assert 0 < plan.privacy["gait"] <= verdict.ceiling["gait"] * (1 + 1e-9)
+    # noise without bound along P0 G' is the same as sending everything but that direction
+    kept = null_space([[0.0, 8.0, 1.5]]).T
+    silent = vn.privacy(network, dict.fromkeys(("kitchen", "hall"), vn.Sanitizer(kept)))["gait"]
+    assert 0 < silent < verdict.ceiling["gait"]
+    assert plan.privacy["gait"] == pytest.approx(silent, rel=1e-5)
 
 
 @pytest.mark.parametrize("prior", [False, True])

@@ -17,7 +17,7 @@ out, noise goes along all directions that perfect utility leaves free: it reache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,29 @@ from veilnet.words import join_names, number
 
 # Targets are aimed at with this relative margin, so that rounding never leaves privacy below what was asked.
 _MARGIN = 1e-9
+# Noise this many times stronger than the least that could do is as good as unbounded.
 _STRONGEST = 1e15
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """What noise of strength λ gives: p_j(λ) = Σ_k λ c_jk / (1 + λ d_k), rising and concave in λ.
+
+    gains:      c, one row per private parameter.
+    resistance: d, the eigenvalues of B'ΦB.
+    """
+
+    gains: Array
+    resistance: Array
+
+    def __call__(self, strength: float) -> Array:
+        return np.asarray(self.gains @ (strength / (1.0 + strength * self.resistance)))
+
+    def unit(self, goal: Array) -> float:
+        """A strength in the units of the readings, below which not every goal can be met: p_j(λ) <= λ Σ_k c_jk."""
+        slopes = np.sum(self.gains, axis=1)
+        some = (goal > 0) & (slopes > 0)
+        return float(np.max(goal[some] / slopes[some])) if np.any(some) else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +67,8 @@ class NoiseShape:
     directions: list[Array]
     label: str
 
-    def response(self, network: Network) -> Callable[[float], Array]:
-        """λ -> p_j, all j at once: p_j(λ) = Σ_k λ c_jk / (1 + λ d_k), d_k the eigenvalues of B'ΦB."""
+    def response(self, network: Network) -> Response:
+        """The privacies this shape gives at any strength."""
         whole = block_diag(*self.directions)
         resistance, basis = np.linalg.eigh(whole.T @ residual_information(network) @ whole)
         # Null(Φ) = range(H) without a prior: what is zero there up to rounding must be zero.
@@ -56,8 +78,7 @@ class NoiseShape:
             raw = network.in_raw_coordinates(rows)
             moved = share_of_estimate(network, raw) @ whole @ basis
             gains.append(np.sum(moved**2, axis=0) / np.sum(raw**2))
-        weights = np.stack(gains)
-        return lambda strength: np.asarray(weights @ (strength / (1.0 + strength * resistance)))
+        return Response(np.stack(gains), resistance)
 
 
 def noise_plan(verdict: Verdict, targets: Mapping[str, float], *, partial: bool) -> Plan:
@@ -74,9 +95,10 @@ def noise_plan(verdict: Verdict, targets: Mapping[str, float], *, partial: bool)
     strength, met = _least_strength(shape.response(network), goal)
     if not met and not partial:
         shape = _every_free_direction(verdict)
-        strength, met = _least_strength(shape.response(network), goal)
+        reached = shape.response(network)
+        strength, met = _least_strength(reached, goal)
         if not met:
-            raise Infeasible(_explain(verdict, targets, shape.response(network)(_STRONGEST)))
+            raise Infeasible(_explain(verdict, targets, reached(_STRONGEST * reached.unit(goal))))
     sanitizers = {
         agent: Sanitizer(
             np.eye(columns.shape[0]),
@@ -199,7 +221,7 @@ def _prior_directions(verdict: Verdict, targets: Mapping[str, float]) -> NoiseSh
     return NoiseShape(directions, "Algorithm 2, mended")
 
 
-def _least_strength(reached: Callable[[float], Array], goal: Array) -> tuple[float, bool]:
+def _least_strength(reached: Response, goal: Array) -> tuple[float, bool]:
     """The least λ with p_j(λ) >= goal_j for all j; p_j rises with λ. False when no λ does."""
 
     def short(strength: float) -> bool:
@@ -207,28 +229,23 @@ def _least_strength(reached: Callable[[float], Array], goal: Array) -> tuple[flo
 
     if not short(0.0):
         return 0.0, True
-    high = 1.0
+    unit = high = reached.unit(goal)
     while short(high):
         high *= 16.0
-        if high > _STRONGEST:
-            return _strong_enough(reached), False
-    low = 0.0 if high == 1.0 else high / 16.0
-    while not short(high / 16.0) and high > 1e-300:
-        high /= 16.0
-        low = high / 16.0
+        if high > _STRONGEST * unit:
+            return _strong_enough(reached, unit), False
+    low = high / 16.0
     while high - low > 1e-12 * high:
         middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
         low, high = (middle, high) if short(middle) else (low, middle)
     return high, True
 
 
-def _strong_enough(reached: Callable[[float], Array]) -> float:
+def _strong_enough(reached: Response, unit: float) -> float:
     """A finite strength that comes within a millionth of what unbounded noise would reach."""
-    most = reached(_STRONGEST)
-    strength = 1.0
-    while np.any(reached(strength) < most * (1 - 1e-6)) and strength < _STRONGEST:
+    most = reached(_STRONGEST * unit)
+    strength = unit
+    while np.any(reached(strength) < most * (1 - 1e-6)) and strength < _STRONGEST * unit:
         strength *= 4.0
     return strength
 
