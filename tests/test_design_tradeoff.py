@@ -157,13 +157,41 @@ def test_zero_loss_and_free_targets_are_the_closed_form() -> None:
         assert abs(plan.utility) < 1e-12
 
 
-def test_at_the_limit_only_silence_is_left() -> None:
-    network = random_network(17, prior="covariance")
+@pytest.mark.parametrize("noise", ["joint", "per agent"])
+def test_at_the_limit_everything_else_is_still_sent(noise: str) -> None:
+    network = random_network(17, noise=noise, prior="covariance")
     limit = vn.privacy_limit(network)
     plan = vn.design(network, privacy={"g0": limit["g0"] * (1 - 1e-9)})
-    assert sum(plan.sent.values()) == 0
+    # nothing of g0 is told: no message is correlated with it beforehand
+    covariance = network.prior.covariance
+    for agent, sanitizer in plan.sanitizers.items():
+        told = sanitizer.compression @ network.observe[agent] @ covariance @ network.private["g0"].T
+        assert np.max(np.abs(told), initial=0.0) < 1e-9 * np.max(np.abs(covariance))
+        assert sanitizer.sent == sanitizer.readings - 1
+    # the solver, asked for a little less, finds nothing noticeably cheaper
+    below = vn.design(network, privacy={"g0": limit["g0"] * (1 - 1e-5)}, starts=FEW)
+    assert -plan.utility <= -below.utility * 1.01
     with pytest.raises(vn.Infeasible, match=r"g0 was asked to reach .* silence gives only"):
         vn.design(network, privacy={"g0": limit["g0"] * 1.0001})
+
+
+def test_at_the_limit_an_agent_that_sees_nothing_private_is_heard() -> None:
+    network = vn.Network(
+        observe={"both": [[1.0, 1.0]], "public only": [[1.0, 0.0]]},
+        noise=1.0,
+        public={"u": [1, 0]},
+        private={"g": [0, 1]},
+        prior=vn.Prior(covariance=np.diag([4.0, 1.0])),
+    )
+    plan = vn.design(network, privacy=vn.privacy_limit(network)["g"] * (1 - 1e-9))
+    assert plan.sent == {"both": 0, "public only": 1}
+    assert -plan.utility == pytest.approx(0.4, rel=1e-9)
+
+
+def test_silence_is_left_where_every_parameter_is_at_its_limit() -> None:
+    network = random_network(17, prior="covariance", sizes=(3, 2, 3), parameters=3, private_rows=(3,))
+    plan = vn.design(network, privacy=vn.privacy_limit(network)["g0"])
+    assert sum(plan.sent.values()) == 0
 
 
 def test_interrupted_with_the_best_plan_so_far() -> None:

@@ -31,7 +31,7 @@ __all__ = ["Frontier", "Point", "frontier"]
 _POINTS = 20
 # How far beyond the ceiling a curve goes when no prior limits it.
 _BEYOND_CEILING = 100.0
-# A target this close below the limit leaves nothing to optimise: only silence reaches it.
+# A target this close below the limit leaves nothing to optimise: it is reached by telling nothing of g_j.
 _NEAR_LIMIT = 1 - 1e-6
 
 

@@ -12,13 +12,15 @@ import numpy as np
 
 from veilnet._types import Array
 from veilnet.asup import Verdict
+from veilnet.bounds import privacy
 from veilnet.designs._joint_solver import JointResult, least_loss, most_privacy
 from veilnet.designs.hiding import Hiding, cheapest_hiding
 from veilnet.designs.requests import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
+from veilnet.designs.withholding import telling_nothing
 from veilnet.plan import Plan, make_plan
 from veilnet.sanitizer import Sanitizer
-from veilnet.standard import standard_form
+from veilnet.standard import StandardForm, standard_form
 
 Progress = Callable[[str, float], None]
 
@@ -36,10 +38,10 @@ def least_loss_plan(
 ) -> Plan:
     """The plan of least utility loss that reaches every target."""
     network = verdict.network
-    if _only_silence_reaches(verdict, targets):
-        silent = {agent: Sanitizer.silent(h.shape[0], agent=agent) for agent, h in network.observe.items()}
-        return make_plan(network, silent, "joint", targets=targets, details={"starts": 0, "silent": True})
     form = standard_form(network)
+    at_limit = [name for name, target in targets.items() if _at_limit(verdict, name, target)]
+    if at_limit:
+        return _plan_at_limit(verdict, form, at_limit, targets)
     result = least_loss(form, aimed_at(targets), starts=starts, seed=seed, progress=progress)
     hidden = cheapest_hiding(form, np.array([target > 0 for target in targets.values()]), seed)
     if hidden is not None and hidden.loss < result.loss:
@@ -122,7 +124,22 @@ def aimed_at(targets: Mapping[str, float]) -> Array:
     return np.asarray(wanted * (1 + MARGIN))
 
 
-def _only_silence_reaches(verdict: Verdict, targets: Mapping[str, float]) -> bool:
-    return any(
-        target > verdict.limit[name] * (1 - 10 * MARGIN) for name, target in targets.items() if target > 0
-    )
+def _at_limit(verdict: Verdict, name: str, target: float) -> bool:
+    """Whether a target is so close to its limit that the margin above it cannot be reached."""
+    return 0 < target > verdict.limit[name] * (1 - 10 * MARGIN)
+
+
+def _plan_at_limit(
+    verdict: Verdict, form: StandardForm, at_limit: list[str], targets: Mapping[str, float]
+) -> Plan:
+    """Everything but what tells of the parameters at their limit; silence where that is not enough."""
+    network = verdict.network
+    about = np.array([name in at_limit for name in network.private])
+    sanitizers = sanitizers_from_shrink(network, telling_nothing(form, about))
+    reached = privacy(network, sanitizers)
+    if any(reached[name] < target for name, target in targets.items()):
+        sanitizers = {
+            agent: Sanitizer.silent(rows.shape[0], agent=agent) for agent, rows in network.observe.items()
+        }
+    details = {"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), "tells_nothing_of": at_limit}
+    return make_plan(network, sanitizers, "joint", targets=targets, details=details)
