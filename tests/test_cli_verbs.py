@@ -74,8 +74,8 @@ def test_design_writes_a_plan_that_keeps_its_promise(
 def test_design_in_words(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["design", house_file]) == 0
     text = capsys.readouterr().out
-    assert "the centre's error on gait grows 10.2-fold" in text
-    assert "the centre's error on mean temperature, heat loss grows not at all" in text
+    assert "the centre's error variance on gait grows 10.2-fold" in text
+    assert "the centre's error variance on mean temperature, heat loss grows not at all" in text
     assert "confirmed" in text
 
 

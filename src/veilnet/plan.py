@@ -74,12 +74,12 @@ class Plan(Picklable):
         lines = [
             f"Plan ({self.method}): {len(self.sanitizers)} agents send {sum(self.sent.values())} numbers "
             f"for {self.network.N} readings.",
-            f"- the centre's error on {public} grows {times(1 - self.utility)}",
+            f"- the centre's error variance on {public} grows {times(1 - self.utility)}",
         ]
         for name, gained in self.privacy.items():
             worst = self.worst_direction[name]
             aside = "" if np.isclose(worst, gained) else f" (its most exposed part: {times(1 + worst)})"
-            lines.append(f"- the centre's error on {name} grows {times(1 + gained)}{aside}")
+            lines.append(f"- the centre's error variance on {name} grows {times(1 + gained)}{aside}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ def verdict_table(verdict: Verdict) -> Table:
             ]
         )
     return table(
-        ["private", "error grows for free", "if nothing were sent", "all of it free?", "in the way"], rows
+        ["private", "variance grows for free", "if nothing were sent", "all of it free?", "in the way"], rows
     )
 
 
@@ -45,7 +45,7 @@ def plan_table(plan: Plan) -> Table:
         ["private", name, times(1 + p), times(1 + plan.worst_direction[name]), number(p)]
         for name, p in plan.privacy.items()
     ]
-    return table(["", "parameter", "centre's error grows", "most exposed part", "u or p"], rows)
+    return table(["", "parameter", "error variance grows", "most exposed part", "u or p"], rows)
 
 
 def sending_table(plan: Plan, *, most: int = 20) -> Table:
