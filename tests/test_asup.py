@@ -199,16 +199,18 @@ def test_rank_decisions_report_how_close_they_were() -> None:
             prior=vn.Prior(covariance=np.eye(3)),
         )
         assert vn.check(network).shares.ranks.tolist() == [rank]
-    # correlated noise lets the share have a planted second part of any size
+    # agent a sees the second public parameter ``part`` times as well as b does: that is the size of its part
     for part, rank in ((1e-4, 2), (1e-12, 1)):
         network = vn.Network(
-            observe={"a": [[1.0, 0.0], [0.0, 1.0]], "b": [[1.0, 0.0]]},
-            noise=[[1.0, 0.0, 0.0], [0.0, 1.0, part], [0.0, part, 1.0]],
-            public=[[1.0, 0.0], [0.0, 1.0]][:rank],
-            private={"g": [0, 1.0]},
+            observe={"a": [[1.0, 0.0], [0.0, part]], "b": [[0.0, 1.0]]},
+            noise=1.0,
+            public=[[1.0, 0.0], [0.0, 1.0]],
+            private={"g": [1.0, 1.0]},
         )
         shares = vn.check(network).shares
+        assert shares.ranks.tolist() == [rank, 1]
         assert shares.dropped < shares.tolerance < shares.kept
+        assert (shares.kept if rank == 2 else shares.dropped) == pytest.approx(part, rel=1e-6)
 
 
 def test_verdict_speaks_the_users_words() -> None:
@@ -219,6 +221,20 @@ def test_verdict_speaks_the_users_words() -> None:
     free = str(vn.check(counterexample()))
     assert "Privacy is free" in free
     assert "it is wrong here" in free
+    everything = vn.Network({"a": np.eye(2)}, 1.0, np.eye(2), {"g": [0, 1]})
+    nothing = str(vn.check(everything))
+    assert "any protection costs something on public" in nothing
+    assert "g: without loss, the centre's error variance cannot grow (limit: without bound)" in nothing
+
+
+def test_theorem_2_is_never_called_wrong() -> None:
+    """A tie of 1e-6 between public and private costs privacy its square: below what the exact test can see."""
+    verdict = vn.check(identical_agents(leak=1e-6))
+    assert verdict.achievable
+    assert verdict.printed_theorem.achievable is False
+    text = str(verdict)
+    assert "too close to the edge" in text
+    assert "wrong" not in text
 
 
 @pytest.mark.parametrize(("readings", "parameters"), [(1e-9, 1e9), (1e9, 1e-9), (1e9, 1e9)])

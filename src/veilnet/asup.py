@@ -24,7 +24,7 @@ from veilnet.network import Network
 from veilnet.printed_theorems import PrintedTheorem, printed_theorem
 from veilnet.sanitizer import Sanitizer
 from veilnet.shares import Shares, shares
-from veilnet.words import join_names, number, times
+from veilnet.words import NOTHING, join_names, number, times
 
 __all__ = ["Verdict", "check"]
 
@@ -111,12 +111,14 @@ class Verdict:
             return f"Privacy is free: it can be made as strong as {strong}, without any loss on {public}."
         some = [name for name in self.ceiling if name not in self.blocked]
         tail = f" (it is for {join_names(some)})" if some else ""
+        if max(self.ceiling.values()) < NOTHING:
+            return f"Privacy is not free here: any protection costs something on {public}."
         return f"Privacy is not free here{tail}: some protection costs nothing on {public}, more of it will."
 
     def _one_parameter(self, name: str) -> str:
-        grown = times(1 + self.ceiling[name])
-        limit = times(1 + self.limit[name])
-        text = f"- {name}: without loss, the centre's error can grow {grown} (limit: {limit})."
+        ceiling, limit = self.ceiling[name], times(1 + self.limit[name])
+        grown = "cannot grow" if ceiling < NOTHING else f"can grow {times(1 + ceiling)}"
+        text = f"- {name}: without loss, the centre's error variance {grown} (limit: {limit})."
         if name in self.blocked and self.network.S <= _MOST_AGENTS_IN_WORDS:
             agents = self.blocking[name]
             if agents:

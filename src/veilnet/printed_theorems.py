@@ -41,9 +41,15 @@ class PrintedTheorem:
         said = "achievable" if self.achievable else "not achievable"
         if self.achievable == exact:
             return f"The paper's Theorem {self.number}, as printed, says {said}: it agrees."
+        if self.number == 1 and exact:
+            return (
+                f"The paper's Theorem 1, as printed, says {said}: it is wrong here, "
+                "since agents can hide together what none can hide alone."
+            )
+        # Theorem 1 is sufficient and Theorem 2 exact: only the line drawn for rounding can part them from the test.
         return (
-            f"The paper's Theorem {self.number}, as printed, says {said}: it is wrong here, "
-            "since agents can hide together what none can hide alone."
+            f"The paper's Theorem {self.number} says {said}: the network is too close to the edge "
+            "for the two tests to agree."
         )
 
     def __str__(self) -> str:

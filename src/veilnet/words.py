@@ -8,6 +8,9 @@ import numpy as np
 
 from veilnet._types import Array
 
+NOTHING = 5e-4
+"""A variance that grows by less than this part is said not to grow."""
+
 
 def direction_in_words(direction: Array, names: Sequence[str], *, most: int = 4) -> str:
     """A direction of x by the user's names, largest parts first: ``0.71 gait - 0.71 presence``."""
@@ -37,7 +40,7 @@ def times(ratio: float) -> str:
     """An error ratio in words: how many-fold the variance grows."""
     if np.isinf(ratio):
         return "without bound"
-    if ratio < 1.0005:
+    if ratio < 1 + NOTHING:
         return "not at all"
     if ratio < 2:
         return f"by {100 * (ratio - 1):.2g} %"
