@@ -18,13 +18,16 @@ fingerprint() {
     printf '%s %s %s\n' "$(cat "$root/pyproject.toml" "$root/constraints.txt" | cksum)" "$interpreter" "$root"
 }
 
-# is_ready EXTRA: is the environment with this extra in place and current?
+# is_ready EXTRAS: is the environment with these extras (or with dev, which has them all) in place and current?
 is_ready() {
-    [ -r "$venv/.ready-$1" ] && [ ! -e "$venv/.unfinished" ] && [ -x "$venv/bin/python" ] &&
-        [ "$(cat "$venv/.ready-$1")" = "$(fingerprint)" ]
+    [ ! -e "$venv/.unfinished" ] && [ -x "$venv/bin/python" ] && { is_current "$1" || is_current dev; }
 }
 
-# ensure_environment EXTRA: set up .venv with the project and one of its extras, unless that was done before.
+is_current() {
+    [ -r "$venv/.ready-$1" ] && [ "$(cat "$venv/.ready-$1")" = "$(fingerprint)" ]
+}
+
+# ensure_environment EXTRAS: set up .venv with the project and these extras (plot,sklearn), unless that was done.
 ensure_environment() {
     is_ready "$1" && return 0
     find_python
@@ -89,13 +92,15 @@ make_venv() {
 }
 
 install_project() {
-    rm -f "$venv"/.ready-*
+    # Other extras stay installed, and their marks true, unless the requirements changed.
+    for mark in "$venv"/.ready-*; do
+        is_current "${mark##*/.ready-}" || rm -f "$mark"
+    done
     : >"$venv/.unfinished"
     : >"$log"
     # hatchling first, so that building the project needs no second, hidden environment
     { pip_install hatchling && pip_install --no-build-isolation --editable ".[$1]"; } || explain_pip_failure
     fingerprint >"$venv/.ready-$1"
-    [ "$1" != dev ] || cp "$venv/.ready-dev" "$venv/.ready-plot"  # dev contains plot
     rm -f "$venv/.unfinished"
 }
 
