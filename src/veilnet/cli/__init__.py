@@ -81,6 +81,7 @@ def _assemble() -> typer.Typer:
         cls=_LazyGroup,
         add_completion=False,
         rich_markup_mode=None,
+        pretty_exceptions_show_locals=False,  # older versions of typer show them: readings, among others
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     assembled.callback()(_veilnet)
