@@ -1,8 +1,8 @@
 """Columns of numbers from whatever a person has: a dict, a data frame, a structured array, a CSV file.
 
 Missing values (an empty cell, None, NaN, NA, a masked entry) come out as NaN; everything else that is not a
-number is an error naming the column and the row. pandas and polars are never imported here: a frame
-already knows how to hand out its columns.
+number is an error naming the column and the row, never quoting the cell. pandas and polars are never imported
+here: a frame already knows how to hand out its columns.
 """
 
 from __future__ import annotations
@@ -87,9 +87,8 @@ def as_numbers(values: Any, name: str) -> Array:
     elif array.dtype.kind == "O":
         numbers = np.array([_as_number(value, name, row) for row, value in enumerate(array)], np.float64)
     else:
-        example = f", {array[0]!r} for instance" if array.size else ""
         raise InvalidNetwork(
-            f"table: column {name!r}: expected numbers, found {array.dtype}{example}; convert it first"
+            f"table: column {name!r}: expected numbers, found {array.dtype}; convert it first"
         )
     _refuse_infinite(numbers, f"table: column {name!r}", first_row=1)
     return numbers
@@ -100,7 +99,8 @@ def _as_number(value: Any, name: str, row: int) -> float:
         return math.nan
     if isinstance(value, str | bytes | complex) or not hasattr(value, "__float__"):
         raise InvalidNetwork(
-            f"table: column {name!r}, row {row + 1}: expected a number, found {value!r}; convert it first"
+            f"table: column {name!r}, row {row + 1}: expected a number, found {type(value).__name__}; "
+            "convert it first"
         )
     return float(value)
 
@@ -165,10 +165,9 @@ def _cells(
 def _missing_or_refused(cell: str, path: Path, line: int, name: str) -> float:
     if cell.strip().lower() in _MISSING_WORDS:
         return math.nan
-    advice = "; write decimals with a point" if _reads_as_number(cell.replace(",", ".")) else ""
-    raise InvalidNetwork(
-        f"{path}, line {line}, column {name!r}: expected a number, found {cell[:40]!r}{advice}"
-    )
+    decimal = _reads_as_number(cell.replace(",", "."))
+    found = "a decimal comma; write decimals with a point" if decimal else "text; mend that cell"
+    raise InvalidNetwork(f"{path}, line {line}, column {name!r}: expected a number, found {found}")
 
 
 def _reads_as_number(text: str) -> bool:
