@@ -235,6 +235,11 @@ def test_files_are_read_and_written_and_never_confused(folder, tmp_path, pipe) -
     out = tmp_path / "out.jsonl"
     assert pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", out])[:2] == (0, "")
     assert [json.loads(line)["row"] for line in out.read_text().splitlines()] == list(range(1, 5001))
+    as_csv = tmp_path / "out.csv"  # each name tells its own format
+    assert pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", as_csv])[0] == 0
+    assert rows_of(as_csv.read_text()) == list(range(1, 5001))
+    code, text, _ = pipe(["sanitize", folder / "kitchen.json", "--json"], f"{GOOD}\n".encode())
+    assert (code, json.loads(text)["row"]) == (0, 1)
     code, _, err = pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", source])
     assert code == 2
     assert "would replace the input" in err

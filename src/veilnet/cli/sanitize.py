@@ -16,7 +16,7 @@ def command(
     sanitizer: Annotated[Path, typer.Argument(help="This agent's file in a plan folder.")],
     source: Annotated[Path | None, typer.Option("--in", help="Readings; standard input if left out.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Messages; standard output if left out.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="csv or jsonl, both in and out.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="csv or jsonl; told from the names.")] = None,
     header: Annotated[
         bool | None,
         typer.Option(
@@ -27,6 +27,7 @@ def command(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Repeatable noise, to simulate: NOT private.")
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Messages as JSON lines.")] = False,
 ) -> None:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 
@@ -42,6 +43,7 @@ def command(
 
     agent = load_sanitizer(sanitizer)
     kind = format_for(source, out, given=format)
+    sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)
     if not noise.private:
         sys.stderr.write("veilnet sanitize: --seed was given: the output is a simulation, NOT private\n")
@@ -60,7 +62,7 @@ def command(
             header=header,
             label="standard input" if source is None else str(source),
         )
-        write_header(messages, kind, agent.sent)
+        write_header(messages, sent_as, agent.sent)
         if flush:
             messages.flush()
         for block in reader.blocks(1 if flush else _LINES_AT_ONCE):
@@ -72,7 +74,7 @@ def command(
                 ]
                 block.refused.sort(key=lambda entry: entry[0])
             rows = [row for row, valid in zip(block.rows, released.valid.tolist(), strict=True) if valid]
-            write_messages(messages, kind, rows, released.values)
+            write_messages(messages, sent_as, rows, released.values)
             for line, row, reason in block.refused:
                 where = f"line {line}" if row is None else f"row {row}"
                 sys.stderr.write(f"veilnet sanitize: {where} not sent: {reason}\n")
