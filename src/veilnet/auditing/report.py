@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -132,8 +132,3 @@ def _shown(figure: Figure) -> str:
     if figure is None:
         return ""
     return figure if isinstance(figure, str) else number(figure)
-
-
-def combined(parts: Iterable[Sequence[Row]]) -> tuple[Row, ...]:
-    """All rows of all sections, in order."""
-    return tuple(row for part in parts for row in part)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfc, gammainc, gammaincc, gammainccinv, gammaincinv
+from scipy.special import gammainc, gammaincc
 
 from veilnet._types import Array
 
@@ -29,11 +29,6 @@ def part_of(section: str, total: float) -> float:
     return _PARTS[section] * total
 
 
-def normal_p(scores: Array) -> Array:
-    """Two-sided p-values of standard normal scores."""
-    return np.asarray(erfc(np.abs(scores) / np.sqrt(2.0)))
-
-
 def subgaussian_p(scores: Array) -> Array:
     """Bounds on the two-sided p-values of scores with E exp(ts) <= exp(t²/2) (Hoeffding, 1963)."""
     return np.asarray(np.minimum(1.0, 2.0 * np.exp(-0.5 * scores**2)))
@@ -44,15 +39,6 @@ def chi_square_p(sums: Array, count: int, swelling: Array) -> Array:
     low = gammainc(count / 2.0, sums / 2.0)
     high = gammaincc(count / 2.0, sums / (2.0 * (1.0 + swelling)))
     return np.asarray(np.minimum(1.0, 2.0 * np.minimum(low, high)))
-
-
-def chi_square_interval(total: float, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Confidence interval of a variance from a sum of ``count`` squared normal draws."""
-    tail = (1.0 - confidence) / 2.0
-    return (
-        total / (2.0 * float(gammainccinv(count / 2.0, tail))),
-        total / (2.0 * float(gammaincinv(count / 2.0, tail))),
-    )
 
 
 @dataclass(frozen=True)
