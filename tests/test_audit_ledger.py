@@ -132,6 +132,30 @@ def test_a_rewritten_chain_that_crosses_its_limit(plans: tuple[Plan, Plan], tmp_
     assert "below its limit" in "; ".join(verify_ledger(path, plan.network))
 
 
+@pytest.mark.parametrize(
+    ("line", "change"),
+    [(0, {"limits": None}), (0, {"limits": {"nobody": 1.0}}), (0, {"network": None}),
+     (1, {"releases": -5}), (1, {"releases": None}), (1, {"factor": [[1.0]]}), (1, {"factor": "none"})],
+)  # fmt: skip
+def test_a_rewritten_chain_of_nonsense(
+    plans: tuple[Plan, Plan], tmp_path: Path, line: int, change: dict[str, object]
+) -> None:
+    from veilnet.auditing.ledger import _digest
+
+    plan, _ = plans
+    path = tmp_path / "l"
+    Ledger.create(path, plan.network, 0.0).record(plan)
+    lines, previous = [], ""
+    for place, text in enumerate(path.read_text().splitlines()):
+        entry = {k: v for k, v in json.loads(text).items() if k not in ("hash", "previous")}
+        entry |= change if place == line else {}
+        digest = _digest(entry, previous)
+        lines.append(json.dumps({**entry, "previous": previous, "hash": digest}))
+        previous = digest
+    path.write_text("\n".join(lines) + "\n")
+    assert len(verify_ledger(path, plan.network)) == 1
+
+
 def test_mistakes_are_refused(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
     plan, _ = plans
     path = tmp_path / "l"

@@ -164,19 +164,26 @@ class Ledger:
     def _read(self, file: IO[bytes]) -> None:
         lines = _checked_lines(file.read(), self.path)
         header = lines[0]
-        if header["network"] != network_fingerprint(self.network):
+        if header.get("network") != network_fingerprint(self.network):
             raise InvalidPlan(f"{self.path}: the ledger belongs to another network; open it with its own")
-        self.limits = read_limits(self.network, header["limits"])
+        try:
+            self.limits = read_limits(self.network, header.get("limits"))
+        except InvalidNetwork as error:
+            raise InvalidPlan(f"{self.path}: {error}") from error
+        if not self.limits:
+            raise InvalidPlan(f"{self.path}: the ledger has no limits: it was changed")
         self._lines, self._count = len(lines), 0
         self._factor = np.zeros((0, self.network.L))
         for line in lines[1:]:
             try:
                 once = np.array(line["factor"], dtype=np.float64).reshape(-1, self.network.L)
-                self._count += int(line["releases"])
-                scaled = np.sqrt(float(line["releases"])) * once
-            except (KeyError, TypeError, ValueError) as error:
+                releases = int(line["releases"])
+                if releases < 1 or not np.all(np.isfinite(once)):
+                    raise ValueError("not a release")
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 raise InvalidPlan(f"{self.path}: entry {line.get('entry')}: not a ledger entry") from error
-            self._factor = triangle(np.concatenate([self._factor, scaled]))
+            self._count += releases
+            self._factor = triangle(np.concatenate([self._factor, np.sqrt(float(releases)) * once]))
         self._hash = str(lines[-1]["hash"])
 
     @contextmanager
