@@ -58,6 +58,16 @@ def functions(plan: Plan, **replaced: Any) -> dict[str, Any]:
     return {agent: as_function(s) for agent, s in plan.sanitizers.items()} | replaced
 
 
+def test_a_file_that_believes_every_reading(plan: Plan) -> None:
+    limited = {a: s.replace(limits=(-1e6, 1e6)) for a, s in plan.sanitizers.items()}
+    careful = make_plan(plan.network, limited, "test")
+    assert failures(careful, dict(careful.sanitizers)) == {}
+    loose = dict(careful.sanitizers) | {"a1": careful.sanitizers["a1"].replace(limits=None)}
+    assert "a1: the readings it takes for credible differ" in str(failures(careful, loose))
+    wider = dict(careful.sanitizers) | {"a1": careful.sanitizers["a1"].replace(limits=(-1e7, 1e6))}
+    assert "credible" in str(failures(careful, wider))
+
+
 @pytest.mark.parametrize("noise", ["joint", "per agent"])
 @pytest.mark.parametrize("prior", ["none", "covariance", "singular"])
 def test_a_sound_deployment_passes(noise: str, prior: str) -> None:

@@ -107,6 +107,10 @@ def _difference(found: Sanitizer, planned: Sanitizer) -> str:
         return "it has no grid" if found.grid is None else "it has a grid, the plan has none"
     if found.grid is not None and planned.grid is not None and not np.array_equal(found.grid, planned.grid):
         return "its grid differs"
+    if (found.limits is None) != (planned.limits is None) or not np.array_equal(
+        found.limits or (), planned.limits or ()
+    ):
+        return "the readings it takes for credible differ"
     return ""
 
 
