@@ -163,6 +163,52 @@ def test_data_that_the_model_does_not_describe() -> None:
     assert any(row.verdict == "fail" and "does not describe" in row.sentence for row in rows)
 
 
+def test_data_tell_what_a_plan_without_prior_counts_on_nobody_knowing() -> None:
+    """g cannot be estimated without a prior; from data one at least learns its mean: that breaks no promise."""
+    network = vn.Network(
+        observe={"a": [[1, 0, 1], [0, 1, 1], [1, 1, 0]], "b": [[1, 0, 0.5], [0, 1, 2], [1, 0, 3]]},
+        noise=0.1,
+        public=[[1, 0, 0]],
+        private={"g": [0, 0, 1], "seen": [1, 0, 0]},
+    )
+    plan = vn.design(network)
+    assert plan.privacy["g"] == np.inf
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3000, 3))
+    data: dict[str, Any] = {
+        agent: x @ rows.T + np.sqrt(0.1) * rng.standard_normal((3000, 3))
+        for agent, rows in network.observe.items()
+    }
+    rows = vn.audit(plan, data | {"x": x}, only=["attackers"], attackers=["ridge"]).rows
+    verdicts = {row.what: row.verdict for row in rows}
+    assert verdicts.pop("best linear on seen") == "ok"
+    assert verdicts.pop("public estimate on data") == "ok"
+    assert set(verdicts.values()) == {"info"}
+    # The unbiased estimate is held to its bound all the same.
+    quiet = {agent: y - np.sqrt(0.5) * (y - x @ network.observe[agent].T) for agent, y in data.items()}
+    rows = vn.audit(plan, quiet | {"x": x}, only=["attackers"], attackers=["ridge"]).rows
+    assert {row.what for row in rows if row.verdict == "fail"} == {"best linear on seen"}
+
+
+def test_a_cell_that_is_no_number_is_not_quoted(tmp_path: Path) -> None:
+    plan = some_plan(1)
+    columns = table(plan, simulate(plan.network, 200, 0), by_parameter=True)
+    first = next(iter(columns))
+    for cell, words in (("SECRET", "text"), ("77,5", "decimal comma")):
+        lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+        lines[3] = f'"{cell}"' + lines[3][lines[3].index(",") :]
+        (tmp_path / "held.csv").write_text("\n".join(lines))
+        with pytest.raises(vn.InvalidNetwork, match=words) as refused:
+            read_samples(plan.network, plan.sanitizers, tmp_path / "held.csv")
+        assert f"line 4, column {first!r}" in str(refused.value)
+        assert cell not in str(refused.value)
+    broken = {first: np.array([1.0, "SECRET"] * 100, dtype=object)}
+    for column in (broken[first], broken[first].astype(str)):
+        with pytest.raises(vn.InvalidNetwork) as refused:
+            read_samples(plan.network, plan.sanitizers, columns | {first: column})
+        assert "SECRET" not in str(refused.value)
+
+
 def test_data_that_cannot_be_read() -> None:
     plan = some_plan(1)
     samples = simulate(plan.network, 200, 0)
@@ -212,6 +258,8 @@ def test_the_whole_report() -> None:
         ({"limits": {"nobody": 1.0}}, "limits"), ({"limits": -2.0}, "limit of"), ({"only": ["nothing"]}, "only"),
         ({"only": ["ledger"]}, "ledger"), ({"sanitizers": 3}, "sanitizers"),
         ({"sanitizers": {"a0": 3}}, "sanitizers"), ({"agents_colluding": 0}, "agents_colluding"),
+        ({"limits": 5.0}, "withstand"), ({"seed": -1}, "seed"), ({"seed": 0.5}, "seed"), ({"rows": "many"}, "rows"),
+        ({"model_error": -5.0}, "model_error"),
     ],
 )  # fmt: skip
 def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
@@ -241,4 +289,13 @@ def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     assert run(["audit", str(tmp_path / "nowhere")]) == 2
     assert run(["audit", str(tmp_path / "plan"), "--limit", "much"]) == 2
     assert run(["audit", str(tmp_path / "plan"), "--run", "kitchen"]) == 2
+    assert run(["audit", str(tmp_path / "plan"), "--run", "kitchen=an 'open quote"]) == 2
+    capsys.readouterr()
+    for wrong, words in [
+        (["--limit", "gait=5"], "--colluding"), (["--limit", "gait=5", "--limit", "7"], "'7'"),
+        (["--seed", "-1"], "--seed"), (["--plot", str(tmp_path / "b.doc")], ".svg"),
+        (["--plot", str(plot), "--only", "promise"], "--only baselines"),
+    ]:  # fmt: skip
+        assert run(["audit", str(tmp_path / "plan"), *wrong]) == 2
+        assert words in capsys.readouterr().err
     assert run(["audit", str(tmp_path / "plan"), "--deployed", str(tmp_path / "nowhere")]) == 2

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from veilnet._validate import as_number, refuse_unknown
 from veilnet.auditing.baseline_plot import plot_baselines
 from veilnet.auditing.baselines import Baseline
@@ -92,16 +94,24 @@ def audit(
         )
     count = _count(rows, "rows", 1000)
     floors = read_limits(plan.network, limits)
+    if floors and agents_colluding is None and releases is None:
+        raise InvalidNetwork(
+            "limits: say what they have to withstand, agents_colluding= (--colluding), releases= (--releases) "
+            "or both; alone they decide nothing"
+        )
     parts = _Parts(
         plan=plan,
         deployment=deployment(plan, sanitizers),
-        seed=seed,
+        seed=_count(seed, "seed", 0),
         count=min(count, 4000) if quick else count,
         quick=quick,
         chance=_chance(false_alarm),
     )
     colluding = 2 if agents_colluding is None else _count(agents_colluding, "agents_colluding", 1)
     times = _releases(releases)
+    percent = as_number(model_error, "model_error")
+    if percent < 0:
+        raise InvalidNetwork(f"model_error: expected a percentage of at least 0, found {percent:g}")
     found_baselines: list[Baseline] = []
 
     def compared(_: Callable[[float], None]) -> list[Row]:
@@ -116,7 +126,7 @@ def audit(
         "attackers": (10.0, lambda go: parts.attacked(data, attackers, go)),
         "collusion": (2.0, lambda go: parts.collusion(colluding, floors if agents_colluding else {}, go)),
         "repetition": (1.0, lambda _: parts.repetition(times, floors if releases is not None else {})),
-        "models": (2.0, lambda go: parts.wrong_models(as_number(model_error, "model_error"), go)),
+        "models": (2.0, lambda go: parts.wrong_models(percent, go)),
         "dropout": (1.0, lambda go: parts.dropout(colluding, go)),
         "baselines": (2.0, compared),
         "differential privacy": (0.2, lambda _: parts.differential_privacy(reading_bounds, delta)),
@@ -226,7 +236,8 @@ def ledger_rows(plan: Plan, path: str | PathLike[str], head: str | None, release
     verdict: Judgement = "ok" if head is not None else "warn"
     rows = [Row("ledger", "ledger of releases", "whole", "whole", verdict, sentence, figures=figures)]
     left = opened.remaining(plan)
-    sentence = f"the limits allow {left:.0f} more releases of this plan."
+    amount = "as many releases" if np.isinf(left) else f"{left:.0f} more releases"
+    sentence = f"the limits allow {amount} of this plan{' as one likes' if np.isinf(left) else ''}."
     return [*rows, Row("ledger", "releases left", None, left, "info", sentence)]
 
 
@@ -254,7 +265,12 @@ def _advance(progress: Progress | None, what: str, start: float, part: float) ->
 
 
 def _count(value: Any, name: str, least: int) -> int:
-    if isinstance(value, bool) or int(value) != value or value < least:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.integer)
+        or value < least
+        or value % 1
+    ):
         raise InvalidNetwork(f"{name}: expected a whole number from {least}, found {value!r}")
     return int(value)
 

@@ -17,7 +17,7 @@ def plot_baselines(report: Any, path: str | PathLike[str]) -> None:
     """Draw the baselines of an audit (or a list of them) to a file: .svg, .png or .pdf."""
     found: list[Baseline] = list(getattr(report, "baselines", report))
     if not found:
-        raise InvalidNetwork("report: it has no baselines; audit with baselines=True")
+        raise InvalidNetwork("report: it has no baselines; audit with the section 'baselines'")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

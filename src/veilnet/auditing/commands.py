@@ -21,7 +21,10 @@ class CommandMechanism:
     """Runs a command for every block of readings: lines of N numbers in, ``row,z1,z2,...`` out."""
 
     def __init__(self, command: str | Sequence[str]) -> None:
-        self.command = shlex.split(command) if isinstance(command, str) else list(command)
+        try:
+            self.command = shlex.split(command) if isinstance(command, str) else list(command)
+        except ValueError as error:
+            raise InvalidNetwork(f"command: {error} in {command!r}") from None
         if not self.command:
             raise InvalidNetwork("command: expected a program that reads readings as CSV, found nothing")
 

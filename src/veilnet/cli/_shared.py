@@ -1,4 +1,4 @@
-"""What the verbs share: a console, JSON for machines, tables, and a progress bar that knows its place."""
+"""What the verbs share: options to read, a console, JSON, tables, and a progress bar that knows its place."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from veilnet.errors import InvalidNetwork
 
 _PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
 _PATIENCE = 1.0  # seconds before a progress bar appears
@@ -27,6 +29,34 @@ console = Console(
     emoji=False,
     width=None if sys.stdout is not None and sys.stdout.isatty() else _PIPE_WIDTH,
 )
+
+
+def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | None:
+    """["10"] -> 10.0; ["gait=10", "presence=3"] -> a mapping."""
+    if not given:
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return _amount(given[0], option)
+    found = {}
+    for item in given:
+        name, equals, number = item.rpartition("=")
+        if not equals:
+            raise InvalidNetwork(f"{option}: expected one number, or name=number for each, found {item!r}")
+        found[name] = _amount(number, option)
+    return found
+
+
+def _amount(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidNetwork(f"{option}: expected a number, found {text!r}") from None
+
+
+def check_plot(path: Path | None) -> None:
+    """An error for a plot of a kind that is not drawn, before anything is computed for it."""
+    if path is not None and path.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise InvalidNetwork(f"{path}: expected a plot ending in .svg, .png or .pdf; choose another name")
 
 
 def print_json(value: object) -> None:

@@ -38,7 +38,8 @@ def command(
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            "--limit", help="Least privacy to remain then: 5, or gait=5 (repeat). Less is a failure."
+            "--limit",
+            help="Least privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
         ),
     ] = None,
     model_error: Annotated[
@@ -59,7 +60,7 @@ def command(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and attackers.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of what is simulated.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of what is simulated.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON, with every figure.")] = False,
 ) -> None:
     """Attack a plan and what is deployed of it.
@@ -70,8 +71,12 @@ def command(
     """
     import veilnet as vn
     from veilnet.auditing import plot_baselines
-    from veilnet.cli._shared import console, print_json, progress
+    from veilnet.cli._shared import amounts, check_plot, console, print_json, progress
+    from veilnet.errors import InvalidNetwork
 
+    check_plot(plot)
+    if plot is not None and only and "baselines" not in only:
+        raise InvalidNetwork("--plot: it draws the baselines; add --only baselines, or leave --only out")
     loaded = vn.Plan.load(plan)
     mechanisms = _mechanisms(loaded, deployed, run)
     with progress("auditing", total=1.0) as steps:
@@ -81,7 +86,7 @@ def command(
             sanitizers=mechanisms,
             agents_colluding=colluding,
             releases=releases,
-            limits=_limits(limit),
+            limits=amounts(limit, "--limit"),
             model_error=model_error,
             ledger=ledger,
             ledger_head=head,
@@ -156,19 +161,3 @@ def _unreadable(error: Exception) -> Any:
         raise error
 
     return refuse
-
-
-def _limits(given: list[str] | None) -> Any:
-    from veilnet.errors import InvalidNetwork
-
-    if not given:
-        return None
-    try:
-        if len(given) == 1 and "=" not in given[0]:
-            return float(given[0])
-        pairs = [item.rpartition("=") for item in given]
-        return {name: float(amount) for name, _, amount in pairs}
-    except ValueError:
-        raise InvalidNetwork(
-            f"--limit: expected a number or name=number, found {' '.join(given)!r}"
-        ) from None

@@ -32,16 +32,16 @@ def command(
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility."""
     import veilnet as vn
-    from veilnet.cli._shared import console, print_json, progress
+    from veilnet.cli._shared import amounts, console, print_json, progress
     from veilnet.cli._views import plan_table, sending_table
 
     model = vn.Network.load(network)
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
             model,
-            privacy=_amounts(privacy, "--privacy"),
+            privacy=amounts(privacy, "--privacy"),
             utility_loss=utility_loss,
-            power=_amounts(power, "--power"),
+            power=amounts(power, "--power"),
             method=cast(Any, method),  # design() names the methods it knows
             partial=partial,
             progress=lambda _what, part: steps.update(part),
@@ -70,29 +70,3 @@ def command(
         console.print("Interrupted: this is the best plan found so far, and it keeps its promises.")
     if out is not None:
         console.print(f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you.")
-
-
-def _amounts(given: list[str] | None, option: str) -> Any:
-    """["10"] -> 10.0; ["gait=10", "presence=3"] -> a mapping."""
-    from veilnet.errors import InvalidNetwork
-
-    if not given:
-        return None
-    if len(given) == 1 and "=" not in given[0]:
-        return _number(given[0], option)
-    amounts = {}
-    for item in given:
-        name, equals, amount = item.rpartition("=")
-        if not equals:
-            raise InvalidNetwork(f"{option}: expected one number, or name=number for each, found {item!r}")
-        amounts[name] = _number(amount, option)
-    return amounts
-
-
-def _number(text: str, option: str) -> float:
-    from veilnet.errors import InvalidNetwork
-
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidNetwork(f"{option}: expected a number, found {text!r}") from None

@@ -20,8 +20,9 @@ def command(
 ) -> None:
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn
-    from veilnet.cli._shared import console, print_json, progress, table
+    from veilnet.cli._shared import check_plot, console, print_json, progress, table
 
+    check_plot(out)
     model = vn.Network.load(network)
     with progress("tracing the frontier", total=1.0) as steps:
         curve = vn.frontier(model, privacy, progress=lambda _what, part: steps.update(part))
