@@ -209,14 +209,23 @@ def test_forms_of_noise() -> None:
 
 def test_frozen_inside_and_out() -> None:
     compression = np.eye(2)
-    sanitizer = vn.Sanitizer(compression, [1.0, 2.0])
+    sanitizer = vn.Sanitizer(compression, [1.0, 2.0], limits=(0, 1), grid=0.5)
+    made = vn.Sanitizer.exact(np.eye(2), offset=np.zeros(2)).with_grid(np.array([0.5, 0.25]))
     with pytest.raises(AttributeError, match="frozen"):
         sanitizer.noise = np.zeros((2, 2))
-    for array in (sanitizer.compression, sanitizer.noise, sanitizer.offset):
+    arrays = [
+        part for one in (sanitizer, made) for part in (one.compression, one.noise, one.offset, one.grid)
+    ]
+    for array in (*arrays, *sanitizer.limits):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 5.0
     compression[0, 0] = 9.0
     assert sanitizer.compression[0, 0] == 1.0
+
+
+def test_neither_compression_nor_noise_is_refused_with_a_way_out() -> None:
+    with pytest.raises(vn.InvalidNetwork, match=r"found neither; use Sanitizer\.raw\(n\) .*silent\(n\)"):
+        vn.Sanitizer()
 
 
 def test_replace_changes_one_thing() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._types import Array
-from veilnet._validate import as_names
+from veilnet._validate import as_names, freeze
 from veilnet.errors import InvalidNetwork
 
 
@@ -37,4 +37,5 @@ def read_limits(limits: Any, readings: int) -> tuple[Array, Array]:
         edges.append(np.array(np.broadcast_to(array, (readings,))))
     if np.any(edges[0] >= edges[1]):
         raise InvalidNetwork("limits: expected lowest below highest for every reading")
+    freeze(*edges)
     return edges[0], edges[1]

@@ -62,7 +62,8 @@ class Sanitizer:
     ) -> None:
         if compression is None and noise is None:
             raise InvalidNetwork(
-                "sanitizer: give compression=, noise= or both; without either, it sends nothing new"
+                "sanitizer: expected compression=, noise= or both, found neither; "
+                "use Sanitizer.raw(n) to send readings as they are, Sanitizer.silent(n) to send nothing"
             )
         self.compression: Array = _read_compression(compression, noise)
         self.sent, self.readings = self.compression.shape
@@ -101,9 +102,11 @@ class Sanitizer:
         Skips the checks of the constructor: with many agents they would cost more than the design.
         """
         sent, readings = rows.shape
+        noise = np.zeros((sent, sent))
+        freeze(rows, noise, offset)
         made = object.__new__(cls)
         made.__dict__.update(
-            compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
+            compression=rows, sent=sent, readings=readings, noise=noise, offset=offset,
             grid=None, limits=None, agent=agent, names=(), normal=(rows, np.zeros(sent, bool)), _frozen=True,
         )  # fmt: skip
         return made
@@ -265,4 +268,5 @@ def _read_grid(grid: Any, sent: int) -> Array:
     steps = np.array(np.broadcast_to(steps, (sent,))) if steps.ndim == 0 else as_vector(steps, "grid", sent)
     if np.any(steps <= 0) or np.any(np.frexp(steps)[0] != 0.5):
         raise InvalidNetwork(f"grid: expected positive powers of two, found {steps.tolist()}")
+    freeze(steps)
     return steps
