@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._types import Array
-from veilnet._validate import unknown
+from veilnet._validate import refuse_unknown
 from veilnet.asup import Verdict
 from veilnet.errors import Infeasible, InvalidNetwork
 from veilnet.network import Network
@@ -56,9 +56,7 @@ def refuse_above_limit(verdict: Verdict, targets: Mapping[str, float]) -> None:
 def _per_name(value: Any, names: list[str], what: str) -> dict[str, float]:
     if not isinstance(value, Mapping):
         return dict.fromkeys(names, _at_least_zero(value, what))
-    strangers = [str(name) for name in value if name not in set(names)]
-    if strangers:
-        raise unknown(strangers, names, what)
+    refuse_unknown(value, names, what)
     return {name: _at_least_zero(each, f"{what}[{name!r}]") for name, each in value.items()}
 
 
