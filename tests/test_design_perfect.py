@@ -258,6 +258,10 @@ def test_power_per_agent() -> None:
         ({"power": 1.0, "method": "joint"}, "power= goes with"),
         ({"weights": {"g": 1}}, "weights: they divide privacy"),
         ({"partial": True}, "partial: goes with method='noise'"),
+        ({"privacy": 1, "starts": 0}, "starts: expected a whole number of at least 1, found 0"),
+        ({"privacy": 1, "starts": 1.5}, "starts: expected a whole number of at least 1, found 1.5"),
+        ({"privacy": 1, "seed": -1}, "seed: expected a whole number of at least 0, found -1"),
+        ({"privacy": 1, "sweeps": 0}, "sweeps: expected a whole number of at least 1, found 0"),
     ],
 )
 def test_wrong_requests_are_refused(arguments: dict[str, object], message: str) -> None:

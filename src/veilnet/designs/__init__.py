@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 from veilnet.asup import Verdict, check
-from veilnet.designs.requests import read_loss, read_power, read_targets, refuse_above_limit
+from veilnet.designs.requests import read_count, read_loss, read_power, read_targets, refuse_above_limit
 from veilnet.errors import Infeasible, InvalidNetwork
 from veilnet.network import Network
 from veilnet.plan import Plan
@@ -57,6 +57,8 @@ def design(
     if len(given) > 1:
         raise InvalidNetwork(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
     _refuse_stray_options(method, weights, utility_loss, partial)
+    sweeps, seed = read_count(sweeps, "sweeps"), read_count(seed, "seed", least=0)
+    starts = None if starts is None else read_count(starts, "starts")
     verdict = check(network)
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)

@@ -8,7 +8,6 @@ from veilnet.asup import Verdict
 from veilnet.designs._alternating_sweeps import alternate
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.designs.tradeoff import aimed_at
-from veilnet.errors import InvalidNetwork
 from veilnet.plan import Plan, make_plan
 from veilnet.standard import standard_form
 
@@ -21,8 +20,6 @@ def alternating_plan(
     progress: Callable[[str, float], None] | None = None,
 ) -> Plan:
     """The plan Algorithm 3 reaches after so many sweeps; ``details["sweeps"]`` has utility and privacy after each."""
-    if sweeps < 1:
-        raise InvalidNetwork(f"sweeps: expected at least 1, found {sweeps}")
     network = verdict.network
     result = alternate(standard_form(network), aimed_at(targets), sweeps=sweeps, progress=progress)
     return make_plan(

@@ -42,6 +42,13 @@ def read_loss(loss: Any) -> float:
     return _at_least_zero(loss, "utility_loss")
 
 
+def read_count(value: Any, what: str, *, least: int = 1) -> int:
+    """A whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidNetwork(f"{what}: expected a whole number of at least {least}, found {value!r}")
+    return int(value)
+
+
 def refuse_above_limit(verdict: Verdict, targets: Mapping[str, float]) -> None:
     """Infeasible, naming the limit, when a target is above what silence would give."""
     for name, target in targets.items():
