@@ -90,15 +90,7 @@ def __getattr__(name: str) -> Any:
     module_name = _MODULE_OF.get(name)
     if module_name is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module: object = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name:
-            raise  # a module that is there, but lacks something it needs
-        module = None
-    if not hasattr(module, name):
-        raise AttributeError(f"{__name__}.{name} is not part of veilnet {__version__}")
-    value = globals()[name] = getattr(module, name)
+    value = globals()[name] = getattr(import_module(module_name), name)
     return value
 
 
