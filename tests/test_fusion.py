@@ -276,6 +276,7 @@ def test_many_sets_of_agents_are_told_apart() -> None:
         ({"left": [[1.0]], "right": [[1.0], [2.0]]}, "same number of rows"),
         ({"left": [[1.0]], "right": [1.0]}, "'left' 1 rows, 'right' one row as a vector"),
         ({"left": ["x"]}, "expected numbers"),
+        ({"left": [10**400]}, "expected numbers"),
         ({"left": [[1.0], [1.0, 2.0]]}, "expected numbers"),
         ([1.0, 2.0], r"messages: expected shape \(3,\)"),
         (None, "messages: expected"),

@@ -289,7 +289,7 @@ def _as_message(value: Any, name: str, size: int) -> Array:
     try:
         raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
         part = np.asarray(raw, dtype=np.float64) if raw.dtype.kind in "fiubO" else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         part = None
     if part is None:
         raise InvalidReading(f"{name}: expected numbers, found something else; nan means missing")
