@@ -310,6 +310,11 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert header == "figure," + ",".join(FIGURES["fig1"].columns)
     written = (tmp_path / "r" / "fig1.csv").read_text().splitlines()
     assert [line.removeprefix("fig1,") for line in lines] == written[-len(lines) :]
+    assert run(["reproduce", "fig1", "--draw", "1", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["fig1"]
+    assert [[float(cell) for cell in row.values()] for row in rows] == [
+        [float(cell) for cell in line.split(",")[1:]] for line in lines
+    ]
     assert run(["reproduce", "fig1", "--draws", "3", "--out", out]) == 2
     assert "draws = 2" in capsys.readouterr().err
     assert run(["reproduce", "fig9"]) == 2

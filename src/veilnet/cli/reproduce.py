@@ -56,7 +56,19 @@ def command(
         need_extras()
         if draw < 0:
             raise VeilnetError(f"--draw: expected a number of at least 0, found {draw}")
-        for name, rows in measure_draw(settings, draw, figures)[1].items():
+        measured = measure_draw(settings, draw, figures)[1]
+        if json:
+            print_json(
+                {
+                    name: [
+                        dict(zip(FIGURES[name].columns, map(float, line.split(",")), strict=True))
+                        for line in rows.splitlines()
+                    ]
+                    for name, rows in measured.items()
+                }
+            )
+            return
+        for name, rows in measured.items():
             sys.stdout.write(",".join(("figure", *FIGURES[name].columns)) + "\n")
             sys.stdout.writelines(f"{name},{line}" for line in rows.splitlines(keepends=True))
         return
@@ -75,5 +87,6 @@ def command(
             [[claim.figure, claim.says, claim.agrees] for claim in done.claims if claim.figure in figures],
         )
     )
-    console.print(f"Measured {done.measured} of {draws} draws in {seconds:.0f} s; the others were there.")
+    rest = "; the others were there" if done.measured < draws else ""
+    console.print(f"Measured {done.measured} of {draws} draws in {seconds:.0f} s{rest}.")
     console.print(f"Wrote {done.folder}: README.md has the numbers behind each line.")
