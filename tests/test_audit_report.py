@@ -141,7 +141,10 @@ def test_held_out_tables(by_parameter: bool, tmp_path: Path) -> None:
         assert (read.public is not None) == by_parameter
         for name, truth in samples.private.items():
             assert np.allclose(read.private[name], truth, rtol=1e-9, atol=1e-9)
-    rows = vn.audit(plan, path, only=["attackers"], attackers=["ridge"]).rows
+    report = vn.audit(plan, path, only=["attackers"], attackers=["ridge"])
+    assert "approximately" in str(report)
+    assert report.to_dict()["on_data"] is True
+    rows = report.rows
     # Ridge and the plan's own estimate, on two parameters; the public one where its truth is there.
     assert [row.verdict for row in rows] == ["ok"] * (4 + by_parameter)
 
@@ -241,7 +244,7 @@ def test_the_whole_report() -> None:
     text = str(report)
     for section in report.sections:
         assert f"\n{section}\n" in text
-    assert "1e-06" in text
+    assert "at most 1e-06." in text
     plain = report.to_dict()
     assert len(plain["rows"]) == len(report.rows)
     assert all(row.sentence.endswith(".") for row in report.rows)

@@ -145,7 +145,8 @@ def audit(
     if progress is not None:
         progress("done", 1.0)
     title = f"Audit of a {plan.method} plan for {plan.network.S} agents"
-    return Audit(tuple(found), false_alarm, title, tuple(found_baselines))
+    on_data = data is not None and "attackers" in steps
+    return Audit(tuple(found), false_alarm, title, on_data, tuple(found_baselines))
 
 
 @dataclass(frozen=True, eq=False)

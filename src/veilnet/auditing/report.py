@@ -45,11 +45,13 @@ class AuditReport:
     rows:        the findings, in the order they were made.
     false_alarm: the chance, at most, that a sound plan soundly deployed shows any "fail" that is decided
                  by chance, over the whole audit.
+    on_data:     whether rows from the world were judged, where that chance holds approximately.
     """
 
     rows: tuple[Row, ...]
     false_alarm: float
     title: str = "Audit"
+    on_data: bool = False
 
     @property
     def ok(self) -> bool:
@@ -75,6 +77,7 @@ class AuditReport:
         return {
             "ok": self.ok,
             "false_alarm": self.false_alarm,
+            "on_data": self.on_data,
             "rows": [
                 {
                     "section": row.section,
@@ -118,8 +121,13 @@ class AuditReport:
         if remarks:
             lines.append("")
             lines += [f"{row.verdict.upper()}: {row.sentence}" for row in remarks]
-        lines += ["", f"Chance of a false alarm, over everything: at most {self.false_alarm:.0e}."]
-        return "\n".join(lines)
+        return "\n".join([*lines, "", self.assurance()])
+
+    def assurance(self) -> str:
+        """How seldom a sound plan fails, in one sentence."""
+        most = "about" if self.on_data else "at most"
+        aside = " (on your data by batch means, approximately)" if self.on_data else ""
+        return f"Chance of a false alarm, over everything: {most} {self.false_alarm:.0e}{aside}."
 
 
 def shown_figures(row: Row) -> tuple[str, str, str]:

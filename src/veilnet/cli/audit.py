@@ -67,7 +67,7 @@ def command(
 
     Runs the deployed sanitizers as black boxes, recomputes every promise, trains attackers, and asks what
     happens when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 0: every
-    promise holds; 1: one does not. The chance of a false alarm is at most one in a million.
+    promise holds; 1: one does not. The chance of a false alarm is at most one in a million (with --data, about).
     """
     import veilnet as vn
     from veilnet.auditing import plot_baselines
@@ -106,7 +106,7 @@ def command(
         for row in report.rows:
             if row.verdict in ("fail", "warn"):
                 console.print(f"{row.verdict.upper()}: {row.sentence}", soft_wrap=True)
-        console.print(f"Chance of a false alarm, over everything: at most {report.false_alarm:.0e}.")
+        console.print(report.assurance())
         console.print(report.headline())
     if not report.ok:
         raise typer.Exit(1)
