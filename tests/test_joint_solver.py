@@ -10,8 +10,8 @@ import pytest
 
 from paper_networks import PaperArrays, paper_arrays, standard_paper_network, standardize
 from veilnet._types import Array
-from veilnet.designs import _joint_solver
 from veilnet.designs._joint_objective import JointObjective
+from veilnet.designs._joint_problem import LeastLoss
 from veilnet.designs._joint_run import Run
 from veilnet.designs._joint_solver import JointResult, least_loss, most_privacy
 from veilnet.designs._joint_starts import random_shrink, shares
@@ -325,6 +325,27 @@ def test_most_privacy_is_the_inverse_of_least_loss() -> None:
     assert np.min(best.privacy / targets) == pytest.approx(1, rel=2e-3)
 
 
+def test_just_above_the_ceiling_the_loss_is_quadratic() -> None:
+    """The ceiling is where privacy stops being free, smoothly: ten times nearer costs a hundred times less."""
+    form = small_network(1, (3, 3, 3, 3), 4, private=(2,))
+    ceiling = ceiling_and_limit(form)[0]
+    far, near = (least_loss(form, ceiling * (1 + step), starts=2) for step in (1e-3, 1e-4))
+    assert far.loss / near.loss == pytest.approx(100, rel=0.1)
+    assert np.all(near.privacy >= ceiling * (1 + 1e-4))
+
+
+def test_without_a_prior_very_much_privacy_means_hiding_a_direction() -> None:
+    """A billionfold costs no more than infinite privacy does, and hardly more than ten thousandfold."""
+    form = small_network(2, (3,) * 6, 4, public=2, private=(2,), prior="none")
+    much = least_loss(form, np.array([1e4]), starts=3)
+    more = least_loss(form, np.array([1e9]), starts=3)
+    assert np.all(more.privacy >= 1e9)
+    assert much.loss <= more.loss <= much.loss * 1.1
+    within = most_privacy(form, more.loss * 1.05, np.ones(1), starts=3)
+    assert within.loss <= more.loss * 1.05
+    assert np.all(within.privacy >= 1e9)
+
+
 def test_simple_mechanisms_are_handed_out_simple() -> None:
     """At the paper's size eigenvalues are exactly 0 or 1 but for a few."""
     form = standard_paper_network(1, 12, 2, False)
@@ -361,7 +382,7 @@ def test_beats_or_matches_plain_random_starts() -> None:
     rng = np.random.default_rng(0)
     found = []
     for _ in range(4):
-        run = Run(objective, _joint_solver.LeastLoss(targets), random_shrink(objective, rng), 0.02)
+        run = Run(objective, LeastLoss(targets), random_shrink(objective, rng), 0.02)
         for _ in range(6):
             run.advance(60, 1e-7)
         found.append(np.exp(run.estimate))

@@ -32,6 +32,25 @@ def hiding(objective: JointObjective, direction: Array) -> list[Array]:
     return points
 
 
+def hidden_exactly(objective: JointObjective, shrink: list[Array], count: int) -> list[Array]:
+    """X with the ``count`` directions of x that the centre knows least withheld by every agent altogether.
+
+    Without a prior on them their privacy becomes infinite; what it costs is little where next to nothing was
+    known of them. What the public rows see of a direction stays.
+    """
+    directions = objective.least_known(shrink)[1][:, :count]
+    seen = np.linalg.qr(objective.public_columns)[0]
+    directions = directions - seen @ (seen.T @ directions)
+    points = []
+    for x, observe in zip(shrink, objective.observe_groups, strict=True):
+        left, sizes, _ = np.linalg.svd(observe @ directions, full_matrices=False)
+        shown = left * (sizes > 1e-10 * max(float(sizes.max(initial=0.0)), _TINY))[:, None, :]
+        rest = np.eye(x.shape[1]) - shown @ shown.transpose(0, 2, 1)
+        hidden = rest @ x @ rest
+        points.append((hidden + hidden.transpose(0, 2, 1)) / 2)
+    return points
+
+
 def directions_worth_hiding(
     objective: JointObjective, problem: Merit, blind: Array, trials: Array
 ) -> list[Array]:

@@ -24,6 +24,8 @@ from veilnet.standard import StandardForm
 INFORMATION_FLOOR = 1e-13
 """Added to J̃, relative to the raw information I: where J̃ is singular, privacy is huge instead of infinite.
 It only ever understates privacy."""
+_UNKNOWN = 1e-12
+_LEAVES_RANGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,33 +62,57 @@ class JointObjective:
             ]
         self.observe_groups = [np.ascontiguousarray(group.take(form.observe)) for group in self.groups]
         self.share_groups = [np.ascontiguousarray(group.take(shares)) for group in self.groups]
-        self._floored_prior: Array = form.information + INFORMATION_FLOOR * np.eye(self._length)
+        self._prior = form.information
+        self._floor: Array = INFORMATION_FLOOR * np.eye(self._length)
 
     @property
     def public_rows(self) -> int:
         return int(np.count_nonzero(self.row_owner == 0))
 
+    @property
+    def public_columns(self) -> Array:
+        """U', one column per public row."""
+        return self._wanted[:, self.row_owner == 0]
+
     def __call__(self, shrink: Sequence[Array]) -> Evaluation:
         """Loss, privacies and the factors of their gradients at X."""
         self.evaluations += 1
-        views = self.observe_groups if self._independent else self._views(shrink)
-        information = self._floored_prior
+        views = self._views(shrink)
+        information = self._information(shrink, views) + self._floor
         hidden = np.zeros(self._wanted.shape)
-        for x, observe, view, share in zip(
-            shrink, self.observe_groups, views, self.share_groups, strict=True
-        ):
-            sent = (x @ view).reshape(-1, self._length)
-            information = information + observe.reshape(-1, self._length).T @ sent
+        for x, view, share in zip(shrink, views, self.share_groups, strict=True):
             withheld = share - x @ share
             hidden += view.reshape(-1, self._length).T @ withheld.reshape(-1, withheld.shape[2])
-        spread = _solve_positive((information + information.T) / 2, hidden)
+        spread = _solve_positive(information, hidden)
         by_row = np.einsum("lr,lr->r", self._wanted + spread, hidden)
         sums = np.bincount(self.row_owner, weights=by_row, minlength=1 + self.targets)
         estimate = self._wanted + spread
         return Evaluation(max(float(sums[0]), 0.0), np.maximum(sums[1:], 0.0), [v @ estimate for v in views])
 
+    def least_known(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
+        """Eigenvalues (ascending) and eigenvectors of J̃: what the centre knows least of x comes first."""
+        values, vectors = np.linalg.eigh(self._information(shrink, self._views(shrink)))
+        return values, vectors
+
+    def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:
+        """The privacies, infinite where a private row leaves the range of J̃."""
+        values, vectors = self.least_known(shrink)
+        unknown = (vectors[:, values < _UNKNOWN].T @ self._wanted) ** 2
+        lost = np.bincount(self.row_owner, weights=unknown.sum(axis=0), minlength=1 + self.targets)[1:]
+        return np.where(lost > _LEAVES_RANGE, np.inf, privacy)
+
+    def _information(self, shrink: Sequence[Array], views: list[Array]) -> Array:
+        """J̃ = J0 + H' X W."""
+        information = self._prior
+        for x, observe, view in zip(shrink, self.observe_groups, views, strict=True):
+            sent = (x @ view).reshape(-1, self._length)
+            information = information + observe.reshape(-1, self._length).T @ sent
+        return np.asarray((information + information.T) / 2)
+
     def _views(self, shrink: Sequence[Array]) -> list[Array]:
         """W = (I + E X)^-1 H, cut into groups."""
+        if self._independent:
+            return self.observe_groups
         system = np.eye(self._size, order="F")
         for group, coupling, x in zip(self.groups, self._coupling, shrink, strict=True):
             columns = np.moveaxis(coupling @ x, 0, 1).reshape(self._size, -1)

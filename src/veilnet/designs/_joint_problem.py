@@ -1,4 +1,4 @@
-"""The two trade-off problems as augmented Lagrangians on logarithms (MATH section 5).
+"""The two trade-off problems as augmented Lagrangians on logarithms (mathematics, section 5).
 
 `LeastLoss`: least utility loss with p_j >= target_j. `MostPrivacy`: largest t with p_j >= t weight_j and the
 loss within a budget. Both turn an evaluation into a number to minimise and its derivatives with respect to
@@ -22,6 +22,7 @@ from veilnet.designs._joint_objective import Evaluation
 
 _FIRST_PENALTY = 3.0
 _NEARLY_FEASIBLE = 0.05
+_LEAST_ROOM = 1e-6
 _PENALTY_GROWTH = 3.0
 _PENALTY_LIMIT = 1e7
 _BISECTIONS = 40
@@ -84,11 +85,16 @@ class Problem(Merit, Protocol):
 
 
 class LeastLoss:
-    """Least loss subject to p_j >= target_j; targets that are zero ask nothing."""
+    """Least loss subject to p_j >= target_j; targets that are zero ask nothing.
 
-    def __init__(self, targets: Array) -> None:
+    ``room`` is how far, in logarithms, each target lies from where privacy is free or impossible. Within a
+    narrow room privacy is counted in units of it, or its price would be out of proportion.
+    """
+
+    def __init__(self, targets: Array, room: Array | None = None) -> None:
         self.targets = np.asarray(targets, dtype=np.float64)
         self._asked = self.targets > 0
+        self._room = np.ones(self.targets.size) if room is None else np.clip(room, _LEAST_ROOM, 1.0)
         self._log_targets = np.log(np.where(self._asked, self.targets, 1.0))
         self._multipliers = np.zeros(self.targets.size)
         self._penalty = _FIRST_PENALTY
@@ -99,17 +105,24 @@ class LeastLoss:
         return float(np.min(privacy[self._asked] / self.targets[self._asked]))
 
     def copy(self) -> LeastLoss:
-        return LeastLoss(self.targets)
+        return LeastLoss(self.targets, self._room)
+
+    def _missing(self, at: Evaluation) -> Array:
+        """log(target_j / p_j), minus infinity where nothing is asked."""
+        return np.where(self._asked, self._log_targets - np.log(np.maximum(at.privacy, _TINY)), -np.inf)
 
     def _shortfall(self, at: Evaluation) -> Array:
-        return np.where(self._asked, self._log_targets - np.log(np.maximum(at.privacy, _TINY)), -np.inf)
+        return self._missing(at) / self._room
+
+    def _by_privacy(self, prices: Array, at: Evaluation) -> Array:
+        return -prices / (np.maximum(at.privacy, _TINY) * self._room)
 
     def merit(self, at: Evaluation) -> tuple[float, float, Array]:
         pressed = np.maximum(self._multipliers + self._penalty * self._shortfall(at), 0.0)
         level = (at.loss + self._reference) / (2 * self._reference)
         penalties = (pressed**2 - self._multipliers**2) / (2 * self._penalty)
         value = 2 * np.log(level) + float(penalties.sum())
-        return value, 2 / (at.loss + self._reference), -pressed / np.maximum(at.privacy, _TINY)
+        return value, 2 / (at.loss + self._reference), self._by_privacy(pressed, at)
 
     def restart(self, at: Evaluation, feasible: Evaluation) -> None:
         # A reference far below the loss to be reached would make the loss worth more than any privacy.
@@ -134,10 +147,11 @@ class LeastLoss:
         active = np.flatnonzero(self._asked & (np.abs(self._shortfall(at)) < _NEARLY_FEASIBLE))
         if active.size and self.infeasibility(at) < _NEARLY_FEASIBLE:
             self._multipliers = np.zeros(self.targets.size)
-            self._multipliers[active] = _balance(privacy_gradients[active], loss_gradient)
+            rows = privacy_gradients[active] / self._room[active, None]
+            self._multipliers[active] = _balance(rows, loss_gradient)
 
     def lagrangian(self, at: Evaluation) -> tuple[float, Array]:
-        return 1 / max(at.loss, _TINY), -self._multipliers / np.maximum(at.privacy, _TINY)
+        return 1 / max(at.loss, _TINY), self._by_privacy(self._multipliers, at)
 
     def infeasibility(self, at: Evaluation) -> float:
         shortfall = self._shortfall(at)
@@ -154,7 +168,7 @@ class LeastLoss:
         return bool(np.all(at.privacy >= self.targets * (1 + _ENOUGH)))
 
     def wanting(self, at: Evaluation) -> tuple[Array, Array]:
-        need = np.where(self._asked, self._shortfall(at) + _AIM, -np.inf)
+        need = self._missing(at) + _AIM
         tight = self._multipliers > 0
         active = (need > _AIM - _ENOUGH) | (tight & np.isfinite(need))
         if np.all(need[active] <= _AIM - _ENOUGH) and np.all(need[active] >= _AIM - _TOO_MUCH):

@@ -1,76 +1,24 @@
-"""Trading utility for privacy, all agents at once (mathematics, section 5).
-
-Several starts run side by side; after each round of steps the worse half is dropped. The leaders are disturbed
-and settle again a few times, are run to convergence, snapped to exact zeros and ones and made exactly
-feasible. Nonconvex: the best is the answer, and how many agreed with it is reported.
-
-Numbers of starts, steps and disturbances were chosen on eight of the hardest networks of the paper's size,
-those where random starts end 2 to 100 % apart: with these, 23 of 24 searches found the best loss known.
-"""
+"""Trading utility for privacy, all agents at once (mathematics, section 5): the two questions one can ask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from veilnet._types import Array
 from veilnet.designs._joint_objective import JointObjective
-from veilnet.designs._joint_problem import LeastLoss, MostPrivacy, Problem
-from veilnet.designs._joint_run import Run, toward_vertex
-from veilnet.designs._joint_snap import Finished, finish, retreat
-from veilnet.designs._joint_starts import disturbed, shares, starting_points
+from veilnet.designs._joint_problem import LeastLoss, MostPrivacy
+from veilnet.designs._joint_search import FAR, JointResult, Progress, best_hidden, default_starts, solve
+from veilnet.designs._joint_snap import Finished
+from veilnet.designs._joint_starts import shares
 from veilnet.standard import StandardForm
 
-Progress = Callable[[str, float], None]
+__all__ = ["JointResult", "least_loss", "most_privacy"]
 
-_JUMP = 0.9
-_ROUNDS = (((15, 15, 20, 30), _JUMP), ((30, 40), _JUMP), ((40, 60), _JUMP), ((60, 80), 0.0))
-_KICK_STEPS, _SETTLE_STEPS = (20, 30, 40), (60, 80)
-_PROMISING, _BETTER = 0.05, 1e-5
-_LAST_ROUND = 30
-_LAST_STEPS = 100
-_COLD_MARGIN, _WARM_MARGIN = 0.15, 1e-3
-_TOLERANCE = 1e-7
-_GAP, _INFEASIBILITY = 3e-5, 1e-5
-_AGREE = 1e-3
-_FINISHERS = 2
-
-
-@dataclass(frozen=True, eq=False)
-class JointResult:
-    """What the joint solver found, and how.
-
-    shrink: X per size group, (count, n, n), symmetric with eigenvalues in [0, 1].
-    loss, privacy: at that X; every target is met, not by rounding only.
-    starts, agreed: starts run (disturbed copies of the leaders included), and how many of them ended within
-    1e-3 of the best objective; those dropped on the way seldom do.
-    iterations: of all starts together. kkt_residual: the relative improvement a first-order model of the
-    Lagrangian still promises (Frank-Wolfe gap), dimensionless.
-    history: per outer iteration of the winning start, (loss, least privacy / target).
-    """
-
-    shrink: list[Array]
-    loss: float
-    privacy: Array
-    starts: int
-    agreed: int
-    iterations: int
-    kkt_residual: float
-    interrupted: bool
-    history: list[tuple[float, float]]
-
-
-@dataclass(eq=False)
-class _Search:
-    """The state of a search, kept outside the loop so that an interruption loses nothing."""
-
-    objective: JointObjective
-    problem: Problem
-    fallback: Finished
-    runs: list[Run] = field(default_factory=list)
-    finished: list[tuple[Finished, Run]] = field(default_factory=list)
+_CLIMB = 2.0
+_NEAR_LIMIT = 1e-6
 
 
 def least_loss(
@@ -83,7 +31,42 @@ def least_loss(
     progress: Progress | None = None,
 ) -> JointResult:
     """Least utility loss with p_j >= targets_j (above the ceiling for some j, below the limit for all)."""
-    return _solve(form, LeastLoss(targets), starts, warm, seed, progress)
+    objective = JointObjective(form)
+    targets = np.asarray(targets, dtype=np.float64)
+    eased = np.minimum(targets, FAR)
+    found = solve(form, objective, _least_loss(objective, eased), starts, warm, seed, progress)
+    if np.array_equal(eased, targets):
+        return found
+    # So much privacy is had by knowing nothing of some direction, or not at all; tiny multipliers find neither.
+    problem = _least_loss(objective, targets)
+    hidden = best_hidden(objective, problem, found.shrink)
+    direct = solve(form, objective, problem, 0, [found.shrink], seed, progress)
+    if hidden is None or problem.value(hidden.at) > np.log(direct.loss):
+        return direct
+    interrupted = found.interrupted or direct.interrupted
+    return replace(_handed_out(objective, found, hidden), interrupted=interrupted)
+
+
+def _handed_out(objective: JointObjective, result: JointResult, better: Finished) -> JointResult:
+    """The result with a better point in place of its own."""
+    privacy = objective.with_infinities(better.shrink, better.at.privacy)
+    return replace(result, shrink=better.shrink, loss=better.at.loss, privacy=privacy)
+
+
+def _least_loss(objective: JointObjective, targets: Array) -> LeastLoss:
+    return LeastLoss(targets, room_of(objective, targets))
+
+
+def room_of(objective: JointObjective, targets: Array) -> Array:
+    """How far targets lie from the ceiling below and from the limit above, in logarithms."""
+    sharing = shares(objective)
+    tiny = np.finfo(float).tiny
+    wanted = np.log(np.maximum(targets, tiny))
+    ceiling = np.log(np.maximum(objective(sharing).privacy, tiny))
+    limit = np.log(np.maximum(objective([0 * x for x in sharing]).privacy, tiny))
+    return np.asarray(
+        np.minimum(np.where(wanted > ceiling, wanted - ceiling, np.inf), np.abs(limit - wanted))
+    )
 
 
 def most_privacy(
@@ -96,120 +79,60 @@ def most_privacy(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> JointResult:
-    """Largest t with p_j >= t weights_j at a utility loss of at most ``loss``."""
-    return _solve(form, MostPrivacy(loss, weights), starts, warm, seed, progress)
+    """Largest t with p_j >= t weights_j at a utility loss of at most ``loss``.
 
-
-def default_starts(form: StandardForm) -> int:
-    """Fewer for large networks, where the starts agree more and each costs more."""
-    entries = int((form.blocks.sizes**2).sum())
-    return 20 if entries <= 2_000 else 8 if entries <= 8_000 else 2
-
-
-def _solve(
-    form: StandardForm,
-    problem: Problem,
-    starts: int | None,
-    warm: Sequence[list[Array]],
-    seed: int,
-    progress: Progress | None,
-) -> JointResult:
+    Where a little more loss buys very much privacy the problem as it stands is easily trapped. So the least
+    loss for the t first found is looked for as well, and followed upwards while it stays within the budget.
+    """
     objective = JointObjective(form)
-    search = _Search(objective, problem, retreat(objective, problem, shares(objective)))
-    cold = (0 if warm else default_starts(form)) if starts is None else starts
-    interrupted = False
-    try:
-        for point in warm:
-            search.runs.append(Run(objective, problem.copy(), point, _WARM_MARGIN))
-        judge = problem.copy()
-        judge.restart(search.fallback.at, search.fallback.at)
-        for point in starting_points(form, objective, judge, cold, seed):
-            search.runs.append(Run(objective, problem.copy(), point, _COLD_MARGIN))
-        tell = progress or _silent
-        leaders = _race(search, tell)
-        if cold > 1:
-            _shake(search, leaders, cold // 2, seed, tell)
-        for done, run in enumerate(leaders):
-            _converge(search, run)
-            tell("convergence", (done + 1) / len(leaders))
-    except KeyboardInterrupt:
-        interrupted = True
-        leading = [run for run in search.runs if run.iterations]
-        if leading and not search.finished:
-            _finish(search, min(leading, key=lambda run: run.estimate))
-    return _result(search, interrupted)
-
-
-def _race(search: _Search, progress: Progress) -> list[Run]:
-    """Advance all starts, keep the better half, again; the last few, best first."""
-    racing = list(search.runs)
-    for number, (steps, jump) in enumerate(_ROUNDS):
-        for done, run in enumerate(racing):
-            _advance(run, steps, jump)
-            progress(f"round {number + 1} of {len(_ROUNDS)}", (done + 1) / len(racing))
-        racing.sort(key=lambda run: run.estimate)
-        racing = racing[: max(_FINISHERS, -(-len(racing) // 2))]
-    return racing[:_FINISHERS]
-
-
-def _shake(search: _Search, leaders: list[Run], kicks: int, seed: int, progress: Progress) -> None:
-    """Disturb the leaders in turn and let them settle again; one that does better replaces its parent."""
-    rng = np.random.default_rng([seed, 1])
-    for number in range(kicks):
-        parent = leaders[number % len(leaders)]
-        kicked = Run(
-            search.objective, search.problem.copy(), *disturbed(search.objective, parent.shrink, rng)
-        )
-        search.runs.append(kicked)
-        _advance(kicked, _KICK_STEPS, _JUMP)
-        if kicked.estimate < parent.estimate + _PROMISING:
-            _advance(kicked, _SETTLE_STEPS, 0.0)
-        if kicked.estimate < parent.estimate - _BETTER:
-            leaders[number % len(leaders)] = kicked
-        progress("disturbing the best", (number + 1) / kicks)
-
-
-def _converge(search: _Search, run: Run) -> None:
-    for _ in range(_LAST_ROUND):
-        if run.converged(_GAP, _INFEASIBILITY):
-            break
-        run.advance(_LAST_STEPS, _TOLERANCE)
-    _finish(search, run)
-
-
-def _advance(run: Run, steps: Sequence[int], jump: float) -> None:
-    for count in steps:
-        if not run.converged(_GAP, _INFEASIBILITY):
-            run.advance(count, _TOLERANCE, jump)
-
-
-def _finish(search: _Search, run: Run) -> None:
-    search.finished.append((finish(search.objective, run.problem, run.shrink), run))
-
-
-def _result(search: _Search, interrupted: bool) -> JointResult:
-    objective, problem = search.objective, search.problem
-    iterations = sum(run.iterations for run in search.runs)
-    winner, run = min(search.finished, key=lambda pair: pair[0].value, default=(search.fallback, None))
-    if run is None or search.fallback.value < winner.value:
-        winner, run = search.fallback, None
-    agreed = sum(one.estimate <= winner.value + _AGREE for one in search.runs if one.iterations)
-    residual, history = np.inf, []
-    if run is not None:
-        residual = toward_vertex(objective, run.problem, winner.at, winner.shrink)[0]
-        history = [(loss, problem.level(privacy)) for loss, privacy in run.history]
-    return JointResult(
-        winner.shrink,
-        winner.at.loss,
-        winner.at.privacy,
-        len(search.runs),
-        agreed,
-        iterations,
-        residual,
-        interrupted,
-        history,
+    weights = np.asarray(weights, dtype=np.float64)
+    problem = MostPrivacy(loss, weights)
+    many = default_starts(form) if starts is None else starts
+    found = solve(form, objective, problem, None if warm else -(-many // 2), warm, seed, progress)
+    if found.interrupted or problem.level(found.privacy) > FAR:
+        return found
+    climbed = _climb(form, objective, problem, found, 0 if warm else many, seed, progress)
+    better = solve(form, objective, problem, 0, climbed, seed, progress)
+    best = max(found, better, key=lambda result: problem.level(result.privacy))
+    hidden = best_hidden(objective, problem, climbed[-1])
+    if hidden is not None and problem.level(hidden.at.privacy) > problem.level(best.privacy):
+        best = _handed_out(objective, best, hidden)
+    return replace(
+        best,
+        starts=found.starts + better.starts,
+        iterations=found.iterations + better.iterations,
+        interrupted=better.interrupted,
     )
 
 
-def _silent(_stage: str, _fraction: float) -> None:
-    return None
+def _climb(
+    form: StandardForm,
+    objective: JointObjective,
+    problem: MostPrivacy,
+    found: JointResult,
+    starts: int,
+    seed: int,
+    progress: Progress | None,
+) -> list[list[Array]]:
+    """The X of least loss for growing t, the last within the budget and the first beyond."""
+    silent = objective([0 * x for x in found.shrink]).privacy
+    highest = problem.level(silent) * (1 - _NEAR_LIMIT)
+    level = problem.level(found.privacy)
+    result = solve(
+        form,
+        objective,
+        _least_loss(objective, level * problem.weights),
+        starts,
+        [found.shrink],
+        seed,
+        progress,
+    )
+    kept = [found.shrink]
+    while not result.interrupted:
+        kept = [kept[-1], result.shrink]
+        if result.loss > problem.budget or level >= min(highest, FAR):
+            break
+        level = min(_CLIMB * level, highest)
+        target = _least_loss(objective, level * problem.weights)
+        result = solve(form, objective, target, 0, [result.shrink], seed, progress)
+    return kept
