@@ -29,4 +29,6 @@ def test_examples_print_what_the_page_shows(page: str) -> None:
 
 
 def _rounded(line: str) -> str:
-    return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda found: f"{float(found.group()):.6g}", line).replace("-0 ", "0 ")
+    return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda found: f"{float(found.group()):.6g}", line).replace(
+        "-0 ", "0 "
+    )
