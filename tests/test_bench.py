@@ -12,6 +12,7 @@ import pytest
 
 import veilnet
 from veilnet.cli import run
+from veilnet.cli.bench import SCRIPTS
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -53,3 +54,10 @@ def test_the_command_needs_the_solvers(
     monkeypatch.setitem(sys.modules, "scs", None)
     assert run(["bench"]) == 2
     assert 'pip install "veilnet[paper]"' in capsys.readouterr().err
+
+
+def test_every_benchmark_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    scripts = {path.name for path in BENCHMARKS.glob("*.py")} - {"paper_way.py", "timing.py"}
+    assert set(SCRIPTS.values()) == scripts
+    assert run(["bench", "speed"]) == 2
+    assert "expected paper, bounds" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``veilnet bench``: the paper's way against veilnet, measured here."""
+"""``veilnet bench``: every figure of the README, measured here."""
 
 from __future__ import annotations
 
@@ -7,15 +7,36 @@ from typing import Annotated
 
 import typer
 
+SCRIPTS = {
+    "paper": "run.py",
+    "bounds": "foundation.py",
+    "perfect": "perfect.py",
+    "power": "power_instances.py",
+    "tradeoff": "tradeoff.py",
+    "streams": "streams.py",
+    "attackers": "attackers.py",
+}
+
 
 def command(
-    quick: Annotated[bool, typer.Option("--quick", help="One small instance of each problem.")] = False,
+    which: Annotated[
+        str, typer.Argument(help="paper, bounds, perfect, power, tradeoff, streams, attackers, or all.")
+    ] = "paper",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="With paper and perfect: one small instance of each problem.")
+    ] = False,
     limit: Annotated[
-        float, typer.Option("--limit", help="Seconds for each solve of the paper's way.")
+        float, typer.Option("--limit", help="With paper: seconds for each solve of the paper's way.")
     ] = 60.0,
-    out: Annotated[Path | None, typer.Option("--out", help="Markdown file to write the table to.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="With paper: Markdown file to write the table to.")
+    ] = None,
 ) -> None:
-    """Solve the same instances the paper's way (CVXPY with Clarabel and SCS) and ours: time, objective, status.
+    """Measure veilnet against other ways to do the same, as ratios in one run.
+
+    paper solves the same instances the paper's way (CVXPY with Clarabel and SCS) and ours: time, objective, status.
+    The others compare bounds with bare NumPy, the closed form and the power-limited design with CVXPY, trade-offs
+    with Algorithm 3 and random starts, streams with bare products, and learned attackers with the bound.
 
     The benchmarks are not part of the installed package; this runs them from the repository it was installed from.
     """
@@ -24,21 +45,28 @@ def command(
     from importlib.util import find_spec
 
     import veilnet
-    from veilnet.errors import MissingExtra, VeilnetError
+    from veilnet.errors import InvalidNetwork, MissingExtra, VeilnetError
 
-    script = Path(veilnet.__file__).resolve().parents[2] / "benchmarks" / "run.py"
-    if not script.is_file():
+    if which != "all" and which not in SCRIPTS:
+        raise InvalidNetwork(f"bench: expected {', '.join(SCRIPTS)} or all, found {which!r}")
+    folder = Path(veilnet.__file__).resolve().parents[2] / "benchmarks"
+    if not folder.is_dir():
         raise VeilnetError(
             "bench: the benchmarks are not part of an installed veilnet; get its source repository and run "
             "'./veilnet bench' there"
         )
     if any(find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")):
         raise MissingExtra('the benchmarks compare with other solvers: pip install "veilnet[paper]"')
-    arguments = [sys.executable, str(script), "--limit", repr(limit)]
-    arguments += ["--quick"] if quick else []
-    arguments += ["--out", str(out)] if out is not None else []
-    sys.stdout.flush()
-    # Its own process: numpy must see the number of threads before it is loaded.
-    code = subprocess.run(arguments, check=False).returncode
-    if code:
-        raise typer.Exit(code)
+    for name, script in SCRIPTS.items():
+        if which not in (name, "all"):
+            continue
+        arguments = [sys.executable, str(folder / script)]
+        if name == "paper":
+            arguments += ["--limit", repr(limit)] + (["--out", str(out)] if out is not None else [])
+        if quick and name in ("paper", "perfect"):
+            arguments.append("--quick")
+        sys.stdout.flush()
+        # Its own process: numpy must see the number of threads before it is loaded.
+        code = subprocess.run(arguments, check=False).returncode
+        if code:
+            raise typer.Exit(code)
