@@ -21,6 +21,7 @@ from veilnet.sanitizer import Sanitizer
 
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6
+LOSS_ALLOWED = "utility loss allowed"
 # Privacy beyond this cannot be told from rounding by forming J̃: it is then confirmed as "at least this".
 _LARGEST_TOLD = 1e8
 
@@ -81,7 +82,7 @@ def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Prom
             findings.append(Finding(f"target of {name}", target, promised, bool(promised >= target)))
     if promise.most_loss is not None:
         held = bool(0.0 - promise.utility <= promise.most_loss + _rounding(model))
-        findings.append(Finding("utility loss allowed", promise.most_loss, 0.0 - promise.utility, held))
+        findings.append(Finding(LOSS_ALLOWED, promise.most_loss, 0.0 - promise.utility, held))
     return Certificate(tuple(findings))
 
 

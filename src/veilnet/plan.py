@@ -13,7 +13,7 @@ import numpy as np
 
 from veilnet._frozen import Picklable
 from veilnet.bounds import knowledge
-from veilnet.certificate import Certificate, Promise, certify
+from veilnet.certificate import LOSS_ALLOWED, Certificate, Promise, certify
 from veilnet.errors import InvalidPlan
 from veilnet.network import Network
 from veilnet.release_grid import with_release_grid
@@ -50,6 +50,12 @@ class Plan(Picklable):
         """The part of each private parameter that stays most exposed: see ``privacy(..., worst=True)``."""
         known = knowledge(self.network, self.sanitizers)
         return {name: known.worst_growth(rows) for name, rows in self.network.private.items()}
+
+    @property
+    def most_loss(self) -> float | None:
+        """The utility loss the plan was allowed, None where none was given."""
+        allowed = [finding.promised for finding in self.certificate.findings if finding.what == LOSS_ALLOWED]
+        return allowed[0] if allowed else None
 
     @property
     def sent(self) -> dict[str, int]:

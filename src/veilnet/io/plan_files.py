@@ -41,7 +41,6 @@ from veilnet.sanitizer import Sanitizer
 FORMAT = "veilnet-plan/1"
 WHOLE, CENTRE = "plan.json", "center.json"
 
-_LOSS_ALLOWED = "utility loss allowed"  # as the certificate calls it
 _LONGEST_NAME = 120  # bytes; file systems allow 255 with suffix and temporary marks
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul", *(f"com{k}" for k in range(1, 10)), *(f"lpt{k}" for k in range(1, 10))}
@@ -256,7 +255,6 @@ def _folded(name: str) -> str:
 
 
 def _whole_document(plan: Plan) -> dict[str, Any]:
-    most_loss = [f.promised for f in plan.certificate.findings if f.what == _LOSS_ALLOWED]
     document = {
         "format": FORMAT,
         "plan": "",
@@ -264,7 +262,7 @@ def _whole_document(plan: Plan) -> dict[str, Any]:
         "utility": plain(plan.utility),
         "privacy": plain(plan.privacy),
         "targets": plain(plan.targets),
-        "most_loss": plain(most_loss[0]) if most_loss else None,
+        "most_loss": None if plan.most_loss is None else plain(plan.most_loss),
         "certificate": [
             {"what": f.what, "promised": plain(f.promised), "found": plain(f.found), "ok": bool(f.ok)}
             for f in plan.certificate.findings
