@@ -9,6 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._types import Array, Booleans
+from veilnet.words import number
+
+# Privacies and losses below this are rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,3 +43,8 @@ def percent(value: float, digits: int = 0) -> str:
 def listed(values: Iterable[float]) -> str:
     """Numbers with commas between."""
     return ", ".join(f"{value:g}" for value in values)
+
+
+def shown(value: float) -> str:
+    """Three digits; rounding is nothing."""
+    return "0" if abs(value) < ROUNDING else number(value)

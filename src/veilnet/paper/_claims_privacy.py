@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from veilnet._types import Array, Booleans
-from veilnet.paper._claim import Claim, listed, never_rises, percent, share
+from veilnet.paper._claim import Claim, listed, never_rises, percent, share, shown
 from veilnet.paper.settings import Settings
 from veilnet.paper.statistics import summarize
 from veilnet.paper.tables import Table
@@ -90,7 +90,7 @@ def falls_with_agents(table: Table, _settings: Settings) -> Claim:
     for rows in table.levels("public_rows"):
         means = [_typical(table, agents, rows) for agents in levels]
         falling &= never_rises(means)
-        parts.append(f"U = {int(rows)}: {' '.join(number(mean) for mean in means)}")
+        parts.append(f"U = {int(rows)}: {' '.join(shown(mean) for mean in means)}")
     broken = _broken_chains(table)
     return Claim(
         _name(table),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._types import Array
-from veilnet.paper._claim import Claim, listed, never_rises, percent
+from veilnet.paper._claim import Claim, listed, never_rises, percent, shown
 from veilnet.paper.settings import Settings
 from veilnet.paper.statistics import summarize
 from veilnet.paper.tables import Table
@@ -26,7 +26,7 @@ def utility_falls_with_privacy(table: Table, _settings: Settings) -> Claim:
         curves = _curves(table, agents, "alternating_loss")
         medians = [summarize(column).median for column in curves.T]
         rising &= never_rises([-median for median in medians])
-        parts.append(f"S = {int(agents)}: {' '.join(number(median) for median in medians)}")
+        parts.append(f"S = {int(agents)}: {' '.join(shown(median) for median in medians)}")
         steps = np.diff(curves, axis=1)
         dips += int(np.sum(steps < -1e-6))
         pairs += int(np.sum(~np.isnan(steps)))

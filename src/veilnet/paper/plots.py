@@ -11,6 +11,7 @@ import numpy as np
 
 from veilnet._types import Array
 from veilnet.io._atomic import write_bytes
+from veilnet.paper._claim import ROUNDING
 from veilnet.paper._claims_privacy import TRUNCATED_AT
 from veilnet.paper.settings import Settings
 from veilnet.paper.statistics import Summary, summarize
@@ -83,9 +84,11 @@ def _figure_2(figure: Figure, table: Table, _settings: Settings) -> None:
     privacy.axhline(
         limits.median, color="tab:red", linestyle="--", label=f"ε^max: median {limits.median:.4g}"
     )
-    privacy.set_yscale("log")
+    for axes, column in ((privacy, table["ceiling"]), (part, 100 * table["ceiling"] / table["limit"])):
+        axes.set_yscale("log")
+        # Where agents must send everything nothing is private: off a logarithmic axis.
+        axes.set_ylim(bottom=0.5 * float(np.min(column[table["ceiling"] > ROUNDING], initial=1.0)))
     privacy.set_ylabel("most privacy at perfect utility\n(mean, 95 % band)")
-    part.set_yscale("log")
     part.set_ylabel("share of ε^max (%; mean, 95 % band)")
     figure.suptitle("Figure 2: most privacy at perfect utility, with prior")
     for axes in (privacy, part):
@@ -96,26 +99,36 @@ def _figure_3(figure: Figure, table: Table, settings: Settings) -> None:
     panels = figure.subplots(1, len(settings.tradeoff_agents), sharey=True, squeeze=False)[0]
     fixed = table.where(at_ceiling=0)
     levels = fixed.levels("threshold")
+    losses = {
+        (agents, column): [
+            summarize(100 * fixed.where(agents=agents, threshold=level)[column]) for level in levels
+        ]
+        for agents in table.levels("agents")
+        for column in ("alternating_loss", "joint_loss")
+    }
+    by_mean = not any(each.outliers_rule for series in losses.values() for each in series)
+    middle = "mean" if by_mean else "median"
+    label = f"Algorithm 3, {settings.tradeoff_sweeps} sweeps"
     for axes, agents in zip(panels, table.levels("agents"), strict=True):
-        cells = [fixed.where(agents=agents, threshold=level) for level in levels]
-        alternating = [summarize(100 * c["alternating_loss"]) for c in cells]
-        joint = [summarize(100 * c["joint_loss"]) for c in cells]
-        by_mean = not any(each.outliers_rule for each in (*alternating, *joint))
-        middle = "mean" if by_mean else "median"
-        label = f"Algorithm 3, {settings.tradeoff_sweeps} sweeps"
-        _band(axes, levels, alternating, "tab:orange", f"{label} ({middle})", "s", by_mean=by_mean)
-        _band(axes, levels, joint, "tab:blue", f"joint solver ({middle})", "o", by_mean=by_mean)
-        ceilings = summarize(table.where(agents=agents, at_ceiling=1)["ceiling"])
+        alternating, joint = losses[agents, "alternating_loss"], losses[agents, "joint_loss"]
+        _band(axes, levels, alternating, "tab:orange", label, "s", by_mean=by_mean)
+        _band(axes, levels, joint, "tab:blue", "joint solver", "o", by_mean=by_mean)
+        own = table.where(agents=agents, at_ceiling=1)
+        ceilings, at_ceiling = summarize(own["ceiling"]), summarize(100 * own["alternating_loss"])
         axes.axvspan(*ceilings.median_band, color="tab:green", alpha=0.2)
         axes.axvline(ceilings.median, color="tab:green", linestyle="--", label="free up to here (median)")
+        at = at_ceiling.mean if by_mean else at_ceiling.median
+        axes.plot(
+            [ceilings.median], [at], "*", color="tab:red", markersize=10, label="Algorithm 3 at the ceiling"
+        )
         axes.set_xscale("log")
-        axes.set_yscale("symlog", linthresh=1.0)
-        axes.set_ylim(bottom=0)
         axes.set_title(f"S = {int(agents)}")
         axes.set_xlabel("privacy threshold ε")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=7)
-    panels[0].set_ylabel("utility loss -u (%), 95 % band")
+        axes.legend(fontsize=7, loc="lower right")
+    panels[0].set_yscale("symlog", linthresh=1.0)
+    panels[0].set_ylim(bottom=0)
+    panels[0].set_ylabel(f"utility loss -u (%; {middle}, 95 % band)")
     figure.suptitle(f"Figure 3: utility against privacy, with prior, U = {settings.tradeoff_public_rows}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from veilnet.paper._claim import Claim
+from veilnet.paper._claim import Claim, shown
 from veilnet.paper._claims_privacy import TRUNCATED_AT
 from veilnet.paper.settings import Settings
 from veilnet.paper.statistics import Summary, summarize
@@ -118,7 +118,7 @@ def _tradeoff_table(table: Table, settings: Settings) -> Iterator[str]:
 def _iteration_table(table: Table, settings: Settings) -> Iterator[str]:
     """Losses of Algorithm 3 after some sweeps, and of the joint solver."""
     marks = [k for k in (1, 5, 10, 20, settings.sweeps) if k <= settings.sweeps]
-    yield "| S | " + " | ".join(f"{k} sweeps (%)" for k in marks) + " | joint solver (%) |"
+    yield "| S | " + " | ".join(f"{k} sweep{'s' * (k > 1)} (%)" for k in marks) + " | joint solver (%) |"
     yield "|---|" + "---|" * (len(marks) + 1)
     for agents in table.levels("agents"):
         rows = table.where(agents=agents)
@@ -136,7 +136,7 @@ def _iteration_table(table: Table, settings: Settings) -> Iterator[str]:
 def _cell(summary: Summary) -> str:
     low, high = summary.mean_band
     star = "*" if summary.outliers_rule else ""
-    return f"{number(summary.mean)}{star} ({number(low)} to {number(high)}), {number(summary.median)}"
+    return f"{shown(summary.mean)}{star} ({shown(low)} to {shown(high)}), {shown(summary.median)}"
 
 
 _TABLES = {
