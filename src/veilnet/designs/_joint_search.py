@@ -78,7 +78,7 @@ class _Search:
 def default_starts(form: StandardForm) -> int:
     """Fewer for large networks, where the starts agree more and each costs more."""
     entries = int((form.blocks.sizes**2).sum())
-    return 20 if entries <= 2_000 else 8 if entries <= 8_000 else 2
+    return 10 if entries <= 2_000 else 6 if entries <= 8_000 else 2
 
 
 def solve(
