@@ -62,6 +62,11 @@ def cases(count: int) -> list[Case]:
     return [Case(1 + k // len(grid), *grid[k % len(grid)]) for k in range(count)]
 
 
+def _is_costly(case: Case) -> bool:
+    verdict = vn.check(case.network())
+    return verdict.ceiling["g1"] < case.target < verdict.limit["g1"]
+
+
 def quality(case: Case) -> Outcome | None:
     """One design and Algorithm 3 on the same network; None where the target is above the limit."""
     network = case.network()
