@@ -215,7 +215,6 @@ def main() -> None:
         rows += many_agents_rows()
     with Parallel(n_jobs=chosen.jobs) as parallel:
         drawn = cases(chosen.networks)
-        outcomes = []
         if wanted("quality") or wanted("starts"):
             outcomes = [
                 found for found in parallel(delayed(quality)(case) for case in drawn) if found is not None
