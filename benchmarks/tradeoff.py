@@ -215,14 +215,11 @@ def main() -> None:
         rows += many_agents_rows()
     with Parallel(n_jobs=chosen.jobs) as parallel:
         drawn = cases(chosen.networks)
-        if wanted("quality") or wanted("starts"):
-            outcomes = [
-                found for found in parallel(delayed(quality)(case) for case in drawn) if found is not None
-            ]
         if wanted("quality"):
-            rows += quality_rows(outcomes)
+            outcomes = parallel(delayed(quality)(case) for case in drawn)
+            rows += quality_rows([outcome for outcome in outcomes if outcome is not None])
         if wanted("starts"):
-            costly = [outcome.case for outcome in outcomes if outcome.method != "perfect"]
+            costly = [case for case in drawn if _is_costly(case)]
             some = costly[:: max(1, len(costly) // 20)][:20]
             rows += starts_rows(parallel(delayed(against_random_starts)(case, 50) for case in some))
     print(markdown(["what", "measured"], rows))
