@@ -187,7 +187,8 @@ def _complete_rows(columns: Mapping[str, Array], missing: Missing) -> np.ndarray
         worst = max(gaps, key=lambda name: int(np.sum(gaps[name])))
         raise InvalidNetwork(
             f"table: {int(np.sum(incomplete))} of {incomplete.size} rows have missing values (most in the column "
-            f'{worst!r}: {int(np.sum(gaps[worst]))}); fill them in, or leave those rows out with missing="drop"'
+            f'{worst!r}: {int(np.sum(gaps[worst]))}); fill them in, or leave those rows out with missing="drop" '
+            "(on the command line: --missing drop)"
         )
     return np.asarray(~incomplete)
 
