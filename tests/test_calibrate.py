@@ -490,10 +490,26 @@ def test_the_command_writes_the_network_and_says_how_good_it_is(tmp_path: Path, 
     assert answer["warnings"]
 
 
+def test_the_command_replaces_a_file_only_when_forced(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_csv(Path("data.csv"), table(40))
+    Path("house.toml").write_text("written by hand\n")
+    command = ["fit", "data.csv", *OPTIONS, "--out", "house.toml"]
+    assert cli.run(command) == 2
+    shown = capsys.readouterr()
+    assert "house.toml: exists already; choose another name, or --force to replace it" in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+    assert Path("house.toml").read_text() == "written by hand\n"
+    assert cli.run([*command, "--force"]) == 0
+    assert vn.Network.load("house.toml").N == 3
+
+
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
         (None, OPTIONS, "No such file"),
+        ("T1,RH1,T2,T_out,people\n1,2,,4,5\n", OPTIONS, "--missing drop"),
         ("", OPTIONS, "names the columns"),
         ("1,2\n3,4\n", OPTIONS, "put the names above"),
         ("T1,T1\n3,4\n", OPTIONS, "'T1' appears twice"),

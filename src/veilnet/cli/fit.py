@@ -32,6 +32,7 @@ def command(
     no_prior: Annotated[
         bool, typer.Option("--no-prior", help="The centre knows nothing of x beforehand.")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Make a network from calibration data and say how good it is.
@@ -41,8 +42,11 @@ def command(
     """
     from veilnet.calibrate import fit_report
     from veilnet.cli._shared import console, print_json
+    from veilnet.errors import VeilnetError
     from veilnet.io.tables import column_names
 
+    if out is not None and out.exists() and not force:
+        raise VeilnetError(f"{out}: exists already; choose another name, or --force to replace it")
     known = column_names(data)
     made = fit_report(
         data,
