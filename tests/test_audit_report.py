@@ -93,14 +93,20 @@ def test_names_of_attackers() -> None:
         choose_attackers(["oracle"], False)
 
 
-def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scikit_learn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "sklearn"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     plan = some_plan(2)
     report = vn.audit(plan, only=["attackers"], quick=True)
     assert report.ok
-    assert 'pip install "veilnet[sklearn]"' in report.rows[0].sentence
+    remark = 'NOTE: left out: learned attackers need scikit-learn: pip install "veilnet[sklearn]"'
+    assert remark in str(report)
+    plan.save(tmp_path / "plan")
+    assert run(["audit", str(tmp_path / "plan"), "--only", "attackers", "--quick"]) == 0
+    assert remark in capsys.readouterr().out
     with pytest.raises(vn.MissingExtra, match="veilnet\\[sklearn\\]"):
         vn.audit(plan, only=["attackers"], attackers=["ridge"], quick=True)
 

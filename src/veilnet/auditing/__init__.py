@@ -20,7 +20,7 @@ from veilnet.auditing.baselines import Baseline
 from veilnet.auditing.deployment import Deployment, Mechanism, deployment
 from veilnet.auditing.ledger import Ledger, verify_ledger
 from veilnet.auditing.measures import read_limits
-from veilnet.auditing.report import AuditReport, Judgement, Row
+from veilnet.auditing.report import LEFT_OUT, AuditReport, Judgement, Row
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
 from veilnet.auditing.threads import one_thread
 from veilnet.errors import InvalidNetwork, MissingExtra
@@ -186,8 +186,8 @@ class _Parts:
         except MissingExtra as missing:
             if wanted != "auto":
                 raise
-            sentence = f"left out: {missing}."
-            rows = [Row(attackers.SECTION, "learned attackers", None, "left out", "info", sentence)]
+            sentence = f"left out: {missing} (in a checkout, ./veilnet audit installs it)."
+            rows = [Row(attackers.SECTION, "learned attackers", None, LEFT_OUT, "info", sentence)]
             if data is None:
                 return rows
             chosen = {}

@@ -10,8 +10,9 @@ from veilnet.words import number
 
 Judgement = Literal["ok", "info", "warn", "fail"]
 Figure = float | str | None
+LEFT_OUT = "left out"  # found, where something could not be looked at
 
-__all__ = ["AuditReport", "Figure", "Judgement", "Row"]
+__all__ = ["LEFT_OUT", "AuditReport", "Figure", "Judgement", "Row"]
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,18 @@ class AuditReport:
                 last = section
             words = [cell[0].ljust(widths[0]), *(cell[k].rjust(widths[k]) for k in (1, 2, 3)), cell[4]]
             lines.append("  " + "  ".join(words).rstrip())
-        remarks = [row for row in self.rows if row.verdict in ("fail", "warn")]
+        remarks = self.remarks()
         if remarks:
-            lines.append("")
-            lines += [f"{row.verdict.upper()}: {row.sentence}" for row in remarks]
+            lines += ["", *remarks]
         return "\n".join([*lines, "", self.assurance()])
+
+    def remarks(self) -> list[str]:
+        """A sentence for each finding that failed or wants a look, and for what was left out, and why."""
+        return [
+            f"{'NOTE' if row.found == LEFT_OUT else row.verdict.upper()}: {row.sentence}"
+            for row in self.rows
+            if row.verdict in ("fail", "warn") or row.found == LEFT_OUT
+        ]
 
     def assurance(self) -> str:
         """How seldom a sound plan fails, in one sentence."""

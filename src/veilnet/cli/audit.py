@@ -103,9 +103,8 @@ def command(
     else:
         for section in report.sections:
             console.print(_table(section, report.of(section)))
-        for row in report.rows:
-            if row.verdict in ("fail", "warn"):
-                console.print(f"{row.verdict.upper()}: {row.sentence}", soft_wrap=True)
+        for remark in report.remarks():
+            console.print(remark, soft_wrap=True)
         console.print(report.assurance())
         console.print(report.headline())
     if not report.ok:
