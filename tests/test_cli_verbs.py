@@ -87,6 +87,8 @@ def test_design_in_words(house_file: str, capsys: pytest.CaptureFixture[str]) ->
         (["--privacy", "gate=3"], 2, "unknown 'gate'"),
         (["--privacy", "lots"], 2, "--privacy: expected a number, found 'lots'"),
         (["--privacy", "gait=1", "--privacy", "3"], 2, "name=number"),
+        (["--utility-loss", "5%"], 2, "--utility-loss: expected a number, where 0.05 is 5 %, found '5%'"),
+        (["--utility-loss", "nan"], 2, "utility_loss"),
         (["--method", "magic"], 2, "expected one of auto"),
     ],
 )

@@ -15,7 +15,8 @@ def command(
         typer.Option("--privacy", help="Privacy to reach: 10, or gait=10 (repeat). Least utility loss."),
     ] = None,
     utility_loss: Annotated[
-        float | None, typer.Option("--utility-loss", help="Loss allowed, 0.05 is 5 %. Most privacy.")
+        str | None,
+        typer.Option("--utility-loss", metavar="NUMBER", help="Loss allowed, 0.05 is 5 %. Most privacy."),
     ] = None,
     power: Annotated[
         list[str] | None,
@@ -35,12 +36,13 @@ def command(
     from veilnet.cli._shared import amounts, console, print_json, progress
     from veilnet.cli._views import plan_table, sending_table
 
+    loss = _loss(utility_loss)
     model = vn.Network.load(network)
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
             model,
             privacy=amounts(privacy, "--privacy"),
-            utility_loss=utility_loss,
+            utility_loss=loss,
             power=amounts(power, "--power"),
             method=cast(Any, method),  # design() names the methods it knows
             partial=partial,
@@ -70,3 +72,15 @@ def command(
         console.print("Interrupted: this is the best plan found so far, and it keeps its promises.")
     if out is not None:
         console.print(f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you.")
+
+
+def _loss(text: str | None) -> float | None:
+    """The utility loss as a number; a percentage is not guessed at."""
+    from veilnet.errors import InvalidNetwork
+
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise InvalidNetwork(
+            f"--utility-loss: expected a number, where 0.05 is 5 %, found {text!r}"
+        ) from None
