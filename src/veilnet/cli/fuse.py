@@ -52,7 +52,12 @@ def command(
         inputs = {agent: stack.enter_context(path.open("rb")) for agent, path in paths.items()}
         files = {
             agent: open_messages(
-                inputs[agent], path, fusion.sent[agent], format_for(path, given=format), report
+                inputs[agent],
+                path,
+                fusion.sent[agent],
+                format_for(path, given=format),
+                report,
+                fusion.model.plan,
             )
             for agent, path in paths.items()
         }

@@ -36,12 +36,12 @@ def command(
     in any way is not sent: its number and the reason go to standard error, and the exit code is 1 at the end.
     """
     from veilnet.errors import VeilnetError
-    from veilnet.io.sanitizer_files import load_sanitizer
+    from veilnet.io.sanitizer_files import read_sanitizer
     from veilnet.io.streams import LineReader, format_for, write_header, write_messages
     from veilnet.randomness import noise_source
     from veilnet.release import release_valid
 
-    agent = load_sanitizer(sanitizer)
+    agent, plan = read_sanitizer(sanitizer)
     kind = format_for(source, out, given=format)
     sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)
@@ -62,7 +62,7 @@ def command(
             header=header,
             label="standard input" if source is None else str(source),
         )
-        write_header(messages, sent_as, agent.sent)
+        write_header(messages, sent_as, agent.sent, plan)
         if flush:
             messages.flush()
         for block in reader.blocks(1 if flush else _LINES_AT_ONCE):
@@ -74,7 +74,7 @@ def command(
                 ]
                 block.refused.sort(key=lambda entry: entry[0])
             rows = [row for row, valid in zip(block.rows, released.valid.tolist(), strict=True) if valid]
-            write_messages(messages, sent_as, rows, released.values)
+            write_messages(messages, sent_as, rows, released.values, plan)
             for line, row, reason in block.refused:
                 where = f"line {line}" if row is None else f"row {row}"
                 sys.stderr.write(f"veilnet sanitize: {where} not sent: {reason}\n")

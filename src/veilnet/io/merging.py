@@ -9,7 +9,7 @@ from typing import IO
 import numpy as np
 
 from veilnet._types import Array
-from veilnet.io.streams import Block, LineReader
+from veilnet.io.streams import Block, Format, LineReader
 
 __all__ = ["MessageFile", "aligned"]
 
@@ -76,7 +76,10 @@ def aligned(
         yield rows, messages
 
 
-def open_messages(file: IO[bytes], path: Path, columns: int, format: str, report: Report) -> MessageFile:
-    """The message file of an agent that sends so many numbers."""
-    reader = LineReader(file, "jsonl" if format == "jsonl" else "csv", columns, key="values", label=str(path))
+def open_messages(
+    file: IO[bytes], path: Path, columns: int, format: str, report: Report, plan: str = ""
+) -> MessageFile:
+    """The message file of an agent that sends so many numbers; messages that say so must be of that plan."""
+    kind: Format = "jsonl" if format == "jsonl" else "csv"
+    reader = LineReader(file, kind, columns, key="values", label=str(path), plan=plan)
     return MessageFile(reader, path, columns, report)

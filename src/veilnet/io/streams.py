@@ -9,9 +9,10 @@ column ``row`` of a CSV with a header or the key "row" of a JSON table, and must
 
 Messages, what ``veilnet sanitize`` writes and ``veilnet fuse`` reads, always carry their row:
 
-    CSV     row,z1,z2                     header, then 7,-50.8330078125,8.86328125
-    JSON    {"row": 7, "values": [-50.8330078125, 8.86328125]}
+    CSV     row,z1@cf6785d0,z2@cf6785d0   header, then 7,-50.8330078125,8.86328125
+    JSON    {"row": 7, "values": [-50.8330078125, 8.86328125], "plan": "cf6785d0"}
 
+The mark, the beginning of the plan's id, keeps messages of one plan from being fused by another's centre.
 A line that is not so is refused with a reason that never quotes it.
 """
 
@@ -36,6 +37,7 @@ Format = Literal["csv", "jsonl"]
 
 _LONGEST_LINE = 2**20  # bytes; a longer line is refused without being held in memory
 _LARGEST_ROW = 2**62
+_MARK = 8  # characters of a plan's id that its messages carry
 # What loggers write instead of a number: a first line of these is a bad row, not a header.
 _GAPS = frozenset(
     {"", "-", "--", "na", "n/a", "nan", "null", "none", "missing", "error", "err", "fail", "fault"}
@@ -88,6 +90,7 @@ class LineReader:
     key:    of the numbers in a JSON table, "readings" or "values".
     names:  of the columns, if known: a CSV header or a JSON table must then have them.
     header: whether a CSV begins with one; None to tell from the first line.
+    plan:   id of the plan that messages must come from, as far as they tell.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class LineReader:
         names: Sequence[str] = (),
         header: bool | None = None,
         label: str = "input",
+        plan: str = "",
     ) -> None:
         self._file = file
         self._columns = columns
@@ -107,6 +111,7 @@ class LineReader:
         self._names = tuple(names)
         self._header = header
         self._label = label
+        self._mark = plan[:_MARK]
         self._rows_given = key == "values"  # messages always carry their row
         self._parse = self._parse_csv if format == "csv" else self._parse_json
         self._order: list[int] | None = None  # columns of the numbers, where a header told them
@@ -201,6 +206,10 @@ class LineReader:
         if "row" not in fields and self._rows_given:
             self._bad_header("there is no column 'row'")
         self._width = len(fields)
+        if self._rows_given and any(
+            self._is_foreign(name.rpartition("@")[2]) for name in fields if "@" in name
+        ):
+            self._bad_header("its messages were made by another plan")
         if self._names:
             missing = [name for name in self._names if name not in fields]
             if missing:
@@ -210,6 +219,9 @@ class LineReader:
         self._order = [place for place in range(len(fields)) if place != self._row_column]
         if len(self._order) != self._columns:
             self._bad_header(f"it names {len(self._order)} columns of numbers")
+
+    def _is_foreign(self, mark: object) -> bool:
+        return bool(self._mark) and mark != self._mark
 
     def _bad_header(self, trouble: str) -> NoReturn:
         wanted = ", ".join(self._names) if self._names else f"{self._columns} columns"
@@ -263,6 +275,8 @@ class LineReader:
             raise _Refused("the row is missing")
         if row is not None:
             self._row_column = 0  # from now on every line must tell its row
+        if self._rows_given and self._is_foreign(table.pop("plan", self._mark)):
+            raise _Refused("the message was made by another plan", row)
         if self._key in table and self._key not in self._names:
             numbers = table.pop(self._key)
             if table:
@@ -284,7 +298,9 @@ class LineReader:
 _FLOATS: msgspec.json.Decoder[list[float]] = msgspec.json.Decoder(list[float])
 
 
-def write_messages(file: IO[bytes], format: Format, rows: Sequence[int], values: Array) -> None:
+def write_messages(
+    file: IO[bytes], format: Format, rows: Sequence[int], values: Array, plan: str | None = None
+) -> None:
     """Append messages to a binary file; see :func:`write_header`."""
     if format == "csv":
         lines = [
@@ -292,17 +308,19 @@ def write_messages(file: IO[bytes], format: Format, rows: Sequence[int], values:
             for row, numbers in zip(rows, values.tolist(), strict=True)
         ]
     else:
+        mark = f', "plan": "{plan[:_MARK]}"' if plan else ""
         lines = [
-            f'{{"row": {row}, "values": {numbers!r}}}\n'
+            f'{{"row": {row}, "values": {numbers!r}{mark}}}\n'
             for row, numbers in zip(rows, values.tolist(), strict=True)
         ]
     file.write("".join(lines).encode())
 
 
-def write_header(file: IO[bytes], format: Format, columns: int) -> None:
+def write_header(file: IO[bytes], format: Format, columns: int, plan: str | None = None) -> None:
     """The first line of a CSV of messages."""
     if format == "csv":
-        file.write((",".join(["row", *(f"z{k + 1}" for k in range(columns))]) + "\n").encode())
+        mark = f"@{plan[:_MARK]}" if plan else ""
+        file.write((",".join(["row", *(f"z{k + 1}{mark}" for k in range(columns))]) + "\n").encode())
 
 
 def _csv_fields(raw: bytes) -> list[str]:
