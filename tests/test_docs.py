@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).resolve().parents[1]
 _SNIPPET = re.compile(r"```python\n(.*?)```\s*(?:```text\n(.*?)```)?", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["when-is-privacy-free.md"])
-def test_examples_print_what_the_page_shows(page: str) -> None:
-    snippets = _SNIPPET.findall((DOCS / page).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", ["README.md", "docs/when-is-privacy-free.md"])
+def test_examples_print_what_the_page_shows(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    snippets = _SNIPPET.findall((ROOT / page).read_text(encoding="utf-8"))
     assert snippets
     names: dict[str, object] = {}
     for code, expected in snippets:
