@@ -483,3 +483,11 @@ def test_messages_of_another_plan_are_not_fused(folder, pipe, tmp_path, suffix) 
     assert code in (1, 2)
     assert "another plan" in complaint
     assert len(estimates.splitlines()) <= 1
+
+
+def test_json_taken_for_csv_is_told_so(folder, pipe) -> None:
+    for line in ('{"T": 20.5, "CO2": 450}', "[20.5, 450, 6.1, 120]"):
+        code, out, err = pipe(["sanitize", folder / "kitchen.json"], f"{line}\n".encode())
+        assert code == 1
+        assert out.count("\n") == 1
+        assert "give --format jsonl" in err

@@ -186,7 +186,7 @@ class LineReader:
     # --- CSV
 
     def _is_header(self, raw: bytes) -> bool:
-        if self._header is False:
+        if self._header is False or _looks_like_json(raw):
             return False
         try:
             fields = [name.strip() for name in _csv_fields(raw)]
@@ -231,6 +231,8 @@ class LineReader:
         )
 
     def _parse_csv(self, raw: bytes) -> tuple[int | None, list[float]]:
+        if _looks_like_json(raw):
+            raise _Refused("the line looks like JSON; give --format jsonl")
         fields: list[Any] = raw.split(b",") if b'"' not in raw else list(_csv_fields(raw))
         if len(fields) != self._width:
             what = "numbers" if self._row_column is None else "fields"
@@ -338,6 +340,10 @@ def _looks_like_names(fields: list[str]) -> bool:
     if len(set(fields)) != len(fields):
         return False
     return not any(name.casefold() in _GAPS or _is_number(name) for name in fields)
+
+
+def _looks_like_json(raw: bytes) -> bool:
+    return raw.lstrip()[:1] in (b"{", b"[")
 
 
 def _is_number(text: str) -> bool:
