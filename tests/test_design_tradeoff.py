@@ -194,6 +194,15 @@ def test_silence_is_left_where_every_parameter_is_at_its_limit() -> None:
     assert sum(plan.sent.values()) == 0
 
 
+def test_just_below_the_limit_costs_no_more_than_at_it() -> None:
+    network = random_network(17, prior="covariance")
+    limit = vn.privacy_limit(network)["g0"]
+    at_limit = vn.design(network, privacy={"g0": limit})
+    below = vn.design(network, privacy={"g0": limit * (1 - 1e-5)}, starts=1)
+    assert below.privacy["g0"] >= limit * (1 - 1e-5)
+    assert -below.utility <= -at_limit.utility * (1 + 1e-9)
+
+
 def test_interrupted_with_the_best_plan_so_far() -> None:
     network = random_network(18, prior="covariance")
     targets = costly_targets(network)

@@ -24,7 +24,7 @@ _MOVED = 1e-3  # z must move every private parameter that is to be hidden by thi
 
 @dataclass(frozen=True, eq=False)
 class Hiding:
-    """X per size group that hides one direction of x, and the utility loss it costs."""
+    """X per size group that hides directions of x altogether, and the utility loss it costs."""
 
     shrink: list[Array]
     loss: float

@@ -13,6 +13,7 @@ import numpy as np
 from veilnet._types import Array
 from veilnet.asup import Verdict
 from veilnet.bounds import privacy
+from veilnet.designs._joint_objective import JointObjective
 from veilnet.designs._joint_solver import JointResult, least_loss, most_privacy
 from veilnet.designs.hiding import Hiding, cheapest_hiding
 from veilnet.designs.requests import read_weights
@@ -43,10 +44,22 @@ def least_loss_plan(
     if at_limit:
         return _plan_at_limit(verdict, form, at_limit, targets)
     result = least_loss(form, aimed_at(targets), starts=starts, seed=seed, progress=progress)
-    hidden = cheapest_hiding(form, np.array([target > 0 for target in targets.values()]), seed)
-    if hidden is not None and hidden.loss < result.loss:
-        return hiding_plan(verdict, hidden, targets=targets)
+    asked = np.array([target > 0 for target in targets.values()])
+    rivals = [cheapest_hiding(form, asked, seed), _nothing_told(verdict, form, targets)]
+    cheaper = [rival for rival in rivals if rival is not None and rival.loss < result.loss]
+    if cheaper:
+        return hiding_plan(verdict, min(cheaper, key=lambda rival: rival.loss), targets=targets)
     return joint_plan(verdict, result, targets=targets)
+
+
+def _nothing_told(verdict: Verdict, form: StandardForm, targets: Mapping[str, float]) -> Hiding | None:
+    """Everything but what tells of the parameters asked about: the plan at their limits, which serves for less."""
+    asked = [name for name, target in targets.items() if target > 0]
+    if not all(np.isfinite(verdict.limit[name]) for name in asked):
+        return None
+    shrink = telling_nothing(form, np.array([name in asked for name in targets]))
+    at = JointObjective(form)(shrink)
+    return Hiding(shrink, at.loss) if np.all(at.privacy >= aimed_at(targets)) else None
 
 
 def most_privacy_plan(
@@ -80,14 +93,14 @@ def hiding_plan(
     targets: Mapping[str, float] | None = None,
     most_loss: float | None = None,
 ) -> Plan:
-    """A plan that hides one direction of x altogether."""
+    """A plan that hides one or more directions of x altogether."""
     return make_plan(
         verdict.network,
         sanitizers_from_shrink(verdict.network, hidden.shrink),
         "joint",
         targets=targets,
         most_loss=most_loss,
-        details={"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), "hides_one_direction": True},
+        details={"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), "hides_directions": True},
     )
 
 
