@@ -21,13 +21,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import veilnet as vn
-from networks import NOISES, random_network
-from veilnet.auditing.attackers import attacker_rows, choose_attackers
-from veilnet.auditing.deployment import deployment
-from veilnet.auditing.held_out import simulate
+from helpers.networks import NOISES, random_network
+from veilnet.auditing.attack.attackers import attacker_rows, choose_attackers
+from veilnet.auditing.attack.held_out import simulate
+from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
 from veilnet.auditing.threads import one_thread
-from veilnet.auditing.variants import simulated
+from veilnet.auditing.what_if.variants import simulated
 
 PRIORS = ("covariance", "none", "singular")
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 import veilnet as vn
-from veilnet._types import Array
+from veilnet._core.types import Array
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

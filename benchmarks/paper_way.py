@@ -26,16 +26,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-import alternating_oracle
-from paper_networks import PaperArrays, as_network, paper_arrays
+from helpers import alternating_oracle
+from helpers.paper_networks import PaperArrays, as_network, paper_arrays
+from helpers.sdp_oracle import geometry, privacy_sum, solve_paper_form
 from power_instances import make_feasible
-from sdp_oracle import geometry, privacy_sum, solve_paper_form
-from veilnet._types import Array
-from veilnet.asup import check
+from veilnet._core.types import Array
 from veilnet.designs import design
-from veilnet.designs._alternating_sweeps import alternate
-from veilnet.designs._joint_solver import least_loss
-from veilnet.standard import standard_form
+from veilnet.designs.alternating.sweeps import alternate
+from veilnet.designs.joint.solver import least_loss
+from veilnet.model.standard_form import standard_form
+from veilnet.verdict.exact_test import check
 
 LIMITS = {"CLARABEL": "time_limit", "SCS": "time_limit_secs"}
 

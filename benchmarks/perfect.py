@@ -19,8 +19,8 @@ import veilnet as vn
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from paper_networks import as_network, paper_arrays
-from sdp_oracle import solve_reduced_form
+from helpers.paper_networks import as_network, paper_arrays
+from helpers.sdp_oracle import solve_reduced_form
 from timing import compare, markdown, once
 
 INSTANCES = [(9, 2, True, 1), (12, 1, False, 1), (6, 3, True, 3), (18, 2, True, 5)]

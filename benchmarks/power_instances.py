@@ -20,11 +20,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from paper_networks import PaperArrays, paper_arrays
-from sdp_oracle import geometry, prior_root, privacy_sum, solve_paper_form, solve_reduced_form
-from veilnet._types import Array
-from veilnet.designs._power_reduction import free_noise_problem
-from veilnet.designs._power_solver import PowerResult, maximize_privacy_from_root
+from helpers.paper_networks import PaperArrays, paper_arrays
+from helpers.sdp_oracle import geometry, prior_root, privacy_sum, solve_paper_form, solve_reduced_form
+from veilnet._core.types import Array
+from veilnet.designs.power.reduction import free_noise_problem
+from veilnet.designs.power.solver import PowerResult, maximize_privacy_from_root
 
 
 class Instance(NamedTuple):

@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 import veilnet as vn
-from veilnet.grid import grid_steps
+from veilnet.agent.grid import grid_steps
+from veilnet.agent.randomness import secure_normal, secure_uniform
 from veilnet.io.template import house
-from veilnet.randomness import secure_normal, secure_uniform
 
 ROWS = 200_000
 REPEATS = 9

@@ -19,16 +19,16 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import veilnet as vn
-from veilnet._types import Array
-from veilnet.designs._alternating_sweeps import alternate
-from veilnet.designs._joint_solver import least_loss
-from veilnet.standard import StandardForm, standard_form
+from veilnet._core.types import Array
+from veilnet.designs.alternating.sweeps import alternate
+from veilnet.designs.joint.solver import least_loss
+from veilnet.model.standard_form import StandardForm, standard_form
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from alternating_oracle import dense_shrink, sweep_with_cvxpy
-from paper_networks import paper_network
+from helpers.alternating_oracle import dense_shrink, sweep_with_cvxpy
+from helpers.paper_networks import paper_network
 from timing import markdown
 
 

@@ -10,13 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from veilnet.asup import Verdict, check
-    from veilnet.auditing import audit
-    from veilnet.bounds import bits_revealed, crlb, privacy, privacy_limit, utility
-    from veilnet.calibrate import fit
-    from veilnet.curve import Frontier, frontier
-    from veilnet.designs import design
-    from veilnet.errors import (
+    from veilnet._core.errors import (
         Infeasible,
         InvalidNetwork,
         InvalidPlan,
@@ -25,10 +19,16 @@ if TYPE_CHECKING:
         NotObservable,
         VeilnetError,
     )
-    from veilnet.fusion import Estimate, Fusion
-    from veilnet.network import Network, Prior
-    from veilnet.plan import Plan
-    from veilnet.sanitizer import Sanitizer
+    from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.auditing.auditor import audit
+    from veilnet.bounds.knowledge import bits_revealed, crlb, privacy, privacy_limit, utility
+    from veilnet.calibration.fitting import fit
+    from veilnet.centre.fusion import Estimate, Fusion
+    from veilnet.designs.choice import design
+    from veilnet.designs.frontiers import Frontier, frontier
+    from veilnet.model.network import Network, Prior
+    from veilnet.plans.plan import Plan
+    from veilnet.verdict.exact_test import Verdict, check
 
 __version__ = "0.1.0"
 
@@ -60,10 +60,9 @@ __all__ = [
     "utility",
 ]
 
-# Where each name lives. No module may bear the name of a public function, since importing a module
-# `veilnet.check` would bind it to `vn.check`: hence asup, designs, curve and auditing.
+# Where each name lives.
 _NAMES_IN = {
-    "errors": (
+    "_core.errors": (
         "VeilnetError",
         "InvalidNetwork",
         "NotObservable",
@@ -72,16 +71,16 @@ _NAMES_IN = {
         "InvalidPlan",
         "MissingExtra",
     ),
-    "network": ("Network", "Prior"),
-    "bounds": ("crlb", "utility", "privacy", "privacy_limit", "bits_revealed"),
-    "sanitizer": ("Sanitizer",),
-    "asup": ("check", "Verdict"),
-    "designs": ("design",),
-    "plan": ("Plan",),
-    "fusion": ("Fusion", "Estimate"),
-    "curve": ("frontier", "Frontier"),
-    "calibrate": ("fit",),
-    "auditing": ("audit",),
+    "model.network": ("Network", "Prior"),
+    "bounds.knowledge": ("crlb", "utility", "privacy", "privacy_limit", "bits_revealed"),
+    "agent.sanitizer": ("Sanitizer",),
+    "verdict.exact_test": ("check", "Verdict"),
+    "designs.choice": ("design",),
+    "designs.frontiers": ("frontier", "Frontier"),
+    "plans.plan": ("Plan",),
+    "centre.fusion": ("Fusion", "Estimate"),
+    "calibration.fitting": ("fit",),
+    "auditing.auditor": ("audit",),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES_IN.items() for name in names}
 
@@ -95,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

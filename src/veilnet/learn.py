@@ -1,7 +1,7 @@
 """Sanitization as scikit-learn estimators: ``pip install "veilnet[sklearn]"``.
 
 The columns of X are readings, y is what may be known, ``sensitive`` (an argument of ``fit``, as long as y) is
-what must not. Both estimators fit the linear Gaussian model of :mod:`veilnet.calibrate` and design a
+what must not. Both estimators fit the linear Gaussian model of :mod:`veilnet.calibration.fitting` and design a
 plan for it; the transformer then gives what the agents send, the regressor what the centre makes of it::
 
     model = make_pipeline(SanitizingTransformer(privacy=10.0), Ridge())
@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._types import Array
-from veilnet.calibration_model import LinearModel, fit_linear
+from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.types import Array
+from veilnet.calibration.linear_model import LinearModel, fit_linear
+from veilnet.centre.fusion import Fusion
 from veilnet.designs import design
-from veilnet.errors import InvalidNetwork, MissingExtra
-from veilnet.fusion import Fusion
-from veilnet.network import Network, Prior
-from veilnet.plan import Plan
+from veilnet.model.network import Network, Prior
+from veilnet.plans.plan import Plan
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin

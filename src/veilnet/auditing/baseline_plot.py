@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.errors import InvalidNetwork, MissingExtra
 from veilnet.auditing.baselines import Baseline
-from veilnet.errors import InvalidNetwork, MissingExtra
 
 _LEAST, _MOST = 1e-6, 1e6  # what the logarithmic axes show; losses of zero stand at the left edge
 

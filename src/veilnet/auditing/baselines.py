@@ -18,17 +18,17 @@ from functools import cached_property, partial
 import numpy as np
 from scipy.linalg import eigh
 
-from veilnet._blocks import Group
-from veilnet._linalg import cholesky, solve_lower, solve_lower_batch
-from veilnet._types import Array
+from veilnet._core.blocks import Group
+from veilnet._core.linalg import cholesky, solve_lower, solve_lower_batch
+from veilnet._core.types import Array
+from veilnet._core.words import number
+from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.measures import growth, privacies
 from veilnet.auditing.report import Row
-from veilnet.auditing.variants import simulated
-from veilnet.bounds import Knowledge, knowledge, knowledge_of_factor, share_of_estimate
-from veilnet.network import Network
-from veilnet.plan import Plan
-from veilnet.sanitizer import Sanitizer
-from veilnet.words import number
+from veilnet.auditing.what_if.variants import simulated
+from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor, share_of_estimate
+from veilnet.model.network import Network
+from veilnet.plans.plan import Plan
 
 SECTION = "baselines"
 _NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from veilnet._types import Array
-from veilnet._validate import refuse_unknown
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array
+from veilnet._core.validation import refuse_unknown
+from veilnet._core.words import number
+from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.report import Row
-from veilnet.errors import InvalidNetwork
-from veilnet.network import Network
-from veilnet.sanitizer import Sanitizer
-from veilnet.words import number
+from veilnet.model.network import Network
 
 SECTION = "differential privacy"
 _MOST_CORNERS = 16  # readings up to which every corner of the box is visited

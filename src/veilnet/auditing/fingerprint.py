@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._types import Array
-from veilnet.network import Network
-from veilnet.sanitizer import Sanitizer
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.network import Network
 
 
 def network_fingerprint(network: Network) -> str:

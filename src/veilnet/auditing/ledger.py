@@ -25,17 +25,17 @@ from typing import IO, Any
 
 import numpy as np
 
-from veilnet._linalg import triangle
-from veilnet._types import Array
+from veilnet._core.errors import Infeasible, InvalidNetwork, InvalidPlan
+from veilnet._core.linalg import triangle
+from veilnet._core.types import Array
+from veilnet._core.words import number
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.measures import privacies, read_limits
-from veilnet.auditing.repetition import first_below
-from veilnet.bounds import knowledge_of_factor
-from veilnet.errors import Infeasible, InvalidNetwork, InvalidPlan
-from veilnet.information import message_factor
-from veilnet.network import Network
-from veilnet.plan import Plan
-from veilnet.words import number
+from veilnet.auditing.what_if.repetition import first_below
+from veilnet.bounds.information import message_factor
+from veilnet.bounds.knowledge import knowledge_of_factor
+from veilnet.model.network import Network
+from veilnet.plans.plan import Plan
 
 __all__ = ["Ledger"]
 

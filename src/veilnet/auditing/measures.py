@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._types import Array
-from veilnet._validate import as_number, refuse_unknown
-from veilnet.bounds import Knowledge
-from veilnet.errors import InvalidNetwork
-from veilnet.network import Network
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array
+from veilnet._core.validation import as_number, refuse_unknown
+from veilnet.bounds.knowledge import Knowledge
+from veilnet.model.network import Network
 
 
 def growth(known: Knowledge, rows: Array) -> float:

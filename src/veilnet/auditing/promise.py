@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from veilnet._types import Array
-from veilnet.auditing.deployment import Deployment, Misbehaves
+from veilnet._core.types import Array
+from veilnet._core.words import direction_in_words, number, times
+from veilnet.auditing.attack.simulation import LinearCentre, draw_readings, draw_x
+from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.report import Judgement, Row
-from veilnet.auditing.simulation import LinearCentre, draw_readings, draw_x
 from veilnet.auditing.statistics import SquareSum
-from veilnet.bounds import bits_revealed, knowledge
-from veilnet.certificate import Promise, certify
-from veilnet.plan import Plan
-from veilnet.words import direction_in_words, number, times
+from veilnet.bounds.knowledge import bits_revealed, knowledge
+from veilnet.plans.certificate import Promise, certify
+from veilnet.plans.plan import Plan
 
 SECTION = "the promise"
 EXPOSURE = "what stays exposed"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from veilnet.words import number
+from veilnet._core.words import number
 
 Judgement = Literal["ok", "info", "warn", "fail"]
 Figure = float | str | None

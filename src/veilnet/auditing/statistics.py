@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammainc, gammaincc
 
-from veilnet._types import Array
+from veilnet._core.types import Array
 
 FALSE_ALARM = 1e-6
 """Chance, at most, that a sound plan soundly deployed fails a whole audit."""

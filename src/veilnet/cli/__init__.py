@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 
 from veilnet import __version__
-from veilnet.errors import Infeasible, VeilnetError
+from veilnet._core.errors import Infeasible, VeilnetError
 
 VERBS = {
     "demo": "The whole story on a small house, in a minute.",

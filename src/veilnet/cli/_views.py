@@ -9,13 +9,13 @@ from rich.table import Table
 from veilnet.cli._shared import table
 
 if TYPE_CHECKING:
-    from veilnet.asup import Verdict
-    from veilnet.plan import Plan
+    from veilnet.plans.plan import Plan
+    from veilnet.verdict.exact_test import Verdict
 
 
 def verdict_table(verdict: Verdict) -> Table:
     """What is free, per private parameter."""
-    from veilnet.words import join_names, times
+    from veilnet._core.words import join_names, times
 
     rows = []
     for name in verdict.ceiling:
@@ -36,7 +36,7 @@ def verdict_table(verdict: Verdict) -> Table:
 
 def plan_table(plan: Plan) -> Table:
     """What the centre's error on each parameter does under a plan."""
-    from veilnet.words import number, times
+    from veilnet._core.words import number, times
 
     rows = [
         ["public", ", ".join(plan.network.public_blocks), times(1 - plan.utility), "", number(plan.utility)]

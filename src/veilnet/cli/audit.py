@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from veilnet.plan import Plan
+    from veilnet.plans.plan import Plan
 
 
 def command(
@@ -70,9 +70,9 @@ def command(
     promise holds; 1: one does not. The chance of a false alarm is at most one in a million (with --data, about).
     """
     import veilnet as vn
+    from veilnet._core.errors import InvalidNetwork
     from veilnet.auditing import plot_baselines
     from veilnet.cli._shared import amounts, check_plot, console, print_json, progress
-    from veilnet.errors import InvalidNetwork
 
     check_plot(plot)
     if plot is not None and only and "baselines" not in only:
@@ -121,8 +121,8 @@ def _table(section: str, rows: Any) -> Any:
 
 def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> dict[str, Any] | None:
     """What is deployed: files of a folder (or the plan's), and commands in place of some."""
-    from veilnet.auditing.commands import CommandMechanism
-    from veilnet.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidNetwork
+    from veilnet.auditing.deployed.commands import CommandMechanism
 
     if folder is None and not commands:
         return None
@@ -137,9 +137,9 @@ def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> 
 
 def _deployed(plan: Plan, folder: Path) -> dict[str, Any]:
     """The agent files in a folder. One that cannot be read is deployed all the same: it fails the audit."""
-    from veilnet.errors import InvalidPlan, VeilnetError
+    from veilnet._core.errors import InvalidPlan, VeilnetError
+    from veilnet.agent.sanitizer import Sanitizer
     from veilnet.io.plan_files import file_names
-    from veilnet.sanitizer import Sanitizer
 
     if not folder.is_dir():
         raise InvalidPlan(f"{folder}: expected a folder with one file per agent")

@@ -45,7 +45,7 @@ def command(
     from importlib.util import find_spec
 
     import veilnet
-    from veilnet.errors import InvalidNetwork, MissingExtra, VeilnetError
+    from veilnet._core.errors import InvalidNetwork, MissingExtra, VeilnetError
 
     if which != "all" and which not in SCRIPTS:
         raise InvalidNetwork(f"bench: expected {', '.join(SCRIPTS)} or all, found {which!r}")

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from veilnet.story import Line
+    from veilnet.cli.story import Line
 
 _ROWS = 4000
 
@@ -24,8 +24,8 @@ def command(
     import veilnet as vn
     from veilnet.cli._shared import console, print_json, progress
     from veilnet.cli._views import sending_table, verdict_table
+    from veilnet.cli.story import play
     from veilnet.io.template import house
-    from veilnet.story import play
 
     network = house()
     verdict = vn.check(network)
@@ -94,8 +94,8 @@ def _knowledge(lines: list[Line]) -> Table:
 
 def _outcome(lines: list[Line]) -> Table:
     """Errors before and after, promised and measured."""
+    from veilnet._core.words import times
     from veilnet.cli._shared import table
-    from veilnet.words import times
 
     rows = [
         [

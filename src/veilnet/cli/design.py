@@ -76,7 +76,7 @@ def command(
 
 def _loss(text: str | None) -> float | None:
     """The utility loss as a number; a percentage is not guessed at."""
-    from veilnet.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidNetwork
 
     try:
         return None if text is None else float(text)

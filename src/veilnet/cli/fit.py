@@ -40,9 +40,9 @@ def command(
     Example: veilnet fit data.csv --agent kitchen=T1,RH_1 --agent hall=T2 --public T_out --private lights
     --out house.toml
     """
-    from veilnet.calibrate import fit_report
+    from veilnet._core.errors import VeilnetError
+    from veilnet.calibration.fitting import fit_report
     from veilnet.cli._shared import console, print_json
-    from veilnet.errors import VeilnetError
     from veilnet.io.tables import column_names
 
     if out is not None and out.exists() and not force:
@@ -71,7 +71,7 @@ def command(
 
 def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
     """``name=column,column`` for each agent."""
-    from veilnet.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidNetwork
 
     agents: dict[str, list[str]] = {}
     for text in given:
@@ -86,7 +86,7 @@ def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
 
 def _columns(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
     """``column,column``, each a parameter of its own, or ``name=column,column``, one parameter of several."""
-    from veilnet.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidNetwork
 
     groups: dict[str, list[str]] = {}
     for text in given:

@@ -29,9 +29,9 @@ def command(
     its deviation say so. What the others do not determine is left empty. Lines that are no messages are
     reported on standard error and the exit code is 1 at the end.
     """
+    from veilnet._core.errors import VeilnetError
+    from veilnet.centre.fusion import Fusion
     from veilnet.cli._shared import console, print_json, progress
-    from veilnet.errors import VeilnetError
-    from veilnet.fusion import Fusion
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
     from veilnet.io.merging import aligned, open_messages
     from veilnet.io.streams import format_for
@@ -93,7 +93,7 @@ def command(
 
 
 def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:
-    from veilnet.errors import VeilnetError
+    from veilnet._core.errors import VeilnetError
 
     known = ", ".join(agents[:8]) + (", ..." if len(agents) > 8 else "")
     paths: dict[str, Path] = {}

@@ -42,8 +42,8 @@ def command(
     import sys
     import time
 
+    from veilnet._core.errors import VeilnetError
     from veilnet.cli._shared import console, print_json, progress, table
-    from veilnet.errors import VeilnetError
     from veilnet.paper import Settings, measure_draw, reproduce
     from veilnet.paper.figures import FIGURES
     from veilnet.paper.runs import need_extras

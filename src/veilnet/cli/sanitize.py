@@ -35,11 +35,11 @@ def command(
     header, or a column "row" is taken over. A row that is incomplete, not a number, out of range or in doubt
     in any way is not sent: its number and the reason go to standard error, and the exit code is 1 at the end.
     """
-    from veilnet.errors import VeilnetError
+    from veilnet._core.errors import VeilnetError
+    from veilnet.agent.randomness import noise_source
+    from veilnet.agent.release import release_valid
     from veilnet.io.sanitizer_files import read_sanitizer
     from veilnet.io.streams import LineReader, format_for, write_header, write_messages
-    from veilnet.randomness import noise_source
-    from veilnet.release import release_valid
 
     agent, plan = read_sanitizer(sanitizer)
     kind = format_for(source, out, given=format)

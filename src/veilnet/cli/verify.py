@@ -24,7 +24,7 @@ def command(
     """
     from veilnet.cli._shared import console, print_json, table
     from veilnet.io.plan_verification import verify_plan
-    from veilnet.network import Network
+    from veilnet.model.network import Network
 
     checks = verify_plan(plan, None if network is None else Network.load(network))
     ok = all(check.ok for check in checks)

@@ -2,7 +2,7 @@
 
 Without a prior along z, if U z = 0 and no agent shows it, X_i H_i z = 0, then z cannot be estimated at all, nor
 can any private parameter it moves; and among all X that hide z, sending everything else is best for utility
-(:mod:`veilnet.designs._joint_hidden`). The least loss over z bounds what any privacy can cost.
+(:mod:`veilnet.designs.joint.hidden`). The least loss over z bounds what any privacy can cost.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import null_space
 
-from veilnet._types import Array, Booleans
-from veilnet.designs._joint_hidden import hiding, settle
-from veilnet.designs._joint_objective import Evaluation, JointObjective
-from veilnet.standard import StandardForm
+from veilnet._core.types import Array, Booleans
+from veilnet.designs.joint.hidden import hiding, settle
+from veilnet.designs.joint.objective import Evaluation, JointObjective
+from veilnet.model.standard_form import StandardForm
 
 _TRIALS = 8
 _STEPS, _TOLERANCE = 200, 1e-12

@@ -23,15 +23,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import block_diag, null_space
 
-from veilnet._linalg import orthonormal_rows, solve_upper, triangle
-from veilnet._types import Array
-from veilnet.asup import Verdict
-from veilnet.bounds import residual_information, share_of_estimate
-from veilnet.errors import Infeasible
-from veilnet.network import Network
-from veilnet.plan import Plan, make_plan
-from veilnet.sanitizer import Sanitizer
-from veilnet.words import join_names, number
+from veilnet._core.errors import Infeasible
+from veilnet._core.linalg import orthonormal_rows, solve_upper, triangle
+from veilnet._core.types import Array
+from veilnet._core.words import join_names, number
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.knowledge import residual_information, share_of_estimate
+from veilnet.model.network import Network
+from veilnet.plans.plan import Plan, make_plan
+from veilnet.verdict.exact_test import Verdict
 
 # Targets are aimed at with this relative margin, so that rounding never leaves privacy below what was asked.
 _MARGIN = 1e-9

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from veilnet.asup import Verdict, share_sanitizers
-from veilnet.plan import Plan, make_plan
+from veilnet.plans.plan import Plan, make_plan
+from veilnet.verdict.exact_test import Verdict, share_sanitizers
 
 
 def perfect_plan(verdict: Verdict, targets: Mapping[str, float]) -> Plan:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilnet._linalg import solve_lower
-from veilnet._types import Array
-from veilnet.network import Network
-from veilnet.sanitizer import Sanitizer
+from veilnet._core.linalg import solve_lower
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.network import Network
 
 
 def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> dict[str, Sanitizer]:

@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from veilnet._types import Array
-from veilnet.asup import Verdict
-from veilnet.bounds import privacy
-from veilnet.designs._joint_objective import JointObjective
-from veilnet.designs._joint_solver import JointResult, least_loss, most_privacy
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.knowledge import privacy
 from veilnet.designs.hiding import Hiding, cheapest_hiding
-from veilnet.designs.requests import read_weights
+from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
+from veilnet.designs.questions import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.designs.withholding import telling_nothing
-from veilnet.plan import Plan, make_plan
-from veilnet.sanitizer import Sanitizer
-from veilnet.standard import StandardForm, standard_form
+from veilnet.model.standard_form import StandardForm, standard_form
+from veilnet.plans.plan import Plan, make_plan
+from veilnet.verdict.exact_test import Verdict
 
 Progress = Callable[[str, float], None]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import pinvh
 
-from veilnet._types import Array, Booleans
-from veilnet.standard import StandardForm
+from veilnet._core.types import Array, Booleans
+from veilnet.model.standard_form import StandardForm
 
 # Columns below this part of the largest one are rounding of nothing shown.
 _SHOWN = 1e-12

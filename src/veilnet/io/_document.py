@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._types import Array
-from veilnet._validate import unknown
-from veilnet.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array
+from veilnet._core.validation import unknown
 from veilnet.io._toml import dotted
 from veilnet.io.matrices import confined, read_matrix
-from veilnet.network import Network
-from veilnet.prior import Prior
+from veilnet.model.network import Network
+from veilnet.model.prior import Prior
 
 FORMAT = "veilnet-network/1"
 

@@ -18,16 +18,16 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilnet._blocks import Blocks
-from veilnet._types import Array, Integers
-from veilnet._validate import as_array, symmetric, unknown
-from veilnet.errors import InvalidNetwork
+from veilnet._core.blocks import Blocks
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array, Integers
+from veilnet._core.validation import as_array, symmetric, unknown
 from veilnet.io import _reading
 from veilnet.io._document import FORMAT, check_format, is_diagonal
 from veilnet.io.matrices import read_npy
-from veilnet.network import Network
-from veilnet.noise_model import IndependentNoise
-from veilnet.prior import Prior
+from veilnet.model.network import Network
+from veilnet.model.noise import IndependentNoise
+from veilnet.model.prior import Prior
 
 Arrays = dict[str, NDArray[Any]]
 

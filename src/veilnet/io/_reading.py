@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veilnet.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork
 
 TEXT_LIMIT = 64 * 2**20  # bytes of a .toml, .json or .csv file
 ARRAY_LIMIT = 2 * 2**30  # bytes of a .npz, .npy or .mat file, compressed or not

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 import numpy as np
 
-from veilnet.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet.io import _reading
 
 _LIMIT = 2**30  # bytes

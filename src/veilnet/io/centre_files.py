@@ -1,6 +1,6 @@
 """What fusion needs, in one file: ``plan/center.json``.
 
-The messages' model of :mod:`veilnet.centre`, neither the agents' readings models nor their noise, nor the
+The messages' model of :mod:`veilnet.centre.messages`, neither the agents' readings models nor their noise, nor the
 private parameters, which an honest centre has no use for:
 
     format       "veilnet-center/1"
@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from veilnet._blocks import Blocks
-from veilnet._types import Array
-from veilnet._validate import as_names, as_vector
-from veilnet.centre import CentreModel
-from veilnet.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.blocks import Blocks
+from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.types import Array
+from veilnet._core.validation import as_names, as_vector
+from veilnet.centre.messages import CentreModel
 from veilnet.io._sealed import convert, open_sealed
 
 FORMAT = "veilnet-center/1"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from veilnet.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork
 from veilnet.io import _reading
 
 _MAT_NUMBERS = frozenset(

@@ -8,7 +8,7 @@ from typing import IO
 
 import numpy as np
 
-from veilnet._types import Array
+from veilnet._core.types import Array
 from veilnet.io.streams import Block, Format, LineReader
 
 __all__ = ["MessageFile", "aligned"]

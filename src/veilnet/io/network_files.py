@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from veilnet.errors import InvalidNetwork, NotObservable
+from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet.io import _reading
 from veilnet.io._atomic import replacing, write_bytes
 from veilnet.io._document import from_document, to_document
 from veilnet.io._npz import read_npz, write_npz
 from veilnet.io._toml import to_toml
-from veilnet.network import Network
+from veilnet.model.network import Network
 
 _SUFFIXES = (".toml", ".json", ".npz")
 

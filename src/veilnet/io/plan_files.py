@@ -25,18 +25,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from veilnet.centre import centre_model
-from veilnet.certificate import Certificate, Promise, certify
-from veilnet.errors import InvalidNetwork, InvalidPlan, NotObservable
-from veilnet.information import check_sanitizers
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.information import check_sanitizers
+from veilnet.centre.messages import centre_model
 from veilnet.io import _document, sanitizer_files
 from veilnet.io._atomic import write_bytes
 from veilnet.io._sealed import convert, digest, format_of, open_sealed, plain, seal, with_infinities
 from veilnet.io.centre_files import FORMAT as CENTRE_FORMAT
 from veilnet.io.centre_files import centre_document, load_centre
-from veilnet.network import Network
-from veilnet.plan import Plan
-from veilnet.sanitizer import Sanitizer
+from veilnet.model.network import Network
+from veilnet.plans.certificate import Certificate, Promise, certify
+from veilnet.plans.plan import Plan
 
 FORMAT = "veilnet-plan/1"
 WHOLE, CENTRE = "plan.json", "center.json"

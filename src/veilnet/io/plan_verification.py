@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from veilnet.errors import InvalidNetwork, InvalidPlan
-from veilnet.information import check_sanitizers
+from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.information import check_sanitizers
 from veilnet.io import _document
 from veilnet.io._sealed import plain, read_sealed
 from veilnet.io.plan_files import (
@@ -32,9 +33,8 @@ from veilnet.io.plan_files import (
     whole_from_document,
 )
 from veilnet.io.sanitizer_files import to_document
-from veilnet.network import Network
-from veilnet.release_grid import with_release_grid
-from veilnet.sanitizer import Sanitizer
+from veilnet.model.network import Network
+from veilnet.plans.release_grid import with_release_grid
 
 __all__ = ["Check", "verify_plan"]
 

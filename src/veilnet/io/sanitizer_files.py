@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from veilnet.errors import InvalidNetwork, InvalidPlan
-from veilnet.grid import round_to_grid
+from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet.agent.grid import round_to_grid
+from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._atomic import write_bytes
 from veilnet.io._sealed import convert, open_sealed, seal
-from veilnet.sanitizer import Sanitizer
 
 FORMAT = "veilnet-sanitizer/1"
 

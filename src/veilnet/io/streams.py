@@ -28,8 +28,8 @@ from typing import IO, Any, Literal, NoReturn
 import msgspec
 import numpy as np
 
-from veilnet._types import Array
-from veilnet.errors import InvalidReading, VeilnetError
+from veilnet._core.errors import InvalidReading, VeilnetError
+from veilnet._core.types import Array
 
 __all__ = ["Block", "LineReader", "format_for", "write_messages"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._types import Array
-from veilnet.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array
 
 _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
 _DELIMITERS = (",", ";", "\t")

@@ -7,10 +7,10 @@ from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 
-from veilnet.errors import VeilnetError
+from veilnet._core.errors import VeilnetError
 from veilnet.io._atomic import write_text
 from veilnet.io._document import from_document
-from veilnet.network import Network
+from veilnet.model.network import Network
 
 
 def template_text() -> str:

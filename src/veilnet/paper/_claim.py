@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._types import Array, Booleans
-from veilnet.words import number
+from veilnet._core.types import Array, Booleans
+from veilnet._core.words import number
 
 # Privacies and losses below this are rounding.
 ROUNDING = 1e-9

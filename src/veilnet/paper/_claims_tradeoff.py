@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilnet._types import Array
+from veilnet._core.types import Array
+from veilnet._core.words import number
 from veilnet.paper._claim import Claim, listed, never_rises, percent, shown
 from veilnet.paper.settings import Settings
 from veilnet.paper.statistics import summarize
 from veilnet.paper.tables import Table
-from veilnet.words import number
 
 # "Close to perfect utility": a loss of 5 %.
 _CLOSE = 0.05

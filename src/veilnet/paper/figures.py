@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet.asup import check
 from veilnet.paper.settings import PRIVATE, Settings, draw, network_of
 from veilnet.paper.tradeoff import by_alternating, by_joint, case, joint_curve, measured_loss
+from veilnet.verdict.exact_test import check
 
 Row = tuple[float, ...]
 

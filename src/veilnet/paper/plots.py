@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veilnet._types import Array
+from veilnet._core.types import Array
 from veilnet.io._atomic import write_bytes
 from veilnet.paper._claim import ROUNDING
 from veilnet.paper._claims_privacy import TRUNCATED_AT

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from veilnet._core.words import number
 from veilnet.paper._claim import Claim, shown
 from veilnet.paper._claims_privacy import TRUNCATED_AT
 from veilnet.paper.settings import Settings
 from veilnet.paper.statistics import Summary, summarize
 from veilnet.paper.tables import Table
-from veilnet.words import number
 
 _TITLES = {
     "fig1": "Figure 1: most privacy at perfect utility, no prior",

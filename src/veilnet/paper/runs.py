@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from veilnet.errors import MissingExtra, VeilnetError
+from veilnet._core.errors import MissingExtra, VeilnetError
 from veilnet.io._atomic import write_text
 from veilnet.paper.claims import Claim, claims_of
 from veilnet.paper.figures import FIGURES

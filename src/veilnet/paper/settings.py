@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veilnet import __version__
-from veilnet._types import Array
-from veilnet.errors import VeilnetError
-from veilnet.network import Network, Prior
+from veilnet._core.errors import VeilnetError
+from veilnet._core.types import Array
+from veilnet.model.network import Network, Prior
 
 # Raised whenever the same settings would give other numbers: results of two versions are never mixed.
 VERSION = 1

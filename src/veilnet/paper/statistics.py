@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._types import Array
+from veilnet._core.types import Array
 
 _RESAMPLES = 1000
 _BAND = (2.5, 97.5)

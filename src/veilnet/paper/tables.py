@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from veilnet._types import Array, Booleans
-from veilnet.errors import VeilnetError
+from veilnet._core.errors import VeilnetError
+from veilnet._core.types import Array, Booleans
 
 
 def csv_lines(rows: Iterable[Sequence[float]]) -> str:

@@ -11,15 +11,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from veilnet._types import Array
-from veilnet.asup import Verdict, check
-from veilnet.bounds import knowledge
-from veilnet.designs._alternating_sweeps import AlternatingResult, alternate
-from veilnet.designs._joint_solver import JointResult, least_loss
+from veilnet._core.errors import InvalidPlan
+from veilnet._core.types import Array
+from veilnet.bounds.knowledge import knowledge
+from veilnet.designs.alternating.sweeps import AlternatingResult, alternate
+from veilnet.designs.joint.solver import JointResult, least_loss
 from veilnet.designs.shrink import sanitizers_from_shrink
-from veilnet.errors import InvalidPlan
+from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.paper.settings import PRIVATE, Settings, draw, network_of
-from veilnet.standard import StandardForm, standard_form
+from veilnet.verdict.exact_test import Verdict, check
 
 # Aimed at this much more than asked, so that rounding on the way to the sanitizers does not fall short.
 _MARGIN = 1e-8

@@ -1,0 +1,5 @@
+"""What runs at an agent. ``sanitizer`` says what is sent, ``release`` sends it.
+
+Then ``normal_form`` (noise and compression are one thing), ``grid`` (the public grid numbers are rounded to) and
+``randomness`` (where noise comes from).
+"""

@@ -1,0 +1,217 @@
+"""The public grid on which every released number lies.
+
+Why a grid
+----------
+An agent computes z = c'y (plus noise) in floating point. In exact arithmetic z depends on the readings y
+only through c'y; in floating point its last bits depend on each term and on the order of summation, hence
+on the withheld part of y: they are a fingerprint of what the sanitizer was to hide (Mironov, 2012; Haney et
+al., 2022; see :mod:`veilnet.agent.randomness`). Every released number is therefore rounded to a multiple of a
+power of two which is public, far above the rounding errors and far below the standard deviation σ of what
+the number carries given x (the measurement noise c'n and the added noise, a public quantity). Rounding
+comes last and looks only at z: it cannot make anything less private.
+
+Rounding to nearest alone is not enough. Readings are decimals and coefficients are often simple: c'y then
+falls *on* a rounding boundary far more often than chance would have it, and there the last bit decides.
+Where the added noise does not blur the boundary, it is moved at random: uniform dither of one step before
+rounding (stochastic rounding, which is also unbiased for every value).
+
+What it costs
+-------------
+The rounding error has variance step²/12 after noise and at most step²/6, on average, with dither; it is
+uncorrelated with x, since z is many steps wide given x (Bennett; Widrow: up to terms of order
+exp(-2π²σ²/step²), below 1e-1000). With Σ the noise covariance of all released numbers and
+D = diag(step²/6) ⪯ ηΣ, information is divided by at most 1 + η, hence P̃ ⪯ P̃_rounded ⪯ (1 + η)P̃ and a
+utility loss ℓ becomes at most ℓ + η(1 + ℓ). :func:`grid_steps` keeps η below 5e-7; :func:`rounding_cost`
+is this η.
+
+What remains
+------------
+The computed c'y is off by at most n·2⁻⁵³·Σ|c_k y_k| to first order, for n terms in any order, and adding
+noise or dither rounds once more. Two readings with the same c'y, whatever they are, give the same released
+number for the same draws unless a rounding boundary falls between the two computed values. The draws put it
+there with probability at most (n + 1)·2⁻⁵²·Σ|c_k y_k|/step (the larger of the two sums; large noise ν adds
+2⁻⁵²·|ν|/step, some 2⁻⁴⁰): 3e-10 for twelve readings whose terms sum to a hundred deviations. So much, and no
+more, can any attack on the low bits gain over guessing. :func:`crossing_probability` is this bound, and
+:func:`releasable` refuses readings for which it is not small: no grid below σ could hide the rounding errors
+of readings large enough. (Compensated dot products would square the unit roundoff; they cost several times
+the plain product, and the bound does not need them.)
+
+The grid does not help where y itself is coarse. Readings of a converter lie on a lattice, and c'y of a
+lattice point can name the point even on this grid: of two readings with unit noise and a withheld part within
+±50, the released number leaves 1 candidate at resolution 1, about 80 at 1/16, 15,000 at 1/256. The Gaussian
+model, and every promise built on it, presumes readings whose resolution is far below their noise; readings of
+a coarser one need uniform dither of one resolution step before they are sanitized.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from veilnet._core.errors import InvalidNetwork, InvalidReading
+from veilnet._core.types import Array, Booleans
+from veilnet.agent.randomness import NoiseSource
+
+ROUNDING_COST = 5e-7
+"""Default bound η on the relative growth of the noise covariance, half of what is promised."""
+
+CROSSING_LIMIT = 2.0**-12
+"""Readings whose rounding errors cross a grid boundary more often than this are not released."""
+
+_LARGEST_MULTIPLE = 2.0**51  # multiples below it, and sums of two of them, are exact in float64
+_ROWS_AT_ONCE = 4096  # absolute values of a long block need not leave the cache
+_STEP_EXPONENTS = (-1000, 900)  # away from subnormal numbers and overflow, where multiples would not be exact
+
+
+def grid_step(deviation: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
+    """For each deviation the largest power of two whose rounding error has at most ``cost`` of its variance.
+
+    For numbers with independent noises; :func:`grid_steps` serves correlated ones.
+    """
+    sigma = np.asarray(deviation, dtype=np.float64)
+    if not (np.isfinite(sigma) & (sigma > 0)).all():
+        raise InvalidNetwork(
+            "deviation: expected positive, finite standard deviations of the released numbers, found "
+            f"{sigma[~(np.isfinite(sigma) & (sigma > 0))].flat[0]}; leave out rows that send nothing"
+        )
+    if not 0 < cost < 1:
+        raise InvalidNetwork(f"cost: expected a number between 0 and 1, found {cost}; 5e-7 is the default")
+    with np.errstate(over="ignore", under="ignore"):
+        _, exponents = np.frexp(sigma * np.sqrt(6.0 * cost))
+    lowest, highest = _STEP_EXPONENTS
+    if not ((exponents - 1 >= lowest) & (exponents - 1 <= highest)).all():
+        raise InvalidNetwork(
+            "deviation: expected standard deviations between about 1e-298 and 1e273, found "
+            f"{sigma.min()} to {sigma.max()}; give the readings in other units"
+        )
+    return np.asarray(np.ldexp(1.0, exponents - 1), dtype=np.float64)
+
+
+def grid_steps(covariance: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
+    """One power of two per released number such that :func:`rounding_cost` is at most ``cost``.
+
+    ``covariance`` is that of the noise (C n plus what is added) of all numbers whose noises are correlated:
+    of one agent where agents are independent, of the whole network otherwise. A grid chosen per number
+    would be too coarse along the combinations in which correlated noises cancel: with λ the smallest
+    eigenvalue of the correlation matrix, Σ ⪰ λ diag(Σ), so deviations are shrunk by √λ first.
+    """
+    sigma, smallest = _deviations_and_smallest_correlation(covariance)
+    return grid_step(sigma * np.sqrt(smallest), cost)
+
+
+def rounding_cost(covariance: npt.ArrayLike, step: npt.ArrayLike) -> float:
+    """The smallest η with diag(step²/6) ⪯ η·covariance: a utility loss ℓ becomes at most ℓ + η(1 + ℓ)."""
+    sigma, _ = _deviations_and_smallest_correlation(covariance)
+    correlation = np.asarray(covariance, dtype=np.float64) / np.outer(sigma, sigma)
+    relative = np.broadcast_to(_checked_step(step), sigma.shape) / sigma
+    whitened = np.linalg.solve(np.linalg.cholesky(correlation), np.diag(relative))
+    return float(np.linalg.norm(whitened, 2) ** 2 / 6.0)
+
+
+def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
+    """How often, at most, the rounding errors of its sums move any number of a row to another grid point.
+
+    ``readings`` (..., n) and ``compression`` (m, n) give bounds (...): (n + 1)·2⁻⁵²·Σ|c_k y_k|/step, summed
+    over the m numbers of the row; not a number, or infinite, where a reading is not finite. The bound
+    covers every order of summation, with or without fused operations.
+    """
+    matrix = np.abs(np.asarray(compression, dtype=np.float64))
+    per_step = np.broadcast_to(_checked_step(step), matrix.shape[:1])
+    weights = np.sum(matrix / per_step[:, np.newaxis], axis=0) * ((matrix.shape[1] + 1) * 2.0**-52)
+    # no weight is zero: a reading that is not finite must spoil its row even where it is not used
+    weights = np.maximum(weights, np.finfo(np.float64).tiny)
+    numbers = np.asarray(readings, dtype=np.float64)
+    rows = numbers.reshape(-1, numbers.shape[-1])
+    bounds = np.empty(len(rows))
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            chunk = slice(start, start + _ROWS_AT_ONCE)
+            bounds[chunk] = np.abs(rows[chunk]) @ weights
+    return bounds.reshape(numbers.shape[:-1])
+
+
+def releasable(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.ArrayLike) -> Booleans:
+    """Which rows of ``readings`` are finite and small enough for the grid to hide their rounding errors.
+
+    An agent in doubt sends nothing. That a row was refused is itself visible; a reading so far beyond its
+    noise is a fault of the sensor or a missing offset.
+    """
+    return np.asarray(crossing_probability(readings, compression, step) <= CROSSING_LIMIT)
+
+
+def release(
+    values: npt.ArrayLike, step: npt.ArrayLike, noise_deviation: npt.ArrayLike, source: NoiseSource
+) -> Array:
+    """Computed numbers (..., m), their noise already added, as they may leave the agent: on the grid.
+
+    ``noise_deviation`` is that of the noise which was added to each number, 0 where none was. Numbers whose
+    noise is smaller than their step, too small to blur the boundaries of the grid, are dithered.
+    """
+    grid = _checked_step(step)
+    numbers = np.asarray(values, dtype=np.float64)
+    needs_dither = np.broadcast_to(np.asarray(noise_deviation) < grid, numbers.shape[-1:])
+    if needs_dither.all():
+        numbers = numbers + grid * source.uniform(numbers.shape)
+    elif needs_dither.any():
+        dither = source.uniform((*numbers.shape[:-1], int(needs_dither.sum())))
+        numbers = numbers.copy()
+        numbers[..., needs_dither] += np.broadcast_to(grid, needs_dither.shape)[needs_dither] * dither
+    return round_to_grid(numbers, grid)
+
+
+def round_to_grid(values: npt.ArrayLike, step: npt.ArrayLike) -> Array:
+    """The nearest multiple of ``step`` (a power of two, broadcast against ``values``), exactly; ties to even.
+
+    Zero is always +0: the sign of a zero would tell on which side the value lay. Values that are not finite
+    or reach 2⁵¹ steps are refused, all of them with the first one named, since nothing of an uncertain row
+    may leave.
+    """
+    grid = _checked_step(step)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        multiples = np.asarray(np.asarray(values, dtype=np.float64) / grid)
+    inside = np.abs(multiples) < _LARGEST_MULTIPLE
+    if not inside.all():
+        position = tuple(int(i) for i in np.argwhere(~inside)[0])
+        where = f" at index {position if len(position) > 1 else position[0]}" if position else ""
+        raise InvalidReading(
+            f"values: expected finite numbers below 2^51 steps of their grid, found another{where}; "
+            "drop the row, or subtract a public offset from the readings"
+        )
+    np.rint(multiples, out=multiples)
+    multiples *= grid
+    multiples += 0.0
+    return multiples
+
+
+def _checked_step(step: npt.ArrayLike) -> Array:
+    grid = np.asarray(step, dtype=np.float64)
+    mantissas, exponents = np.frexp(grid)
+    lowest, highest = _STEP_EXPONENTS
+    if not ((mantissas == 0.5) & (exponents - 1 >= lowest) & (exponents - 1 <= highest)).all():
+        raise InvalidNetwork(
+            f"step: expected powers of two between 2^{lowest} and 2^{highest}, found {grid.tolist()}; "
+            "take them from grid_steps"
+        )
+    return grid
+
+
+def _deviations_and_smallest_correlation(covariance: npt.ArrayLike) -> tuple[Array, float]:
+    matrix = np.asarray(covariance, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InvalidNetwork(f"covariance: expected a square matrix, found shape {matrix.shape}")
+    variances = np.diagonal(matrix)
+    if not np.isfinite(matrix).all() or not (variances > 0).all():
+        raise InvalidNetwork(
+            "covariance: expected finite numbers and positive variances; leave out rows that send nothing"
+        )
+    sigma = np.sqrt(variances)
+    if sigma.size == 0:
+        return sigma, 1.0
+    eigenvalues = np.linalg.eigvalsh(matrix / np.outer(sigma, sigma))
+    smallest = float(eigenvalues[0])
+    if not smallest > len(sigma) * np.finfo(np.float64).eps:
+        raise InvalidNetwork(
+            f"covariance: expected a positive definite matrix, found correlation eigenvalue {smallest:.3g}; "
+            "leave out numbers that repeat others"
+        )
+    return sigma, min(smallest, 1.0)

@@ -1,0 +1,272 @@
+"""What an agent does to its readings: compression plus noise, and nothing else leaves.
+
+Agent i sends z_i = C_i (y_i - offset_i) + ξ_i with ξ_i ~ N(0, Θ_i). Noise and compression are one thing
+(the paper's Proposition 1, mended): for invertible A, J̃(AC, Θ) = J̃(C, A^-1 Θ A^-T). Hence every mechanism
+has a normal form in which each row sent carries noise of variance 0 or 1 and withheld directions have no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.linalg import positive_root
+from veilnet._core.types import AnyArray, Array, Booleans
+from veilnet._core.validation import (
+    as_array,
+    as_matrix,
+    as_name,
+    as_number,
+    as_square,
+    as_vector,
+    freeze,
+    semidefinite,
+)
+from veilnet.agent.normal_form import normal_form, right_inverse
+from veilnet.model.readings import read_limits, read_reading_names
+
+if TYPE_CHECKING:
+    from veilnet.model.network import Network
+
+__all__ = ["Sanitizer"]
+
+
+class Sanitizer:
+    """One agent's sanitization: z = C (y - offset) + ξ, ξ ~ N(0, Θ).
+
+    compression: C, rows are the numbers sent; identity when left out.
+    noise:       Θ, a covariance, a vector of variances or one variance; none when left out.
+    offset:      what the readings show at x = 0, subtracted before anything else.
+    grid:        step of the public grid each sent number is rounded to (see :mod:`veilnet.agent.grid`).
+    limits:      (lowest, highest) credible reading, each a number or one per reading; a reading outside
+                 them is a fault, and nothing of its row is sent.
+    agent:       whose sanitizer it is.
+    names:       names of the readings, in order, to check columns against; none when left out.
+    """
+
+    def __init__(
+        self,
+        compression: Any = None,
+        noise: Any = None,
+        *,
+        offset: Any = None,
+        grid: Any = None,
+        limits: Any = None,
+        agent: str = "",
+        names: Sequence[str] = (),
+    ) -> None:
+        if compression is None and noise is None:
+            raise InvalidNetwork(
+                "sanitizer: expected compression=, noise= or both, found neither; "
+                "use Sanitizer.raw(n) to send readings as they are, Sanitizer.silent(n) to send nothing"
+            )
+        self.compression: Array = _read_compression(compression, noise)
+        self.sent, self.readings = self.compression.shape
+        self.noise: Array = _read_noise(noise, self.sent)
+        self.offset: Array = (
+            np.zeros(self.readings) if offset is None else as_vector(offset, "offset", self.readings)
+        )
+        self.grid: Array | None = None if grid is None else _read_grid(grid, self.sent)
+        self.limits: tuple[Array, Array] | None = (
+            None if limits is None else read_limits(limits, self.readings)
+        )
+        self.agent = agent if agent == "" else as_name(agent, "agent")
+        self.names: tuple[str, ...] = read_reading_names(names, self.readings)
+        freeze(self.compression, self.noise, self.offset)
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_frozen", False):
+            raise AttributeError(f"a Sanitizer is frozen: build a new one instead of changing {name!r}")
+        super().__setattr__(name, value)
+
+    @classmethod
+    def silent(cls, readings: int, *, agent: str = "") -> Sanitizer:
+        """Sends nothing at all."""
+        return cls(np.zeros((0, _read_count(readings))), agent=agent)
+
+    @classmethod
+    def raw(cls, readings: int, *, agent: str = "") -> Sanitizer:
+        """Sends the readings as they are."""
+        return cls(np.eye(_read_count(readings)), agent=agent)
+
+    @classmethod
+    def exact(cls, rows: Array, *, offset: Array, agent: str = "") -> Sanitizer:
+        """Sends independent combinations of readings without noise; for callers that made the rows.
+
+        Skips the checks of the constructor: with many agents they would cost more than the design.
+        """
+        sent, readings = rows.shape
+        noise = np.zeros((sent, sent))
+        freeze(rows, noise, offset)
+        made = object.__new__(cls)
+        made.__dict__.update(
+            compression=rows, sent=sent, readings=readings, noise=noise, offset=offset,
+            grid=None, limits=None, agent=agent, names=(), normal=(rows, np.zeros(sent, bool)), _frozen=True,
+        )  # fmt: skip
+        return made
+
+    def with_grid(self, grid: Array) -> Sanitizer:
+        """The same sanitizer, releasing on the given grid."""
+        made = object.__new__(Sanitizer)
+        made.__dict__.update(self.__dict__ | {"grid": _read_grid(grid, self.sent)})
+        return made
+
+    def for_agent(self, agent: str, network: Network) -> Sanitizer:
+        """The same sanitizer, with the names and limits the network gives that agent's readings."""
+        made = object.__new__(Sanitizer)
+        known = {"agent": agent, "names": network.readings.get(agent, self.names)}
+        made.__dict__.update(self.__dict__ | known | {"limits": network.limits.get(agent, self.limits)})
+        return made
+
+    # --- the normal form
+
+    @cached_property
+    def normal(self) -> tuple[Array, Booleans]:
+        """(C', noisy): rows sent in normal form, and which of them carry noise of variance one."""
+        return normal_form(self.compression, self.noise)
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether each row sent already carries noise of variance 0 or 1 and no row is redundant."""
+        variances = np.diag(self.noise)
+        return (
+            self.normal[0].shape[0] == self.sent
+            and bool(np.all((variances == 0) | (variances == 1)))
+            and not np.any(self.noise - np.diag(variances))
+        )
+
+    def normalized(self) -> Sanitizer:
+        """The same information in normal form: rows carry noise of variance 0 or 1, none is redundant."""
+        rows, noisy = self.normal
+        return self._with(rows, np.diag(noisy.astype(float)))
+
+    def as_noise(self, power: float) -> Sanitizer:
+        """Noise alone (C = I) of total power tr Θ, the withheld directions sharing what is left of it.
+
+        Proposition 1 of the paper, mended: Θ = A^-1 Λ A^-T with A the sent rows completed by the withheld
+        ones. Withholding is the limit of power without bound; the bound on x converges like 1 / power.
+        """
+        rows, noisy = self.normal
+        back, null = right_inverse(rows)
+        carried = back[:, noisy] @ back[:, noisy].T
+        count = null.shape[1]
+        left = as_number(power, "power") - float(np.trace(carried))
+        if left < 0 or (count and left == 0):
+            raise InvalidNetwork(
+                f"power: expected over {np.trace(carried):.6g}, needed by the noisy rows, found {power:g}"
+            )
+        if count:
+            carried = carried + left / count * (null @ null.T)
+        return self._with(np.eye(self.readings), (carried + carried.T) / 2)
+
+    def as_compression(self, power: float) -> Sanitizer:
+        """Withhold every noisy row whose variance, in units of the readings, is at least ``power``."""
+        rows, noisy = self.normal
+        variances = np.full(rows.shape[0], 0.0)
+        variances[noisy] = 1.0 / np.sum(rows[noisy] ** 2, axis=1)
+        keep = ~noisy | (variances < as_number(power, "power"))
+        return self._with(rows[keep], np.diag(noisy[keep].astype(float)))
+
+    # --- running it
+
+    def sanitize(self, readings: Any, *, rng: np.random.Generator | int | None = None) -> AnyArray:
+        """Sanitize one reading (N_i,) or a block (T, N_i); see :mod:`veilnet.agent.release`.
+
+        Noise comes from the operating system's entropy. ``rng`` replaces it by a seeded generator for
+        simulation; the result is then a :class:`veilnet.agent.release.NotPrivate` array. Raises InvalidReading,
+        naming the row, where a reading may not be released: nothing of the block is sent then. Warns when
+        there is no grid: the low bits of what is sent are then not protected.
+        """
+        from veilnet.agent.release import release
+
+        return release(self, readings, rng)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write what this agent needs to one JSON file."""
+        from veilnet.io.sanitizer_files import save_sanitizer
+
+        save_sanitizer(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Sanitizer:
+        """Read a sanitizer file; a truncated or changed one is refused."""
+        from veilnet.io.sanitizer_files import load_sanitizer
+
+        return load_sanitizer(path)
+
+    @cached_property
+    def noise_root(self) -> Array:
+        """B with Θ = B'B; no rows where nothing is added."""
+        return positive_root(self.noise)
+
+    def replace(self, **changes: Any) -> Sanitizer:
+        """A copy with some arguments changed."""
+        known = {
+            "compression": self.compression,
+            "noise": self.noise,
+            "offset": self.offset,
+            "grid": self.grid,
+            "limits": self.limits,
+            "agent": self.agent,
+            "names": self.names,
+        }
+        return Sanitizer(**(known | changes))
+
+    def _with(self, compression: Array, noise: Array) -> Sanitizer:
+        return Sanitizer(
+            compression, noise, offset=self.offset, limits=self.limits, agent=self.agent, names=self.names
+        )
+
+    def __repr__(self) -> str:
+        rows, noisy = self.normal
+        who = f"{self.agent}: " if self.agent else ""
+        if rows.shape[0] == 0:
+            return f"Sanitizer({who}{self.readings} readings, sends nothing)"
+        clear = int(np.sum(~noisy))
+        withheld = self.readings - rows.shape[0]
+        parts = [f"sends {rows.shape[0]} number{'s' if rows.shape[0] > 1 else ''}"]
+        parts.append(f"{clear} exact, {rows.shape[0] - clear} with noise")
+        parts.append(f"{withheld} direction{'s' if withheld != 1 else ''} withheld")
+        return f"Sanitizer({who}{self.readings} readings, {'; '.join(parts)})"
+
+
+def _read_compression(compression: Any, noise: Any) -> Array:
+    if compression is None:
+        size = np.atleast_1d(as_array(noise, "noise")).shape[0]
+        return np.eye(size)
+    array = as_array(compression, "compression")
+    if array.ndim == 2 and array.shape[0] == 0 and array.shape[1] > 0:
+        return array
+    return as_matrix(array, "compression")
+
+
+def _read_count(readings: Any) -> int:
+    if not isinstance(readings, int | np.integer) or readings < 1:
+        raise InvalidNetwork(f"readings: expected a positive whole number, found {readings!r}")
+    return int(readings)
+
+
+def _read_noise(noise: Any, sent: int) -> Array:
+    if noise is None:
+        return np.zeros((sent, sent))
+    array = as_array(noise, "noise")
+    if array.ndim == 0 or (array.ndim == 1 and array.shape == (sent,)):
+        array = np.diag(np.broadcast_to(array, (sent,)))
+    if sent == 0 and array.shape == (0, 0):
+        return array
+    return semidefinite(as_square(array, "noise", sent), "noise")
+
+
+def _read_grid(grid: Any, sent: int) -> Array:
+    steps = as_array(grid, "grid")
+    steps = np.array(np.broadcast_to(steps, (sent,))) if steps.ndim == 0 else as_vector(steps, "grid", sent)
+    if np.any(steps <= 0) or np.any(np.frexp(steps)[0] != 0.5):
+        raise InvalidNetwork(f"grid: expected positive powers of two, found {steps.tolist()}")
+    freeze(steps)
+    return steps

@@ -1,0 +1,137 @@
+"""Readings beside the truth: held-out rows that were given, or simulated ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.attack.simulation import draw_readings, draw_x
+from veilnet.io.tables import column_names, read_columns
+from veilnet.model.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Rows of readings (T, N) with the truth about every private parameter and the public ones.
+
+    model: the network the rows were drawn from; None for data from the world.
+    """
+
+    readings: Array
+    private: Mapping[str, Array]
+    public: Array | None
+    model: Network | None
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+
+def simulate(network: Network, count: int, seed: int) -> Samples:
+    """Rows drawn from a network with a full prior."""
+    rng = np.random.default_rng([seed, 4])
+    x = draw_x(network, rng, count)
+    truth = {name: x @ rows.T for name, rows in network.private.items()}
+    return Samples(draw_readings(network, x, rng), truth, x @ network.public.T, network)
+
+
+def read_samples(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any) -> Samples:
+    """Held-out rows from agent -> (T, N_i) and name -> (T,) or (T, rows) arrays, or from a table of columns.
+
+    A table is name -> column, a pandas or polars frame, a structured array or the path of a CSV file. An
+    agent's columns bear the names of its readings, or ``agent[1]``, ``agent[2]``, ... (``agent`` for one).
+    The truth is in columns named after the private and public parameters (``presence[1]``, ...), or after all
+    entries of x.
+    """
+    if isinstance(data, Mapping) and any(np.ndim(data.get(agent, 0)) == 2 for agent in network.agents):
+        return _from_arrays(network, data)
+    return _from_table(network, sanitizers, data)
+
+
+def _from_arrays(network: Network, data: Mapping[str, Any]) -> Samples:
+    blocks = [
+        _matrix(data, agent, int(size))
+        for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
+    ]
+    if "x" in data:
+        x = _matrix(data, "x", network.L)
+        truth = {name: x @ rows.T for name, rows in network.private.items()}
+        public: Array | None = x @ network.public.T
+    else:
+        truth = {name: _matrix(data, name, len(rows)) for name, rows in network.private.items()}
+        known = all(name in data for name in network.public_blocks)
+        public = (
+            np.concatenate([_matrix(data, n, len(r)) for n, r in network.public_blocks.items()], axis=1)
+            if known
+            else None
+        )
+    return _checked(np.concatenate(blocks, axis=1), truth, public)
+
+
+def _matrix(data: Mapping[str, Any], name: str, columns: int) -> Array:
+    if name not in data:
+        raise InvalidNetwork(f"data: nothing given for {name!r}; give an array with {columns} columns")
+    array = np.asarray(data[name], dtype=np.float64)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[1] != columns:
+        raise InvalidNetwork(f"data[{name!r}]: expected shape (T, {columns}), found {array.shape}")
+    return array
+
+
+def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any) -> Samples:
+    known = set(column_names(data))
+    wanted: list[str] = []
+    for agent, size in zip(network.agents, network.blocks.sizes, strict=True):
+        names = getattr(sanitizers.get(agent), "names", ()) or ()
+        wanted += list(names) if names and set(names) <= known else _labels(agent, int(size))
+    by_parameter = set(network.parameters) <= known
+    truths = {name: _labels(name, len(rows)) for name, rows in network.private.items()}
+    publics = [label for name, rows in network.public_blocks.items() for label in _labels(name, len(rows))]
+    named = all(set(labels) <= known for labels in truths.values())
+    if not named and not by_parameter:
+        missing = next(label for labels in truths.values() for label in labels if label not in known)
+        raise InvalidNetwork(
+            f"data: no column {missing!r}; the truth about every private parameter is needed, in columns named "
+            "after the private parameters or after all entries of x"
+        )
+    with_public = set(publics) <= known
+    columns = wanted + [label for labels in truths.values() for label in labels if named]
+    columns += publics if with_public else []
+    columns += list(network.parameters) if by_parameter else []
+    table = read_columns(data, list(dict.fromkeys(columns)))
+
+    def stacked(labels: list[str]) -> Array:
+        return np.stack([table[label] for label in labels], axis=1)
+
+    x = stacked(list(network.parameters)) if by_parameter else None
+    if named:
+        truth = {name: stacked(labels) for name, labels in truths.items()}
+    elif x is not None:
+        truth = {name: x @ rows.T for name, rows in network.private.items()}
+    public = stacked(publics) if with_public else None if x is None else x @ network.public.T
+    return _checked(stacked(wanted), truth, public)
+
+
+def _labels(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}[{k + 1}]" for k in range(count)]
+
+
+def _checked(readings: Array, truth: dict[str, Array], public: Array | None) -> Samples:
+    parts = [readings, *truth.values(), *([] if public is None else [public])]
+    if len({len(part) for part in parts}) != 1:
+        raise InvalidNetwork("data: every agent and every truth needs the same number of rows")
+    complete = np.all([np.all(np.isfinite(part), axis=1) for part in parts], axis=0)
+    kept = int(np.sum(complete))
+    if kept < 100:
+        raise InvalidNetwork(f"data: expected at least 100 complete rows, found {kept}")
+    return Samples(
+        readings[complete],
+        {name: part[complete] for name, part in truth.items()},
+        None if public is None else public[complete],
+        None,
+    )

@@ -1,0 +1,124 @@
+"""Drawing x and readings, and the best linear estimate from messages, written apart from the fusion centre."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from veilnet._core.linalg import cholesky, solve_lower
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.what_if.variants import prior_mean
+from veilnet.bounds.knowledge import Knowledge, smallest_share
+from veilnet.model.network import Network
+
+# Where nothing is known beforehand, x may be anything: it is drawn this many raw deviations wide.
+_ANYWHERE = 5.0
+
+
+def draw_x(network: Network, rng: np.random.Generator, rows: int) -> Array:
+    """Draws (rows, L) of x from the prior; where it says nothing, from somewhere."""
+    mean = prior_mean(network)
+    raw = np.linalg.inv(network.raw_triangle)
+    if network.prior is None:
+        return np.asarray(mean + _ANYWHERE * rng.standard_normal((rows, network.L)) @ raw.T)
+    covariance = network.prior.covariance
+    if covariance is not None:
+        return np.asarray(mean + rng.standard_normal((rows, network.L)) @ cholesky(covariance).T)
+    # In raw coordinates J0 = V diag(k²) V': deviations 1/k where something is known.
+    _, shares, directions = _thin_svd(network.in_raw_coordinates(network.prior.root))
+    deviations = np.full(network.L, _ANYWHERE)
+    known = shares > smallest_share(network)
+    deviations[known] = 1.0 / shares[known]
+    raw_draws = rng.standard_normal((rows, network.L)) * deviations @ directions
+    return np.asarray(mean + raw_draws @ raw.T)
+
+
+def draw_readings(network: Network, x: Array, rng: np.random.Generator) -> Array:
+    """Readings (rows, N) of given x, with fresh noise."""
+    white = rng.standard_normal((x.shape[0], network.N))
+    if network.noise.independent:
+        noise = np.empty(white.shape)
+        for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+            drawn = np.einsum("kij,tkj->tki", roots, white[:, group.rows])
+            noise[:, group.rows.reshape(-1)] = drawn.reshape(len(x), -1)
+    else:
+        noise = white @ cholesky(network.noise.matrix()).T
+    return np.asarray(x @ network.H.T + network.offset + noise)
+
+
+class LinearCentre:
+    """The best linear estimate of x from the messages of all agents, as the plan describes them.
+
+    Messages z = C(y - offset) + ξ have M = C R C' + Θ = K K'. With F = K^-1 C H, w = K^-1 z and F0'F0 = J0,
+    the estimate minimises |F x - w|² + |F0 (x - mean)|²: the posterior mean, or BLUE without a prior.
+    """
+
+    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
+        self.network = network
+        self.agents = [agent for agent in network.agents if sanitizers[agent].sent > 0]
+        self._parts = [
+            (network.blocks.rows(network.position[agent]), sanitizers[agent]) for agent in self.agents
+        ]
+        self._roots = self._message_roots()
+        observed = [s.compression @ network.H[rows] for rows, s in self._parts]
+        self.factor = self._whiten(observed)
+        stacked = network.in_raw_coordinates(np.concatenate([network.prior_root, self.factor]))
+        left, shares, directions = _thin_svd(stacked)
+        self.knowledge = Knowledge(network, shares, directions.T, shares > smallest_share(network))
+        self._left = left[:, self.knowledge.known]
+
+    def _message_roots(self) -> list[Array]:
+        network = self.network
+        if not self._parts:
+            return []
+        if network.noise.independent:
+            own = [network.noise.block(network.position[agent]) for agent in self.agents]
+            return [
+                cholesky(s.compression @ block @ s.compression.T + s.noise)
+                for block, (_, s) in zip(own, self._parts, strict=True)
+            ]
+        half = np.concatenate([s.compression @ network.noise.matrix()[rows] for rows, s in self._parts]).T
+        covariance = np.concatenate([s.compression @ half[rows] for rows, s in self._parts])
+        ends = np.cumsum([s.sent for _, s in self._parts])
+        for end, (_, s) in zip(ends, self._parts, strict=True):
+            covariance[end - s.sent : end, end - s.sent : end] += s.noise
+        return [cholesky((covariance + covariance.T) / 2)]
+
+    def _whiten(self, parts: list[Array]) -> Array:
+        if not parts:
+            return np.zeros((0, self.network.L))
+        if len(self._roots) == len(parts):
+            return np.concatenate(
+                [solve_lower(root, part) for root, part in zip(self._roots, parts, strict=True)]
+            )
+        return solve_lower(self._roots[0], np.concatenate(parts))
+
+    def estimate(self, messages: Mapping[str, Array], rows: Array) -> Array:
+        """Estimates (T, k) of A x for rows A that the messages determine."""
+        knowledge = self.knowledge
+        half = self.network.in_raw_coordinates(rows) @ knowledge.directions[:, knowledge.known]
+        back = half / knowledge.shares[knowledge.known]
+        count = len(next(iter(messages.values()))) if messages else 1
+        prior = np.broadcast_to(
+            (self.network.prior_root @ prior_mean(self.network))[:, None],
+            (self.network.prior_root.shape[0], count),
+        )
+        sent = [self._centred(agent, messages[agent]) for agent in self.agents]
+        right = np.concatenate([prior, self._whiten(sent)]) if sent else prior
+        return np.asarray((back @ (self._left.T @ right)).T)
+
+    def _centred(self, agent: str, message: Array) -> Array:
+        """A message as it would be without offsets, one column per row received."""
+        rows, sanitizer = self._parts[self.agents.index(agent)]
+        shift = sanitizer.compression @ (self.network.offset[rows] - sanitizer.offset)
+        return np.asarray(message - shift, dtype=np.float64).T
+
+
+def _thin_svd(rows: Array) -> tuple[Array, Array, Array]:
+    """(left, L singular values, L x L directions) of a matrix with L columns and any number of rows."""
+    count, size = rows.shape
+    padded = np.concatenate([rows, np.zeros((max(0, size - count), size))])
+    left, singular, directions = np.linalg.svd(padded, full_matrices=False)
+    return left[:count], singular, directions

@@ -1,0 +1,99 @@
+"""What is actually deployed, as black boxes: agent -> readings in, numbers out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array
+from veilnet._core.validation import refuse_unknown
+from veilnet.agent.release import NotPrivate
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.network import Network
+from veilnet.plans.plan import Plan
+
+Mechanism = Sanitizer | Callable[[Array], Any]
+
+
+class Misbehaves(Exception):
+    """A deployed mechanism that does not answer as a sanitizer does; the message says how."""
+
+
+@dataclass(frozen=True, eq=False)
+class Deployment:
+    """The plan's sanitizer of every agent, beside what runs in its place (None: nothing does).
+
+    An agent for which the plan has no sanitizer sends its readings raw, less their offset.
+    """
+
+    network: Network
+    planned: Mapping[str, Sanitizer]
+    deployed: Mapping[str, Mechanism | None]
+    repeatable: set[str] = field(default_factory=set)  # agents whose answers say that they were simulated
+
+    def release(self, agent: str, readings: Array) -> Array:
+        """What the deployed mechanism answers to a block (T, N_i), as (T, sent) plain numbers."""
+        mechanism = self.deployed[agent]
+        planned = self.planned[agent]
+        if mechanism is None:
+            raise Misbehaves("nothing is deployed")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # no grid: the grid check says so
+                answer = (
+                    mechanism.sanitize(readings)
+                    if isinstance(mechanism, Sanitizer)
+                    else mechanism(readings.copy())
+                )
+            if isinstance(answer, NotPrivate):
+                self.repeatable.add(agent)
+            numbers = np.array(answer, dtype=np.float64)
+        except Exception as error:
+            raise Misbehaves(f"it refused credible readings ({type(error).__name__}: {error})") from error
+        expected = (len(readings), planned.sent)
+        if numbers.shape != expected:
+            raise Misbehaves(f"it answered shape {numbers.shape}, the plan says {expected}")
+        if not np.all(np.isfinite(numbers)):
+            raise Misbehaves("it answered with something that is not a number")
+        return numbers
+
+    def release_all(self, readings: Array) -> dict[str, Array]:
+        """Messages of all agents for stacked readings (T, N)."""
+        return {
+            agent: self.release(agent, np.ascontiguousarray(readings[:, self.network.blocks.rows(place)]))
+            for place, agent in enumerate(self.network.agents)
+        }
+
+
+def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deployment:
+    """Pair what the plan says with what is deployed (the plan itself, when nothing is given)."""
+    network = plan.network
+    planned = {
+        agent: plan.sanitizers.get(agent) or _raw(network, place)
+        for place, agent in enumerate(network.agents)
+    }
+    if sanitizers is None:
+        return Deployment(network, planned, dict(planned))
+    if not isinstance(sanitizers, Mapping):
+        raise InvalidNetwork(
+            "sanitizers: expected agent -> Sanitizer or function (what is deployed), "
+            f"found {type(sanitizers).__name__}"
+        )
+    refuse_unknown(sanitizers, network.agents, "sanitizers")
+    for agent, mechanism in sanitizers.items():
+        if not isinstance(mechanism, Sanitizer) and not callable(mechanism):
+            raise InvalidNetwork(
+                f"sanitizers[{agent!r}]: expected a Sanitizer or a function from readings (T, N_i) to what "
+                f"is sent (T, rows), found {type(mechanism).__name__}"
+            )
+    return Deployment(network, planned, {agent: sanitizers.get(agent) for agent in network.agents})
+
+
+def _raw(network: Network, place: int) -> Sanitizer:
+    rows = network.blocks.rows(place)
+    return Sanitizer(np.eye(int(network.blocks.sizes[place])), offset=network.offset[rows])

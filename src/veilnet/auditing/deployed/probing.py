@@ -1,0 +1,285 @@
+"""Running deployed sanitizers on probing readings and comparing every answer with the plan.
+
+Each mechanism is a black box. It is given the same reading over and over (what then varies is its noise),
+then readings all over the range (what then follows them is its compression). For a sound sanitizer
+z - C(y - offset) is noise with covariance Θ, plus at most a grid step of rounding: it must be of the right
+strength, must not follow the readings, must never repeat within a call, between calls or between agents,
+and every number must lie on the public grid. Rounding and noiseless rows are checked without any chance of
+a false alarm, the rest by exact tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.types import Array, Booleans
+from veilnet.agent.grid import CROSSING_LIMIT, crossing_probability
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.attack.simulation import draw_readings, draw_x
+from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
+from veilnet.auditing.deployed.sharing import between_agents
+from veilnet.auditing.deployed.signs import Sign, Streams, score_against
+from veilnet.auditing.statistics import chi_square_p, subgaussian_p
+from veilnet.auditing.what_if.variants import simulated
+
+_ROWS = 1024  # rows per probing call: half the variance is noticed with certainty
+_LAGS = 16  # repetitions up to this many rows apart are sought by correlation, any other by equality
+_FAR = 100.0  # some probes lie this many times farther out, so that small errors in C show
+_SLACK = 1.001  # rounding of sums inside a grid step
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """The plan's noise ξ B at one agent, with Θ = B'B and ξ white, and the rounding of each number."""
+
+    sanitizer: Sanitizer
+    noisy: Array  # (sent, k): ξ = noise @ noisy
+    swelling: Array  # (k,): what rounding adds to its variance, at most (for one value: step²/4)
+    exact: Array  # (sent, m): combinations to which no noise is added
+    step: Array
+
+    @classmethod
+    def of(cls, sanitizer: Sanitizer) -> Noise:
+        step = np.zeros(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
+        deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
+        some = deviations > 0
+        if np.any(sanitizer.noise - np.diag(np.diag(sanitizer.noise))):
+            scale = np.where(some, deviations, 1.0)
+            root = sanitizer.noise_root / scale
+            left, singular, right = np.linalg.svd(root, full_matrices=True)
+            rank = singular.size
+            noisy = (right[:rank].T / singular) @ left.T / scale[:, None]
+            exact = right[rank:].T / scale[:, None]
+        else:
+            noisy, exact = np.diag(deviations)[:, some], np.eye(sanitizer.sent)[:, ~some]
+            noisy = noisy / np.where(noisy > 0, deviations[some] ** 2, 1.0)
+        return cls(sanitizer, noisy, (step**2 / 4.0) @ noisy**2, exact, step)
+
+    def white(self, rest: Array) -> Array:
+        """The draws ξ behind some noise."""
+        return np.asarray(rest @ self.noisy)
+
+    def calm(self, white: Array) -> Array:
+        """The draws, shrunk by what rounding adds to them, so that they are 1-sub-Gaussian."""
+        return np.asarray(white / (1.0 + np.sqrt(self.swelling)))
+
+
+def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -> list[Sign]:
+    """Every sign of every agent, and of every two of them."""
+    rng = np.random.default_rng([seed, 1])
+    wide = simulated(deployment.network)
+    typical = draw_readings(wide, draw_x(wide, rng, _ROWS), rng)
+    signs: list[Sign] = []
+    streams: dict[str, Streams] = {}
+    agents = deployment.network.agents
+    for place, agent in enumerate(agents):
+        own = np.ascontiguousarray(typical[:, deployment.network.blocks.rows(place)])
+        try:
+            found, streams[agent] = _one_agent(deployment, agent, own, rng)
+            signs += found
+        except Misbehaves as trouble:
+            signs.append(Sign("answers", agent, 0.0, 0.0, f"{agent}: {trouble}"))
+        advance((place + 1) / len(agents))
+    signs += between_agents(streams)
+    return signs
+
+
+def _one_agent(
+    deployment: Deployment, agent: str, typical: Array, rng: np.random.Generator
+) -> tuple[list[Sign], Streams]:
+    planned = deployment.planned[agent]
+    noise = Noise.of(planned)
+    reading = _inside(typical[:1], planned)
+    same = np.repeat(reading, _ROWS, axis=0)
+    calls = [deployment.release(agent, same) for _ in range(2)]
+    spread = _inside(typical, planned)
+    answers = [deployment.release(agent, spread) for _ in range(2)]
+    far = _far(spread, planned, rng)
+    if planned.sent == 0:
+        empty = np.zeros((0, 0))
+        return [Sign("answers", agent, 1.0, 0.0, f"{agent}: sends nothing")], Streams(empty, empty)
+    blocks = [(same, calls[0]), (same, calls[1]), (spread, answers[0]), (spread, answers[1])]
+    if far is not None:
+        blocks.append((far, deployment.release(agent, far)))
+    left = [z - (y - planned.offset) @ planned.compression.T for y, z in blocks]
+    signs = [Sign("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
+    signs += _on_grid(agent, noise, np.concatenate([z for _, z in blocks]))
+    signs += _exact_rows(agent, noise, blocks, left)
+    white = [noise.white(rest) for rest in left]
+    signs += _strength(agent, noise, white)
+    calm = [noise.calm(rest) for rest in white]
+    for (y, _), rest in zip(blocks[2:], calm[2:], strict=True):
+        signs += _follows(agent, y, rest)
+    signs += _repeats(agent, calm[:2])
+    signs += _equal_stretches(agent, noise, np.concatenate(calls))
+    dithered = _dithered(noise)
+    dither = [rest[:, dithered] / (noise.step[dithered] / 2.0) for rest in left[2:4]]
+    signs += _same_dither(agent, dither)
+    if agent in deployment.repeatable:
+        words = f"{agent}: its answers say themselves that their noise is seeded and can be repeated"
+        signs.append(Sign("fresh noise", agent, 0.0, 0.0, words))
+    return signs, Streams(np.concatenate(calm[:2]), dither[0])
+
+
+# --- readings
+
+
+def _inside(readings: Array, planned: Sanitizer) -> Array:
+    """Readings within the limits, where there are some."""
+    if planned.limits is None:
+        return readings
+    return np.clip(readings, *planned.limits)
+
+
+def _far(spread: Array, planned: Sanitizer, rng: np.random.Generator) -> Array | None:
+    """Readings far out, where limits and grid allow them."""
+    if planned.limits is not None:
+        low, high = planned.limits
+        if not np.all(np.isfinite(high - low)):
+            return None
+        return np.asarray(rng.uniform(low, high, spread.shape))
+    middle = np.mean(spread, axis=0)
+    far = middle + _FAR * (spread - middle)
+    if planned.grid is not None and planned.sent:
+        chances = crossing_probability(far - planned.offset, planned.compression, planned.grid)
+        if np.max(chances) > CROSSING_LIMIT / 4:
+            return None
+    return np.asarray(far)
+
+
+# --- tests of one agent
+
+
+def _on_grid(agent: str, noise: Noise, sent: Array) -> list[Sign]:
+    if noise.sanitizer.grid is None and _sends_everything(noise.sanitizer):
+        return []  # nothing is withheld, so nothing can show in the low bits
+    if noise.sanitizer.grid is None:
+        words = f"{agent}: the plan sets no grid, so the low bits of what it sends are not protected"
+        return [Sign("grid", agent, 0.0, 1.0, words)]
+    multiples = sent / noise.step
+    off = np.mean((multiples != np.rint(multiples)) | ((sent == 0) & np.signbit(sent)))
+    words = f"{agent}: {100 * off:.3g} % of its numbers do not lie on the public grid"
+    return [Sign("grid", agent, 0.0 if off > 0 else 1.0, float(off), words)]
+
+
+def _sends_everything(sanitizer: Sanitizer) -> bool:
+    rows, noisy = sanitizer.normal
+    return rows.shape[0] == sanitizer.readings and not np.any(noisy)
+
+
+def _exact_rows(agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]) -> list[Sign]:
+    """Rows without noise: what is left must be rounding, always."""
+    signs = []
+    for (y, _), rest in zip(blocks, left, strict=True):
+        if not noise.exact.shape[1]:
+            continue
+        sums = np.abs(y - noise.sanitizer.offset) @ np.abs(noise.sanitizer.compression).T
+        allowed = _SLACK * noise.step + 4e-15 * (y.shape[1] + 2) * sums
+        beyond = np.abs(rest @ noise.exact) / (allowed @ np.abs(noise.exact))
+        worst = float(np.max(beyond))
+        words = f"{agent}: a number sent without noise is not the combination the plan says"
+        signs.append(Sign("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
+    return signs
+
+
+def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Sign]:
+    """The variance along every direction, and the correlation of every two, must be the plan's."""
+    signs: list[Sign] = []
+    if not noise.noisy.shape[1]:
+        return signs
+    kinds = ("the same reading", "other readings", "readings far out")
+    for kind, rests in zip(kinds, (white[:2], white[2:4], white[4:]), strict=True):
+        if not rests:
+            continue
+        stack = np.concatenate(rests)
+        sums = np.sum(stack**2, axis=0)
+        ratios = sums / len(stack)
+        for p, ratio in zip(chi_square_p(sums, len(stack), noise.swelling), ratios, strict=True):
+            words = f"{agent}: for {kind}, its noise has {100 * ratio:.3g} % of the variance the plan says"
+            signs.append(Sign("noise", agent, float(p), float(ratio), words))
+        calm = noise.calm(stack)
+        means = np.sum(calm, axis=0) / np.sqrt(len(stack))
+        signs += [
+            Sign("noise", agent, float(p), float(m), f"{agent}: its noise is not centred for {kind}")
+            for p, m in zip(subgaussian_p(means), means, strict=True)
+        ]
+        for j in range(stack.shape[1]):
+            scores = score_against(calm[:, j], calm[:, j + 1 :])
+            signs += [
+                Sign("noise", agent, float(p), float(s), f"{agent}: its noise is correlated otherwise")
+                for p, s in zip(subgaussian_p(scores), scores, strict=True)
+            ]
+    return signs
+
+
+def _follows(agent: str, readings: Array, rest: Array) -> list[Sign]:
+    """What is left must not follow the readings: each score is 1-sub-Gaussian given them."""
+    if not rest.shape[1]:
+        return []
+    deviations = np.std(readings, axis=0)
+    design = (readings - np.mean(readings, axis=0)) / np.where(deviations > 0, deviations, 1.0)
+    basis, _ = np.linalg.qr(design)
+    scores = (basis.T @ rest).reshape(-1)
+    words = f"{agent}: what it sends follows its readings otherwise than the plan says"
+    return [
+        Sign("response", agent, float(p), float(s), words)
+        for p, s in zip(subgaussian_p(scores), scores, strict=True)
+    ]
+
+
+def _repeats(agent: str, white: list[Array]) -> list[Sign]:
+    """Noise of rows a few apart, and of one row in two calls, must be uncorrelated."""
+    words = f"{agent}: its noise repeats itself: the same draws are used again"
+    scores = [score_against(a, b[:, None]) for a, b in zip(white[0].T, white[1].T, strict=True)]
+    for lag in range(1, _LAGS + 1):
+        rest = white[0]
+        # Disjoint pairs: no draw is on both sides, so that scores are sub-Gaussian given one side.
+        first = np.flatnonzero((np.arange(len(rest)) // lag) % 2 == 0)
+        first = first[first + lag < len(rest)]
+        scores += [score_against(column[first], column[first + lag, None]) for column in rest.T]
+    return [
+        Sign("fresh noise", agent, float(p), float(s), words)
+        for values in scores
+        for p, s in zip(subgaussian_p(values), values, strict=True)
+    ]
+
+
+def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Sign]:
+    """No stretch of noisy numbers sent for one reading may ever come again, at any distance.
+
+    A number with noise σ on a grid of step s takes no value with probability above s/(σ√2π),
+    whatever came before. Two given stretches of w numbers are thus equal with at most the w-th power of
+    it, and w is chosen so that no two of them are, but for a chance of 1e-18.
+    """
+    deviation = np.sqrt(np.maximum(np.diag(noise.sanitizer.noise), 0.0))
+    noisy = np.flatnonzero((deviation > 4 * noise.step) & (noise.step > 0))
+    # Numbers whose noises are correlated are not unpredictable given each other: take one of them.
+    if np.any(noise.sanitizer.noise - np.diag(np.diag(noise.sanitizer.noise))):
+        noisy = noisy[:1]
+    if not noisy.size:
+        return []
+    likeliest = float(np.sum(np.log(0.4 * noise.step[noisy] / deviation[noisy])))
+    rows = int(np.ceil((np.log(1e-18) - 2 * np.log(len(sent))) / likeliest))
+    taken = np.ascontiguousarray(sent[:, noisy])
+    seen: set[bytes] = set()
+    equal = 0
+    for start in range(len(taken) - rows + 1):
+        stretch = taken[start : start + rows].tobytes()
+        equal += stretch in seen
+        seen.add(stretch)
+    words = f"{agent}: the same noise was drawn {equal} times again for the same reading"
+    return [Sign("fresh noise", agent, 1e-18 if equal else 1.0, float(equal), words)]
+
+
+def _dithered(noise: Noise) -> Booleans:
+    """The numbers that carry no noise but dither: their rounding error has two values, a step apart."""
+    return np.asarray((np.diag(noise.sanitizer.noise) == 0) & (noise.step > 0))
+
+
+def _same_dither(agent: str, dither: list[Array]) -> list[Sign]:
+    words = f"{agent}: the random rounding of its numbers repeats itself: the same draws are used again"
+    scores = [float(score_against(a, b[:, None])[0]) for a, b in zip(dither[0].T, dither[1].T, strict=True)]
+    return [Sign("fresh noise", agent, float(subgaussian_p(np.array(s))), s, words) for s in scores]

@@ -1,0 +1,119 @@
+"""Is what runs what was planned? Files compared with the plan, and every mechanism run as a black box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import join_names
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.deployed.deployment import Deployment
+from veilnet.auditing.deployed.probing import probe
+from veilnet.auditing.deployed.signs import Sign
+from veilnet.auditing.report import Row
+
+SECTION = "what is deployed"
+
+# Same numbers but for rounding in their last digits.
+_SAME = 1e-12
+
+_CHECKS = {
+    "answers": ("answers to readings", "every agent answers with as many numbers as planned"),
+    "grid": ("on the public grid", "every number sent lies on the public grid"),
+    "response": ("combinations sent", "what is sent follows the readings exactly as planned"),
+    "noise": ("strength of the noise", "the noise has the planned covariance"),
+    "fresh noise": ("noise used once", "noise is drawn anew for every row and every call"),
+    "seeds": ("agents draw apart", "no two agents share their random draws"),
+}
+
+
+def deployed_rows(
+    deployment: Deployment, chance: float, seed: int, advance: Callable[[float], None]
+) -> list[Row]:
+    """Compare what is deployed with the plan; ``chance`` is the false-alarm rate of all rows together."""
+    signs = probe(deployment, seed, advance)
+    line = chance / max(1, len(signs))
+    rows = _compared(deployment)
+    for check, (what, good) in _CHECKS.items():
+        own = [sign for sign in signs if sign.check == check]
+        if own:
+            rows.append(_row(what, good, own, line))
+    return rows
+
+
+def _row(what: str, good: str, signs: list[Sign], line: float) -> Row:
+    bad = [sign for sign in signs if sign.p <= line]
+    smallest = min(sign.p for sign in signs)
+    figures: dict[str, object] = {"measurements": len(signs), "smallest p": smallest, "line": line}
+    if not bad:
+        return Row(SECTION, what, "as planned", "as planned", "ok", f"{good}.", figures=figures)
+    worst: dict[str, Sign] = {}
+    for sign in bad:
+        if sign.who not in worst or sign.p < worst[sign.who].p:
+            worst[sign.who] = sign
+    shown = list(worst.values())
+    sentence = "; ".join(sign.words for sign in shown[:4])
+    if len(shown) > 4:
+        sentence += f"; and {len(shown) - 4} more"
+    figures |= {"who": list(worst), "found": {sign.who: sign.found for sign in shown}}
+    return Row(SECTION, what, "as planned", "not as planned", "fail", f"{sentence}.", figures=figures)
+
+
+def _compared(deployment: Deployment) -> list[Row]:
+    """The numbers in the deployed sanitizers beside those of the plan."""
+    different: dict[str, str] = {}
+    compared = 0
+    for agent, planned in deployment.planned.items():
+        mechanism = deployment.deployed[agent]
+        if mechanism is None:
+            different[agent] = "nothing is deployed"
+        elif isinstance(mechanism, Sanitizer):
+            compared += 1
+            found = _difference(mechanism, planned)
+            if found:
+                different[agent] = found
+    what = "sanitizers against the plan"
+    if different:
+        sentence = "; ".join(f"{agent}: {words}" for agent, words in list(different.items())[:4])
+        figures = {"who": different}
+        return [Row(SECTION, what, "the same", "different", "fail", f"{sentence}.", figures=figures)]
+    if compared == 0:
+        sentence = "functions are deployed: they are tried out, not read."
+        return [Row(SECTION, what, "the same", "not readable", "info", sentence)]
+    sentence = f"the sanitizers of {join_names(list(deployment.planned))} are those of the plan."
+    return [Row(SECTION, what, "the same", "the same", "ok", sentence)]
+
+
+def _difference(found: Sanitizer, planned: Sanitizer) -> str:
+    """What differs between two sanitizers, in words; empty when nothing does."""
+    if found.agent and planned.agent and found.agent != planned.agent:
+        return f"it is the sanitizer of {found.agent}"
+    if found.compression.shape != planned.compression.shape:
+        return (
+            f"it sends {found.sent} numbers of {found.readings} readings, "
+            f"the plan says {planned.sent} of {planned.readings}"
+        )
+    pairs = (
+        ("the numbers it sends are other combinations", found.compression, planned.compression),
+        ("its noise has another covariance", found.noise, planned.noise),
+        ("its offset differs", found.offset, planned.offset),
+    )
+    for words, one, other in pairs:
+        if not _same(one, other):
+            return words
+    if (found.grid is None) != (planned.grid is None):
+        return "it has no grid" if found.grid is None else "it has a grid, the plan has none"
+    if found.grid is not None and planned.grid is not None and not np.array_equal(found.grid, planned.grid):
+        return "its grid differs"
+    if (found.limits is None) != (planned.limits is None) or not np.array_equal(
+        found.limits or (), planned.limits or ()
+    ):
+        return "the readings it takes for credible differ"
+    return ""
+
+
+def _same(one: Array, other: Array) -> bool:
+    scale = np.max(np.abs(other), axis=-1, keepdims=True, initial=0.0)
+    return bool(np.all(np.abs(one - other) <= _SAME * scale))

@@ -1,0 +1,34 @@
+"""What probing a sanitizer yields: signs, each with how likely a sound one shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.types import Array
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One thing measured at one agent (or two): how likely a sound sanitizer shows it, and what it shows."""
+
+    check: str
+    who: str
+    p: float
+    found: float
+    words: str
+
+
+@dataclass(frozen=True, eq=False)
+class Streams:
+    """What is left of an agent's answers when the plan's compression is taken off."""
+
+    white: Array  # (T, k): the draws behind the noise of a repeated reading
+    dither: Array  # (T, m): random rounding of readings all over the range, in half grid steps
+
+
+def score_against(one: Array, others: Array) -> Array:
+    """one'b / |b| for each column b: 1-sub-Gaussian for 1-sub-Gaussian ``one`` independent of b."""
+    norms = np.linalg.norm(others, axis=0)
+    return np.asarray(one @ others / np.where(norms > 0, norms, np.inf))

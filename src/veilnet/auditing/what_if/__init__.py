@@ -1,0 +1,1 @@
+"""What if agents collude, releases repeat, the model is wrong, agents fall silent? One module per question."""

@@ -1,0 +1,198 @@
+"""Collusion: agents that hand the centre their raw readings, or their noise.
+
+Handing over raw readings is the same as having no sanitizer. Handing over the noise is the same as having
+drawn none: the centre subtracts it, C stays and Θ is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from veilnet._core.linalg import solve_lower
+from veilnet._core.types import Array
+from veilnet._core.words import join_names, times
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.measures import growth
+from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.what_if.subsets import (
+    MOST_SETS,
+    MOST_SETS_JOINT,
+    MOST_SINGLE,
+    AgentTerms,
+    DirectErrors,
+    SetErrors,
+    WorstSet,
+    agent_terms,
+    worst_set,
+)
+from veilnet.auditing.what_if.variants import changed
+from veilnet.bounds.knowledge import Knowledge, knowledge
+from veilnet.model.network import Network
+
+SECTION = "collusion"
+Betrayal = Literal["readings", "noise"]
+_ROUNDS = 60  # of the relaxation that bounds every set
+
+
+def with_colluders(
+    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: tuple[str, ...], betrays: Betrayal
+) -> dict[str, Sanitizer]:
+    """The sanitizers as the centre sees them when some agents hand it their raw readings or their noise."""
+    return {
+        agent: _betrayed(network, agent, sanitizer, betrays) if agent in colluders else sanitizer
+        for agent, sanitizer in sanitizers.items()
+    }
+
+
+def _betrayed(network: Network, agent: str, sanitizer: Sanitizer, betrays: Betrayal) -> Sanitizer:
+    if betrays == "noise":
+        return Sanitizer(sanitizer.compression, offset=sanitizer.offset)
+    return Sanitizer.raw(int(network.blocks.sizes[network.position[agent]]))
+
+
+def privacy_left(
+    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: tuple[str, ...], betrays: Betrayal
+) -> dict[str, float]:
+    """p_j when these agents collude, by the definition."""
+    known = knowledge(network, with_colluders(network, sanitizers, colluders, betrays))
+    return {name: growth(known, rows) for name, rows in network.private.items()}
+
+
+def collusion_rows(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    most: int,
+    limits: Mapping[str, float],
+    advance: Callable[[float], None],
+) -> list[Row]:
+    """Privacy left by each single agent and by the worst set of up to ``most`` agents."""
+    promised = privacy_left(network, sanitizers, (), "noise")
+    sizes = range(1, min(most, network.S) + 1)
+    kinds: tuple[Betrayal, ...] = (
+        ("readings", "noise") if any(np.any(s.noise) for s in sanitizers.values()) else ("readings",)
+    )
+    rows = []
+    done = 0
+    for betrays in kinds:
+        study = _Study(network, sanitizers, betrays)
+        each = network.agents if network.S <= MOST_SINGLE else ()
+        singles = {agent: privacy_left(network, sanitizers, (agent,), betrays) for agent in each}
+        for size in sizes:
+            for name in network.private:
+                worst = study.worst(name, size)
+                figures: dict[str, object] = {"exact": worst.exact}
+                if size == 1:
+                    figures["single agents"] = {agent: left[name] for agent, left in singles.items()}
+                if not worst.exact:
+                    figures["no set of this size leaves less than"] = study.least(name, size)
+                colluders = tuple(network.agents[k] for k in worst.agents)
+                left = privacy_left(network, sanitizers, colluders, betrays)[name]
+                rows.append(_row(name, colluders, betrays, promised[name], left, limits, figures))
+            done += 1
+            advance(done / (len(kinds) * len(sizes)))
+    return rows
+
+
+def _row(
+    name: str,
+    colluders: tuple[str, ...],
+    betrays: Betrayal,
+    promised: float,
+    left: float,
+    limits: Mapping[str, float],
+    figures: dict[str, object],
+) -> Row:
+    who = join_names(colluders)
+    verb = "hands" if len(colluders) == 1 else "hand"
+    sentence = f"if {who} {verb} over {betrays}, the centre's error on {name} grows {times(1 + left)}"
+    if not figures["exact"]:
+        least = float(figures["no set of this size leaves less than"])  # type: ignore[arg-type]
+        sentence += f" (found greedily; no set of {len(colluders)} brings it below {times(1 + least)})"
+    sentence += f", instead of {times(1 + promised)}."
+    verdict: Judgement = "info"
+    floor = float(figures.get("no set of this size leaves less than", left))  # type: ignore[arg-type]
+    if name in limits:
+        verdict = "fail" if left < limits[name] else "warn" if floor < limits[name] else "ok"
+        figures["limit"] = limits[name]
+    what = f"{name}, {'worst ' if len(colluders) > 1 else ''}{len(colluders)} hand over {betrays}"
+    if len(colluders) == 1:
+        what = f"{name}, {who} hands over {betrays}"
+    return Row(SECTION, what, promised, left, verdict, sentence, figures=figures | {"who": list(colluders)})
+
+
+class _Study:
+    """Worst sets for one kind of betrayal."""
+
+    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer], betrays: Betrayal) -> None:
+        self.network, self.sanitizers, self.betrays = network, sanitizers, betrays
+        self.terms: AgentTerms | None = None
+        if network.noise.independent:
+            self.terms = self._terms(network)
+
+    def _terms(self, network: Network) -> AgentTerms:
+        everyone = with_colluders(network, self.sanitizers, network.agents, self.betrays)
+        return agent_terms(network, self.sanitizers, everyone, within=self.network)
+
+    def worst(self, name: str, size: int) -> WorstSet:
+        rows = self.network.private[name]
+        errors: SetErrors
+        if self.terms is not None:
+            errors, most = self.terms.error(self.network.in_raw_coordinates(rows)), MOST_SETS
+        else:
+            errors, most = DirectErrors(self._with, rows, self.network.S), MOST_SETS_JOINT
+        return worst_set(errors, self.network.S, size, most)
+
+    def _with(self, places: tuple[int, ...]) -> Knowledge:
+        colluders = tuple(self.network.agents[k] for k in places)
+        return knowledge(self.network, with_colluders(self.network, self.sanitizers, colluders, self.betrays))
+
+    def least(self, name: str, size: int) -> float:
+        """No set of so many colluders leaves less privacy than this.
+
+        Independent noise: J̃ + Σ_{i in A} Δ_i with Δ_i ⪰ 0 the information agent i adds by colluding. The
+        error f(w) = tr(G (J̃ + Σ w_i Δ_i)^-1 G') is convex in w, and sets of k agents are among the w in
+        [0, 1]^S that sum to at most k. At any such w, f(w) + min_s <∇f(w), s - w> is therefore below f of
+        every set; Frank and Wolfe's steps raise it. Correlated noise: R ⪰ λ diag(R_ii) with λ the smallest
+        eigenvalue of R whitened agent by agent, and information falls as R grows, so the same bound in the
+        network with independent noises λ R_ii holds for this one too (loose where λ is small).
+        """
+        terms = self.terms if self.terms is not None else self._terms(_no_noisier(self.network))
+        rows = self.network.in_raw_coordinates(self.network.private[name])
+        steps = terms.changed - terms.usual
+        weights = np.full(self.network.S, size / self.network.S)
+        base = terms.prior + np.sum(terms.usual, axis=0)
+        best = 0.0
+        for turn in range(_ROUNDS):
+            information = base + np.tensordot(weights, steps, 1)
+            half = np.linalg.solve(information, rows.T)
+            value = float(np.sum(rows.T * half))
+            slopes = -np.einsum("li,klm,mi->k", half, steps, half, optimize=True)
+            target = np.zeros(self.network.S)
+            target[np.argsort(slopes)[:size]] = 1.0
+            best = max(best, value + float(slopes @ (target - weights)))
+            weights = weights + (target - weights) * 2.0 / (turn + 2.0)
+            if turn == 0:  # the first full step would leave the interior, where J̃ may be singular
+                weights = 0.5 * target + 0.5 * size / self.network.S
+        relative = best / float(np.sum(rows**2)) - 1.0
+        return max(0.0, relative)
+
+
+def _no_noisier(network: Network) -> Network:
+    """Independent noises λ R_ii with λ diag(R_ii) ⪯ R."""
+    matrix = network.noise.matrix()
+    white = np.array(matrix)
+    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+        for rows, root in zip(group.rows, roots, strict=True):
+            white[rows] = solve_lower(root, white[rows])
+    white = white.T
+    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+        for rows, root in zip(group.rows, roots, strict=True):
+            white[rows] = solve_lower(root, np.ascontiguousarray(white[rows]))
+    smallest = float(np.linalg.eigvalsh((white + white.T) / 2)[0])
+    shrunk: dict[str, Array] = {
+        agent: smallest * network.noise.block(place) for place, agent in enumerate(network.agents)
+    }
+    return changed(network, noise=shrunk)

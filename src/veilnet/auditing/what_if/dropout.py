@@ -1,0 +1,90 @@
+"""Dropout: what the public estimate loses when agents are silent.
+
+Shares are made for the full network: without one agent, raw readings of the others could be recombined, while
+sanitized messages can only be weighted anew. The difference is the price an operator has to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from veilnet._core.words import join_names, times
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.measures import growth
+from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.what_if.subsets import (
+    MOST_SETS,
+    MOST_SETS_JOINT,
+    MOST_SINGLE,
+    DirectErrors,
+    SetErrors,
+    agent_terms,
+    worst_set,
+)
+from veilnet.bounds.knowledge import Knowledge, knowledge
+from veilnet.model.network import Network
+
+SECTION = "dropout"
+
+
+def loss_without(network: Network, sanitizers: Mapping[str, Sanitizer], silent: tuple[str, ...]) -> float:
+    """Utility loss when these agents are silent, against raw readings of all agents; inf when u is lost."""
+    return growth(_without(network, sanitizers, silent), network.public)
+
+
+def _without(network: Network, sanitizers: Mapping[str, Sanitizer], silent: tuple[str, ...]) -> Knowledge:
+    quiet = {agent: Sanitizer.silent(int(network.blocks.sizes[network.position[agent]])) for agent in silent}
+    return knowledge(network, {**sanitizers, **quiet})
+
+
+def dropout_rows(
+    network: Network, sanitizers: Mapping[str, Sanitizer], most: int, advance: Callable[[float], None]
+) -> list[Row]:
+    """The loss for each single silent agent and for the worst set of up to ``most``."""
+    everyone = loss_without(network, sanitizers, ())
+    rows = []
+    errors, most_sets = _errors(network, sanitizers)
+    sizes = range(1, min(most, network.S) + 1)
+    for size in sizes:
+        found = worst_set(errors, network.S, size, most_sets, largest=True)
+        silent = tuple(network.agents[k] for k in found.agents)
+        loss = loss_without(network, sanitizers, silent)
+        raw = loss_without(network, {}, silent)
+        figures: dict[str, object] = {"exact": found.exact, "who": list(silent), "all sending": everyone}
+        if size == 1 and network.S <= MOST_SINGLE:
+            figures["single agents"] = {
+                agent: {
+                    "sanitized": loss_without(network, sanitizers, (agent,)),
+                    "raw": loss_without(network, {}, (agent,)),
+                }
+                for agent in network.agents
+            }
+        verb = "is" if size == 1 else "are"
+        greedy = "" if found.exact else " (found greedily: another set may cost more)"
+        sentence = (
+            f"when {join_names(silent)} {verb} silent, the public error grows {times(1 + loss)}{greedy}; "
+            f"raw readings of the others would leave it grown {times(1 + raw)}."
+        )
+        what = f"public error without {join_names(silent)} (raw | sent)"
+        verdict: Judgement = "warn" if np.isinf(loss) and np.isfinite(raw) else "info"
+        rows.append(Row(SECTION, what, raw, loss, verdict, sentence, figures=figures))
+        advance(size / len(sizes))
+    return rows
+
+
+def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetErrors, int]:
+    """The public error without a set of agents, and how many sets are affordable."""
+    if network.noise.independent:
+        silent = {
+            agent: Sanitizer.silent(int(size))
+            for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
+        }
+        terms = agent_terms(network, sanitizers, silent)
+        return terms.error(network.in_raw_coordinates(network.public)), MOST_SETS
+
+    def without(places: tuple[int, ...]) -> Knowledge:
+        return _without(network, sanitizers, tuple(network.agents[k] for k in places))
+
+    return DirectErrors(without, network.public, network.S), MOST_SETS_JOINT

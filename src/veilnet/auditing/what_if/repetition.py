@@ -1,0 +1,143 @@
+"""Repeated releases: what T releases of the same x reveal, and how many until a limit is crossed.
+
+Three ways to release again, each the same as one release in a changed network:
+
+    fresh        new readings and new noise each time: the information is J0 + T F'F;
+    same reading one reading, new noise each time: the centre averages the noise, Θ becomes Θ/T, and C y is
+                 known in the end, as if no noise had been added;
+    one-time     new readings, noise drawn once and kept: R becomes R/T, while Θ stays. (Noise kept for x that
+                 changes is no protection of the changes: their differences are sent without any.)
+
+Sending the same message again (a retry) reveals nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+from veilnet._core.linalg import triangle
+from veilnet._core.types import Array
+from veilnet._core.words import number, times
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.measures import growth
+from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.what_if.variants import changed
+from veilnet.bounds.information import message_factor
+from veilnet.bounds.knowledge import Knowledge, knowledge_of_factor
+from veilnet.model.network import Network
+
+SECTION = "repeated releases"
+Again = Literal["fresh", "same reading", "one-time"]
+_MANY = 2**40  # so many releases are "never"
+
+_IN_WORDS = {
+    "fresh": "new readings, new noise",
+    "same reading": "one reading, new noise",
+    "one-time": "new readings, noise drawn once",
+}
+
+
+def repeated(
+    network: Network, sanitizers: Mapping[str, Sanitizer], releases: float, again: Again = "fresh"
+) -> Knowledge:
+    """What so many releases of the same x tell."""
+    if again == "fresh":
+        factor = np.sqrt(releases) * message_factor(network, sanitizers)
+    elif again == "same reading":
+        averaged = {agent: s.replace(noise=s.noise / releases, grid=None) for agent, s in sanitizers.items()}
+        factor = message_factor(network, averaged)
+    else:
+        factor = message_factor(changed(network, noise=_divided(network, releases)), sanitizers)
+    return knowledge_of_factor(network, factor)
+
+
+def _divided(network: Network, releases: float) -> dict[str, Array] | Array:
+    if network.noise.independent:
+        return {agent: network.noise.block(k) / releases for k, agent in enumerate(network.agents)}
+    return np.asarray(network.noise.matrix() / releases)
+
+
+def releases_until(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    name: str,
+    limit: float,
+    again: Again = "fresh",
+) -> float:
+    """The first number of releases after which p_j of a private parameter is below the limit; inf: never."""
+    rows = network.private[name]
+    if again == "fresh":
+        once = triangle(message_factor(network, sanitizers))
+
+        def left(count: int) -> float:
+            return growth(knowledge_of_factor(network, np.sqrt(count) * once), rows)
+    else:
+
+        def left(count: int) -> float:
+            return growth(repeated(network, sanitizers, count, again), rows)
+
+    return first_below(left, limit)
+
+
+def first_below(value: Callable[[int], float], limit: float) -> float:
+    """The first whole number at which a falling function is below the limit; inf beyond 2^40."""
+    if value(1) < limit:
+        return 1.0
+    high = 2
+    while value(high) >= limit:
+        high *= 2
+        if high > _MANY:
+            return np.inf
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if value(middle) >= limit else (low, middle)
+    return float(high)
+
+
+def repetition_rows(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    releases: Sequence[int],
+    limits: Mapping[str, float],
+) -> list[Row]:
+    """For each private parameter: privacy after some releases, and how many until a limit is crossed."""
+    noisy = any(np.any(s.noise) for s in sanitizers.values())
+    ways: tuple[Again, ...] = get_args(Again) if noisy else ("fresh",)
+    rows = []
+    for name, matrix in network.private.items():
+        promised = growth(repeated(network, sanitizers, 1), matrix)
+        after = {
+            again: {count: growth(repeated(network, sanitizers, count, again), matrix) for count in releases}
+            for again in ways
+        }
+        for count in releases:
+            left = after["fresh"][count]
+            verdict: Judgement = "info"
+            if name in limits:
+                verdict = "fail" if left < limits[name] else "ok"
+            sentence = (
+                f"{count} releases of the same x leave the centre's error on {name} at {number(1 + left)} times "
+                "that from one raw release."
+            )
+            figures: dict[str, float] = {again: values[count] for again, values in after.items()}
+            what = f"{name}, {count} releases"
+            rows.append(Row(SECTION, what, promised, left, verdict, sentence, figures=figures))
+        limit = limits.get(name, promised / 2 if np.isfinite(promised) else 1.0)
+        crossed: dict[str, float] = {
+            again: releases_until(network, sanitizers, name, limit, again) for again in ways
+        }
+        parts = [
+            f"{_IN_WORDS[again]}: {'never' if np.isinf(count) else f'at release {count:.0f}'}"
+            for again, count in crossed.items()
+        ]
+        sentence = f"the error on {name} falls below {times(1 + limit)}: {'; '.join(parts)}."
+        what = f"{name}, releases until below {number(limit)}"
+        rows.append(
+            Row(SECTION, what, None, crossed["fresh"], "info", sentence,
+                figures={"limit": limit, **crossed})
+        )  # fmt: skip
+    return rows

@@ -1,0 +1,258 @@
+"""Wrong models: the plan was made for one model, and another one is true.
+
+Agents keep their sanitizers. Privacy is then what an attacker who knows the truth gets; utility is what a
+centre gets that goes on fusing with the plan's model. H is off by a factor per entry, R and the prior by a
+factor per deviation (D R D with diagonal D), so that units and zeros stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.errors import NotObservable
+from veilnet._core.linalg import cholesky, solve_lower
+from veilnet._core.types import Array
+from veilnet._core.words import number, times
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.measures import growth
+from veilnet.auditing.report import Row
+from veilnet.auditing.what_if.variants import raw_information, with_stacked_observe
+from veilnet.bounds.information import message_factor
+from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
+from veilnet.model.network import Network, Prior
+
+SECTION = "wrong models"
+_DRAWS = 24  # random directions for all assumptions together
+_DRAWS_EACH = 6  # and for each single one, both signs of each
+_LARGE = 2000  # readings beyond which fewer are drawn, and the centre is taken to notice
+_MOST_SINGLE = 60  # agents up to which every agent's H and R is an assumption of its own
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """Relative errors, entry by entry: H ∘ exp(h), R and prior covariance scaled by exp(r), exp(p)."""
+
+    observe: Array  # (N, L)
+    noise: Array  # (N,)
+    prior: Array  # (L,)
+
+    def applied(self, network: Network) -> Network:
+        """The network that is true when the plan's was mistaken."""
+        stretch = np.exp(self.noise)
+        noise: object
+        if network.noise.independent:
+            noise = {
+                agent: network.noise.block(k) * np.outer(*[stretch[network.blocks.rows(k)]] * 2)
+                for k, agent in enumerate(network.agents)
+            }
+        else:
+            noise = network.noise.matrix() * np.outer(stretch, stretch)
+        prior = network.prior
+        if prior is not None:
+            shrink = np.exp(-self.prior)
+            prior = Prior(information=prior.information * np.outer(shrink, shrink), mean=prior.mean)
+        return with_stacked_observe(network, network.H * np.exp(self.observe), noise=noise, prior=prior)
+
+
+@dataclass(frozen=True, eq=False)
+class WrongModel:
+    """Utility and privacy of fixed sanitizers under mistakes."""
+
+    network: Network
+    sanitizers: Mapping[str, Sanitizer]
+
+    def outcome(self, mistake: Mistake) -> dict[str, float]:
+        """Utility loss of the centre, and p_j of every private parameter, when this was the mistake."""
+        try:
+            truth = mistake.applied(self.network)
+        except NotObservable:
+            return {}
+        known = knowledge(truth, self.sanitizers)
+        found = {name: growth(known, rows) for name, rows in truth.private.items()}
+        found[""] = self._centre_loss(truth, known.growth(truth.public))
+        return found
+
+    @cached_property
+    def _estimator(self) -> tuple[Array, Array] | None:
+        """(A C, A) of the plan's estimate û = U m + A (z - C H m) for a full prior; None without one.
+
+        A = U P̃ H'C'M^-1 with M = C R C' + Θ, all in normal form.
+        """
+        network = self.network
+        if network.prior is None or not network.prior.full or network.N > _LARGE:
+            return None
+        compression, added = self._messages
+        half = compression @ network.noise.matrix()
+        root = cholesky(half @ compression.T + np.diag(added))
+        factor = solve_lower(root, compression @ network.H)
+        information = network.prior.information + factor.T @ factor
+        white = np.linalg.solve(information, network.public.T).T @ factor.T
+        weights = solve_lower(root, np.ascontiguousarray(white.T), transposed=True).T
+        return weights @ compression, weights
+
+    @cached_property
+    def _messages(self) -> tuple[Array, Array]:
+        parts = [self.sanitizers[agent].normal for agent in self.network.agents]
+        compression = np.zeros((sum(len(rows) for rows, _ in parts), self.network.N))
+        start = 0
+        for place, (rows, _) in enumerate(parts):
+            compression[start : start + len(rows), self.network.blocks.rows(place)] = rows
+            start += len(rows)
+        return compression, np.concatenate([noisy.astype(float) for _, noisy in parts])
+
+    def _centre_loss(self, truth: Network, best: float) -> float:
+        """Loss of the plan's estimator under the truth; of the best one where the prior is not full.
+
+        Its error is (A C H_t - U)(x - m) + A C (H_t - H) m + A (C n + ξ).
+        """
+        estimator = self._estimator
+        if estimator is None or truth.prior is None or truth.prior.covariance is None:
+            return best
+        combined, weights = estimator
+        _, added = self._messages
+        off = combined @ truth.H - truth.public
+        bias = combined @ (truth.H - self.network.H) @ truth.prior.mean
+        error = np.sum((off @ truth.prior.covariance) * off) + bias @ bias
+        error += np.sum((combined @ truth.noise.matrix()) * combined) + np.sum(weights**2 * added)
+        raw = knowledge(truth).error_covariance(truth.public)
+        return float(error / np.trace(raw) - 1.0)
+
+
+def wrong_model_rows(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    percent: float,
+    seed: int,
+    advance: Callable[[float], None],
+) -> list[Row]:
+    """Range of utility and privacy when H, R and the prior are off, and the assumption that matters most."""
+    model = WrongModel(network, sanitizers)
+    rng = np.random.default_rng([seed, 3])
+    size = percent / 100.0
+    sound = model.outcome(_mistake(network, rng, 0.0, None))
+    outcomes = []
+    draws = _DRAWS if network.N <= _LARGE else 4
+    for turn in range(draws):
+        outcomes.append(model.outcome(_mistake(network, rng, size, None)))
+        advance(0.5 * (turn + 1) / draws)
+    singles = _single(model, rng, size, lambda done: advance(0.5 + 0.5 * done))
+    rows = [_range_row(name, sound, outcomes, percent) for name in sound]
+    rows += [_most_important(name, sound, singles, percent) for name in sound]
+    return rows + attacker_rows(network, sanitizers)
+
+
+def _mistake(
+    network: Network, rng: np.random.Generator, size: float, only: tuple[str, int] | None
+) -> Mistake:
+    """A random mistake of this relative size; ``only`` names one assumption and an agent (-1: all)."""
+
+    def part(kind: str, shape: tuple[int, ...]) -> Array:
+        draw = size * rng.standard_normal(shape)
+        if only is None:
+            return draw
+        if only[0] != kind:
+            return np.zeros(shape)
+        if kind != "prior" and only[1] >= 0:
+            kept = np.zeros(shape)
+            rows = network.blocks.rows(only[1])
+            kept[rows] = draw[rows]
+            return kept
+        return draw
+
+    return Mistake(
+        part("observe", (network.N, network.L)), part("noise", (network.N,)), part("prior", (network.L,))
+    )
+
+
+def _single(
+    model: WrongModel, rng: np.random.Generator, size: float, advance: Callable[[float], None]
+) -> dict[str, list[dict[str, float]]]:
+    """Outcomes when one assumption alone is off: each agent's H and R, and the prior."""
+    network = model.network
+    each = network.S <= _MOST_SINGLE
+    assumptions: dict[str, tuple[str, int]] = {}
+    for place, agent in enumerate(network.agents if each else ("all agents",)):
+        assumptions[f"what {agent} observes (H)"] = ("observe", place if each else -1)
+        assumptions[f"the noise of {agent} (R)"] = ("noise", place if each else -1)
+    if network.prior is not None:
+        assumptions["the prior"] = ("prior", -1)
+    found: dict[str, list[dict[str, float]]] = {}
+    for done, (label, only) in enumerate(assumptions.items()):
+        found[label] = []
+        for _ in range(_DRAWS_EACH if network.N <= _LARGE else 1):
+            drawn = _mistake(network, rng, size, only)
+            other = Mistake(-drawn.observe, -drawn.noise, -drawn.prior)
+            found[label] += [model.outcome(drawn), model.outcome(other)]
+        advance((done + 1) / len(assumptions))
+    return found
+
+
+def _range_row(
+    name: str, sound: Mapping[str, float], outcomes: list[dict[str, float]], percent: float
+) -> Row:
+    values = [outcome[name] for outcome in outcomes if name in outcome]
+    low, high = (min(values), max(values)) if values else (np.nan, np.nan)
+    if name:
+        sentence = (
+            f"with H, R and prior off by {percent:g} %, the error on {name} grows {times(1 + low)} in the worst "
+            f"of {len(values)} random cases and {times(1 + high)} in the best."
+        )
+        what, found = f"{name}, model off by {percent:g} %", low
+    else:
+        sentence = (
+            f"with H, R and prior off by {percent:g} %, the centre's public error (it keeps the plan's model) "
+            f"grows {times(1 + max(high, 0.0))} at most in {len(values)} random cases."
+        )
+        what, found = f"public error, model off by {percent:g} %", high
+    return Row(SECTION, what, sound[name], found, "info", sentence, (low, high))
+
+
+def _most_important(
+    name: str, sound: Mapping[str, float], singles: dict[str, list[dict[str, float]]], percent: float
+) -> Row:
+    """The single assumption whose being off takes most privacy (or utility) away."""
+    harm = {label: _harm(name, sound[name], outcomes) for label, outcomes in singles.items()}
+    worst = max(harm, key=lambda label: harm[label])
+    subject = f"the privacy of {name}" if name else "the public estimate"
+    sentence = f"{subject} rests most on {worst}: off by {percent:g} %, it costs up to {number(harm[worst])}."
+    what = f"{name or 'public error'}, rests most on"
+    return Row(SECTION, what, None, worst, "info", sentence, figures={"cost": harm})
+
+
+def _harm(name: str, sound: float, outcomes: list[dict[str, float]]) -> float:
+    values = [outcome[name] for outcome in outcomes if name in outcome]
+    if not values:
+        return 0.0
+    if np.isinf(sound):
+        return 0.0 if all(np.isinf(value) for value in values) else np.inf
+    return max(0.0, sound - min(values)) if name else max(0.0, max(values) - sound)
+
+
+def attacker_rows(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Row]:
+    """An attacker who knew more beforehand than was assumed.
+
+    Errors stay compared with one raw release under the assumed prior, so privacy may fall below zero.
+    """
+    raw = raw_information(network)
+    cases = {"has seen a tenth of a raw release": 0.1 * raw}
+    if network.prior is not None:
+        cases = {"has a prior of half the deviation": 3.0 * network.prior.information} | cases
+    factor = message_factor(network, sanitizers)
+    before = knowledge_of_factor(network, factor)
+    rows = []
+    for label, more in cases.items():
+        values, vectors = np.linalg.eigh((more + more.T) / 2)
+        extra = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        known = knowledge_of_factor(network, np.concatenate([factor, extra]))
+        for name, matrix in network.private.items():
+            left, promised = growth(known, matrix), growth(before, matrix)
+            sentence = (
+                f"an attacker who {label} errs on {name} {number(1 + left)} times as much as one raw release "
+                f"leaves; {number(1 + promised)} was promised."
+            )
+            rows.append(Row(SECTION, f"{name}, attacker {label}", promised, left, "info", sentence))
+    return rows

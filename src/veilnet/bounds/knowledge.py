@@ -1,0 +1,238 @@
+"""What a fusion centre can know: Cramér–Rao bounds before and after sanitization. Pure functions.
+
+One set of formulas serves every prior (mathematics, section 1):
+
+    P = (J0 + H'R^-1 H)^-1,   Ψ = P H'R^-1,   Φ = R^-1 - R^-1 H P H'R^-1,
+    P̃(C, Θ) = (J0 + H'C'(C R C' + Θ)^-1 C H)^-1.
+
+Everything is computed in coordinates of x where the raw information is the identity; there J̃ = V diag(k) V'
+with k in [0, 1], the fraction of the raw information that is left in each direction. In the linear Gaussian
+model the bounds are attained, so they are what the best attacker gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import qr
+
+from veilnet._core.errors import InvalidNetwork, NotObservable
+from veilnet._core.linalg import EPS, orthonormal_rows, solve_upper, triangle
+from veilnet._core.types import Array, Booleans
+from veilnet._core.words import direction_in_words
+from veilnet.bounds.information import Sanitizers, message_factor
+from veilnet.model.network import Network
+
+__all__ = [
+    "Knowledge",
+    "bits_revealed",
+    "crlb",
+    "gain",
+    "knowledge",
+    "knowledge_of_factor",
+    "privacy",
+    "privacy_limit",
+    "residual_information",
+    "share_of_estimate",
+    "smallest_share",
+    "utility",
+]
+
+# A direction counts as unknown when less than this fraction of its raw deviation is left; larger where the
+# model amplifies rounding. A privacy of 1e22 is thus "without bound".
+_SMALLEST_SHARE = 1e-11
+# A row leaves the estimable space when more than this part of it lies outside; more where the model
+# amplifies rounding.
+_OUTSIDE = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What some messages tell about x, in coordinates where the raw readings tell the identity.
+
+    shares:     square roots of k, descending, in [0, 1].
+    directions: columns are the directions V, in the order of ``shares``.
+    known:      which directions are determined at all.
+    """
+
+    network: Network
+    shares: Array
+    directions: Array
+    known: Booleans
+
+    @property
+    def complete(self) -> bool:
+        """Whether every direction of x is determined."""
+        return bool(np.all(self.known))
+
+    def growth(self, rows: Array) -> float:
+        """tr(A P̃ A') / tr(A P A') - 1 for rows A; inf where a row is not estimable."""
+        half = self.network.in_raw_coordinates(rows) @ self.directions
+        if np.any(self._leaves(half)):
+            return np.inf
+        weights = np.sum((half / np.max(np.abs(half))) ** 2, axis=0)
+        fractions = np.minimum(self.shares[self.known] ** 2, 1.0)
+        return float(np.sum(weights[self.known] * (1.0 - fractions) / fractions) / np.sum(weights))
+
+    def worst_growth(self, rows: Array) -> float:
+        """The smallest growth over all directions of A x: the part of it that stays most exposed."""
+        basis = orthonormal_rows(self.network.in_raw_coordinates(rows)) @ self.directions
+        hidden = basis[:, ~self.known]
+        if hidden.shape[1]:
+            # Only combinations without a part in the unknown directions are estimable.
+            left, singular, _ = np.linalg.svd(hidden)
+            rank = int(np.sum(singular > _outside(self.network)))
+            basis = left[:, rank:].T @ basis
+        if basis.shape[0] == 0:
+            return np.inf
+        upper = _graded_triangle(basis[:, self.known] / self.shares[self.known])
+        least_error = 1.0 / np.linalg.norm(solve_upper(upper, np.eye(len(upper))), 2) ** 2
+        return max(0.0, float(least_error) - 1.0)
+
+    def error_covariance(self, rows: Array) -> Array:
+        """A P̃ A' for rows A; raises NotObservable, naming the direction, where it is unbounded."""
+        half = self.network.in_raw_coordinates(rows) @ self.directions
+        leaves = self._leaves(half)
+        if np.any(leaves):
+            raise self._not_determined(half[leaves])
+        half = half[:, self.known] / self.shares[self.known]
+        return np.asarray(half @ half.T)
+
+    def _leaves(self, half: Array) -> Booleans:
+        """Which rows, each in its own unit, have a part in the unknown directions."""
+        if self.complete:
+            return np.zeros(len(half), bool)
+        hidden = np.linalg.norm(half[:, ~self.known], axis=1)
+        return np.asarray(hidden > _outside(self.network) * np.linalg.norm(half, axis=1))
+
+    def _not_determined(self, half: Array) -> NotObservable:
+        """The error for rows that leave, naming the direction that is most of one parameter alone."""
+        touched = orthonormal_rows(half[:, ~self.known]) @ self.directions[:, ~self.known].T
+        upper = self.network.raw_triangle
+        sizes = np.linalg.norm(upper, axis=0)  # removes the units of x
+        basis, _ = np.linalg.qr(solve_upper(upper, touched.T) * sizes[:, None])
+        direction = basis @ basis[np.argmax(np.linalg.norm(basis, axis=1))] / sizes
+        return NotObservable(
+            "sanitizers: what is sent does not determine "
+            f"{direction_in_words(direction, self.network.parameters)}; "
+            "utility and privacy are defined all the same, the bound on x is not"
+        )
+
+
+def knowledge(network: Network, sanitizers: Sanitizers | None = None) -> Knowledge:
+    """What the centre learns from the sanitized messages of all agents (raw without sanitizers)."""
+    if sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers):
+        size = network.L
+        return Knowledge(network, np.ones(size), np.eye(size), np.ones(size, bool))
+    return knowledge_of_factor(network, message_factor(network, sanitizers))
+
+
+def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
+    """Knowledge from any information factor F: J̃ = J0 + F'F."""
+    stacked = np.concatenate([network.prior_root, factor])
+    if stacked.shape[0] > 2 * network.L:
+        stacked = triangle(stacked)
+    _, shares, directions = np.linalg.svd(network.in_raw_coordinates(stacked), full_matrices=True)
+    full = np.zeros(network.L)
+    full[: shares.size] = shares[: network.L]
+    return Knowledge(network, full, directions.T, full > smallest_share(network))
+
+
+def smallest_share(network: Network) -> float:
+    """Below this share of the raw deviation a direction counts as unknown: rounding of this network."""
+    return max(_SMALLEST_SHARE, 64 * EPS * network.conditioning * float(np.sqrt(network.L)))
+
+
+def _outside(network: Network) -> float:
+    return max(_OUTSIDE, smallest_share(network))
+
+
+def crlb(network: Network, sanitizers: Sanitizers | None = None) -> Array:
+    """P̃(C, Θ), the L x L bound on the error covariance of x; P, from raw readings, without sanitizers.
+
+    Raises NotObservable, naming the direction, where what is sent does not determine x.
+    """
+    if sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers):
+        inverse = solve_upper(network.raw_triangle, np.eye(network.L))
+        return np.asarray(inverse @ inverse.T)
+    known = knowledge(network, sanitizers)
+    if not known.complete:
+        raise known._not_determined(np.eye(network.L)[~known.known])
+    return known.error_covariance(np.eye(network.L))
+
+
+def utility(network: Network, sanitizers: Sanitizers) -> float:
+    """u = 1 - tr(U P̃ U') / tr(U P U') <= 0; 0 is perfect, -inf where u is no longer estimable."""
+    return 0.0 - knowledge(network, sanitizers).growth(network.public)
+
+
+def privacy(network: Network, sanitizers: Sanitizers, *, worst: bool = False) -> dict[str, float]:
+    """p_j = tr(G_j P̃ G_j') / tr(G_j P G_j') - 1 per private parameter, inf where it is not estimable.
+
+    ``worst=True`` gives the direction of g_j that stays most exposed instead of the trace: the smallest
+    generalised eigenvalue of (G_j P̃ G_j', G_j P G_j') minus one.
+    """
+    known = knowledge(network, sanitizers)
+    measure = known.worst_growth if worst else known.growth
+    return {name: measure(rows) for name, rows in network.private.items()}
+
+
+def privacy_limit(network: Network) -> dict[str, float]:
+    """ε_j^max: privacy if nothing were sent, tr(G_j J0^+ G_j') / tr(G_j P G_j') - 1; inf without a prior."""
+    silent = knowledge_of_factor(network, np.zeros((0, network.L)))
+    return {name: silent.growth(rows) for name, rows in network.private.items()}
+
+
+def bits_revealed(network: Network, sanitizers: Sanitizers | None = None) -> dict[str, float]:
+    """I(g_j; messages) in bits, ½ log2 det(G P0 G') - ½ log2 det(G P̃ G'); needs a full prior.
+
+    Dependent rows of G_j are counted once.
+    """
+    if network.prior is None or not network.prior.full:
+        raise InvalidNetwork(
+            "prior: bits revealed compare with what was known before, so they need a full prior; "
+            "give Prior(covariance=...)"
+        )
+    before = knowledge_of_factor(network, np.zeros((0, network.L)))
+    after = knowledge(network, sanitizers)
+    bits = {}
+    for name, rows in network.private.items():
+        basis = orthonormal_rows(network.in_raw_coordinates(rows))
+        bits[name] = max(0.0, 0.5 * (_log2_det(basis, before) - _log2_det(basis, after)))
+    return bits
+
+
+def gain(network: Network) -> Array:
+    """Ψ = P H'R^-1, L x N: the best unbiased (or posterior mean) estimate of x is Ψ y."""
+    return solve_upper(network.raw_triangle, share_of_estimate(network, np.eye(network.L)))
+
+
+def residual_information(network: Network) -> Array:
+    """Φ = R^-1 - R^-1 H P H'R^-1 ⪰ 0, N x N: what the readings say about themselves beyond x."""
+    raw = network.in_raw_coordinates(network.white_observe)
+    inner = np.eye(network.N) - raw @ raw.T
+    half = network.noise.whiten_back(inner)
+    full = network.noise.whiten_back(np.ascontiguousarray(half.T))
+    return np.asarray((full + full.T) / 2)
+
+
+def _log2_det(basis: Array, known: Knowledge) -> float:
+    upper = _graded_triangle(basis @ known.directions / known.shares)
+    return float(2 * np.sum(np.log2(np.abs(np.diag(upper)))))
+
+
+def _graded_triangle(half: Array) -> Array:
+    """Upper triangular T with T'T = B B' up to a permutation, for B whose columns grow from left to right.
+
+    Errors may differ 1e20-fold between directions. With the largest columns first and pivoting, the small
+    ones keep their digits, which an eigenvalue decomposition of B B' would lose.
+    """
+    return np.asarray(qr(half.T[::-1], mode="r", pivoting=True)[0][: half.shape[0]])
+
+
+def share_of_estimate(network: Network, raw_rows: Array) -> Array:
+    """A Ψ, (rows, N), for rows A T^-1: coordinates of x where the raw information is the identity."""
+    half = network.in_raw_coordinates(network.white_observe) @ raw_rows.T
+    return np.ascontiguousarray(network.noise.whiten_back(half).T)

@@ -1,0 +1,4 @@
+"""A network from data.
+
+Read ``fitting`` first, then ``linear_model``, ``shrinkage``, ``checks``, ``report``, ``doubts``.
+"""

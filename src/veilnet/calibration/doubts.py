@@ -1,0 +1,153 @@
+"""Where the linear Gaussian picture is doubtful, in plain words: what was seen, what it means, what helps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from veilnet._core.words import join_names
+from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
+
+_One = TypeVar("_One")
+
+# A finding needs both: an effect large enough to matter, and one that chance hardly makes. The probability is
+# divided by the number of columns looked at.
+_CHANCE = 1e-3
+_SKEWED = 0.5
+_TAILED = 1.0
+_PERSISTENT = 0.2
+_SLOW = 0.5
+_CURVED = 0.1
+_UNEQUAL = 0.1
+_DRIFTING = 1.5
+_FEW_ROWS_PER_PARAMETER = 10
+_FEW_ROWS_PER_READING = 5
+_SHRUNK = 0.1
+_FEW_VALUES = 5
+_TOLD = 0.5
+_ILL_CONDITIONED = 1e6
+_COARSE = 1 / 16  # of the noise deviation: see veilnet.agent.grid, "What remains"
+
+
+def doubts(report: CalibrationReport) -> tuple[str, ...]:
+    """One sentence or two per kind of doubt; empty where there is none."""
+    readings, parameters = report.readings, report.parameters
+    chance = _CHANCE / max(len(readings), 1)
+    found = [
+        *_about_rows(report),
+        _about(
+            [r for r in readings if r.drift > _DRIFTING],
+            lambda r: f"{r.name} ({r.drift:.2g}-fold)",
+            "On rows the fit had not seen, errors are larger than the fitted noise: {}. The relation to the "
+            "parameters changes over time, or rows are too few; promises hold only while it stays as fitted. "
+            "Calibrate longer, and again when things change.",
+        ),
+        _about(
+            [r for r in readings if r.curvature > _CURVED and r.curvature_chance < chance],
+            lambda r: f"{r.name} ({100 * r.curvature:.0f} % of its noise)",
+            "Not linear: squares and products of the parameters explain part of what was taken for noise: {}. "
+            "Whoever knows the curve sees through that noise: transform the reading (a logarithm, say), or "
+            "calibrate on a smaller range.",
+        ),
+        _about(
+            [r for r in readings if r.unequal > _UNEQUAL and r.unequal_chance < chance],
+            lambda r: r.name,
+            "The noise is larger at some values of the parameters than at others: {}. The size of the noise then "
+            "tells something about the parameters, which the bounds do not count.",
+        ),
+        _about(
+            [r for r in readings if _far_from_normal(r, chance)],
+            lambda r: f"{r.name} (excess kurtosis {r.kurtosis:.2g}, skewness {r.skewness:.2g})",
+            "The noise is not Gaussian: {}. Of all noises with this covariance the Gaussian one hides most: "
+            "an attacker who knows the true law can do better than the bounds say.",
+        ),
+        _about(
+            [r for r in readings if abs(r.persistence) > _PERSISTENT and r.independence < chance],
+            lambda r: f"{r.name} ({r.persistence:.2f})",
+            "The noise carries over from one row to the next (lag-1 correlation): {}. Promises are made for one "
+            "row; over a sequence of rows they do not hold as they stand, and the rows here count for fewer.",
+        ),
+        *_about_resolution(readings),
+        *_about_parameters(parameters),
+    ]
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _about_rows(report: CalibrationReport) -> list[str]:
+    found = []
+    if report.rows < _FEW_ROWS_PER_PARAMETER * (len(report.parameters) + 1):
+        found.append(
+            f"Few rows: {report.rows} for {len(report.parameters)} parameters. What each reading shows of them "
+            "is itself uncertain, and so is every promise; calibrate longer."
+        )
+    # noises that are independent are shrunk to be so however many rows there are: no reason to doubt
+    if report.noise_shrinkage > _SHRUNK and report.effective_rows < _FEW_ROWS_PER_READING * len(
+        report.readings
+    ):
+        found.append(
+            "Few rows for so many readings: correlations of the noise were moved "
+            f"{100 * report.noise_shrinkage:.0f} % of the way to zero. Noise that readings share is underestimated; "
+            "calibrate longer."
+        )
+    for name, value in report.conditions.items():
+        if value > _ILL_CONDITIONED:
+            found.append(
+                f"Ill-conditioned: the {name} have the condition number {value:.1e}; some of them nearly repeat "
+                "others, and small errors of calibration grow that much. Leave out what repeats."
+            )
+    return found
+
+
+def _about_resolution(readings: Sequence[ReadingReport]) -> list[str]:
+    several = {agent for agent, count in Counter(r.agent for r in readings).items() if count > 1}
+    # an agent with one reading has no part of it to withhold
+    coarse = [r for r in readings if r.agent in several and r.resolution > _COARSE * r.noise]
+    return [
+        _about(
+            coarse,
+            lambda r: f"{r.name} (steps of {r.resolution:.3g}, noise {r.noise:.3g})",
+            "Coarse readings: {}. Values on such a lattice can be told from an exact combination of them, with "
+            "what was to be withheld. Read them more finely, or add uniform dither of one step before sanitizing.",
+        )
+    ]
+
+
+def _about_parameters(parameters: Sequence[ParameterReport]) -> list[str]:
+    private = [p for p in parameters if p.role == "private"]
+    chance = _CHANCE / max(len(parameters), 1)
+    return [
+        _about(
+            [p for p in private if p.values <= _FEW_VALUES],
+            lambda p: f"{p.name} ({p.values} values)",
+            "Private, but not Gaussian, since it takes only a few values: {}. Promises are mean square errors; "
+            "whoever knows the possible values guesses better than they say. Judge a plan by how often the "
+            "right value can be guessed.",
+        ),
+        _about(
+            [p for p in private if p.values > _FEW_VALUES and _far_from_normal(p, chance)],
+            lambda p: f"{p.name} (excess kurtosis {p.kurtosis:.2g}, skewness {p.skewness:.2g})",
+            "Private, but far from Gaussian: {}. The prior knows its mean and variance only; an attacker who "
+            "knows its law starts better than the bounds assume.",
+        ),
+        _about(
+            [p for p in parameters if p.persistence > _SLOW],
+            lambda p: f"{p.name} ({p.persistence:.2f})",
+            "Changes slowly from row to row (lag-1 correlation): {}. Who receives many rows can average over "
+            "them; promises are made for one row.",
+        ),
+        _about(
+            [p for p in private if p.told > _TOLD],
+            lambda p: f"{p.name} ({100 * p.told:.0f} % of its variance)",
+            "Private, but the public parameters alone tell much of it: {}. No sanitization can hide that "
+            "part without hiding what is public.",
+        ),
+    ]
+
+
+def _far_from_normal(one: ReadingReport | ParameterReport, chance: float) -> bool:
+    return one.normality < chance and (abs(one.skewness) > _SKEWED or abs(one.kurtosis) > _TAILED)
+
+
+def _about(found: Sequence[_One], shown: Callable[[_One], str], sentence: str) -> str:
+    return sentence.format(join_names([shown(one) for one in found])) if found else ""

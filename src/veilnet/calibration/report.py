@@ -1,0 +1,154 @@
+"""How good a calibrated model is: one line per reading and per parameter, and a few numbers for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["CalibrationReport", "ParameterReport", "ReadingReport"]
+
+
+@dataclass(frozen=True)
+class ReadingReport:
+    """One reading against the model.
+
+    explained:       R² in the fit: the part of the reading's variance that x explains.
+    held_out:        R² on contiguous blocks of rows the fit had not seen; may be negative.
+    drift:           mean square error on those blocks against the fitted noise variance; 1 is steady.
+    noise:           deviation of the reading given x, from R.
+    resolution:      step of the lattice its values lie on; 0 where there is none.
+    skewness, kurtosis, normality: of the residuals; excess kurtosis; probability under normality.
+    persistence, independence:     lag-1 correlation of the residuals; probability under independent rows.
+    curvature:       part of the noise variance that squares and products of parameters explain.
+    curvature_chance, unequal_chance: how probable such a part is by chance.
+    unequal:         part of the variance of squared residuals that the parameters explain.
+    """
+
+    name: str
+    agent: str
+    explained: float
+    held_out: float
+    drift: float
+    noise: float
+    resolution: float
+    skewness: float
+    kurtosis: float
+    normality: float
+    persistence: float
+    independence: float
+    curvature: float
+    curvature_chance: float
+    unequal: float
+    unequal_chance: float
+
+
+@dataclass(frozen=True)
+class ParameterReport:
+    """One entry of x.
+
+    values:      how many different values the column takes.
+    persistence: its lag-1 correlation.
+    told:        for a private parameter, the part of its variance that the public ones explain.
+    """
+
+    name: str
+    role: str
+    mean: float
+    deviation: float
+    values: int
+    skewness: float
+    kurtosis: float
+    normality: float
+    persistence: float
+    told: float
+
+
+@dataclass(frozen=True)
+class CalibrationReport:
+    """Everything :func:`veilnet.calibration.fitting.fit_report` found out about its model.
+
+    rows, dropped:  complete rows used, and rows left out for missing values.
+    effective_rows: what the rows are worth as independent ones, by the most persistent residual.
+    folds:          contiguous blocks of the held-out test.
+    noise_shrinkage, prior_shrinkage: how far correlations were moved to zero, 0 to 1.
+    conditions:     condition numbers, units removed, of the parameters' correlation, of the noise
+                    correlation, and of the raw information.
+    """
+
+    rows: int
+    dropped: int
+    effective_rows: float
+    folds: int
+    noise_shrinkage: float
+    prior_shrinkage: float
+    conditions: Mapping[str, float]
+    readings: tuple[ReadingReport, ...]
+    parameters: tuple[ParameterReport, ...]
+
+    def __str__(self) -> str:
+        left_out = f" ({self.dropped} left out for missing values)" if self.dropped else ""
+        lines = [
+            f"{self.rows} rows{left_out}, worth about {self.effective_rows:.0f} independent ones; "
+            f"held out in {self.folds} contiguous blocks.",
+            "",
+            *_aligned(
+                ("reading", "agent", "R²", "held out", "noise", "step", "skew", "kurtosis", "lag 1"),
+                [
+                    (
+                        r.name,
+                        r.agent,
+                        f"{r.explained:.3f}",
+                        f"{r.held_out:.3f}",
+                        f"{r.noise:.3g}",
+                        f"{r.resolution:.3g}" if r.resolution else "none",
+                        _signed(r.skewness),
+                        _signed(r.kurtosis),
+                        _signed(r.persistence),
+                    )
+                    for r in self.readings
+                ],
+                text_columns=2,
+            ),
+            "",
+            *_aligned(
+                ("parameter", "role", "mean", "deviation", "values", "kurtosis", "lag 1", "told by public"),
+                [
+                    (
+                        p.name,
+                        p.role,
+                        f"{p.mean:.4g}",
+                        f"{p.deviation:.3g}",
+                        str(p.values),
+                        _signed(p.kurtosis),
+                        _signed(p.persistence),
+                        f"{100 * p.told:.0f} %" if p.role == "private" else "",
+                    )
+                    for p in self.parameters
+                ],
+                text_columns=2,
+            ),
+            "",
+            "Condition numbers: "
+            + ", ".join(f"{name} {value:.3g}" for name, value in self.conditions.items())
+            + ".",
+            "Correlations shrunk (0 not at all, 1 to none): "
+            f"noise {self.noise_shrinkage:.2g}, prior {self.prior_shrinkage:.2g}.",
+        ]
+        return "\n".join(lines)
+
+
+def _signed(value: float) -> str:
+    return f"{value + 0.0:.2f}"
+
+
+def _aligned(heading: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int) -> list[str]:
+    """Rows under their headings: text to the left, numbers to the right."""
+    table = [heading, *rows]
+    widths = [max(len(row[k]) for row in table) for k in range(len(heading))]
+    return [
+        "  ".join(
+            cell.ljust(width) if place < text_columns else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]

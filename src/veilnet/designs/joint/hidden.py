@@ -1,0 +1,111 @@
+"""Directions of x worth hiding, found before the full problem is touched.
+
+At most optima nearly all privacy comes from one direction z of x that the public rows do not see and that no
+agent shows: X_i H_i z = 0. Among all X that hide z, sending everything else is best for utility, so
+
+    X_i(z) = I - h_i h_i' / |h_i|²,    h_i = H_i z,
+
+and the search over all X begins with a search over z alone, a handful of numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet.designs.joint.lbfgs import Curvature, minimize
+from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.problem import Merit
+
+_STEPS = 40
+_TOLERANCE = 1e-3
+_SAME = 0.95
+_TINY = np.finfo(float).tiny
+
+
+def hiding(objective: JointObjective, direction: Array) -> list[Array]:
+    """Every agent sends everything but what direction z of x shows in its readings."""
+    points = []
+    for observe in objective.observe_groups:
+        shown = _unit(observe @ direction)
+        points.append(np.eye(observe.shape[1]) - shown[:, :, None] * shown[:, None, :])
+    return points
+
+
+def hidden_exactly(objective: JointObjective, shrink: list[Array], count: int) -> list[Array]:
+    """X with the ``count`` directions of x that the centre knows least withheld by every agent altogether.
+
+    Without a prior on them their privacy becomes infinite; what it costs is little where next to nothing was
+    known of them. What the public rows see of a direction stays.
+    """
+    directions = objective.least_known(shrink)[1][:, :count]
+    seen = np.linalg.qr(objective.public_columns)[0]
+    directions = directions - seen @ (seen.T @ directions)
+    points = []
+    for x, observe in zip(shrink, objective.observe_groups, strict=True):
+        left, sizes, _ = np.linalg.svd(observe @ directions, full_matrices=False)
+        shown = left * (sizes > 1e-10 * max(float(sizes.max(initial=0.0)), _TINY))[:, None, :]
+        rest = np.eye(x.shape[1]) - shown @ shown.transpose(0, 2, 1)
+        hidden = rest @ x @ rest
+        points.append((hidden + hidden.transpose(0, 2, 1)) / 2)
+    return points
+
+
+def directions_worth_hiding(
+    objective: JointObjective, problem: Merit, blind: Array, trials: Array
+) -> list[Array]:
+    """Directions that minimise the problem's merit, best first, near-duplicates dropped.
+
+    Columns of ``blind`` span what the public rows do not see; rows of ``trials`` are where to begin, in
+    that basis.
+    """
+    found = []
+    for trial in trials:
+        settled = settle(objective, problem, blind, trial)
+        found.append((problem.merit(objective(hiding(objective, blind @ settled)))[0], settled))
+    distinct: list[Array] = []
+    for _, candidate in sorted(found, key=lambda pair: pair[0]):
+        if all(abs(float(candidate @ other)) < _SAME for other in distinct):
+            distinct.append(candidate)
+    return [blind @ candidate for candidate in distinct]
+
+
+def settle(
+    objective: JointObjective,
+    problem: Merit,
+    blind: Array,
+    start: Array,
+    *,
+    steps: int = _STEPS,
+    tolerance: float = _TOLERANCE,
+) -> Array:
+    """A local minimum over the unit sphere of z, by the same quasi-Newton method as the full problem."""
+
+    def merit(coordinates: Array) -> tuple[float, Array]:
+        length = float(np.linalg.norm(coordinates))
+        unit = coordinates / length
+        direction = blind @ unit
+        at = objective(hiding(objective, direction))
+        value, by_loss, by_privacy = problem.merit(at)
+        slope = np.zeros(direction.size)
+        for observe, gradient in zip(
+            objective.observe_groups, objective.gradient(at, by_loss, by_privacy), strict=True
+        ):
+            raw = observe @ direction
+            shown = _unit(raw)
+            pull = np.einsum("kij,kj->ki", gradient, shown)
+            across = np.einsum("ki,ki->k", pull, shown)[:, None] * shown - pull
+            size = np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), _TINY)
+            slope += np.tensordot(2 * across / size, observe, axes=2)
+        inner = blind.T @ slope
+        tangent: Array = (inner - float(inner @ unit) * unit) / length
+        return value, tangent
+
+    unit = start / np.linalg.norm(start)
+    settled, _, _ = minimize(merit, unit, Curvature(unit.size), steps, tolerance)
+    return np.asarray(settled / np.linalg.norm(settled), dtype=np.float64)
+
+
+def _unit(vectors: Array) -> Array:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(length, _TINY), dtype=np.float64)

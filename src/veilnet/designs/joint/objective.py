@@ -1,0 +1,137 @@
+"""Utility loss and privacy of all agents' shrinkages at once, with gradients (mathematics, section 5).
+
+A sanitization in standard form is one symmetric X_i in [0, I] per agent: 0 is silence, I the raw reading.
+With E the correlation between agents' noises (none when independent) and W = (I + E X)^-1 H,
+
+    J̃(X) = J0 + H' X W,     loss = tr(U J̃^-1 U') - 1,     p_j = tr(G_j J̃^-1 G_j') - 1,
+    ∇_i tr(A J̃^-1 A') = -(W_i J̃^-1 A')(W_i J̃^-1 A')'.
+
+Losses and privacies are computed from D = I - J̃ = H'(I + E)^-1 (I - X) W without subtracting two nearly
+equal traces: tr(A J̃^-1 A') - tr(A A') = tr(A D A') + tr(A D J̃^-1 D A').
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.lapack import dgesv, dpotrf, dpotrs
+
+from veilnet._core.types import Array
+from veilnet.model.standard_form import StandardForm
+
+INFORMATION_FLOOR = 1e-13
+"""Added to J̃, relative to the raw information I: where J̃ is singular, privacy is huge instead of infinite.
+It only ever understates privacy."""
+_UNKNOWN = 1e-12
+_LEAVES_RANGE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Loss and privacies at one X, and what their gradients are made of.
+
+    ``seen`` holds W J̃^-1 A' per group of agents, A = [U; G_1; ...; G_J]: (count, n, rows of A).
+    """
+
+    loss: float
+    privacy: Array
+    seen: list[Array]
+
+
+class JointObjective:
+    """Loss and privacies of a network in standard form, as functions of X (one array per size group)."""
+
+    def __init__(self, form: StandardForm) -> None:
+        self.groups = form.blocks.groups
+        self.targets = len(form.private)
+        self.evaluations = 0
+        self._size, self._length = form.observe.shape
+        self._observe = np.asarray(form.observe, order="F")
+        self._wanted: Array = np.vstack([form.public, *form.private]).T.copy()
+        counts = [form.public.shape[0], *(rows.shape[0] for rows in form.private)]
+        self.row_owner = np.repeat(np.arange(1 + self.targets), counts)
+        self._independent = form.coupling is None
+        shares: Array = form.observe @ self._wanted
+        self._coupling: list[Array] = []
+        if form.coupling is not None:
+            shares = np.asarray(np.linalg.solve(form.coupling + np.eye(self._size), shares), dtype=np.float64)
+            self._coupling = [
+                np.ascontiguousarray(np.moveaxis(form.coupling[:, group.rows], 0, 1)) for group in self.groups
+            ]
+        self.observe_groups = [np.ascontiguousarray(group.take(form.observe)) for group in self.groups]
+        self.share_groups = [np.ascontiguousarray(group.take(shares)) for group in self.groups]
+        self._prior = form.information
+        self._floor: Array = INFORMATION_FLOOR * np.eye(self._length)
+
+    @property
+    def public_rows(self) -> int:
+        return int(np.count_nonzero(self.row_owner == 0))
+
+    @property
+    def public_columns(self) -> Array:
+        """U', one column per public row."""
+        return self._wanted[:, self.row_owner == 0]
+
+    def __call__(self, shrink: Sequence[Array]) -> Evaluation:
+        """Loss, privacies and the factors of their gradients at X."""
+        self.evaluations += 1
+        views = self._views(shrink)
+        information = self._information(shrink, views) + self._floor
+        hidden = np.zeros(self._wanted.shape)
+        for x, view, share in zip(shrink, views, self.share_groups, strict=True):
+            withheld = share - x @ share
+            hidden += view.reshape(-1, self._length).T @ withheld.reshape(-1, withheld.shape[2])
+        spread = _solve_positive(information, hidden)
+        by_row = np.einsum("lr,lr->r", self._wanted + spread, hidden)
+        sums = np.bincount(self.row_owner, weights=by_row, minlength=1 + self.targets)
+        estimate = self._wanted + spread
+        return Evaluation(max(float(sums[0]), 0.0), np.maximum(sums[1:], 0.0), [v @ estimate for v in views])
+
+    def least_known(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
+        """Eigenvalues (ascending) and eigenvectors of J̃: what the centre knows least of x comes first."""
+        values, vectors = np.linalg.eigh(self._information(shrink, self._views(shrink)))
+        return values, vectors
+
+    def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:
+        """The privacies, infinite where a private row leaves the range of J̃."""
+        values, vectors = self.least_known(shrink)
+        unknown = (vectors[:, values < _UNKNOWN].T @ self._wanted) ** 2
+        lost = np.bincount(self.row_owner, weights=unknown.sum(axis=0), minlength=1 + self.targets)[1:]
+        return np.where(lost > _LEAVES_RANGE, np.inf, privacy)
+
+    def _information(self, shrink: Sequence[Array], views: list[Array]) -> Array:
+        """J̃ = J0 + H' X W."""
+        information = self._prior
+        for x, observe, view in zip(shrink, self.observe_groups, views, strict=True):
+            sent = (x @ view).reshape(-1, self._length)
+            information = information + observe.reshape(-1, self._length).T @ sent
+        return np.asarray((information + information.T) / 2)
+
+    def _views(self, shrink: Sequence[Array]) -> list[Array]:
+        """W = (I + E X)^-1 H, cut into groups."""
+        if self._independent:
+            return self.observe_groups
+        system = np.eye(self._size, order="F")
+        for group, coupling, x in zip(self.groups, self._coupling, shrink, strict=True):
+            columns = np.moveaxis(coupling @ x, 0, 1).reshape(self._size, -1)
+            system[:, group.rows.reshape(-1)] += columns
+        _, _, solved, _ = dgesv(system, self._observe, overwrite_a=1)
+        return [group.take(np.ascontiguousarray(solved)) for group in self.groups]
+
+    def gradient(self, at: Evaluation, of_loss: float, of_privacy: Array) -> list[Array]:
+        """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""
+        weights = -np.concatenate([[of_loss], of_privacy])[self.row_owner]
+        return [(seen * weights) @ seen.transpose(0, 2, 1) for seen in at.seen]
+
+
+def _solve_positive(matrix: Array, right: Array) -> Array:
+    """Solve with a symmetric matrix that is positive definite but perhaps for rounding."""
+    factor, failed = dpotrf(matrix, lower=1)
+    if not failed:
+        solved: Array = dpotrs(factor, right, lower=1)[0]
+        return solved
+    values, vectors = np.linalg.eigh(matrix)
+    floored: Array = vectors @ ((vectors.T @ right) / np.maximum(values, INFORMATION_FLOOR)[:, None])
+    return floored

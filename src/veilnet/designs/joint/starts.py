@@ -1,0 +1,95 @@
+"""Where the joint solver begins: points that differ in kind, not only in chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet.designs.joint.hidden import directions_worth_hiding, hiding
+from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.problem import Problem
+from veilnet.model.standard_form import StandardForm
+
+_TRIALS, _TRIALS_PER_START = 24, 2
+
+
+def starting_points(
+    form: StandardForm, objective: JointObjective, problem: Problem, starts: int, seed: int
+) -> Iterator[list[Array]]:
+    """As many starts as asked, best bets first.
+
+    - every agent sends only its share of the public estimate: perfect utility;
+    - every agent hides one direction z of x: those that cost least, those the private rows see most, any;
+    - shares disturbed, and random shrinkages.
+    """
+    rng = np.random.default_rng(seed)
+    if starts > 0:
+        yield shares(objective)
+    if starts < 2:
+        return
+    blind = _null_space(form.public)
+    principal = np.linalg.svd(np.vstack(form.private) @ blind, full_matrices=False)[2]
+    trials = np.vstack([principal[:3], rng.standard_normal((_TRIALS, blind.shape[1]))])
+    worth = directions_worth_hiding(
+        objective, problem, blind, trials[: max(_TRIALS_PER_START * (starts - 1), 1)]
+    )
+    share = -(-(starts - 1) // 4)
+    chosen = [*worth[:share], *(blind @ row for row in principal[: min(share, 3)])][: starts - 1]
+    for direction in chosen:
+        yield hiding(objective, direction)
+    for number in range(starts - 1 - len(chosen)):
+        if number % 3 == 0:
+            yield hiding(objective, blind @ rng.standard_normal(blind.shape[1]))
+        elif number % 3 == 1:
+            yield random_shrink(objective, rng)
+        else:
+            yield shares(objective, rng.uniform(0.0, 1.0), rng)
+
+
+def shares(
+    objective: JointObjective, disturbance: float = 0.0, rng: np.random.Generator | None = None
+) -> list[Array]:
+    """Projectors onto each agent's share of the public estimate, disturbed relative to its size."""
+    points = []
+    for share in objective.share_groups:
+        rows = share[:, :, : objective.public_rows]
+        scale = np.sqrt((rows**2).mean(axis=(1, 2), keepdims=True))
+        noisy = rows if rng is None else rows + disturbance * scale * rng.standard_normal(rows.shape)
+        left, sizes, _ = np.linalg.svd(noisy, full_matrices=False)
+        kept = left * (sizes > 1e-10 * sizes.max(initial=0.0))[:, None, :]
+        points.append(kept @ kept.transpose(0, 2, 1))
+    return points
+
+
+def random_shrink(objective: JointObjective, rng: np.random.Generator) -> list[Array]:
+    """Uniform eigenvalues in random directions."""
+    points = []
+    for group in objective.groups:
+        vectors = np.linalg.qr(rng.standard_normal((group.count, group.size, group.size)))[0]
+        values = rng.uniform(0.0, 1.0, (group.count, group.size))
+        points.append((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
+    return points
+
+
+def disturbed(
+    objective: JointObjective, shrink: list[Array], rng: np.random.Generator
+) -> tuple[list[Array], float]:
+    """A known X with a few agents drawn at random, or all softened; and the margin to start it with."""
+    if rng.uniform() < 0.5:
+        return shrink, float(rng.uniform(0.05, 0.4))
+    agents = sum(group.count for group in objective.groups)
+    points = []
+    for x, other in zip(shrink, random_shrink(objective, rng), strict=True):
+        chosen = rng.uniform(size=x.shape[0]) < max(3 / agents, 0.1)
+        weight = np.where(chosen, rng.uniform(0.3, 1.0, x.shape[0]), 0.0)[:, None, None]
+        points.append((1 - weight) * x + weight * other)
+    return points, 0.05
+
+
+def _null_space(rows: Array) -> Array:
+    """Orthonormal columns that the rows do not see; everything when nothing would be left."""
+    _, sizes, right = np.linalg.svd(rows)
+    rank = int(np.count_nonzero(sizes > 1e-10 * sizes.max(initial=0.0)))
+    return right[rank:].T if rank < right.shape[0] else np.eye(right.shape[0])

@@ -1,0 +1,69 @@
+"""Most privacy at perfect utility with limited noise power per agent (the paper's section V).
+
+max Σ_j p_j(I, Θ) subject to U Ψ_i Θ_i = 0 and tr Θ_i <= δ_i. With Θ_i = B_i X_i B_i', B_i an orthonormal basis of
+Null(U Ψ_i), the constraint is gone and the problem keeps an interior (facial reduction); what is left is concave in
+X, and the solver returns a certified upper bound with its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.linalg import cholesky
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.designs.power.reduction import free_noise_problem
+from veilnet.designs.power.solver import maximize_privacy_from_root
+from veilnet.plans.plan import Plan, make_plan
+from veilnet.verdict.exact_test import Verdict
+
+# Φ is N x N: beyond this many readings it no longer fits the memory of an ordinary machine.
+_MOST_READINGS = 20_000
+
+
+def power_plan(
+    verdict: Verdict,
+    power: Mapping[str, float],
+    *,
+    progress: Callable[[str, float], None] | None = None,
+) -> Plan:
+    """The plan of most total privacy Σ_j p_j at perfect utility, with tr Θ_i <= power[agent]."""
+    network = verdict.network
+    if network.N > _MOST_READINGS:
+        raise InvalidNetwork(
+            f"power: expected at most {_MOST_READINGS} readings, found {network.N}; the power-limited problem "
+            "couples all of them. Use design(network) or method='noise' instead"
+        )
+    by_place = dict(verdict.shares.free())
+    free = [by_place[place] for place in range(network.S)]
+    root, gain = free_noise_problem(
+        network.H, cholesky(network.noise.matrix()), network.prior_root, list(network.private.values()), free
+    )
+    limits = np.array([power[agent] for agent in network.agents])
+    sizes = [columns.shape[1] for columns in free]
+    result = maximize_privacy_from_root(root, gain, sizes, limits, progress=progress)
+    sanitizers = {}
+    for place, (agent, columns, block) in enumerate(zip(network.agents, free, result.blocks, strict=True)):
+        noise = columns @ block @ columns.T
+        sanitizers[agent] = Sanitizer(
+            np.eye(columns.shape[0]),
+            (noise + noise.T) / 2,
+            offset=network.offset[network.blocks.rows(place)],
+            agent=agent,
+        )
+    return make_plan(
+        network,
+        sanitizers,
+        "power",
+        most_loss=0.0,
+        details={
+            "total_privacy": result.value,
+            "upper_bound": result.upper_bound,
+            "relative_gap": result.relative_gap,
+            "iterations": result.iterations,
+            "power": {agent: float(np.trace(s.noise)) for agent, s in sanitizers.items()},
+            "power_allowed": dict(power),
+        },
+    )

@@ -1,0 +1,103 @@
+"""Most privacy from limited noise, as one convex problem over a factor Y, and the bounds any Y certifies.
+
+For X block diagonal, X_i ⪰ 0, tr X_i <= 1 (powers are scaled into F and A), and F = C C',
+
+    f(X) = tr(A' X (I + F X)^-1 A) = max_Y  2<A, Y> - Σ_i tr(Y_i' X_i^-1 Y_i) - |C'Y|²
+                                   = min_T  Σ_i <X_i, (A - CT)_i (A - CT)_i'> + |T|².
+
+Maximising over X gives a pair of dual problems without X: with |.|_* the nuclear norm and σ the largest
+singular value,
+
+    max_Y  2<A, Y> - Σ_i |Y_i|_*² - |C'Y|²   =   min_T  Σ_i σ((A - CT)_i)² + |T|².
+
+Hence *any* Y bounds the optimum from below, attained by X_i = (Y_i Y_i')^½ / |Y_i|_*, and *any* T from
+above; at the optimum T = C'Y. No bound trusts the solver that produced the point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledProblem:
+    """The problem with every power limit equal to one.
+
+    root:   C, (b, k), F = C C'.
+    gain:   A, (b, r).
+    blocks: how the b rows fall to agents; every agent here has rows.
+    """
+
+    root: Array
+    gain: Array
+    blocks: Blocks
+
+    @cached_property
+    def curvature(self) -> Array:
+        """F = C C'."""
+        return self.root @ self.root.T
+
+    @cached_property
+    def spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of F, from the singular values of C: small ones keep their digits."""
+        vectors, singular, _ = np.linalg.svd(self.root, full_matrices=True)
+        values = np.zeros(vectors.shape[0])
+        values[: singular.size] = singular**2
+        return values, vectors
+
+    def singular_values(self, stacked: Array) -> list[Array]:
+        """Singular values of each agent's rows, one (count, min(size, r)) array per group."""
+        values: list[Array] = []
+        for group in self.blocks.groups:
+            singular: Array = np.linalg.svd(group.take(stacked), compute_uv=False).astype(
+                np.float64, copy=False
+            )
+            values.append(singular)
+        return values
+
+
+class Certificate:
+    """The best bounds found so far and the factor Y that reaches the lower one."""
+
+    def __init__(self, problem: ScaledProblem) -> None:
+        self.problem = problem
+        self.factor: Array = np.zeros_like(problem.gain)
+        self.lower = 0.0
+        self.upper = float("inf")
+        self.offer_dual(problem.gain, 0.0)
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between the bounds."""
+        if self.upper <= self.lower:
+            return 0.0
+        return (self.upper - self.lower) / self.lower if self.lower > 0 else float("inf")
+
+    def offer_primal(self, factor: Array, energy: float) -> float:
+        """A point Y with energy |C'Y|², at its best multiple; returns the lower bound it gives."""
+        aligned = float(np.sum(self.problem.gain * factor))
+        spent = sum(float(np.sum(s.sum(axis=1) ** 2)) for s in self.problem.singular_values(factor))
+        lower = aligned**2 / (spent + energy) if aligned > 0 else 0.0
+        if lower > self.lower:
+            self.lower, self.factor = lower, factor
+        return lower
+
+    def offer_dual(self, residual: Array, energy: float) -> float:
+        """A residual A - CT with energy |T|²; returns the upper bound it gives."""
+        upper = energy + sum(float(np.sum(s[:, 0] ** 2)) for s in self.problem.singular_values(residual))
+        self.upper = min(self.upper, upper)
+        return upper
+
+    def offer(self, factor: Array) -> float:
+        """Both bounds of one Y, with T = C'Y; returns their relative distance."""
+        image = self.problem.root.T @ factor
+        energy = float(np.sum(image**2))
+        lower = self.offer_primal(factor, energy)
+        upper = self.offer_dual(self.problem.gain - self.problem.root @ image, energy)
+        return (upper - lower) / lower if lower > 0 else float("inf")

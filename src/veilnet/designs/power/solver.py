@@ -1,0 +1,222 @@
+"""Most privacy at perfect utility under noise power limits (the paper's section V), without an SDP solver.
+
+maximise f(X) = tr(A' X (I + F X)^-1 A) over X_i ⪰ 0, tr X_i <= δ_i: the noise agent i adds inside the null
+space of its share, Θ_i = B_i X_i B_i', with F = B'ΦB and A = B'Ψ'[G_j'/√tr(G_jPG_j')]_j. See mathematics, section 4
+and :mod:`veilnet.designs.power.problem` for the dual pair that every returned gap rests on.
+
+Three methods share one certificate, quickest first: alternating directions find the optimal ranks, Newton
+steps at those ranks add the digits, and a path-following method takes over where the powers make the
+problem too stiff for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.errors import VeilnetError
+from veilnet._core.types import Array
+from veilnet.designs.power.barrier import follow_central_path
+from veilnet.designs.power.polish import polish
+from veilnet.designs.power.problem import Certificate, ScaledProblem
+from veilnet.designs.power.splitting import Splitting
+
+Progress = Callable[[str, float], None]
+
+_CHECK_EVERY = 10
+_BALANCE_EVERY = 20
+_FIRST_POLISH = 30
+_PATH_AFTER = 250
+_MOST_DENSE_UNKNOWNS = 3000
+_PATIENCE = 500  # rounds within which the gap has to shrink by a tenth
+
+
+@dataclass(frozen=True, eq=False)
+class PowerResult:
+    """X_i per agent, the privacy Σ_j p_j they reach, and a bound no other choice can exceed."""
+
+    blocks: list[Array]
+    value: float
+    upper_bound: float
+    iterations: int
+
+    @property
+    def relative_gap(self) -> float:
+        """How far, relative to the value, the optimum can still be."""
+        if self.upper_bound <= self.value:
+            return 0.0
+        return (self.upper_bound - self.value) / self.value if self.value > 0 else float("inf")
+
+
+def maximize_privacy(
+    curvature: Array,
+    gain: Array,
+    sizes: Sequence[int],
+    power: Array,
+    *,
+    relative_gap: float = 1e-7,
+    max_iterations: int = 5000,
+    progress: Progress | None = None,
+) -> PowerResult:
+    """Solve with F given as a matrix; eigenvalues of F within rounding of zero count as zero.
+
+    curvature: F, (b, b) positive semidefinite;  gain: A, (b, r);  sizes: b_i;  power: δ_i >= 0.
+    Where F is nearly singular and powers are large, pass an accurate root of F to
+    :func:`maximize_privacy_from_root` instead.
+    progress is called with (what is being done, fraction done).
+    """
+    curvature = np.asarray(curvature, dtype=np.float64)
+    total = int(np.sum(sizes))
+    if curvature.shape != (total, total):
+        raise VeilnetError(
+            f"curvature: expected shape ({total}, {total}) to match sizes, got {curvature.shape}"
+        )
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    largest = max(float(values.max(initial=0.0)), 0.0)
+    positive = values > total * np.finfo(float).eps * largest
+    root = vectors[:, positive] * np.sqrt(values[positive])
+    return maximize_privacy_from_root(
+        root,
+        gain,
+        sizes,
+        power,
+        relative_gap=relative_gap,
+        max_iterations=max_iterations,
+        progress=progress,
+    )
+
+
+def maximize_privacy_from_root(
+    root: Array,
+    gain: Array,
+    sizes: Sequence[int],
+    power: Array,
+    *,
+    relative_gap: float = 1e-7,
+    max_iterations: int = 5000,
+    progress: Progress | None = None,
+) -> PowerResult:
+    """Solve with F = C C' given by any root C, (b, k)."""
+    root, gain = np.asarray(root, dtype=np.float64), np.asarray(gain, dtype=np.float64)
+    blocks = Blocks(sizes)
+    limits = np.broadcast_to(np.asarray(power, dtype=np.float64), (blocks.count,))
+    _check(root, gain, blocks, limits)
+
+    active = (blocks.sizes > 0) & (limits > 0)
+    rows = active[blocks.owner]
+    amplitude = np.sqrt(limits[blocks.owner][rows])[:, None]
+    scaled_gain = amplitude * gain[rows]
+    scale = float(np.linalg.norm(scaled_gain))
+    zeros = [np.zeros((size, size)) for size in blocks.sizes]
+    if scale == 0:
+        return PowerResult(zeros, 0.0, 0.0, 0)
+
+    problem = ScaledProblem(
+        root=amplitude * root[rows],
+        gain=_compress_columns(scaled_gain / scale),
+        blocks=Blocks(blocks.sizes[active]),
+    )
+    certificate = Certificate(problem)
+
+    def report() -> None:
+        if progress is not None:
+            progress(
+                f"closing the gap, {certificate.gap:.0e} left", _fraction_done(certificate.gap, relative_gap)
+            )
+
+    iterations = _run(problem, certificate, relative_gap, max_iterations, report)
+    value, unit_blocks = _evaluate(problem, certificate.factor)
+    for agent, unit in zip(np.flatnonzero(active), unit_blocks, strict=True):
+        zeros[agent] = limits[agent] * unit
+    upper = max(certificate.upper, value)
+    return PowerResult(zeros, value * scale**2, upper * scale**2, iterations)
+
+
+def _check(root: Array, gain: Array, blocks: Blocks, limits: Array) -> None:
+    for name, array in (("root", root), ("gain", gain)):
+        if array.ndim != 2 or array.shape[0] != blocks.total:
+            raise VeilnetError(
+                f"{name}: expected {blocks.total} rows to match sizes, got shape {array.shape}"
+            )
+        if not np.all(np.isfinite(array)):
+            raise VeilnetError(f"{name}: expected finite numbers, got nan or infinity")
+    if not np.all(np.isfinite(limits)) or np.any(limits < 0):
+        raise VeilnetError(f"power: expected finite limits >= 0, got {limits.tolist()}")
+
+
+def _compress_columns(gain: Array) -> Array:
+    """Only A A' matters: as many columns as A has rank."""
+    left, singular, _ = np.linalg.svd(gain, full_matrices=False)
+    rank = int(np.sum(singular > np.finfo(float).eps * singular[0]))
+    compressed: Array = left[:, :rank] * singular[:rank]
+    return compressed
+
+
+def _fraction_done(gap: float, wanted: float) -> float:
+    """How many of the digits asked for are there."""
+    digits = -np.log(max(gap, wanted, np.finfo(float).eps))
+    return float(np.clip(digits / -np.log(np.clip(wanted, np.finfo(float).eps, 0.5)), 0, 1))
+
+
+def _run(
+    problem: ScaledProblem,
+    certificate: Certificate,
+    relative_gap: float,
+    max_iterations: int,
+    report: Callable[[], None],
+) -> int:
+    """Improve the certificate until its gap is closed or the iterations are spent; returns their number."""
+    splitting = Splitting(problem)
+    newton_steps, next_polish, gap_before = 0, _FIRST_POLISH, float("inf")
+    while splitting.iterations < max_iterations:
+        splitting.step()
+        done = splitting.iterations
+        if done % _CHECK_EVERY == 0:
+            splitting.offer(certificate)
+            report()
+        if certificate.gap > relative_gap and done == next_polish:
+            next_polish *= 2
+            newton_steps += polish(
+                problem, splitting.low_rank, certificate, relative_gap, _MOST_DENSE_UNKNOWNS
+            )
+            report()
+        if (
+            certificate.gap > relative_gap
+            and done == _PATH_AFTER
+            and problem.gain.size <= _MOST_DENSE_UNKNOWNS
+        ):
+            newton_steps += follow_central_path(problem, certificate, relative_gap)
+            report()
+        if certificate.gap <= relative_gap:
+            break
+        if done % _PATIENCE == 0:
+            if certificate.gap > 0.9 * gap_before:
+                break  # rounding leaves no more digits
+            gap_before = certificate.gap
+        if done % _BALANCE_EVERY == 0:
+            splitting.balance()
+    return splitting.iterations + newton_steps
+
+
+def _evaluate(problem: ScaledProblem, factor: Array) -> tuple[float, list[Array]]:
+    """f(X) and X_i = (Y_i Y_i')^½ / |Y_i|_* by orthogonal factorisation, not from the solver's own value."""
+    blocks, roots = problem.blocks, []
+    for agent in range(blocks.count):
+        left, singular, _ = np.linalg.svd(factor[blocks.rows(agent)], full_matrices=False)
+        total = singular.sum()
+        share = singular / total if total > 0 else np.zeros_like(singular)
+        roots.append(left * np.sqrt(share))
+    units: list[Array] = [part @ part.T for part in roots]
+    spread = np.zeros((blocks.total, sum(part.shape[1] for part in roots)))
+    column = 0
+    for agent, part in enumerate(roots):
+        spread[blocks.rows(agent), column : column + part.shape[1]] = part
+        column += part.shape[1]
+    # f = |L^-1 V'A|² with L L' = I + V'F V, L from a QR factorisation of the stacked roots.
+    triangle = np.linalg.qr(np.vstack([problem.root.T @ spread, np.eye(column)]), mode="r")
+    half = solve_triangular(triangle, spread.T @ problem.gain, trans="T")
+    return float(np.sum(half**2)), units

@@ -1,0 +1,77 @@
+"""What a person asks of a design, read and refused in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import Infeasible, InvalidNetwork
+from veilnet._core.types import Array
+from veilnet._core.validation import refuse_unknown
+from veilnet._core.words import number
+from veilnet.model.network import Network
+from veilnet.verdict.exact_test import Verdict
+
+
+def read_targets(network: Network, privacy: Any) -> dict[str, float]:
+    """The privacy asked of every private parameter; 0 where nothing was asked."""
+    if privacy is None:
+        return dict.fromkeys(network.private, 0.0)
+    return dict.fromkeys(network.private, 0.0) | _per_name(privacy, list(network.private), "privacy")
+
+
+def read_power(network: Network, power: Any) -> dict[str, float]:
+    """The noise power allowed to every agent; 0 where a mapping leaves one out."""
+    return dict.fromkeys(network.agents, 0.0) | _per_name(power, list(network.agents), "power")
+
+
+def read_weights(network: Network, weights: Any) -> Array:
+    """How privacy is divided between private parameters; equal parts when nothing is said."""
+    if weights is None:
+        return np.ones(len(network.private))
+    given = dict.fromkeys(network.private, 0.0) | _per_name(weights, list(network.private), "weights")
+    if not any(given.values()):
+        raise InvalidNetwork("weights: expected at least one above zero")
+    return np.array(list(given.values()))
+
+
+def read_loss(loss: Any) -> float:
+    """A utility loss allowed, a fraction: 0.05 is 5 %."""
+    return _at_least_zero(loss, "utility_loss")
+
+
+def read_count(value: Any, what: str, *, least: int = 1) -> int:
+    """A whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidNetwork(f"{what}: expected a whole number of at least {least}, found {value!r}")
+    return int(value)
+
+
+def refuse_above_limit(verdict: Verdict, targets: Mapping[str, float]) -> None:
+    """Infeasible, naming the limit, when a target is above what silence would give."""
+    for name, target in targets.items():
+        limit = verdict.limit[name]
+        if target > limit:
+            raise Infeasible(
+                f"privacy: {name} was asked to reach {number(target)}, but the prior alone already tells it so "
+                f"well that even silence gives only {number(limit)} (ε^max); ask for less than that"
+            )
+
+
+def _per_name(value: Any, names: list[str], what: str) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(names, _at_least_zero(value, what))
+    refuse_unknown(value, names, what)
+    return {name: _at_least_zero(each, f"{what}[{name!r}]") for name, each in value.items()}
+
+
+def _at_least_zero(value: Any, what: str) -> float:
+    try:
+        as_float = float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidNetwork(f"{what}: expected a number, found {value!r}") from error
+    if not np.isfinite(as_float) or as_float < 0:
+        raise InvalidNetwork(f"{what}: expected a finite number of at least 0, found {as_float}")
+    return as_float

@@ -1,0 +1,373 @@
+"""The model: agents, noise, what may be known and what must not. Frozen, validated once, at the door.
+
+Agents i = 1..S observe y_i = H_i x + n_i (+ a known offset), n ~ N(0, R). The fusion centre may know
+u = U x; the private parameters g_j = G_j x must stay hard to estimate (mathematics, section 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.errors import InvalidNetwork, NotObservable
+from veilnet._core.frozen import Picklable
+from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triangle
+from veilnet._core.types import Array
+from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_vector, freeze, refuse_unknown
+from veilnet._core.words import direction_in_words
+from veilnet.model.noise import NoiseModel, read_noise
+from veilnet.model.prior import Prior
+from veilnet.model.readings import read_limits, read_reading_names
+
+__all__ = ["Network", "Prior"]
+
+T = TypeVar("T")
+
+_RESERVED = frozenset({"center", "plan"})  # names of files in a plan folder that are not agents
+
+
+class Network(Picklable):
+    """A sensor network and what its fusion centre may and must not learn.
+
+    observe:    agent -> H_i, an N_i x L matrix, in sending order; or a stack (S, n, L) of many agents.
+    noise:      covariance of the readings: N x N joint, agent -> N_i x N_i, N variances, a stack (S, n, n),
+                or one variance for all.
+    public:     rows of U, or name -> row(s).
+    private:    name -> rows of G_j.
+    prior:      a Prior, or None where nothing is known beforehand.
+    offset:     what readings show at x = 0: agent -> vector, or N numbers; zero when left out.
+    parameters: names of the L entries of x, for messages.
+    units:      unit of a public, private or parameter name, for reports.
+    agents:     names for a stack; generated when left out.
+    readings:   agent -> names of its readings, to check the columns an agent is fed; none when left out.
+    limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: beyond them a reading
+                is a fault, and nothing of its row is sent.
+    """
+
+    def __init__(
+        self,
+        observe: Mapping[str, Any] | Any,
+        noise: Any,
+        public: Mapping[str, Any] | Any,
+        private: Mapping[str, Any],
+        prior: Prior | None = None,
+        *,
+        offset: Mapping[str, Any] | Any = None,
+        parameters: Sequence[str] | None = None,
+        units: Mapping[str, str] | None = None,
+        agents: Sequence[str] | None = None,
+        readings: Mapping[str, Sequence[str]] | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.agents, self.H, self.blocks = _read_observe(observe, agents)
+        self.L = self.H.shape[1]
+        self.parameters = _read_parameters(parameters, self.L)
+        self.noise: NoiseModel = read_noise(noise, self.agents, self.blocks)
+        self.public_blocks, self.public = _read_public(public, self.L)
+        self.private: Mapping[str, Array] = MappingProxyType(_read_private(private, self.L))
+        self.prior = _read_prior(prior, self.L)
+        self.offset = _read_offset(offset, self.agents, self.blocks)
+        self.readings: Mapping[str, tuple[str, ...]] = MappingProxyType(
+            _per_agent(readings, self.agents, self.blocks, "readings", read_reading_names)
+        )
+        self.limits: Mapping[str, tuple[Array, Array]] = MappingProxyType(
+            _per_agent(limits, self.agents, self.blocks, "limits", read_limits)
+        )
+        self.units: Mapping[str, str] = MappingProxyType(
+            _read_units(units, (*self.public_blocks, *self.private, *self.parameters))
+        )
+        freeze(self.H, self.public, self.offset, *self.public_blocks.values(), *self.private.values())
+        self._refuse_unobservable()
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_frozen", False):
+            raise AttributeError(f"a Network is frozen: build a new one instead of changing {name!r}")
+        super().__setattr__(name, value)
+
+    # --- what is in it
+
+    @property
+    def S(self) -> int:
+        """Number of agents."""
+        return self.blocks.count
+
+    @property
+    def N(self) -> int:
+        """Number of readings, all agents together."""
+        return self.blocks.total
+
+    @cached_property
+    def observe(self) -> Mapping[str, Array]:
+        """agent -> H_i, views into the stacked H."""
+        return _RowsByAgent(self)
+
+    @cached_property
+    def public_rows(self) -> tuple[str, ...]:
+        """One label per row of U."""
+        return tuple(
+            name if rows.shape[0] == 1 else f"{name}[{k + 1}]"
+            for name, rows in self.public_blocks.items()
+            for k in range(rows.shape[0])
+        )
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """agent -> place in sending order."""
+        return {name: place for place, name in enumerate(self.agents)}
+
+    def unit(self, name: str) -> str:
+        """Unit of a named parameter, empty when none was given."""
+        return self.units.get(name, "")
+
+    # --- quantities every bound needs, computed once
+
+    @cached_property
+    def white_observe(self) -> Array:
+        """root^-1 H, (N, L): its Gram matrix is the information of the raw readings."""
+        return self.noise.whiten(self.H)
+
+    @cached_property
+    def prior_root(self) -> Array:
+        """F0 with F0'F0 = J0; no rows without a prior."""
+        return np.zeros((0, self.L)) if self.prior is None else self.prior.root
+
+    @cached_property
+    def raw_triangle(self) -> Array:
+        """Upper triangular T with T'T = J0 + H'R^-1 H, the raw information."""
+        return triangle(np.concatenate([self.prior_root, self.white_observe]))
+
+    @cached_property
+    def conditioning(self) -> float:
+        """How much rounding the model amplifies, units removed (1 is best)."""
+        return max(condition_of_triangle(self.raw_triangle), self.noise.condition())
+
+    def in_raw_coordinates(self, rows: Array) -> Array:
+        """rows T^-1: coordinates of x in which the raw information is the identity."""
+        return np.ascontiguousarray(solve_upper(self.raw_triangle, rows.T, transposed=True).T)
+
+    def _refuse_unobservable(self) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            upper = self.raw_triangle
+            norms = np.linalg.norm(upper, axis=0)
+        if not np.all(np.isfinite(norms)):
+            raise InvalidNetwork(
+                "observe: the readings' information on x exceeds what floating point can hold; "
+                "give readings, noise and parameters in units that make their numbers moderate"
+            )
+        scaled = upper / np.where(norms > 0, norms, 1.0)
+        _, singular, directions = np.linalg.svd(scaled)
+        if singular[-1] > 16 * EPS * max(self.L, 8) * self.noise.condition() * singular[0]:
+            return
+        direction = directions[-1] / np.where(norms > 0, norms, 1.0)
+        with_prior = "" if self.prior is None else " and the prior"
+        raise NotObservable(
+            f"observe: the readings{with_prior} do not determine x: nothing depends on "
+            f"{direction_in_words(direction, self.parameters)}; add an agent that sees it, give a prior, "
+            "or take it out of x"
+        )
+
+    # --- other ways in and out
+
+    @classmethod
+    def from_complex(
+        cls,
+        observe: Mapping[str, Any],
+        noise: Any,
+        public: Mapping[str, Any] | Any,
+        private: Mapping[str, Any],
+        prior: Prior | None = None,
+        **options: Any,
+    ) -> Network:
+        """The equivalent real network of a complex one with circular noise (the paper's Example 1)."""
+        from veilnet.model.complex import real_arguments
+
+        return cls(**real_arguments(observe, noise, public, private, prior, **options))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Network:
+        """Read a network from .toml, .json or .npz; nothing is ever unpickled."""
+        from veilnet.io.network_files import load_network
+
+        return load_network(path)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to .toml, .json or .npz; reading it back gives the same numbers to the last bit."""
+        from veilnet.io.network_files import save_network
+
+        save_network(self, path)
+
+    def __repr__(self) -> str:
+        prior = "no prior" if self.prior is None else repr(self.prior)
+        noise = "independent" if self.noise.independent else "correlated"
+        return (
+            f"Network({self.S} agents, {self.N} readings, {self.L} parameters, {noise} noise, "
+            f"public {list(self.public_blocks)}, private {list(self.private)}, {prior})"
+        )
+
+
+class _RowsByAgent(Mapping[str, Array]):
+    """agent -> its rows of H, made on demand: 10^5 agents cost nothing until asked for."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def __getitem__(self, name: str) -> Array:
+        rows = self._network.blocks.rows(self._network.position[name])
+        return np.asarray(self._network.H[rows])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._network.agents)
+
+    def __len__(self) -> int:
+        return self._network.S
+
+
+def _read_observe(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, ...], Array, Blocks]:
+    if not isinstance(observe, Mapping):
+        return _read_stack(observe, agents)
+    if agents is not None:
+        raise InvalidNetwork("agents: give names either as keys of observe or as agents=, not both")
+    if not observe:
+        raise InvalidNetwork("observe: expected at least one agent, found none")
+    names = as_names(list(observe), "observe")
+    _refuse_reserved(names)
+    first = as_matrix(observe[names[0]], f"observe[{names[0]!r}]")
+    matrices = [first] + [as_matrix(observe[n], f"observe[{n!r}]", columns=first.shape[1]) for n in names[1:]]
+    return names, np.concatenate(matrices), Blocks([matrix.shape[0] for matrix in matrices])
+
+
+def _read_stack(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, ...], Array, Blocks]:
+    stack = as_array(observe, "observe")
+    if stack.ndim != 3 or 0 in stack.shape:
+        raise InvalidNetwork(
+            f"observe: expected agent -> matrix, or a stack of shape (S, n, L), found shape {stack.shape}"
+        )
+    count, size, length = stack.shape
+    if agents is None:
+        width = len(str(count))
+        names = tuple(f"agent{k:0{width}d}" for k in range(1, count + 1))
+    else:
+        names = as_names(agents, "agents")
+        _refuse_reserved(names)
+        if len(names) != count:
+            raise InvalidNetwork(f"agents: expected {count} names, found {len(names)}")
+    return names, stack.reshape(count * size, length), Blocks([size] * count)
+
+
+def _refuse_reserved(names: Sequence[str]) -> None:
+    for name in names:
+        if name.lower() in _RESERVED or any(mark in name for mark in "/\\") or name.startswith("."):
+            raise InvalidNetwork(
+                f"observe: the agent name {name!r} cannot be a file name of its own in a plan folder; "
+                "avoid 'plan', 'center', slashes and a leading dot"
+            )
+
+
+def _read_parameters(parameters: Sequence[str] | None, length: int) -> tuple[str, ...]:
+    if parameters is None:
+        return tuple(f"x{k + 1}" for k in range(length))
+    names = as_names(parameters, "parameters")
+    if len(names) != length:
+        raise InvalidNetwork(f"parameters: expected {length} names (columns of H), found {len(names)}")
+    return names
+
+
+def _read_public(public: Any, length: int) -> tuple[Mapping[str, Array], Array]:
+    named = public if isinstance(public, Mapping) else {"public": public}
+    if not named:
+        raise InvalidNetwork("public: expected at least one public parameter, found none")
+    as_names(list(named), "public")
+    rows = {
+        name: _no_zero_rows(as_matrix(value, f"public {name!r}", columns=length), f"public {name!r}")
+        for name, value in named.items()
+    }
+    return MappingProxyType(rows), np.concatenate(list(rows.values()))
+
+
+def _read_private(private: Any, length: int) -> dict[str, Array]:
+    if not isinstance(private, Mapping):
+        raise InvalidNetwork(
+            f"private: expected name -> rows, found {type(private).__name__}; "
+            'write private={"gait": rows} so that messages can name what is protected'
+        )
+    if not private:
+        raise InvalidNetwork("private: expected at least one private parameter, found none")
+    as_names(list(private), "private")
+    return {
+        name: _no_zero_rows(as_matrix(value, f"private {name!r}", columns=length), f"private {name!r}")
+        for name, value in private.items()
+    }
+
+
+def _no_zero_rows(rows: Array, name: str) -> Array:
+    zero = np.flatnonzero(~np.any(rows, axis=1))
+    if zero.size:
+        raise InvalidNetwork(
+            f"{name}: row {int(zero[0]) + 1} is zero, so it names nothing in x; remove the row"
+        )
+    return rows
+
+
+def _read_prior(prior: Any, length: int) -> Prior | None:
+    if prior is None:
+        return None
+    if not isinstance(prior, Prior):
+        raise InvalidNetwork(
+            f"prior: expected None or a Prior, found {type(prior).__name__}; "
+            "write Prior(covariance=P0) or Prior(information=J0)"
+        )
+    if prior.size != length:
+        raise InvalidNetwork(f"prior: expected {length} parameters (columns of H), found {prior.size}")
+    return prior
+
+
+def _read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
+    if offset is None:
+        return np.zeros(blocks.total)
+    if not isinstance(offset, Mapping):
+        return as_vector(offset, "offset", blocks.total)
+    refuse_unknown(offset, agents, "offset")
+    stacked = np.zeros(blocks.total)
+    for place, name in enumerate(agents):
+        if name in offset:
+            stacked[blocks.rows(place)] = as_vector(
+                offset[name], f"offset of {name!r}", int(blocks.sizes[place])
+            )
+    return stacked
+
+
+def _per_agent(
+    given: Mapping[str, Any] | None,
+    agents: tuple[str, ...],
+    blocks: Blocks,
+    what: str,
+    read: Callable[[Any, int], T],
+) -> dict[str, T]:
+    """What is said of some agents, each checked against its number of readings, in sending order."""
+    if given is None:
+        return {}
+    refuse_unknown(given, agents, what)
+    found = {}
+    for place, name in enumerate(agents):
+        if name in given:
+            try:
+                found[name] = read(given[name], int(blocks.sizes[place]))
+            except InvalidNetwork as error:
+                raise InvalidNetwork(f"{what} of {name!r}: {error}") from None
+    return found
+
+
+def _read_units(units: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
+    if units is None:
+        return {}
+    if not isinstance(units, Mapping):
+        raise InvalidNetwork(f"units: expected name -> unit, found {type(units).__name__}")
+    refuse_unknown(units, names, "units")
+    return {name: as_name(unit, f"unit of {name!r}") for name, unit in units.items()}

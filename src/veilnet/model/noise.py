@@ -1,0 +1,238 @@
+"""The noise of the readings, n ~ N(0, R): joint across agents, or independent and kept per agent.
+
+Independent noise never becomes an N x N matrix: it is one (count, n, n) stack per size of agent.
+Both kinds answer the same questions, so that the rest of veilnet need not know which one it has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks, Group
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.linalg import (
+    ILL_CONDITIONED,
+    cholesky,
+    refined_root,
+    root_condition,
+    solve_lower,
+    solve_lower_batch,
+)
+from veilnet._core.types import Array
+from veilnet._core.validation import (
+    as_array,
+    as_square,
+    freeze,
+    lowest_relative_eigenvalues,
+    refuse_unknown,
+    symmetric,
+)
+
+
+class NoiseModel(ABC):
+    """R ≻ 0, with R = root root' and root lower triangular."""
+
+    independent: bool
+    blocks: Blocks
+
+    @abstractmethod
+    def block(self, agent: int) -> Array:
+        """R_ii of one agent, by position."""
+
+    @abstractmethod
+    def matrix(self) -> Array:
+        """R as one dense N x N matrix; for looking at, not for computing with many agents."""
+
+    @abstractmethod
+    def whiten(self, stacked: Array) -> Array:
+        """root^-1 applied to stacked (N, k) rows."""
+
+    @abstractmethod
+    def whiten_back(self, stacked: Array) -> Array:
+        """root^-T applied to stacked (N, k) rows."""
+
+    @abstractmethod
+    def own_roots(self) -> list[Array]:
+        """Cholesky factors of the R_ii, one (count, n, n) stack per size group."""
+
+    @abstractmethod
+    def condition(self) -> float:
+        """Cheap estimate of the condition of the root, units removed."""
+
+
+class IndependentNoise(NoiseModel):
+    """Each agent's noise independent of the others': R is block diagonal and kept as its blocks."""
+
+    independent = True
+
+    def __init__(self, blocks: Blocks, stacks: list[Array], names: tuple[str, ...]) -> None:
+        self.blocks = blocks
+        self.stacks = stacks
+        freeze(*stacks)
+        self._roots = [
+            _cholesky_stack(stack, partial(_label, names, group))
+            for group, stack in zip(blocks.groups, stacks, strict=True)
+        ]
+
+    def block(self, agent: int) -> Array:
+        for group, stack in zip(self.blocks.groups, self.stacks, strict=True):
+            place = int(np.searchsorted(group.agents, agent))
+            if place < group.count and group.agents[place] == agent:
+                return np.asarray(stack[place])
+        raise IndexError(agent)
+
+    def matrix(self) -> Array:
+        dense = np.zeros((self.blocks.total, self.blocks.total))
+        for group, stack in zip(self.blocks.groups, self.stacks, strict=True):
+            dense[group.rows[:, :, None], group.rows[:, None, :]] = stack
+        return dense
+
+    def whiten(self, stacked: Array) -> Array:
+        return self._substitute(stacked, transposed=False)
+
+    def whiten_back(self, stacked: Array) -> Array:
+        return self._substitute(stacked, transposed=True)
+
+    def own_roots(self) -> list[Array]:
+        return self._roots
+
+    def condition(self) -> float:
+        return max(root_condition(root) for root in self._roots)
+
+    def _substitute(self, stacked: Array, *, transposed: bool) -> Array:
+        if len(self.blocks.groups) == 1:
+            taken = self.blocks.groups[0].take(stacked)
+            return solve_lower_batch(self._roots[0], taken, transposed=transposed).reshape(stacked.shape)
+        white = np.empty(stacked.shape)
+        for group, root in zip(self.blocks.groups, self._roots, strict=True):
+            group.put(white, solve_lower_batch(root, group.take(stacked), transposed=transposed))
+        return white
+
+
+class JointNoise(NoiseModel):
+    """Noise correlated between agents: R is one N x N matrix."""
+
+    independent = False
+
+    def __init__(self, blocks: Blocks, matrix: Array) -> None:
+        self.blocks = blocks
+        self._matrix = matrix
+        freeze(matrix)
+        self.root = _cholesky_stack(matrix[None], lambda _: "noise")[0]
+
+    def block(self, agent: int) -> Array:
+        rows = self.blocks.rows(agent)
+        return np.asarray(self._matrix[rows, rows])
+
+    def matrix(self) -> Array:
+        return self._matrix
+
+    def whiten(self, stacked: Array) -> Array:
+        return solve_lower(self.root, stacked)
+
+    def whiten_back(self, stacked: Array) -> Array:
+        return solve_lower(self.root, stacked, transposed=True)
+
+    def own_roots(self) -> list[Array]:
+        return self._own_roots
+
+    @cached_property
+    def _own_roots(self) -> list[Array]:
+        return [cholesky(group.diagonal_blocks(self._matrix)) for group in self.blocks.groups]
+
+    def condition(self) -> float:
+        return root_condition(self.root)
+
+
+def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
+    """Every form of the ``noise`` argument: joint matrix, per agent, variances, stacked, or a scalar."""
+    if isinstance(noise, NoiseModel):
+        if not np.array_equal(noise.blocks.sizes, blocks.sizes):
+            raise InvalidNetwork(
+                "noise: expected the noise of agents of the same sizes, found that of another network"
+            )
+        return noise
+    if isinstance(noise, Mapping):
+        return _noise_per_agent(noise, agents, blocks)
+    array = as_array(noise, "noise")
+    total = blocks.total
+    if array.ndim == 0 or array.shape == (total,):
+        return _variances(np.broadcast_to(array, (total,)), agents, blocks)
+    if array.shape == (total, total):
+        return _joint_or_independent(symmetric(array, "noise"), agents, blocks)
+    if array.ndim == 3 and len(blocks.groups) == 1:
+        size = blocks.groups[0].size
+        if array.shape == (blocks.count, size, size):
+            return IndependentNoise(blocks, [symmetric(array, "noise")], agents)
+    raise InvalidNetwork(
+        f"noise: expected a variance, {total} variances, a {total} x {total} covariance, one covariance per "
+        f"agent in a mapping, or a stack of them; found shape {array.shape}"
+    )
+
+
+def _noise_per_agent(noise: Mapping[Any, Any], agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
+    refuse_unknown(noise, agents, "noise")
+    missing = [name for name in agents if name not in noise]
+    if missing:
+        raise InvalidNetwork(
+            f"noise: nothing given for agent {missing[0]!r}; give its covariance, variances or a scalar"
+        )
+    stacks = []
+    for group in blocks.groups:
+        stack = np.empty((group.count, group.size, group.size))
+        for place, agent in enumerate(group.agents):
+            name = agents[int(agent)]
+            stack[place] = _one_agent(noise[name], f"noise of {name!r}", group.size)
+        stacks.append(stack)
+    return IndependentNoise(blocks, stacks, agents)
+
+
+def _one_agent(value: Any, name: str, size: int) -> Array:
+    array = as_array(value, name)
+    if array.ndim == 0 or array.shape == (size,):
+        return np.diag(np.broadcast_to(array, (size,)))
+    return as_square(array, name, size)
+
+
+def _variances(variances: Array, agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
+    stacks = []
+    for group in blocks.groups:
+        stack = np.zeros((group.count, group.size, group.size))
+        diagonal = np.arange(group.size)
+        stack[:, diagonal, diagonal] = variances[group.rows]
+        stacks.append(stack)
+    return IndependentNoise(blocks, stacks, agents)
+
+
+def _joint_or_independent(matrix: Array, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
+    # Independence is worth recognising: it takes N x N work down to L x L sums over agents.
+    if not np.any(matrix[blocks.owner[:, None] != blocks.owner[None, :]]):
+        return IndependentNoise(blocks, [group.diagonal_blocks(matrix) for group in blocks.groups], agents)
+    return JointNoise(blocks, matrix)
+
+
+def _label(names: tuple[str, ...], group: Group, place: int) -> str:
+    return f"noise of {names[int(group.agents[place])]!r}"
+
+
+def _cholesky_stack(stack: Array, label: Callable[[int], str]) -> Array:
+    try:
+        roots: Array | None = cholesky(stack)
+    except np.linalg.LinAlgError:
+        roots = None
+    if roots is not None and root_condition(roots) < ILL_CONDITIONED:
+        return roots
+    # Slow path: to decide, to say who is at fault, and to keep the digits of what is ill-conditioned.
+    lowest = lowest_relative_eigenvalues(stack)
+    place = int(np.argmin(lowest))
+    if lowest[place] <= 4 * np.finfo(float).eps * stack.shape[1]:
+        raise InvalidNetwork(
+            f"{label(place)}: expected a positive definite covariance, found the relative eigenvalue "
+            f"{lowest[place]:.3g}; every reading needs noise of its own (drop duplicated readings, or add it)"
+        )
+    return refined_root(cholesky(stack), stack)

@@ -1,0 +1,128 @@
+"""The result of a design: what each agent sends, what it costs, what it protects, and the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidPlan
+from veilnet._core.frozen import Picklable
+from veilnet._core.words import times
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.knowledge import knowledge
+from veilnet.model.network import Network
+from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, certify
+from veilnet.plans.release_grid import with_release_grid
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(Picklable):
+    """What every agent sends, with the utility and privacy that follow.
+
+    network:     the model the plan was made for.
+    sanitizers:  agent -> Sanitizer.
+    method:      how it was found.
+    utility:     the paper's u <= 0; 0 is perfect.
+    privacy:     p_j per private parameter, inf where g_j can no longer be estimated.
+    certificate: the same numbers recomputed from the network and the sanitizers alone, by another route.
+    details:     how it was found, in the method's own terms (starts, iterations, bounds, power).
+    """
+
+    network: Network
+    sanitizers: Mapping[str, Sanitizer]
+    method: str
+    utility: float
+    privacy: Mapping[str, float]
+    certificate: Certificate
+    targets: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def worst_direction(self) -> dict[str, float]:
+        """The part of each private parameter that stays most exposed: see ``privacy(..., worst=True)``."""
+        known = knowledge(self.network, self.sanitizers)
+        return {name: known.worst_growth(rows) for name, rows in self.network.private.items()}
+
+    @property
+    def most_loss(self) -> float | None:
+        """The utility loss the plan was allowed, None where none was given."""
+        allowed = [finding.promised for finding in self.certificate.findings if finding.what == LOSS_ALLOWED]
+        return allowed[0] if allowed else None
+
+    @property
+    def sent(self) -> dict[str, int]:
+        """How many numbers each agent sends."""
+        return {agent: sanitizer.sent for agent, sanitizer in self.sanitizers.items()}
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write one file per agent, one for the centre and one for the whole."""
+        from veilnet.io.plan_files import save_plan
+
+        save_plan(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> Plan:
+        """Read a plan folder and verify it; a changed, truncated or mixed-up file is refused."""
+        from veilnet.io.plan_files import load_plan
+
+        return load_plan(folder)
+
+    def __str__(self) -> str:
+        public = ", ".join(self.network.public_blocks)
+        lines = [
+            f"Plan ({self.method}): {len(self.sanitizers)} agents send {sum(self.sent.values())} numbers "
+            f"for {self.network.N} readings.",
+            f"- the centre's error variance on {public} grows {times(1 - self.utility)}",
+        ]
+        for name, gained in self.privacy.items():
+            worst = self.worst_direction[name]
+            aside = "" if np.isclose(worst, gained) else f" (its most exposed part: {times(1 + worst)})"
+            lines.append(f"- the centre's error variance on {name} grows {times(1 + gained)}{aside}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        privacy = ", ".join(f"{name}={value:.4g}" for name, value in self.privacy.items())
+        return f"Plan({self.method}, utility={self.utility:.4g}, privacy: {privacy})"
+
+
+def make_plan(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    method: str,
+    *,
+    targets: Mapping[str, float] | None = None,
+    most_loss: float | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
+
+    ``targets`` are the privacies asked for, ``most_loss`` the utility loss allowed.
+    """
+    gridded = with_release_grid(network, sanitizers)
+    known = knowledge(network, gridded)
+    utility = 0.0 - known.growth(network.public)
+    privacy = {name: known.growth(rows) for name, rows in network.private.items()}
+    promise = Promise(utility, privacy, dict(targets or {}), most_loss)
+    certificate = certify(network, gridded, promise)
+    if not certificate.ok:
+        raise InvalidPlan(
+            f"the {method} plan is not confirmed and was not returned: {certificate.complaint()}"
+        )
+    return Plan(
+        network=network,
+        sanitizers=MappingProxyType(dict(gridded)),
+        method=method,
+        utility=utility,
+        privacy=MappingProxyType(privacy),
+        certificate=certificate,
+        targets=MappingProxyType(dict(targets or {})),
+        details=MappingProxyType(dict(details or {})),
+    )

@@ -1,0 +1,190 @@
+"""The command's frame: loading verbs, exit codes, one-line errors, JSON, tables, progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+
+from veilnet import cli
+from veilnet._core import errors
+from veilnet.cli import _shared
+
+
+@pytest.fixture
+def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]], None]:
+    """Makes a function the verb ``probe``."""
+
+    def install(command: Callable[..., object]) -> None:
+        module = ModuleType("veilnet.cli.probe")
+        module.__spec__ = cli.__spec__
+        module.command = command  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "veilnet.cli.probe", module)
+        monkeypatch.setattr(cli, "VERBS", {"probe": "Look.", "absent": "Not there."})
+        monkeypatch.setattr(cli, "app", cli._assemble())
+
+    return install
+
+
+def test_only_verbs_with_a_module_are_listed(verb, capsys) -> None:
+    def command(depth: int = 1) -> None:
+        """Look closely."""
+
+    verb(command)
+    assert cli.run([]) == 0
+    listing = capsys.readouterr().out
+    assert "probe" in listing
+    assert "Look." in listing
+    assert "absent" not in listing
+    assert cli.run(["probe", "--help"]) == 0
+    assert "--depth" in capsys.readouterr().out
+    assert cli.run(["absent"]) == 2
+
+
+def test_arguments_reach_the_verb(verb) -> None:
+    seen = []
+
+    def command(path: Path, depth: int = 1) -> None:
+        seen.append((path, depth))
+
+    verb(command)
+    assert cli.run(["probe", "a b", "--depth", "3"]) == 0
+    assert seen == [(Path("a b"), 3)]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (errors.InvalidNetwork("observe: expected\n  3 columns"), 2, "observe: expected 3 columns"),
+        (errors.Infeasible("privacy 10 is above the limit 3"), 1, "privacy 10 is above the limit 3"),
+        (FileNotFoundError(2, "No such file or directory", "x.toml"), 2, "x.toml: No such file or directory"),
+        (PermissionError(13, "Permission denied", "x"), 2, "x: Permission denied"),
+        (IsADirectoryError(21, "Is a directory", "x"), 2, "x: Is a directory"),
+        (typer.BadParameter("not a number"), 2, "not a number"),
+    ],
+)
+def test_user_mistakes_are_one_line(verb, capsys, error: Exception, code: int, line: str) -> None:
+    def command() -> None:
+        raise error
+
+    verb(command)
+    assert cli.run(["probe"]) == code
+    shown = capsys.readouterr().err
+    assert shown.startswith("veilnet: error: ")
+    assert line in shown
+    assert shown.count("\n") == 1
+
+
+def test_wrong_options_are_one_line(verb, capsys) -> None:
+    def command(depth: int = 1) -> None: ...
+
+    verb(command)
+    for arguments in [["probe", "--nonsense"], ["probe", "--depth", "deep"], ["prob"]]:
+        assert cli.run(arguments) == 2
+        shown = capsys.readouterr().err
+        assert shown.startswith("veilnet: error: ")
+        assert shown.count("\n") == 1
+    assert "Did you mean 'probe'?" in shown
+
+
+def test_our_own_mistakes_keep_their_traceback(verb) -> None:
+    def command() -> None:
+        raise ZeroDivisionError
+
+    verb(command)
+    with pytest.raises(ZeroDivisionError):
+        cli.run(["probe"])
+
+
+def test_debugging_shows_the_traceback(verb, monkeypatch) -> None:
+    def command() -> None:
+        raise errors.InvalidPlan("no")
+
+    verb(command)
+    monkeypatch.setenv("VEILNET_DEBUG", "1")
+    with pytest.raises(errors.InvalidPlan):
+        cli.run(["probe"])
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"), [(typer.Exit(1), 1), (typer.Exit(0), 0), (KeyboardInterrupt(), 130)]
+)
+def test_exit_codes(verb, raised: BaseException, code: int) -> None:
+    def command() -> None:
+        raise raised
+
+    verb(command)
+    assert cli.run(["probe"]) == code
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "veilnet", "--help"], stdout=writing, stderr=subprocess.PIPE, env=environment
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")  # as the shell reports it of any program
+
+
+def test_json_spells_out_infinity(capsys) -> None:
+    import numpy as np
+
+    @dataclass
+    class Row:
+        privacy: float
+        path: Path
+
+    value = {
+        "a": np.array([1.0, -np.inf]),
+        "b": np.float64("inf"),
+        3: (None, True, "[x]"),
+        "r": Row(np.nan, Path("p")),
+    }
+    _shared.print_json(value)
+    assert json.loads(capsys.readouterr().out) == {
+        "a": [1.0, "-inf"],
+        "b": "inf",
+        "3": [None, True, "[x]"],
+        "r": {"privacy": "nan", "path": "p"},
+    }
+    with pytest.raises(TypeError, match="cannot write a object as JSON"):
+        _shared.print_json(object())
+
+
+def test_tables_keep_brackets_and_round_numbers(capsys) -> None:
+    _shared.console.print(_shared.table(["agent", "loss"], [["[red]hall", 1 / 3], ["kitchen", float("inf")]]))
+    shown = capsys.readouterr().out
+    assert "[red]hall" in shown
+    assert "0.3333 " in shown
+    assert "   inf " in shown
+
+
+def test_progress_is_silent_off_a_terminal(capsys) -> None:
+    with _shared.progress("thinking", total=2) as steps:
+        steps.advance()
+        steps.update(2, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_progress_appears_only_when_it_takes_long(slow: bool, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(_shared, "_PATIENCE", 0.0 if slow else 60.0)
+    with _shared.progress("[thinking]", total=2) as steps:
+        steps.advance()
+        if slow:
+            import time
+
+            time.sleep(0.3)
+    assert ("[thinking]" in capsys.readouterr().err) is slow

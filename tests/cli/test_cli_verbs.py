@@ -1,0 +1,142 @@
+"""The verbs as a person calls them: what they print, write and return."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.known_networks import counterexample
+from helpers.networks import random_network
+from veilnet.cli import run
+from veilnet.io.template import house
+
+
+@pytest.fixture
+def house_file(tmp_path: Path) -> str:
+    path = tmp_path / "house.toml"
+    house().save(path)
+    return str(path)
+
+
+def test_check_explains_and_answers_in_json(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", house_file]) == 0
+    text = capsys.readouterr().out
+    for word in ("not free", "presence", "kitchen", "Theorem 2"):
+        assert word in text
+    assert run(["check", house_file, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    verdict = vn.check(house())
+    assert answer["achievable"] is False
+    assert answer["ceiling"] == pytest.approx(dict(verdict.ceiling))
+    assert answer["blocking"]["cooking"] == pytest.approx(dict(verdict.blocking["cooking"]))
+    assert answer["printed_theorem"]["number"] == 2
+
+
+def test_infinities_survive_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counterexample().save(tmp_path / "three.json")
+    assert run(["check", str(tmp_path / "three.json"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["achievable"] is True
+    assert answer["ceiling"] == {"g": "inf"}
+    assert answer["printed_theorem"]["achievable"] is False
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [
+        ([], "perfect"),
+        (["--privacy", "1"], "perfect"),
+        (["--power", "100"], "power"),
+        (["--privacy", "gait=2", "--method", "noise"], "noise"),
+        (["--privacy", "gait=12", "--privacy", "cooking=3"], "joint"),
+        (["--privacy", "5", "--method", "alternating"], "alternating"),
+        (["--utility-loss", "0.02"], "joint"),
+    ],
+)
+def test_design_writes_a_plan_that_keeps_its_promise(
+    options: list[str], method: str, house_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "plan"
+    assert run(["design", house_file, *options, "--out", str(folder), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    plan = vn.Plan.load(folder)
+    assert answer["method"] == plan.method == method
+    assert answer["certificate"]["ok"] is True
+    assert vn.privacy(house(), plan.sanitizers) == pytest.approx(answer["privacy"], rel=1e-9)
+    assert vn.utility(house(), plan.sanitizers) == pytest.approx(answer["utility"], rel=1e-9, abs=1e-12)
+    assert {path.stem for path in folder.glob("*.json")} == {"plan", "center", *house().agents}
+
+
+def test_design_in_words(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["design", house_file]) == 0
+    text = capsys.readouterr().out
+    assert "the centre's error variance on gait grows 10.2-fold" in text
+    assert "the centre's error variance on mean temperature, heat loss grows not at all" in text
+    assert "confirmed" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--privacy", "1e9"], 1, "even silence gives only"),
+        (["--privacy", "3", "--method", "perfect"], 1, "at perfect utility no mechanism exceeds"),
+        (["--privacy", "gate=3"], 2, "unknown 'gate'"),
+        (["--privacy", "lots"], 2, "--privacy: expected a number, found 'lots'"),
+        (["--privacy", "gait=1", "--privacy", "3"], 2, "name=number"),
+        (["--utility-loss", "5%"], 2, "--utility-loss: expected a number, where 0.05 is 5 %, found '5%'"),
+        (["--utility-loss", "nan"], 2, "utility_loss"),
+        (["--method", "magic"], 2, "expected one of auto"),
+    ],
+)
+def test_design_refuses_in_one_line(
+    options: list[str], code: int, message: str, house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["design", house_file, *options]) == code
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_frontier_draws_and_tabulates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = random_network(
+        1, noise="per agent", prior="covariance", sizes=(2, 2), parameters=3, public_rows=1
+    )
+    network.save(tmp_path / "small.npz")
+    verdict = vn.check(network)
+    low, high = min(verdict.ceiling.values()), min(verdict.limit.values())
+    levels = [0.5 * low, low + 0.3 * (high - low), low + 0.8 * (high - low), 2 * high]
+    arguments = [item for level in levels for item in ("--privacy", repr(level))]
+    svg, csv = tmp_path / "f.svg", tmp_path / "f.csv"
+    path = str(tmp_path / "small.npz")
+    assert run(["frontier", path, *arguments, "--out", str(svg), "--csv", str(csv), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in answer["rows"]] == ["perfect", "joint", "joint", "infeasible"]
+    losses = [-row["utility"] for row in answer["rows"][:3]]
+    assert losses == sorted(losses)
+    assert svg.read_text().lstrip().startswith("<?xml")
+    lines = csv.read_text().splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("privacy_asked,utility,utility_loss")
+    assert float(lines[2].split(",")[1]) == answer["rows"][1]["utility"]
+
+
+def test_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    for name, most_loss in (("free", 1e-9), ("strict", 0.05)):
+        plan = answer["plans"][name]
+        assert 0 <= -plan["utility"] + 1e-12 <= most_loss
+        for line in plan["errors"]:
+            # 4000 draws: the relative deviation of a root mean square error is 1/sqrt(8000); six of them
+            assert line["measured"] == pytest.approx(line["promised"], rel=6 / np.sqrt(8000))
+            if line["private"]:
+                assert line["promised"] > 1.2 * line["raw"]
+    assert run(["demo"]) == 0
+    text = capsys.readouterr().out
+    for word in ("raw readings", "Can privacy be free?", "sends its share", "stricter plan", "gait", "°C"):
+        assert word in text

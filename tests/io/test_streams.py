@@ -1,0 +1,493 @@
+"""The filters: lines in, messages out, nothing of a doubtful row; messages in, estimates out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet import cli
+from veilnet.auditing.what_if.variants import changed
+from veilnet.io.merging import aligned, open_messages
+from veilnet.io.streams import LineReader, format_for
+from veilnet.io.template import house
+
+
+@pytest.fixture(scope="module")
+def plan() -> vn.Plan:
+    return vn.design(changed(house(), readings=None))  # columns without names, unless a test gives some
+
+
+@pytest.fixture(scope="module")
+def folder(plan, tmp_path_factory) -> Path:
+    target = tmp_path_factory.mktemp("streams") / "plan"
+    plan.save(target)
+    kitchen = plan.sanitizers["kitchen"]
+    kitchen.replace(names=["T", "CO2", "RH", "W"], limits=([-20, 0, 0, 0], [60, 9000, 40, 4000])).save(
+        target.parent / "named.json"
+    )
+    return target
+
+
+@pytest.fixture
+def pipe(monkeypatch, capfd):
+    """Runs the command with bytes on standard input; gives the exit code, output and complaints."""
+
+    def run(arguments: list[object], content: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        written = io.BytesIO()
+        out = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
+        monkeypatch.setattr(sys, "stdout", out)
+        capfd.readouterr()
+        code = cli.run([str(argument) for argument in arguments])
+        return code, written.getvalue().decode(), capfd.readouterr().err
+
+    return run
+
+
+GOOD = "20.5,450,6.1,120"
+
+
+def rows_of(text: str) -> list[int]:
+    return [int(line["row"]) for line in csv.DictReader(text.splitlines())]
+
+
+def test_csv_goes_through_with_its_row_numbers(folder, plan, pipe) -> None:
+    content = f"a,b,c,d\n{GOOD}\n21.0,460.5,5.5,130\n".encode()
+    code, out, err = pipe(["sanitize", folder / "kitchen.json"], content)
+    assert (code, err) == (0, "")
+    lines = list(csv.reader(out.splitlines()))
+    mark = json.loads((folder / "plan.json").read_text())["plan"][:8]
+    assert lines[0] == ["row", f"z1@{mark}", f"z2@{mark}"]
+    kitchen = plan.sanitizers["kitchen"]
+    readings = np.array([[20.5, 450, 6.1, 120], [21.0, 460.5, 5.5, 130]])
+    exact = (readings - kitchen.offset) @ kitchen.compression.T
+    sent = np.array(lines[1:], dtype=float)
+    assert sent[:, 0].tolist() == [1, 2]
+    assert np.all(np.abs(sent[:, 1:] - exact) <= kitchen.grid)
+    assert np.array_equal(sent[:, 1:], np.rint(sent[:, 1:] / kitchen.grid) * kitchen.grid)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("20.5,nan,6.1,120", "reading 2 is not a number"),
+        ("20.5,450,inf,120", "reading 3 is infinite"),
+        ("20.5,450,6.1", "expected 4 numbers separated by commas, found 3"),
+        ("20.5,450,6.1,120,7", "expected 4 numbers separated by commas, found 5"),
+        ("20.5,450,,120", "field 3 is empty"),
+        ("20.5,SECRET,6.1,120", "field 2 is not a number"),
+        ("20.5,4_50,6.1,120", "a field is not a number"),
+        ("20.5,٤٥٠,6.1,120", "field 2 is not a number"),
+        ("20.5,1e400,6.1,120", "reading 2 is infinite"),
+        ("20.5,1e30,6.1,120", "too large for the grid"),
+        ('20.5,"450,6.1,120', "not readable as CSV"),
+        ("", "the line is empty"),
+        ("20.5;450;6.1;120", "expected 4 numbers separated by commas, found 1"),
+        ("0x1p3,450,6.1,120", "field 1 is not a number"),
+        ("1" * (2**20 + 5), "longer than"),
+        ("9" * 5000 + ",450,6.1,120", "reading 1 is infinite"),
+    ],
+)
+def test_nothing_of_a_doubtful_row_leaves(line, reason, folder, pipe) -> None:
+    content = f"{GOOD}\n{line}\n{GOOD}\n".encode()
+    code, out, err = pipe(["sanitize", folder / "kitchen.json"], content)
+    assert code == 1
+    assert rows_of(out) == [1, 3]
+    assert f"row 2 not sent: {reason}" in err or (reason in err and "row 2 not sent" in err)
+    assert "1 of 3 rows were not sent" in err
+    for value in ("SECRET", "4_50", "1e400", "1e30", "99999"):
+        assert value not in err
+    flushed = pipe(["sanitize", folder / "kitchen.json", "--flush"], content)
+    assert (flushed[0], rows_of(flushed[1]), flushed[2]) == (1, [1, 3], err)
+
+
+def test_bytes_that_are_no_text_are_refused(folder, pipe) -> None:
+    content = GOOD.encode() + b"\n\xff\xfe,1,2,3\n\x00\n" + GOOD.encode()
+    code, out, _ = pipe(["sanitize", folder / "kitchen.json"], content)
+    assert code == 1
+    assert rows_of(out) == [1, 4]
+
+
+def test_spaces_quotes_returns_and_a_byte_order_mark_are_fine(folder, pipe) -> None:
+    content = b'\xef\xbb\xbf 20.5, 450 ,6.1,120\r\n"20.5","450","6.1","120"\r\n' + GOOD.encode()
+    code, out, err = pipe(["sanitize", folder / "kitchen.json"], content)
+    assert (code, err) == (0, "")
+    assert rows_of(out) == [1, 2, 3]
+
+
+def test_empty_lines_at_the_end_are_no_rows(folder, pipe) -> None:
+    assert pipe(["sanitize", folder / "kitchen.json"], f"{GOOD}\n\n \n\n".encode())[0] == 0
+    code, out, err = pipe(["sanitize", folder / "kitchen.json"], f"\n\n{GOOD}\n".encode())
+    assert (code, rows_of(out)) == (1, [3])
+    assert "row 1 not sent: the line is empty" in err
+    code, out, _ = pipe(["sanitize", folder / "kitchen.json"], b"")
+    assert (code, out.count("\n"), out[:7]) == (0, 1, "row,z1@")
+
+
+def test_a_first_row_of_gaps_is_not_taken_for_a_header(folder, pipe) -> None:
+    for gap in ("ERR,a,b,c", "NA,na,n/a,null", "x,x,x,x", "nan,nan,nan,nan", "abc,1.0,2.0,3.0"):
+        code, out, _ = pipe(["sanitize", folder / "kitchen.json"], f"{gap}\n{GOOD}\n".encode())
+        assert (code, rows_of(out)) == (1, [2]), gap
+    code, out, _ = pipe(["sanitize", folder / "kitchen.json", "--no-header"], f"a,b,c,d\n{GOOD}\n".encode())
+    assert (code, rows_of(out)) == (1, [2])
+    code, out, _ = pipe(["sanitize", folder / "kitchen.json", "--header"], f"1,2,3,4\n{GOOD}\n".encode())
+    assert (code, rows_of(out)) == (0, [1])
+
+
+def test_given_rows_are_kept_and_must_increase(folder, pipe) -> None:
+    content = "a,row,b,c,d\n20.5,7,450,6.1,120\n20.5,7,450,6.1,120\n20.5,x,450,6.1,120\n20.5,12,450,6.1,120\n"
+    code, out, err = pipe(["sanitize", folder / "kitchen.json"], content.encode())
+    assert (code, rows_of(out)) == (1, [7, 12])
+    assert "row 7 not sent: row numbers must increase" in err
+    assert "line 4 not sent: the row is not a positive whole number" in err
+
+
+def test_named_columns_are_found_by_name(folder, plan, pipe) -> None:
+    agent = folder.parent / "named.json"
+    content = b"time,W,RH,CO2,T\n2020,120,6.1,450,20.5\n2021,120,6.1,450,70.5\n"
+    code, out, err = pipe(["sanitize", agent, "--seed", 5], content)
+    assert (code, rows_of(out)) == (1, [1])
+    assert "row 2 not sent: reading 'T' is outside its limits" in err
+    expected = plan.sanitizers["kitchen"].sanitize([20.5, 450, 6.1, 120], rng=5)
+    assert [float(v) for v in out.splitlines()[1].split(",")[1:]] == expected.tolist()
+    code, out, err = pipe(["sanitize", agent], b"T,CO2,RH,P\n20.5,450,6.1,120\n")
+    assert code == 2
+    assert "there is no column 'W'" in err
+    assert "z1" not in out.splitlines()[1:]
+    jsonl = b'{"W": 120, "RH": 6.1, "CO2": 450, "T": 20.5, "time": "noon"}\n'
+    code, out, _ = pipe(["sanitize", agent, "--format", "jsonl", "--seed", "5"], jsonl)
+    assert json.loads(out) == {"row": 1, "values": expected.tolist()}
+
+
+@pytest.mark.parametrize("header", ["a,b,c", "a,b,c,d,e", "a,a2,b,row"])
+def test_a_header_of_another_table_is_wrong_input(header, folder, pipe) -> None:
+    code, out, err = pipe(["sanitize", folder / "kitchen.json"], f"{header}\n{GOOD}\n".encode())
+    assert code == 2
+    assert "is it the right file?" in err
+    assert len(out.splitlines()) <= 1
+
+
+JSON_LINES = [
+    ("[20.5, 450, 6.1, 120]", None),
+    ("[20.5, 450, 6.1]", "expected 4 numbers, found 3"),
+    ("[20.5, 450, 6.1, null]", "expected a JSON list of numbers"),
+    ('[20.5, 450, 6.1, "120"]', "expected a JSON list of numbers"),
+    ("[20.5, 450, 6.1, true]", "expected a JSON list of numbers"),
+    ("[20.5, 450, 6.1, NaN]", "expected a JSON list of numbers"),
+    ("[20.5, 450, 6.1, 1e999]", "expected a JSON list of numbers"),
+    ("[20.5, 450, 6.1, 120", "expected a JSON list of numbers"),
+    ("20.5", "expected a JSON table"),
+    ('{"readings": [20.5, 450, 6.1, 120]}', None),
+    ('{"readings": [20.5, 450, 6.1, false]}', "an entry is not a number"),
+    ('{"readings": [20.5, 450, 6.1, 120], "readings": [1, 2, 3, 4]}', "the line is not valid JSON"),
+    ('{"readings": [20.5, 450, 6.1, 120], "note": 3}', "there are other keys"),
+    ('{"readings": {}}', "expected a list of 4 numbers"),
+    ('{"values": [20.5, 450, 6.1, 120]}', 'the key "readings" is missing'),
+    ('{"readings": [20.5, 450, 6.1, 1' + "0" * 400 + "]}", "a number is too large"),
+    ("[" * 100_000, "expected a JSON list"),
+    ('{"a":' * 100_000, "the line is not valid JSON"),
+]
+
+
+def test_json_lines_go_through_or_do_not(folder, pipe) -> None:
+    content = "\n".join(line for line, _ in JSON_LINES).encode()
+    code, out, err = pipe(["sanitize", folder / "kitchen.json", "--format", "jsonl"], content)
+    assert code == 1
+    good = [row for row, (_, reason) in enumerate(JSON_LINES, 1) if reason is None]
+    assert [json.loads(line)["row"] for line in out.splitlines()] == good
+    for row, (_, reason) in enumerate(JSON_LINES, 1):
+        if reason is not None:
+            assert f"row {row} not sent: {reason}" in err
+
+
+def test_json_rows_once_given_stay_given(folder, pipe) -> None:
+    lines = [
+        '{"row": 5, "readings": [20.5, 450, 6.1, 120]}',
+        '{"readings": [20.5, 450, 6.1, 120]}',
+        "[20.5, 450, 6.1, 120]",
+        '{"row": 5, "readings": [20.5, 450, 6.1, 120]}',
+        '{"row": true, "readings": [20.5, 450, 6.1, 120]}',
+        '{"row": 9, "readings": [20.5, 450, 6.1, 120]}',
+    ]
+    code, out, _ = pipe(["sanitize", folder / "kitchen.json", "--format", "jsonl"], "\n".join(lines).encode())
+    assert code == 1
+    assert [json.loads(line)["row"] for line in out.splitlines()] == [5, 9]
+
+
+def test_a_seed_is_called_what_it_is(folder, pipe) -> None:
+    first, second = (
+        pipe(["sanitize", folder / "kitchen.json", "--seed", 4], GOOD.encode()) for _ in range(2)
+    )
+    assert first == second
+    assert "NOT private" in first[2]
+
+
+def test_files_are_read_and_written_and_never_confused(folder, tmp_path, pipe) -> None:
+    source = tmp_path / "readings.jsonl"
+    source.write_text("[20.5, 450, 6.1, 120]\n" * 5000)
+    out = tmp_path / "out.jsonl"
+    assert pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", out])[:2] == (0, "")
+    assert [json.loads(line)["row"] for line in out.read_text().splitlines()] == list(range(1, 5001))
+    as_csv = tmp_path / "out.csv"  # each name tells its own format
+    assert pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", as_csv])[0] == 0
+    assert rows_of(as_csv.read_text()) == list(range(1, 5001))
+    code, text, _ = pipe(["sanitize", folder / "kitchen.json", "--json"], f"{GOOD}\n".encode())
+    assert (code, json.loads(text)["row"]) == (0, 1)
+    code, _, err = pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", source])
+    assert code == 2
+    assert "would replace the input" in err
+    assert source.read_text().count("\n") == 5000
+    assert pipe(["sanitize", folder / "kitchen.json", "--in", tmp_path / "none.csv"])[0] == 2
+    assert pipe(["sanitize", folder / "nobody.json"])[0] == 2
+    assert pipe(["sanitize", folder / "kitchen.json", "--format", "xml"])[0] == 2
+    vn.Sanitizer(np.eye(2)).save(tmp_path / "bare.json")
+    code, out_text, err = pipe(["sanitize", tmp_path / "bare.json"], b"1,2\n")
+    assert (code, out_text) == (2, "row,z1,z2\n")
+    assert "no grid" in err
+
+
+def test_formats_are_told_by_names() -> None:
+    assert format_for(None, Path("a.JSONL")) == "jsonl"
+    assert format_for(Path("a.csv"), Path("b.jsonl")) == "csv"
+    assert format_for(Path("a.dat")) == "csv"
+    assert format_for(Path("a.csv"), given="jsonl") == "jsonl"
+
+
+def test_with_flush_each_row_leaves_at_once_and_memory_stays(folder) -> None:
+    """A live pipe: each line is answered before the next is written."""
+    command = [sys.executable, "-m", "veilnet", "sanitize", str(folder / "kitchen.json"), "--flush"]
+    source = str(Path(vn.__file__).parents[1])
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": source}
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"row,z1@")
+        for row in range(1, 20):
+            process.stdin.write(GOOD.encode() + b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline().startswith(f"{row},".encode())
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+
+
+class Endless(io.RawIOBase):
+    """A file that goes on without a line end for a while, never held as a whole."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+        self.largest = 0
+
+    def readline(self, limit: int = -1) -> bytes:  # type: ignore[override]
+        self.largest = max(self.largest, limit)
+        if self.left == 0:
+            return b""
+        count = min(limit, self.left)
+        self.left -= count
+        return b"1" * count + (b"\n" if self.left == 0 else b"")
+
+
+def test_a_line_without_end_is_not_held_in_memory() -> None:
+    file = Endless(50 * 2**20)
+    blocks = list(LineReader(file, "csv", 1, key="readings").blocks(10))  # type: ignore[arg-type]
+    assert [len(block.refused) for block in blocks] == [1]
+    assert 0 < file.largest < 2 * 2**20
+
+
+def test_blocks_are_as_large_as_asked() -> None:
+    content = b"1\n2\nx\n4\n5\n"
+    sizes = [
+        len(b.rows) + len(b.refused)
+        for b in LineReader(io.BytesIO(content), "csv", 1, key="readings").blocks(2)
+    ]
+    assert sizes == [2, 2, 1]
+
+
+# --- the centre
+
+
+def write_rows(path: Path, rows, values) -> Path:
+    lines = ["row,z1", *(f"{row},{float(value)!r}" for row, value in zip(rows, values, strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_files_are_merged_by_row_in_constant_memory(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    kept = {name: np.flatnonzero(rng.random(30_000) < share) + 1 for name, share in (("a", 0.9), ("b", 0.1))}
+    kept["c"] = np.arange(29_000, 30_001)
+    kept["d"] = np.zeros(0, int)
+    paths = {name: write_rows(tmp_path / f"{name}.csv", rows, rows * 0.5) for name, rows in kept.items()}
+    opened = {name: path.open("rb") for name, path in paths.items()}
+
+    def fail(path: Path, line: int, reason: str) -> None:
+        raise AssertionError((path, line, reason))
+
+    files = {name: open_messages(opened[name], paths[name], 1, "csv", fail) for name in paths}
+    seen: list[int] = []
+    for rows, messages in aligned(files):
+        assert len(rows) < 20_000
+        seen += rows.tolist()
+        for name, values in messages.items():
+            expected = np.where(np.isin(rows, kept[name]), rows * 0.5, np.nan)
+            assert np.array_equal(values[:, 0], expected, equal_nan=True)
+    assert seen == sorted(set(np.concatenate(list(kept.values())).tolist()))
+    for file in opened.values():
+        file.close()
+
+
+@pytest.fixture(scope="module")
+def messages(plan, tmp_path_factory) -> tuple[Path, dict[str, np.ndarray]]:
+    """Message files of 300 rows; the hall lost rows 10 to 19, nobody sent row 40."""
+    target = tmp_path_factory.mktemp("messages")
+    network = plan.network
+    rng = np.random.default_rng(2)
+    x = rng.multivariate_normal(network.prior.mean, network.prior.covariance, size=300)
+    noise = rng.standard_normal((300, network.N)) @ np.linalg.cholesky(network.noise.matrix()).T
+    readings = x @ network.H.T + network.offset + noise
+    sent = {}
+    for place, agent in enumerate(network.agents):
+        mine = np.asarray(plan.sanitizers[agent].sanitize(readings[:, network.blocks.rows(place)], rng=rng))
+        mine[39] = np.nan
+        if agent == "hall":
+            mine[9:19] = np.nan
+        sent[agent] = mine
+        lines = [
+            ",".join([str(row), *map(repr, values.tolist())])
+            for row, values in enumerate(mine, 1)
+            if np.isfinite(values).all()
+        ]
+        head = ",".join(["row", *(f"z{k + 1}" for k in range(mine.shape[1]))])
+        (target / f"{agent}.csv").write_text("\n".join([head, *lines]) + "\n")
+    return target, sent
+
+
+def arguments_for(target: Path, agents) -> list[str]:
+    return [f"{agent}={target / agent}.csv" for agent in agents]
+
+
+def test_fuse_writes_the_estimates_of_fusion(folder, plan, messages, pipe) -> None:
+    target, sent = messages
+    out = target / "estimates.csv"
+    command = ["fuse", folder / "center.json", *arguments_for(target, sent), "--out", out]
+    code, text, err = pipe([*command, "--json"])
+    assert (code, err) == (0, "")
+    assert json.loads(text) == {
+        "rows": 299, "with_missing_agents": 10, "not_estimable": 0, "bad_lines": 0, "written": str(out)
+    }  # fmt: skip
+    estimate = vn.Fusion(plan).estimate(sent)
+    table = list(csv.DictReader(out.read_text("utf-8").splitlines()))
+    assert [int(line["row"]) for line in table] == [row for row in range(1, 301) if row != 40]
+    for line in table[:60]:
+        place = int(line["row"]) - 1
+        found = [float(line["mean temperature"]), float(line["heat loss"])]
+        assert np.allclose(found, estimate.public[place], rtol=1e-12)
+        found = [float(line["deviation of mean temperature"]), float(line["deviation of heat loss"])]
+        assert np.allclose(found, estimate.deviation[place], rtol=1e-12)
+        assert line["missing"] == ";".join(estimate.missing[place])
+    assert pipe([*command])[0] == 0
+
+
+def test_fuse_leaves_out_what_cannot_be_known(tmp_path, pipe) -> None:
+    network = vn.Network(
+        observe={"left": [[1.0, 0.0, 1.0]], "right": [[0.0, 2.0, 0.0]], "=odd=": [[1.0, 0.0, 0.0]]},
+        noise=1.0,
+        public={"u": [[1.0, 0.0, 1.0]], "v, w": [[0.0, 1.0, 0.0]]},
+        private={"g": [[1.0, 0.0, 0.0]]},
+    )
+    vn.design(network).save(tmp_path / "plan")
+    left = tmp_path / "left.csv"
+    size = vn.Fusion.load(tmp_path / "plan/center.json").sent
+    assert size == {"left": 1, "right": 1, "=odd=": 0}
+    write_rows(left, [1, 2], [3.0, 4.0])
+    odd = tmp_path / "odd.csv"
+    odd.write_text("row\n1\n2\n")
+    center = tmp_path / "plan/center.json"
+    code, out, _ = pipe(["fuse", center, f"left={left}", f"=odd=={odd}"])
+    assert code == 0
+    table = list(csv.DictReader(out.splitlines()))
+    assert [line["v, w"] for line in table] == ["", ""]
+    assert [line["deviation of v, w"] for line in table] == ["", ""]
+    assert [line["missing"] for line in table] == ["right", "right"]
+    code, out, _ = pipe(["fuse", center, f"left={left}", "--json"])
+    first = json.loads(out.splitlines()[0])
+    assert first["public"]["v, w"] is None
+    assert first["deviation"]["v, w"] is None
+    assert first["public"]["u"] is not None
+
+
+def test_fuse_reports_lines_that_are_no_messages(folder, messages, tmp_path, pipe) -> None:
+    target, _ = messages
+    lines = (target / "hall.csv").read_text().splitlines()
+    lines[3] = "3,abc,1.0"
+    lines.append("999,1.0")
+    (tmp_path / "hall.csv").write_text("\n".join(lines))
+    code, out, err = pipe(["fuse", folder / "center.json", f"hall={tmp_path / 'hall.csv'}"])
+    assert code == 1
+    assert "line 4 left out: field 1 is not a number" in err
+    assert "left out: expected 3 fields separated by commas, found 2" in err
+    assert 3 not in rows_of(out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["hal={}"], "the plan has no agent 'hal'"),
+        (["hall"], "expected agent=file"),
+        (["hall="], "expected agent=file"),
+        (["hall={}", "hall={}"], "given twice"),
+        (["hall=/nowhere/at/all.csv"], "No such file"),
+        (["study={}"], "is it the right file"),
+    ],
+)
+def test_fuse_says_what_is_wrong(arguments, complaint, folder, messages, pipe) -> None:
+    hall = messages[0] / "hall.csv"
+    if complaint == "is it the right file":
+        wrong = messages[0] / "wrong.csv"
+        wrong.write_text("row,z1,z2,z3,z4\n1,2,3,4,5\n")
+        hall = wrong
+    code, _, err = pipe(["fuse", folder / "center.json", *(a.format(hall) for a in arguments)])
+    assert code == 2
+    assert complaint in err
+    assert len(err.splitlines()) == 1
+
+
+def test_rows_out_of_order_are_wrong_input(folder, tmp_path, pipe) -> None:
+    (tmp_path / "hall.csv").write_text("row,z1,z2\n2,1.0,1.0\n1,1.0,1.0\n")
+    code, _, err = pipe(["fuse", folder / "center.json", f"hall={tmp_path / 'hall.csv'}"])
+    assert code == 2
+    assert "hall.csv, line 3: row 1 comes after row 2" in err
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_messages_of_another_plan_are_not_fused(folder, pipe, tmp_path, suffix) -> None:
+    """A plan made anew, with one agent not yet told: its old messages must not become an estimate."""
+    other = tmp_path / "other"
+    vn.design(changed(house(), readings=None), privacy={"gait": 11.0}, starts=2).save(other)
+    readings, messages = tmp_path / "readings.csv", tmp_path / f"messages.{suffix}"
+    readings.write_text(f"{GOOD}\n{GOOD}\n")
+    assert pipe(["sanitize", folder / "kitchen.json", "--in", readings, "--out", messages])[0] == 0
+    code, estimates, _ = pipe(["fuse", folder / "center.json", f"kitchen={messages}"])
+    assert code == 0
+    assert len(estimates.splitlines()) == 3
+    code, estimates, complaint = pipe(["fuse", other / "center.json", f"kitchen={messages}"])
+    assert code in (1, 2)
+    assert "another plan" in complaint
+    assert len(estimates.splitlines()) <= 1
+
+
+def test_json_taken_for_csv_is_told_so(folder, pipe) -> None:
+    for line in ('{"T": 20.5, "CO2": 450}', "[20.5, 450, 6.1, 120]"):
+        code, out, err = pipe(["sanitize", folder / "kitchen.json"], f"{line}\n".encode())
+        assert code == 1
+        assert out.count("\n") == 1
+        assert "give --format jsonl" in err

@@ -1,0 +1,93 @@
+"""A plan is recomputed by another route; a promise that does not hold is never returned."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.networks import PRIORS, random_network
+from helpers.paper_networks import paper_network
+from veilnet.plans import certificate
+from veilnet.plans.certificate import Promise, certify
+from veilnet.plans.plan import make_plan
+
+
+def promise_of(plan: vn.Plan, **changes: object) -> Promise:
+    values = {"utility": plan.utility, "privacy": dict(plan.privacy), "targets": {}, "most_loss": None}
+    return Promise(**(values | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("noise", ["joint", "per agent"])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_true_promises_are_confirmed_and_false_ones_are_not(noise: str, prior: str) -> None:
+    network = random_network(2, noise=noise, prior=prior, parameters=5, public_rows=2)
+    plan = vn.design(network)
+    assert plan.certificate.ok
+    better = {
+        name: value * 1.001 + 1e-3 if np.isfinite(value) else value for name, value in plan.privacy.items()
+    }
+    assert not certify(network, plan.sanitizers, promise_of(plan, privacy=better)).ok
+    assert not certify(network, plan.sanitizers, promise_of(plan, utility=-1e-3)).ok
+    endless = dict.fromkeys(plan.privacy, np.inf)
+    confirmed = certify(network, plan.sanitizers, promise_of(plan, privacy=endless)).ok
+    assert confirmed == all(np.isinf(value) for value in plan.privacy.values())
+
+
+def test_infinite_privacy_is_confirmed_by_a_witness_and_not_otherwise() -> None:
+    network = paper_network(1, 2, 3, prior=False)
+    plan = vn.design(network)
+    assert plan.privacy == {"g1": np.inf}
+    (finding,) = [f for f in plan.certificate.findings if f.what == "privacy of g1"]
+    assert finding.found == np.inf
+    # one more number sent by one agent and the witness is gone
+    agent = network.agents[0]
+    more = np.concatenate(
+        [plan.sanitizers[agent].compression, np.random.default_rng(0).normal(size=(33, 36))]
+    )
+    leaky = dict(plan.sanitizers) | {agent: vn.Sanitizer(more)}
+    assert not certify(network, leaky, promise_of(plan)).ok
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda s: vn.Sanitizer(s.compression, 0.25 * s.noise),  # noise at half its strength
+        lambda s: vn.Sanitizer(np.eye(s.readings)),  # raw readings
+        lambda s: vn.Sanitizer(
+            np.concatenate([s.compression, np.eye(s.readings)[:1]]), np.pad(s.noise, (0, 1))
+        ),
+    ],
+)
+def test_a_weaker_sanitizer_breaks_the_certificate(harm: object) -> None:
+    network = paper_network(3, 9, 2, prior=True)
+    plan = vn.design(network, power=50.0)
+    agent = max(plan.sanitizers, key=lambda name: float(np.trace(plan.sanitizers[name].noise)))
+    changed = dict(plan.sanitizers) | {agent: harm(plan.sanitizers[agent])}  # type: ignore[operator]
+    certificate = certify(network, changed, promise_of(plan))
+    assert not certificate.ok
+    assert "privacy of g1: promised" in certificate.complaint()
+
+
+def test_a_plan_whose_target_is_missed_is_not_returned() -> None:
+    network = random_network(4, prior="covariance")
+    sanitizers = dict(vn.design(network).sanitizers)
+    with pytest.raises(vn.InvalidPlan, match="target of g0: promised"):
+        make_plan(network, sanitizers, "perfect", targets={"g0": 1e6})
+    with pytest.raises(vn.InvalidPlan, match="utility loss allowed"):
+        make_plan(network, {"a0": vn.Sanitizer.silent(3)}, "made up", most_loss=0.0)
+
+
+def test_the_certificate_shares_no_code_with_bounds_or_solvers() -> None:
+    tree = ast.parse(Path(certificate.__file__).read_text(encoding="utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    mine = {module for module in imported if module and module.startswith("veilnet")}
+    assert mine == {"veilnet._core.types", "veilnet.model.network", "veilnet.agent.sanitizer"}
+    # of the network and the sanitizers it takes what was given, never what the bounds derive from it
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    derived = {"normal", "normalized", "noise_root", "raw_triangle", "in_raw_coordinates", "white_observe"}
+    assert not used & (derived | {"prior_root", "root", "own_roots", "whiten", "whiten_back"})

@@ -1,0 +1,63 @@
+"""The benchmarks measure what they say, on an instance small enough for the paper's way to be quick."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import veilnet
+from veilnet.cli import run
+from veilnet.cli.bench import SCRIPTS
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def paper_way(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return import_module("paper_way")
+
+
+def test_both_ways_agree_on_a_small_instance(paper_way: ModuleType) -> None:
+    instance = paper_way.Instance(readings=8, parameters=3, agents=2, private=1)
+    found = {
+        name: {each.way: each for each in measure(instance, 10.0)}
+        for name, measure in paper_way.PROBLEMS.items()
+    }
+    exact = found["perfect"]["veilnet (closed form)"].objective
+    for way, each in found["perfect"].items():
+        assert np.isnan(each.objective) or each.objective <= exact * (1 + 1e-6), way
+    limited = found["power"]["veilnet"].objective
+    assert limited < exact
+    assert found["power"]["paper (Clarabel)"].objective == pytest.approx(limited, rel=1e-3)
+    tradeoff = found["tradeoff"]
+    assert tradeoff["veilnet (joint)"].objective <= tradeoff["veilnet"].objective * (1 + 1e-6)
+    assert all(each.seconds > 0 for each in tradeoff.values())
+
+
+def test_the_command_needs_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(veilnet, "__file__", str(tmp_path / "site-packages" / "veilnet" / "__init__.py"))
+    assert run(["bench"]) == 2
+    assert "get its source repository and run './veilnet bench' there" in capsys.readouterr().err
+
+
+def test_the_command_needs_the_solvers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "scs", None)
+    assert run(["bench"]) == 2
+    assert 'pip install "veilnet[paper]"' in capsys.readouterr().err
+
+
+def test_every_benchmark_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    scripts = {path.name for path in BENCHMARKS.glob("*.py")} - {"paper_way.py", "timing.py"}
+    assert set(SCRIPTS.values()) == scripts
+    assert run(["bench", "speed"]) == 2
+    assert "expected paper, bounds" in capsys.readouterr().err

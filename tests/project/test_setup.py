@@ -1,0 +1,328 @@
+"""The launcher, the set-up of .venv and the public surface; nothing here needs a network.
+
+The launcher runs in a copy of the repository's few set-up files, with a stand-in for ``python3`` that answers
+``-m venv``, ``-m pip`` and ``-m veilnet`` itself and leaves ``-c`` (version check, lock) to the real one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import veilnet
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHELL_FILES = ["veilnet", "test", ".ci/run", "tools/environment.sh"]
+
+STAND_IN = """#!/bin/sh
+# stand-in for python3; FAKE_* variables steer it
+case "$1 $2" in
+    "-c "*)
+        case $2 in
+            *'import ensurepip'*) [ ! -e "${{FAKE_NO_VENV:-}}" ] ;;
+            *'print('*) printf '%s\\n' "${{FAKE_VERSION:-3.11}}" ;;
+            *'version_info <'*) [ -z "${{FAKE_VERSION:-}}" ] ;;
+            *'import pip'*) exit 0 ;;
+            *) exec {real} "$@" ;;
+        esac ;;
+    "-m venv")
+        echo venv >>"$FAKE_LOG"
+        for folder; do :; done
+        rm -rf "$folder" && mkdir -p "$folder/bin" && cp "$0" "$folder/bin/python" ;;
+    "-m pip")
+        echo "pip $*" >>"$FAKE_LOG"
+        [ -z "${{FAKE_SLOW:-}}" ] || sleep "$FAKE_SLOW"
+        [ -z "${{FAKE_PIP_ERROR:-}}" ] || {{ echo "Traceback: $FAKE_PIP_ERROR" >&2; exit 1; }} ;;
+    "-m veilnet")
+        shift 2
+        printf '<%s>' "$PWD" "$@"; echo ;;
+    *) echo "unexpected: $*" >&2; exit 99 ;;
+esac
+"""
+
+
+class Sandbox:
+    """A repository of set-up files with a space in its path, and a PATH without the real python3."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "a repository"
+        (self.root / "tools").mkdir(parents=True)
+        for name in ["veilnet", "tools/environment.sh", "pyproject.toml", "constraints.txt"]:
+            shutil.copy(REPOSITORY / name, self.root / name)
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        for tool in ["sh", "dirname", "readlink", "cat", "cksum", "mkdir", "rm", "cp", "grep", "sleep", "id"]:
+            found = shutil.which(tool)
+            if found is None:
+                pytest.skip(f"no {tool} on this machine")
+            (self.bin / tool).symlink_to(found)
+        self.log = folder / "log"
+        self.log.touch()
+        self.python = self.bin / "python3"
+        self.python.write_text(STAND_IN.format(real=shlex.quote(sys.executable)))
+        self.python.chmod(0o755)
+
+    def start(self, *command: str | Path, cwd: Path | None = None, **fake: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(word) for word in command] or [str(self.root / "veilnet"), "--version"],
+            cwd=cwd,
+            env={"PATH": str(self.bin), "FAKE_LOG": str(self.log), **fake},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *command: str | Path, cwd: Path | None = None, **fake: str) -> tuple[int, str, str]:
+        process = self.start(*command, cwd=cwd, **fake)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def calls(self) -> list[str]:
+        """What the stand-in was asked to do since the last look."""
+        lines = self.log.read_text().splitlines()
+        self.log.write_text("")
+        return [line.split()[0] for line in lines]
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path)
+
+
+@pytest.mark.parametrize("name", SHELL_FILES)
+def test_shell_files_are_posix_and_executable(name: str) -> None:
+    shell = shutil.which("dash") or "sh"
+    subprocess.run([shell, "-n", str(REPOSITORY / name)], check=True)
+    if not name.endswith(".sh"):
+        assert os.access(REPOSITORY / name, os.X_OK)
+
+
+def test_first_start_sets_up_and_the_second_is_silent(sandbox: Sandbox) -> None:
+    code, out, err = sandbox.run(sandbox.root / "veilnet", "check", "two words", "")
+    assert (code, err) == (0, "setting up veilnet (once) ...\n")
+    assert out.endswith("<check><two words><>\n")
+    assert sandbox.calls() == ["venv", "pip", "pip"]
+    assert sandbox.run()[::2] == (0, "")
+    assert sandbox.calls() == []
+
+
+def test_any_directory_and_any_chain_of_links(sandbox: Sandbox, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "else where"
+    (elsewhere / "deep").mkdir(parents=True)
+    (elsewhere / "near").symlink_to(Path("..") / "a repository" / "veilnet")
+    (elsewhere / "deep" / "far").symlink_to(elsewhere / "near")
+    sandbox.run()
+    for command in ["../near", "./far"]:
+        code, out, err = sandbox.run(command, "x", cwd=elsewhere / "deep")
+        assert (code, out, err) == (0, f"<{elsewhere / 'deep'}><x>\n", "")
+    assert sandbox.calls() == ["venv", "pip", "pip"]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_changed_requirement_installs_again_into_the_same_venv(sandbox: Sandbox, name: str) -> None:
+    sandbox.run()
+    sandbox.calls()
+    with (sandbox.root / name).open("a") as file:
+        file.write("# changed\n")
+    assert sandbox.run()[0] == 0
+    assert sandbox.calls() == ["pip", "pip"]
+
+
+def test_extras_are_added_once_each_and_never_lost(sandbox: Sandbox) -> None:
+    def verb(name: str, **fake: str) -> list[str]:
+        sandbox.run(sandbox.root / "veilnet", name, **fake)
+        return [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
+
+    assert verb("check") == ["plot]"]
+    assert verb("audit") == ["plot]", "plot,sklearn]"]
+    assert verb("reproduce", FAKE_PIP_ERROR="no network")[2:] == []
+    assert verb("audit") == verb("check") == ["plot]", "plot,sklearn]"]  # a failure takes nothing away
+    added = verb("bench")
+    assert added[2:] == ["paper]"]
+    assert verb("reproduce") == verb("check") == verb("audit") == added
+
+
+def test_what_the_tests_need_is_enough_for_every_verb(sandbox: Sandbox) -> None:
+    sandbox.run()
+    marks = sandbox.root / ".venv"
+    (marks / ".ready-plot").rename(marks / ".ready-dev")
+    sandbox.calls()
+    for name in ("check", "audit", "reproduce"):
+        assert sandbox.run(sandbox.root / "veilnet", name)[::2] == (0, "")
+    assert sandbox.calls() == []
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_interrupted_set_up_is_done_anew(sandbox: Sandbox, signal_number: int) -> None:
+    process = sandbox.start(FAKE_SLOW="30")
+    while "pip" not in sandbox.log.read_text():
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal_number)
+    process.communicate()
+    sandbox.calls()
+    code, out, _ = sandbox.run(sandbox.root / "veilnet", "x")
+    assert code == 0
+    assert out.endswith("<x>\n")
+    assert sandbox.calls() == ["venv", "pip", "pip"]
+
+
+def test_a_moved_repository_is_installed_again(sandbox: Sandbox) -> None:
+    sandbox.run()
+    sandbox.calls()
+    moved = sandbox.root.rename(sandbox.root.with_name("moved"))
+    assert sandbox.run(moved / "veilnet")[0] == 0
+    assert sandbox.calls() == ["pip", "pip"]
+
+
+def test_concurrent_first_starts_set_up_once(sandbox: Sandbox) -> None:
+    starts = [sandbox.start(sandbox.root / "veilnet", str(n), FAKE_SLOW="0.3") for n in range(4)]
+    for number, process in enumerate(starts):
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert out.endswith(f"<{number}>\n")
+    assert sandbox.calls() == ["venv", "pip", "pip"]
+
+
+def test_no_python_is_one_line(sandbox: Sandbox) -> None:
+    sandbox.python.unlink()
+    code, out, err = sandbox.run()
+    assert (code, out) == (1, "")
+    assert re.fullmatch(r"veilnet: Python 3\.11 or newer is needed: install it .* and try again\n", err)
+
+
+def test_old_python_is_one_line_that_names_it(sandbox: Sandbox) -> None:
+    code, _, err = sandbox.run(FAKE_VERSION="3.9")
+    assert code == 1
+    assert re.fullmatch(r"veilnet: Python 3\.11 or newer is needed, found only 3\.9: .*\n", err)
+
+
+def test_missing_venv_module_says_which_package(sandbox: Sandbox) -> None:
+    code, _, err = sandbox.run(FAKE_NO_VENV="/")  # no apt-get on this PATH, so nobody can install it
+    assert code == 1
+    assert "run 'sudo apt-get install python3.11-venv' and try again" in err
+    assert sandbox.calls() == []
+
+
+def test_missing_venv_module_is_installed_by_root(sandbox: Sandbox, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    missing.touch()
+    (sandbox.bin / "id").unlink()
+    apt_get = 'echo "apt $*" >>"$FAKE_LOG"; rm "$FAKE_NO_VENV"'
+    for name, body in {"id": "echo 0", "dpkg": "exit 1", "apt-get": apt_get}.items():
+        (sandbox.bin / name).write_text(f"#!/bin/sh\n{body}\n")
+        (sandbox.bin / name).chmod(0o755)
+    code, _, err = sandbox.run(FAKE_NO_VENV=str(missing))
+    assert code == 0
+    assert err == "setting up veilnet (once) ...\ninstalling python3.11-venv ...\n"
+    assert "apt -y -q install python3.11-venv" in sandbox.log.read_text()
+    assert sandbox.calls() == ["apt", "venv", "pip", "pip"]
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("NewConnectionError: Temporary failure in name resolution", "connect to the network"),
+        ("No space left on device", "free some space"),
+        ("Permission denied", "make it writable"),
+        ("something else", "see the log"),
+    ],
+)
+def test_failing_pip_is_one_line_with_advice_and_a_log(sandbox: Sandbox, error: str, advice: str) -> None:
+    code, out, err = sandbox.run(FAKE_PIP_ERROR=error)
+    assert (code, out) == (1, "")
+    announcement, line = err.splitlines()
+    assert announcement == "setting up veilnet (once) ..."
+    assert line.startswith("veilnet: ")
+    assert advice in line
+    log = sandbox.root / ".venv" / "setup.log"
+    assert line.endswith(f"details in {log}")
+    assert error in log.read_text()
+    sandbox.calls()
+    assert sandbox.run()[0] == 0  # the next start tries again
+    assert sandbox.calls() == ["pip", "pip"]
+
+
+def test_constraints_are_versions_and_nothing_else() -> None:
+    for line in (REPOSITORY / "constraints.txt").read_text().splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+!-]+", line)
+
+
+def test_help_imports_no_mathematics() -> None:
+    program = (
+        "import sys; from veilnet.cli import run; code = run(['--help']);"
+        "heavy = {'numpy', 'scipy', 'rich', 'matplotlib', 'pydantic'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: veilnet")
+
+
+MODULES = {module.name for module in pkgutil.iter_modules(veilnet.__path__, "veilnet.")}
+PUBLIC = [
+    "Network",
+    "Prior",
+    "fit",
+    "crlb",
+    "utility",
+    "privacy",
+    "privacy_limit",
+    "bits_revealed",
+    "check",
+    "Verdict",
+    "design",
+    "Plan",
+    "Sanitizer",
+    "Fusion",
+    "Estimate",
+    "frontier",
+    "Frontier",
+    "audit",
+    "VeilnetError",
+    "InvalidNetwork",
+    "NotObservable",
+    "Infeasible",
+    "InvalidReading",
+    "InvalidPlan",
+    "MissingExtra",
+]
+
+
+def test_public_names_are_the_promised_ones() -> None:
+    assert sorted(veilnet.__all__) == sorted(PUBLIC)
+    assert sorted(veilnet._MODULE_OF) == sorted(PUBLIC)
+    assert set(PUBLIC) <= set(dir(veilnet))
+
+
+def test_public_names_come_from_their_module() -> None:
+    for name, module in veilnet._MODULE_OF.items():
+        assert getattr(veilnet, name) is getattr(importlib.import_module(module), name)
+
+
+def test_dir_shows_the_public_names_and_nothing_else() -> None:
+    importlib.import_module("veilnet.cli")
+    assert dir(veilnet) == sorted(veilnet.__all__)
+
+
+def test_no_module_hides_a_public_function() -> None:
+    assert not MODULES & {f"veilnet.{name}" for name in PUBLIC}
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        veilnet.nonsense  # noqa: B018
