@@ -98,7 +98,7 @@ def test_a_bad_reading_stops_the_block_and_is_not_quoted(value, reason, rng) -> 
     assert "987" not in str(caught.value)
     with pytest.raises(vn.InvalidReading, match=f"hall: {reason}"):
         agent.sanitize(block[2500])
-    released = release_valid(agent, block, noise_source(1))
+    released = release_valid(agent.recipe, block, noise_source(1))
     assert released.reasons == {2500: reason}
     assert released.values.shape == (2999, 2)
     assert not released.valid[2500]
@@ -204,7 +204,7 @@ def test_without_a_grid_it_warns_and_streams_refuse() -> None:
         agent.sanitize([1.0, 2.0])
     assert caught[0].filename == __file__
     with pytest.raises(vn.InvalidNetwork, match="no grid"):
-        release_valid(agent, np.ones((1, 2)), noise_source())
+        release_valid(agent.recipe, np.ones((1, 2)), noise_source())
 
 
 def test_plans_set_a_grid_so_nothing_warns() -> None:

@@ -236,7 +236,7 @@ def forged_numbers(document: Any) -> np.ndarray:
 def _run_forged(sanitizer: vn.Sanitizer) -> None:
     rows = np.array([[1.0] * sanitizer.readings, [np.nan] * sanitizer.readings, [1e300] * sanitizer.readings])
     try:
-        released = release_valid(sanitizer, rows, noise_source(0))
+        released = release_valid(sanitizer.recipe, rows, noise_source(0))
     except vn.VeilnetError:
         return
     assert not released.valid[1]
@@ -330,7 +330,7 @@ def test_damaged_streams_release_only_whole_rows_within_limits(folder: Path, see
         numbered: list[int] = []
         try:
             for block in reader.blocks(3):
-                released = release_valid(agent, block.values(2), noise_source(1))
+                released = release_valid(agent.recipe, block.values(2), noise_source(1))
                 assert len(block.rows) + len(block.refused) <= 3 + content.count(b"\n")
                 for row, numbers, valid in zip(block.rows, block.numbers, released.valid, strict=True):
                     if valid:

@@ -1,42 +1,103 @@
-"""Read-only objects that can still be pickled and copied: processes of a search hand them around."""
+"""Objects that nobody can change after they were checked: not by assignment, not in an array, not after pickling.
+
+A network, a sanitizer or a plan is validated once and then believed by everyone it is handed to, also by another
+process. A copy that could be written to would make its certificate a lie.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 
+T = TypeVar("T")
 
-class Picklable:
-    """Read-only mappings go out as dicts and come back read-only, as do read-only arrays."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: _Locked(value) if _is_locked(value) else value for name, value in self.__dict__.items()}
+class Frozen:
+    """Base of what is read-only. A subclass ends its constructor with :meth:`_freeze`.
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(
-            {name: value.lock() if isinstance(value, _Locked) else value for name, value in state.items()}
+    ``_left_behind`` names attributes that are not pickled or copied (they are made anew when asked for).
+    """
+
+    _left_behind: frozenset[str] = frozenset()
+
+    def _freeze(self) -> None:
+        """From now on no attribute can be set, and no array in one can be written to."""
+        for value in self.__dict__.values():
+            lock(value)
+        self.__dict__["_frozen"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_frozen" in self.__dict__:
+            raise AttributeError(
+                f"a {type(self).__name__} is frozen: build a new one instead of changing {name!r}"
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(
+            f"a {type(self).__name__} is frozen: build a new one instead of removing {name!r}"
         )
 
+    @classmethod
+    def _unchecked(cls, **attributes: Any) -> Self:
+        """An object of these attributes, for callers that made them and need no constructor to check them."""
+        made = object.__new__(cls)
+        made.__dict__.update(attributes)
+        made._freeze()
+        return made
 
-class _Locked:
-    """What was read-only, on its way."""
+    def _changed(self, **changes: Any) -> Self:
+        """The same object with some attributes changed; what was derived from them must be among the changes."""
+        return self._unchecked(**(self._kept() | changes))
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        if isinstance(value, MappingProxyType):
-            self.value = {key: _Locked(item) if _is_locked(item) else item for key, item in value.items()}
+    def _kept(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in self._left_behind}
 
-    def lock(self) -> Any:
-        if isinstance(self.value, dict):
-            unlocked = self.value.items()
-            return MappingProxyType({key: i.lock() if isinstance(i, _Locked) else i for key, i in unlocked})
-        self.value.flags.writeable = False
-        return self.value
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: _Proxied(dict(value)) if isinstance(value, MappingProxyType) else value
+            for name, value in self._kept().items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            self.__dict__[name] = MappingProxyType(value.items) if isinstance(value, _Proxied) else value
+        for value in self.__dict__.values():
+            lock(value)
 
 
-def _is_locked(value: Any) -> bool:
-    return isinstance(value, MappingProxyType) or (
-        isinstance(value, np.ndarray) and not value.flags.writeable
-    )
+class derived(cached_property[T]):
+    """A property computed once, whose arrays nobody can write to either."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+        value = super().__get__(instance, owner)
+        if instance is not None:
+            lock(value)
+        return value
+
+
+class _Proxied:
+    """A read-only mapping on its way: the proxy itself cannot be pickled."""
+
+    def __init__(self, items: dict[Any, Any]) -> None:
+        self.items = items
+
+
+def lock(value: Any) -> None:
+    """Make every array in a value read-only: the array itself, or those in tuples, lists and mappings."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            lock(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            lock(item)

@@ -139,7 +139,7 @@ def positive_root(symmetric: Array) -> Array:
     diagonal = np.diag(symmetric)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = np.linalg.eigh(symmetric / scale[:, None] / scale[None, :])
-    keep = values > 64 * EPS * max(1, symmetric.shape[0]) * max(float(values[-1]), 1.0)
+    keep = values > 64 * EPS * max(1, symmetric.shape[0]) * float(np.max(values, initial=1.0))
     return np.asarray(np.sqrt(values[keep])[:, None] * vectors[:, keep].T * scale[None, :])
 
 

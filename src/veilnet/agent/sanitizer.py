@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
+from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import AnyArray, Array, Booleans
 from veilnet._core.validation import (
@@ -24,19 +25,18 @@ from veilnet._core.validation import (
     as_number,
     as_square,
     as_vector,
-    freeze,
     semidefinite,
 )
 from veilnet.agent.normal_form import normal_form, right_inverse
+from veilnet.agent.recipe import Recipe, prepare
+from veilnet.agent.release import release
+from veilnet.model.network import Network
 from veilnet.model.readings import read_limits, read_reading_names
-
-if TYPE_CHECKING:
-    from veilnet.model.network import Network
 
 __all__ = ["Sanitizer"]
 
 
-class Sanitizer:
+class Sanitizer(Frozen):
     """One agent's sanitization: z = C (y - offset) + ξ, ξ ~ N(0, Θ).
 
     compression: C, rows are the numbers sent; identity when left out.
@@ -48,6 +48,8 @@ class Sanitizer:
     agent:       whose sanitizer it is.
     names:       names of the readings, in order, to check columns against; none when left out.
     """
+
+    _left_behind = frozenset({"recipe"})
 
     def __init__(
         self,
@@ -77,13 +79,7 @@ class Sanitizer:
         )
         self.agent = agent if agent == "" else as_name(agent, "agent")
         self.names: tuple[str, ...] = read_reading_names(names, self.readings)
-        freeze(self.compression, self.noise, self.offset)
-        self._frozen = True
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if getattr(self, "_frozen", False):
-            raise AttributeError(f"a Sanitizer is frozen: build a new one instead of changing {name!r}")
-        super().__setattr__(name, value)
+        self._freeze()
 
     @classmethod
     def silent(cls, readings: int, *, agent: str = "") -> Sanitizer:
@@ -102,31 +98,26 @@ class Sanitizer:
         Skips the checks of the constructor: with many agents they would cost more than the design.
         """
         sent, readings = rows.shape
-        noise = np.zeros((sent, sent))
-        freeze(rows, noise, offset)
-        made = object.__new__(cls)
-        made.__dict__.update(
-            compression=rows, sent=sent, readings=readings, noise=noise, offset=offset,
-            grid=None, limits=None, agent=agent, names=(), normal=(rows, np.zeros(sent, bool)), _frozen=True,
+        return cls._unchecked(
+            compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
+            grid=None, limits=None, agent=agent, names=(), normal=(rows, np.zeros(sent, bool)),
         )  # fmt: skip
-        return made
 
     def with_grid(self, grid: Array) -> Sanitizer:
         """The same sanitizer, releasing on the given grid."""
-        made = object.__new__(Sanitizer)
-        made.__dict__.update(self.__dict__ | {"grid": _read_grid(grid, self.sent)})
-        return made
+        return self._changed(grid=_read_grid(grid, self.sent))
 
     def for_agent(self, agent: str, network: Network) -> Sanitizer:
         """The same sanitizer, with the names and limits the network gives that agent's readings."""
-        made = object.__new__(Sanitizer)
-        known = {"agent": agent, "names": network.readings.get(agent, self.names)}
-        made.__dict__.update(self.__dict__ | known | {"limits": network.limits.get(agent, self.limits)})
-        return made
+        return self._changed(
+            agent=agent,
+            names=network.readings.get(agent, self.names),
+            limits=network.limits.get(agent, self.limits),
+        )
 
     # --- the normal form
 
-    @cached_property
+    @derived
     def normal(self) -> tuple[Array, Booleans]:
         """(C', noisy): rows sent in normal form, and which of them carry noise of variance one."""
         return normal_form(self.compression, self.noise)
@@ -183,9 +174,21 @@ class Sanitizer:
         naming the row, where a reading may not be released: nothing of the block is sent then. Warns when
         there is no grid: the low bits of what is sent are then not protected.
         """
-        from veilnet.agent.release import release
+        return release(self.recipe, readings, rng)
 
-        return release(self, readings, rng)
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What runs: prepared once, since that costs more than releasing one row."""
+        return prepare(
+            agent=self.agent,
+            compression=self.compression,
+            noise=self.noise,
+            noise_root=self.noise_root,
+            offset=self.offset,
+            grid_step=self.grid,
+            limits=self.limits,
+            names=self.names,
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what this agent needs to one JSON file."""
@@ -200,7 +203,7 @@ class Sanitizer:
 
         return load_sanitizer(path)
 
-    @cached_property
+    @derived
     def noise_root(self) -> Array:
         """B with Θ = B'B; no rows where nothing is added."""
         return positive_root(self.noise)
@@ -268,5 +271,4 @@ def _read_grid(grid: Any, sent: int) -> Array:
     steps = np.array(np.broadcast_to(steps, (sent,))) if steps.ndim == 0 else as_vector(steps, "grid", sent)
     if np.any(steps <= 0) or np.any(np.frexp(steps)[0] != 0.5):
         raise InvalidNetwork(f"grid: expected positive powers of two, found {steps.tolist()}")
-    freeze(steps)
     return steps

@@ -66,7 +66,7 @@ def command(
         if flush:
             messages.flush()
         for block in reader.blocks(1 if flush else _LINES_AT_ONCE):
-            released = release_valid(agent, block.values(agent.readings), noise)
+            released = release_valid(agent.recipe, block.values(agent.readings), noise)
             if released.reasons:
                 block.refused += [
                     (block.lines[place], block.rows[place], reason)

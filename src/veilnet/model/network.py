@@ -16,10 +16,10 @@ import numpy as np
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidNetwork, NotObservable
-from veilnet._core.frozen import Picklable
+from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triangle
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_vector, freeze, refuse_unknown
+from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_vector, refuse_unknown
 from veilnet._core.words import direction_in_words
 from veilnet.model.noise import NoiseModel, read_noise
 from veilnet.model.prior import Prior
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _RESERVED = frozenset({"center", "plan"})  # names of files in a plan folder that are not agents
 
 
-class Network(Picklable):
+class Network(Frozen):
     """A sensor network and what its fusion centre may and must not learn.
 
     observe:    agent -> H_i, an N_i x L matrix, in sending order; or a stack (S, n, L) of many agents.
@@ -49,6 +49,8 @@ class Network(Picklable):
     limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: beyond them a reading
                 is a fault, and nothing of its row is sent.
     """
+
+    _left_behind = frozenset({"observe", "position"})
 
     def __init__(
         self,
@@ -82,14 +84,8 @@ class Network(Picklable):
         self.units: Mapping[str, str] = MappingProxyType(
             _read_units(units, (*self.public_blocks, *self.private, *self.parameters))
         )
-        freeze(self.H, self.public, self.offset, *self.public_blocks.values(), *self.private.values())
         self._refuse_unobservable()
-        self._frozen = True
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if getattr(self, "_frozen", False):
-            raise AttributeError(f"a Network is frozen: build a new one instead of changing {name!r}")
-        super().__setattr__(name, value)
+        self._freeze()
 
     # --- what is in it
 
@@ -108,7 +104,7 @@ class Network(Picklable):
         """agent -> H_i, views into the stacked H."""
         return _RowsByAgent(self)
 
-    @cached_property
+    @derived
     def public_rows(self) -> tuple[str, ...]:
         """One label per row of U."""
         return tuple(
@@ -128,22 +124,22 @@ class Network(Picklable):
 
     # --- quantities every bound needs, computed once
 
-    @cached_property
+    @derived
     def white_observe(self) -> Array:
         """root^-1 H, (N, L): its Gram matrix is the information of the raw readings."""
         return self.noise.whiten(self.H)
 
-    @cached_property
+    @derived
     def prior_root(self) -> Array:
         """F0 with F0'F0 = J0; no rows without a prior."""
         return np.zeros((0, self.L)) if self.prior is None else self.prior.root
 
-    @cached_property
+    @derived
     def raw_triangle(self) -> Array:
         """Upper triangular T with T'T = J0 + H'R^-1 H, the raw information."""
         return triangle(np.concatenate([self.prior_root, self.white_observe]))
 
-    @cached_property
+    @derived
     def conditioning(self) -> float:
         """How much rounding the model amplifies, units removed (1 is best)."""
         return max(condition_of_triangle(self.raw_triangle), self.noise.condition())

@@ -7,14 +7,15 @@ Both kinds answer the same questions, so that the rest of veilnet need not know 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from veilnet._core.blocks import Blocks, Group
 from veilnet._core.errors import InvalidNetwork
+from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import (
     ILL_CONDITIONED,
     cholesky,
@@ -27,14 +28,13 @@ from veilnet._core.types import Array
 from veilnet._core.validation import (
     as_array,
     as_square,
-    freeze,
     lowest_relative_eigenvalues,
     refuse_unknown,
     symmetric,
 )
 
 
-class NoiseModel(ABC):
+class NoiseModel(Frozen, ABC):
     """R ≻ 0, with R = root root' and root lower triangular."""
 
     independent: bool
@@ -57,7 +57,7 @@ class NoiseModel(ABC):
         """root^-T applied to stacked (N, k) rows."""
 
     @abstractmethod
-    def own_roots(self) -> list[Array]:
+    def own_roots(self) -> tuple[Array, ...]:
         """Cholesky factors of the R_ii, one (count, n, n) stack per size group."""
 
     @abstractmethod
@@ -70,14 +70,14 @@ class IndependentNoise(NoiseModel):
 
     independent = True
 
-    def __init__(self, blocks: Blocks, stacks: list[Array], names: tuple[str, ...]) -> None:
+    def __init__(self, blocks: Blocks, stacks: Sequence[Array], names: tuple[str, ...]) -> None:
         self.blocks = blocks
-        self.stacks = stacks
-        freeze(*stacks)
-        self._roots = [
+        self.stacks = tuple(stacks)
+        self._roots = tuple(
             _cholesky_stack(stack, partial(_label, names, group))
             for group, stack in zip(blocks.groups, stacks, strict=True)
-        ]
+        )
+        self._freeze()
 
     def block(self, agent: int) -> Array:
         for group, stack in zip(self.blocks.groups, self.stacks, strict=True):
@@ -98,7 +98,7 @@ class IndependentNoise(NoiseModel):
     def whiten_back(self, stacked: Array) -> Array:
         return self._substitute(stacked, transposed=True)
 
-    def own_roots(self) -> list[Array]:
+    def own_roots(self) -> tuple[Array, ...]:
         return self._roots
 
     def condition(self) -> float:
@@ -122,8 +122,8 @@ class JointNoise(NoiseModel):
     def __init__(self, blocks: Blocks, matrix: Array) -> None:
         self.blocks = blocks
         self._matrix = matrix
-        freeze(matrix)
         self.root = _cholesky_stack(matrix[None], lambda _: "noise")[0]
+        self._freeze()
 
     def block(self, agent: int) -> Array:
         rows = self.blocks.rows(agent)
@@ -138,12 +138,12 @@ class JointNoise(NoiseModel):
     def whiten_back(self, stacked: Array) -> Array:
         return solve_lower(self.root, stacked, transposed=True)
 
-    def own_roots(self) -> list[Array]:
+    def own_roots(self) -> tuple[Array, ...]:
         return self._own_roots
 
-    @cached_property
-    def _own_roots(self) -> list[Array]:
-        return [cholesky(group.diagonal_blocks(self._matrix)) for group in self.blocks.groups]
+    @derived
+    def _own_roots(self) -> tuple[Array, ...]:
+        return tuple(cholesky(group.diagonal_blocks(self._matrix)) for group in self.blocks.groups)
 
     def condition(self) -> float:
         return root_condition(self.root)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
+from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import EPS, cholesky, positive_root, solve_lower
 from veilnet._core.types import Array
 from veilnet._core.validation import (
     as_array,
     as_square,
     as_vector,
-    freeze,
     lowest_relative_eigenvalue,
     semidefinite,
 )
 
 
-class Prior:
+class Prior(Frozen):
     """Gaussian prior information J0 ⪰ 0 on x, with a mean.
 
     Give the covariance P0 (then J0 = P0^-1 is of full rank), or the information J0, which may be singular
@@ -48,13 +47,7 @@ class Prior:
             self.root: Array = positive_root(semidefinite(matrix, name))
             self.information: Array = matrix
             self.given = "information"
-        freeze(self.mean, self.root, self.information, matrix)
-        self._frozen = True
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if getattr(self, "_frozen", False):
-            raise AttributeError(f"a Prior is frozen: build a new one instead of changing {name!r}")
-        super().__setattr__(name, value)
+        self._freeze()
 
     def _read_covariance(self, matrix: Array) -> None:
         lowest = lowest_relative_eigenvalue(matrix)
@@ -81,7 +74,7 @@ class Prior:
         """Whether the prior says something about every direction of x."""
         return bool(self.root.shape[0] == self.size)
 
-    @cached_property
+    @derived
     def covariance(self) -> Array | None:
         """P0 = J0^-1, or None where the information is singular."""
         if not self.full:

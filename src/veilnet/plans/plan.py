@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan
-from veilnet._core.frozen import Picklable
+from veilnet._core.frozen import Frozen, derived
 from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
@@ -24,7 +23,7 @@ __all__ = ["Plan"]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan(Picklable):
+class Plan(Frozen):
     """What every agent sends, with the utility and privacy that follow.
 
     network:     the model the plan was made for.
@@ -45,7 +44,7 @@ class Plan(Picklable):
     targets: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
+    @derived
     def worst_direction(self) -> dict[str, float]:
         """The part of each private parameter that stays most exposed: see ``privacy(..., worst=True)``."""
         known = knowledge(self.network, self.sanitizers)

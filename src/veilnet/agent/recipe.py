@@ -1,0 +1,196 @@
+"""What a sanitizer comes down to when it runs: checks, product, noise and rounding of blocks, worked out once.
+
+Nothing here knows where readings come from or where numbers go; :mod:`veilnet.agent.release` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array, Booleans
+from veilnet.agent import grid
+from veilnet.agent.randomness import NoiseSource
+
+__all__ = ["ROWS_AT_ONCE", "Recipe", "prepare"]
+
+ROWS_AT_ONCE = 2048  # temporaries stay in cache; the draws of a chunk too
+_SHORT_ROW = 32
+_MOST_DEVIATIONS = 12.0  # no draw of either source is larger
+_MOST_STEPS = 2.0**50  # half of what the grid can represent exactly
+
+
+class _EachRow:
+    """A vector to be combined with every row of a chunk, repeated beforehand.
+
+    NumPy's inner loop over a short row costs more than its arithmetic; between equal shapes it runs through.
+    """
+
+    def __init__(self, vector: Array) -> None:
+        self.vector = vector
+        self._repeated = np.tile(vector, (ROWS_AT_ONCE, 1)) if vector.size <= _SHORT_ROW else None
+
+    def of(self, rows: int) -> Array:
+        """Something that broadcasts against so many rows."""
+        if self._repeated is None or not 1 < rows <= ROWS_AT_ONCE:
+            return self.vector
+        return np.asarray(self._repeated[:rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What a sanitizer comes down to, worked out once.
+
+    whose:       the agent, for messages; empty where the sanitizer has none.
+    compression: C; ``offset`` and ``limits`` of the readings, None where there are none, and their ``names``.
+    step:        of the grid of each number sent, None without a grid; ``unit`` the same for whole blocks.
+    rows:        C', and
+    deviation:   that of the noise, both in units of the grid's steps: powers of two, so that the numbers are the
+                 same to the last bit.
+    draw:        rows of noise in the same units, None where nothing is added.
+    """
+
+    whose: str
+
+    compression: Array
+    offset: _EachRow | None
+    limits: tuple[_EachRow, _EachRow] | None
+    names: tuple[str, ...]
+    step: Array | None
+    rows: Array
+    unit: _EachRow
+    deviation: Array
+    draw: Callable[[NoiseSource, int], Array] | None
+
+    def examine(self, rows: Array) -> tuple[Array, Booleans]:
+        """The rows without their offset, and which of them may be released."""
+        if self.offset is None:
+            centred = rows
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                centred = rows - self.offset.of(len(rows))
+        if self.step is None:
+            valid = np.asarray(np.isfinite(centred).all(axis=1))
+        else:
+            # a reading that is not finite has no bound either, so this one test covers it
+            valid = grid.releasable(centred, self.compression, self.step)
+        if self.limits is not None:
+            low, high = (edge.of(len(rows)) for edge in self.limits)
+            valid = valid & np.asarray(((rows >= low) & (rows <= high)).all(axis=1))
+        return centred, valid
+
+    @property
+    def readings(self) -> int:
+        """How many readings a row has."""
+        return int(self.compression.shape[1])
+
+    @property
+    def sent(self) -> int:
+        """How many numbers are sent for a row."""
+        return int(self.compression.shape[0])
+
+    @property
+    def speaker(self) -> str:
+        """``kitchen: ``, how a message about this agent begins."""
+        return f"{self.whose}: " if self.whose else ""
+
+    def sanitize(self, centred: Array, source: NoiseSource) -> Array:
+        """The numbers to send for rows that may be released."""
+        values = centred @ self.rows
+        if self.draw is not None:
+            values += self.draw(source, len(values))
+        if self.step is None:
+            return values
+        values = grid.release(values, 1.0, self.deviation, source)
+        values *= self.unit.of(len(values))
+        return values
+
+    def reason(self, row: Array) -> str:
+        """Why a row is refused, without its values."""
+        for trouble, what in ((np.isnan(row), "is not a number"), (np.isinf(row), "is infinite")):
+            if trouble.any():
+                return f"{self._reading(trouble)} {what}"
+        if self.limits is not None:
+            outside = (row < self.limits[0].vector) | (row > self.limits[1].vector)
+            if outside.any():
+                return f"{self._reading(outside)} is outside its limits"
+        return "the readings are too large for the grid to hide rounding errors (a fault, or an offset is missing)"
+
+    def _reading(self, trouble: Booleans) -> str:
+        place = int(np.argmax(trouble))
+        return f"reading {self.names[place]!r}" if self.names else f"reading {place + 1}"
+
+
+def prepare(
+    *,
+    agent: str,
+    compression: Array,
+    noise: Array,
+    noise_root: Array,
+    offset: Array,
+    grid_step: Array | None,
+    limits: tuple[Array, Array] | None,
+    names: tuple[str, ...],
+) -> Recipe:
+    """The recipe of a sanitizer given by its parts (see :class:`veilnet.Sanitizer`); noise_root'noise_root = Θ.
+
+    InvalidNetwork where its grid does not go with its noise or its compression.
+    """
+    sent = compression.shape[0]
+    whose = f"{agent}: " if agent else ""
+    deviation = np.sqrt(np.maximum(np.diag(noise), 0.0))
+    if grid_step is not None:
+        grid.round_to_grid(np.zeros(sent), grid_step)  # refuses steps beyond its range
+        if np.any(deviation * _MOST_DEVIATIONS >= grid_step * _MOST_STEPS):
+            raise InvalidNetwork(
+                f"{whose}the grid is too fine for noise so large; "
+                "take it from grid_steps(covariance of what is sent)"
+            )
+    step = np.ones(sent) if grid_step is None else grid_step
+    with np.errstate(over="ignore", under="ignore"):
+        rows = compression / step[:, None]
+        if not np.array_equal(rows * step[:, None], compression):
+            raise InvalidNetwork(
+                f"{whose}the grid is out of proportion to the compression; "
+                "take it from grid_steps(covariance of what is sent)"
+            )
+    return Recipe(
+        whose=agent,
+        compression=compression,
+        offset=_EachRow(offset) if np.any(offset) else None,
+        limits=None if limits is None else (_EachRow(limits[0]), _EachRow(limits[1])),
+        names=names,
+        step=grid_step,
+        rows=np.ascontiguousarray(rows.T),
+        unit=_EachRow(step),
+        deviation=deviation / step,
+        draw=_drawing(noise, noise_root, deviation / step, step),
+    )
+
+
+def _drawing(
+    noise: Array, noise_root: Array, deviation: Array, step: Array
+) -> Callable[[NoiseSource, int], Array] | None:
+    """How to draw rows of noise with covariance Θ, in units of steps; None where nothing is added."""
+    noisy = deviation > 0
+    if not noisy.any():
+        return None
+    if np.any(noise - np.diag(np.diag(noise))):
+        root = noise_root / step
+        return lambda source, count: np.asarray(source.normal((count, len(root))) @ root)
+    columns = np.flatnonzero(noisy)
+    scale = _EachRow(deviation[columns])
+
+    def draw(source: NoiseSource, count: int) -> Array:
+        noise = source.normal((count, len(columns)))
+        noise *= scale.of(count)
+        if len(columns) == len(deviation):
+            return noise
+        spread = np.zeros((count, len(deviation)))
+        spread[:, columns] = noise
+        return spread
+
+    return draw
