@@ -279,7 +279,7 @@ def test_verify_sees_another_network(folder, capsys) -> None:
 
 def test_verify_without_a_plan_is_wrong_input(tmp_path, capsys) -> None:
     assert cli.run(["verify", str(tmp_path)]) == 2
-    assert "plan.json: no such file" in capsys.readouterr().err
+    assert "holds no plan.json" in capsys.readouterr().err
     (tmp_path / "plan.json").write_text("{}")
     assert cli.run(["verify", str(tmp_path)]) == 2
 

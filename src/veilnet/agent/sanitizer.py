@@ -209,8 +209,20 @@ class Sanitizer(Frozen):
         return positive_root(self.noise)
 
     def replace(self, **changes: Any) -> Sanitizer:
-        """A copy with some arguments changed."""
-        known = {
+        """A copy with some arguments of the constructor changed."""
+        return Sanitizer(**(self._arguments() | changes))
+
+    def same_as(self, other: Sanitizer) -> bool:
+        """Whether another sanitizer does the same to the last bit, for the same agent."""
+        return _same(self._arguments(), other._arguments())
+
+    def same_readings_as(self, other: Sanitizer) -> bool:
+        """Whether another one takes the same readings: agent, names and limits."""
+        mine, theirs = self._arguments(), other._arguments()
+        return all(_same(mine[name], theirs[name]) for name in ("agent", "names", "limits"))
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
             "compression": self.compression,
             "noise": self.noise,
             "offset": self.offset,
@@ -219,7 +231,6 @@ class Sanitizer(Frozen):
             "agent": self.agent,
             "names": self.names,
         }
-        return Sanitizer(**(known | changes))
 
     def _with(self, compression: Array, noise: Array) -> Sanitizer:
         return Sanitizer(
@@ -237,6 +248,16 @@ class Sanitizer(Frozen):
         parts.append(f"{clear} exact, {rows.shape[0] - clear} with noise")
         parts.append(f"{withheld} direction{'s' if withheld != 1 else ''} withheld")
         return f"Sanitizer({who}{self.readings} readings, {'; '.join(parts)})"
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    if isinstance(mine, dict):
+        return all(_same(mine[name], theirs[name]) for name in mine)
+    if isinstance(mine, tuple) and isinstance(theirs, tuple):
+        return len(mine) == len(theirs) and all(map(_same, mine, theirs))
+    if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
+        return np.array_equal(mine, theirs)
+    return bool(type(mine) is type(theirs) and mine == theirs)
 
 
 def _read_compression(compression: Any, noise: Any) -> Array:

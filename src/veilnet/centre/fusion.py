@@ -12,15 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from veilnet._core.errors import InvalidReading
+from veilnet._core.errors import InvalidPlan, InvalidReading
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.validation import unknown
-from veilnet.centre.messages import CentreModel, View, centre_model
-from veilnet.plans.plan import Plan
+from veilnet.centre.messages import CentreModel, View
 
 __all__ = ["Estimate", "Fusion"]
 
@@ -91,14 +90,28 @@ class Estimate:
         return f"Estimate({rows} of {', '.join(self.labels)}; {gaps} sets of agents with gaps{unknown_})"
 
 
+@runtime_checkable
+class Planned(Protocol):
+    """Something that knows the model of its messages: a :class:`veilnet.Plan`."""
+
+    @property
+    def messages(self) -> CentreModel:
+        """The model of what the agents send."""
+
+
 class Fusion:
     """Estimates the public parameters of a plan from sanitized messages.
 
     Make it from a plan, or from the file ``plan/center.json`` with :meth:`load`.
     """
 
-    def __init__(self, plan: Plan | CentreModel) -> None:
-        self.model = plan if isinstance(plan, CentreModel) else centre_model(plan.network, plan.sanitizers)
+    def __init__(self, plan: Planned | CentreModel) -> None:
+        if not isinstance(plan, Planned | CentreModel):
+            raise InvalidPlan(
+                f"plan: expected a veilnet.Plan, found {type(plan).__name__}; "
+                "use Plan.load(folder), or Fusion.load(plan/center.json)"
+            )
+        self.model = plan if isinstance(plan, CentreModel) else plan.messages
         self._known = frozenset(self.model.agents)
         self._views: dict[bytes, View] = {}
         complete = self.model.complete

@@ -23,10 +23,10 @@ def command(
     promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
     """
     from veilnet.cli._shared import console, print_json, table
-    from veilnet.io.plan_verification import verify_plan
     from veilnet.model.network import Network
+    from veilnet.plans.verification import verify
 
-    checks = verify_plan(plan, None if network is None else Network.load(network))
+    checks = verify(plan, None if network is None else Network.load(network))
     ok = all(check.ok for check in checks)
     if json:
         print_json({"ok": ok, "trusted_network": network, "checks": checks})

@@ -118,7 +118,7 @@ def _within_loss(
 
 
 def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress | None) -> Plan:
-    from veilnet.designs.power.plan import power_plan
+    from veilnet.designs.power import power_plan
 
     if method not in ("auto", "power"):
         raise InvalidNetwork(f"method: power= goes with 'auto' or 'power', found {method!r}")

@@ -15,7 +15,7 @@ from veilnet._core.errors import InvalidNetwork, MissingExtra
 from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.designs.hiding import Hiding, cheapest_hiding
-from veilnet.designs.joint.solver import JointResult, least_loss
+from veilnet.designs.joint import JointResult, least_loss
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.tradeoff import aimed_at, hiding_plan, joint_plan, least_loss_plan
 from veilnet.model.network import Network

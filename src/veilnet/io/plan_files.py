@@ -4,10 +4,8 @@
     plan/center.json    what fusion needs (:mod:`veilnet.io.centre_files`)
     plan/plan.json      everything: the network, all sanitizers, the promises and how they were reached
 
-The plan's id, a digest of what plan.json promises, ties the files together. ``load_plan`` checks every
-checksum and id, that agents and centre hold what the plan says, and certifies the promises anew. That finds
-accidents and naive edits; against a forger who rewrites all files there is ``veilnet verify`` with a network
-of one's own (:mod:`veilnet.io.plan_verification`).
+The plan's id, a digest of what plan.json promises, ties the files together. :mod:`veilnet.io.plan_reading` reads
+them back, :mod:`veilnet.plans.verification` decides whether they are to be believed.
 """
 
 from __future__ import annotations
@@ -17,25 +15,19 @@ import secrets
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.information import check_sanitizers
-from veilnet.centre.messages import centre_model
+from veilnet._core.errors import InvalidPlan
 from veilnet.io import _document, sanitizer_files
 from veilnet.io._atomic import write_bytes
-from veilnet.io._sealed import convert, digest, format_of, open_sealed, plain, seal, with_infinities
+from veilnet.io._sealed import digest, format_of, plain, seal
 from veilnet.io.centre_files import FORMAT as CENTRE_FORMAT
-from veilnet.io.centre_files import centre_document, load_centre
-from veilnet.model.network import Network
-from veilnet.plans.certificate import Certificate, Promise, certify
+from veilnet.io.centre_files import centre_document
 from veilnet.plans.plan import Plan
 
 FORMAT = "veilnet-plan/1"
@@ -72,18 +64,6 @@ class FindingDocument(msgspec.Struct, forbid_unknown_fields=True):
     ok: bool
 
 
-class WholePlan(msgspec.Struct):
-    """plan.json as objects, not yet certified."""
-
-    plan: str
-    network: Network
-    network_document: dict[str, Any]
-    sanitizers: dict[str, Sanitizer]
-    method: str
-    promise: Promise
-    details: dict[str, Any]
-
-
 def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
     """Write a plan folder. Until all of it is there, it does not load; what was there before stays till then.
 
@@ -98,7 +78,7 @@ def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
         names[agent]: seal(sanitizer_files.to_document(sanitizer, plan_id))
         for agent, sanitizer in plan.sanitizers.items()
     }
-    contents[CENTRE] = seal(centre_document(centre_model(plan.network, plan.sanitizers, plan_id)))
+    contents[CENTRE] = seal(centre_document(replace(plan.messages, plan=plan_id)))
     if target.exists() and not target.is_dir():
         raise InvalidPlan(f"{target}: expected a folder, found a file; choose another name")
     target.mkdir(parents=True, exist_ok=True)
@@ -120,104 +100,6 @@ def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
             for path in staging.iterdir():
                 path.unlink()
             staging.rmdir()
-
-
-def load_plan(folder: str | PathLike[str]) -> Plan:
-    """Read and verify a plan folder; InvalidPlan names the file that was changed, cut off or mixed up."""
-    target = Path(folder)
-    whole = read_whole(_existing(target) / WHOLE)
-    names = file_names(list(whole.sanitizers))
-    for agent, sanitizer in whole.sanitizers.items():
-        complaint = agent_complaint(target / names[agent], sanitizer, whole.plan)
-        if complaint:
-            raise InvalidPlan(complaint)
-    complaint = centre_complaint(target / CENTRE, whole.network, whole.sanitizers, whole.plan)
-    if complaint:
-        raise InvalidPlan(complaint)
-    certificate = certify_promise(whole.network, whole.sanitizers, whole.promise)
-    if not certificate.ok:
-        raise InvalidPlan(f"{target / WHOLE}: its promise is not confirmed: {certificate.complaint()}")
-    return Plan(
-        network=whole.network,
-        sanitizers=MappingProxyType(whole.sanitizers),
-        method=whole.method,
-        utility=whole.promise.utility,
-        privacy=MappingProxyType(dict(whole.promise.privacy)),
-        certificate=certificate,
-        targets=MappingProxyType(dict(whole.promise.targets)),
-        details=MappingProxyType(whole.details),
-    )
-
-
-def read_whole(path: Path) -> WholePlan:
-    """plan.json, its checksum and id checked."""
-    document = open_sealed(path, FORMAT)
-    whole = whole_from_document(document, path)
-    if plan_id_of(document) != whole.plan:
-        raise InvalidPlan(f"{path}: the plan's id does not match its content; save the plan again")
-    return whole
-
-
-def whole_from_document(document: dict[str, Any], path: Path) -> WholePlan:
-    """The objects of plan.json, each valid by itself; ``path`` names the file in errors."""
-    found = convert(document, PlanDocument, path)
-    try:
-        network = _document.from_document(found.network, path.parent)
-    except (InvalidNetwork, NotObservable) as error:
-        raise InvalidPlan(f"{path}: network: {error}") from error
-    sanitizers = {
-        agent: sanitizer_files.from_document(table, path) for agent, table in found.sanitizers.items()
-    }
-    try:
-        check_sanitizers(network, sanitizers)
-    except InvalidNetwork as error:
-        raise InvalidPlan(f"{path}: {error}") from error
-    if set(found.privacy) != set(network.private) or not set(found.targets) <= set(network.private):
-        raise InvalidPlan(f"{path}: privacy: expected exactly the network's private parameters")
-    promise = Promise(
-        utility=_number(found.utility, path),
-        privacy={name: _number(value, path) for name, value in found.privacy.items()},
-        targets={name: _number(value, path) for name, value in found.targets.items()},
-        most_loss=None if found.most_loss is None else _number(found.most_loss, path),
-    )
-    details = with_infinities(found.details)
-    return WholePlan(found.plan, network, found.network, sanitizers, found.method, promise, details)
-
-
-def certify_promise(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:
-    """The certificate of a promise; a model beyond floating point counts as not confirmed."""
-    try:
-        with np.errstate(all="ignore"):
-            return certify(network, sanitizers, promise)
-    except (np.linalg.LinAlgError, ValueError) as error:
-        raise InvalidPlan(f"the promise cannot be recomputed ({error}); design the plan again") from error
-
-
-def agent_complaint(path: Path, expected: Sanitizer, plan_id: str) -> str:
-    """What is wrong with an agent's file, empty if it holds exactly the plan's sanitizer."""
-    try:
-        found, belongs_to = sanitizer_files.read_sanitizer(path)
-    except InvalidPlan as error:
-        return str(error)
-    if belongs_to != plan_id:
-        return f"{path}: belongs to another plan; save the plan again, or copy the right file"
-    if sanitizer_files.to_document(found, plan_id) != sanitizer_files.to_document(expected, plan_id):
-        return f"{path}: is not the sanitizer of the plan; save the plan again"
-    return ""
-
-
-def centre_complaint(path: Path, network: Network, sanitizers: Mapping[str, Sanitizer], plan_id: str) -> str:
-    """What is wrong with the centre's file, empty if it is what the network and the sanitizers imply."""
-    try:
-        found = load_centre(path)
-        expected = centre_model(network, sanitizers, plan_id)
-    except InvalidPlan as error:
-        return str(error)
-    if found.plan != plan_id:
-        return f"{path}: belongs to another plan; save the plan again, or copy the right file"
-    if not expected.resembles(found):
-        return f"{path}: is not the centre's part of the plan; save the plan again"
-    return ""
 
 
 def file_names(agents: Sequence[str]) -> dict[str, str]:
@@ -277,21 +159,6 @@ def _whole_document(plan: Plan) -> dict[str, Any]:
 def plan_id_of(document: Mapping[str, Any]) -> str:
     """The id that the content of plan.json stands for."""
     return digest({name: value for name, value in document.items() if name != "plan"})[:32]
-
-
-def _number(value: float | str, path: Path) -> float:
-    number = with_infinities(value)
-    if isinstance(number, str):
-        raise InvalidPlan(f"{path}: expected a number, found text; save the plan again")
-    return float(number)
-
-
-def _existing(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise InvalidPlan(f"{folder}: no such folder; give the folder that plan.save() or design --out wrote")
-    if not (folder / WHOLE).exists():
-        raise InvalidPlan(f"{folder}: holds no plan.json; the plan was not saved to its end: save it again")
-    return folder
 
 
 def _look_around(folder: Path, plan_id: str, new: Sequence[str]) -> list[Path]:

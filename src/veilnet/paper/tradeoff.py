@@ -14,8 +14,8 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import knowledge
-from veilnet.designs.alternating.sweeps import AlternatingResult, alternate
-from veilnet.designs.joint.solver import JointResult, least_loss
+from veilnet.designs.alternating import AlternatingResult, alternate
+from veilnet.designs.joint import JointResult, least_loss
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.paper.settings import PRIVATE, Settings, draw, network_of

@@ -15,6 +15,7 @@ from veilnet._core.frozen import Frozen, derived
 from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
+from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, certify
 from veilnet.plans.release_grid import with_release_grid
@@ -50,6 +51,11 @@ class Plan(Frozen):
         known = knowledge(self.network, self.sanitizers)
         return {name: known.worst_growth(rows) for name, rows in self.network.private.items()}
 
+    @derived
+    def messages(self) -> CentreModel:
+        """What the centre has to know of what is sent."""
+        return centre_model(self.network, self.sanitizers)
+
     @property
     def most_loss(self) -> float | None:
         """The utility loss the plan was allowed, None where none was given."""
@@ -70,7 +76,7 @@ class Plan(Frozen):
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Plan:
         """Read a plan folder and verify it; a changed, truncated or mixed-up file is refused."""
-        from veilnet.io.plan_files import load_plan
+        from veilnet.plans.verification import load_plan
 
         return load_plan(folder)
 

@@ -3,3 +3,7 @@
 Read in this order: ``plan`` (from a question to a plan), ``sweeps`` (agent after agent), ``subproblem`` (one agent's
 turn), ``interior`` (its interior-point method).
 """
+
+from veilnet.designs.alternating.sweeps import AlternatingResult, alternate
+
+__all__ = ["AlternatingResult", "alternate"]

@@ -5,3 +5,7 @@ Lagrangian), ``chart`` and ``lbfgs`` (how it is minimised), ``run`` (one start t
 start), ``snap`` (eigenvalues to 0 and 1), ``hidden`` (one direction of x hidden altogether), ``search`` (many
 starts) and ``solver`` (the two questions).
 """
+
+from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
+
+__all__ = ["JointResult", "least_loss", "most_privacy"]

@@ -1,0 +1,125 @@
+"""A plan folder read back: every file as the objects it holds, with nothing decided about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.information import check_sanitizers
+from veilnet.centre.messages import CentreModel
+from veilnet.io import _document, sanitizer_files
+from veilnet.io._sealed import convert, plain, read_sealed, with_infinities
+from veilnet.io.centre_files import load_centre
+from veilnet.io.plan_files import CENTRE, FORMAT, WHOLE, PlanDocument, file_names, plan_id_of
+from veilnet.model.network import Network
+from veilnet.plans.certificate import Promise
+from veilnet.plans.verification import SavedPlan
+
+
+def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:
+    """What the files of a plan folder hold; InvalidPlan where plan.json cannot be read as a plan at all."""
+    target = Path(folder)
+    path = _existing(target) / WHOLE
+    document, intact = read_sealed(path, FORMAT)
+    found = convert(document, PlanDocument, path)
+    sanitizers = {
+        agent: sanitizer_files.from_document(table, path) for agent, table in found.sanitizers.items()
+    }
+    network = _network(found, path)
+    try:
+        check_sanitizers(network, sanitizers)
+    except InvalidNetwork as error:
+        raise InvalidPlan(f"{path}: {error}") from error
+    same_id = plan_id_of(document) == found.plan
+    trouble = (
+        ""
+        if intact
+        else "the checksum does not match, so the file was changed or damaged; save the plan again"
+    )
+    if intact and not same_id:
+        trouble = "the plan's id does not match its content; save the plan again"
+    return SavedPlan(
+        where=str(path),
+        trouble=trouble,
+        plan_id=found.plan,
+        network=network,
+        sanitizers=sanitizers,
+        method=found.method,
+        promise=_promise(found, network, path),
+        details=with_infinities(found.details),
+        agent_files={
+            str(target / name): (agent, _agent_file(target / name))
+            for agent, name in file_names(list(sanitizers)).items()
+        },
+        centre_file=(str(target / CENTRE), _centre_file(target / CENTRE)),
+        difference=partial(_difference, saved=found.network),
+    )
+
+
+def _network(found: PlanDocument, path: Path) -> Network:
+    try:
+        return _document.from_document(found.network, path.parent)
+    except (InvalidNetwork, NotObservable) as error:
+        raise InvalidPlan(f"{path}: network: {error}") from error
+
+
+def _promise(found: PlanDocument, network: Network, path: Path) -> Promise:
+    if set(found.privacy) != set(network.private) or not set(found.targets) <= set(network.private):
+        raise InvalidPlan(f"{path}: privacy: expected exactly the network's private parameters")
+    return Promise(
+        utility=_number(found.utility, path),
+        privacy={name: _number(value, path) for name, value in found.privacy.items()},
+        targets={name: _number(value, path) for name, value in found.targets.items()},
+        most_loss=None if found.most_loss is None else _number(found.most_loss, path),
+    )
+
+
+def _agent_file(path: Path) -> tuple[Sanitizer, str | None] | str:
+    try:
+        return sanitizer_files.read_sanitizer(path)
+    except InvalidPlan as error:
+        return str(error)
+
+
+def _centre_file(path: Path) -> CentreModel | str:
+    try:
+        return load_centre(path)
+    except InvalidPlan as error:
+        return str(error)
+
+
+def _difference(network: Network, saved: Mapping[str, Any]) -> str:
+    return _first_difference(plain(_document.to_document(network)), saved, "")
+
+
+def _first_difference(given: Any, found: Any, where: str) -> str:
+    """Where two documents differ, empty if they do not; numbers must agree to the last bit."""
+    if isinstance(given, Mapping) and isinstance(found, Mapping):
+        if list(given) != list(found):
+            return f"{where or 'the network'}: other keys, or in another order"
+        for name in given:
+            difference = _first_difference(given[name], found[name], f"{where}.{name}" if where else name)
+            if difference:
+                return difference
+        return ""
+    return "" if given == found else f"{where} differs"
+
+
+def _number(value: float | str, path: Path) -> float:
+    number = with_infinities(value)
+    if isinstance(number, str):
+        raise InvalidPlan(f"{path}: expected a number, found text; save the plan again")
+    return float(number)
+
+
+def _existing(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise InvalidPlan(f"{folder}: no such folder; give the folder that plan.save() or design --out wrote")
+    if not (folder / WHOLE).exists():
+        raise InvalidPlan(f"{folder}: holds no plan.json; the plan was not saved to its end: save it again")
+    return folder

@@ -1,0 +1,210 @@
+"""Does a saved plan keep what it promises, on a network that the user trusts?
+
+Nothing that was saved is believed: every promise is recomputed from the sanitizers that the agents' files hold,
+the grids and the centre's model are derived again, and the network must equal the given one to the last bit. A
+checksum only tells accidents from intact files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.information import check_sanitizers
+from veilnet.centre.messages import CentreModel, centre_model
+from veilnet.model.network import Network
+from veilnet.plans.certificate import Certificate, Promise, certify
+from veilnet.plans.plan import Plan
+from veilnet.plans.release_grid import with_release_grid
+
+__all__ = ["Check", "SavedPlan", "confirmed", "load_plan", "verify"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was verified: what was promised, what was found, and a note where it is not confirmed."""
+
+    what: str
+    ok: bool
+    promised: float | None = None
+    found: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class SavedPlan:
+    """What the files of a plan hold, each of them valid by itself, none of it believed yet.
+
+    where:         the file of the whole plan, for messages.
+    trouble:       what is wrong with its seal, empty if nothing is.
+    plan_id:       the id it bears.
+    agent_files:   file name -> (the agent, what its file holds and the id of the plan that file belongs to, or the
+                   complaint of who tried to read it).
+    centre_file:   the same for the centre.
+    difference:    where a network differs from the saved one, empty if it does not.
+    """
+
+    where: str
+    trouble: str
+    plan_id: str
+    network: Network
+    sanitizers: Mapping[str, Sanitizer]
+    method: str
+    promise: Promise
+    details: Mapping[str, Any]
+    agent_files: Mapping[str, tuple[str, tuple[Sanitizer, str | None] | str]]
+    centre_file: tuple[str, CentreModel | str]
+    difference: Callable[[Network], str]
+
+
+def verify(folder: str | PathLike[str], network: Network | None = None) -> list[Check]:
+    """Re-derive every promise of a saved plan; without a network, on the plan's own, taken on trust.
+
+    folder:  where :meth:`veilnet.Plan.save` or ``veilnet design --out`` wrote the plan.
+    network: the network you trust; the plan must have been made for exactly this one.
+
+    Raises InvalidPlan where the folder cannot be read as a plan at all.
+    """
+    from veilnet.io.plan_reading import read_plan_folder
+
+    saved = read_plan_folder(folder)
+    checks = [Check("plan.json", not saved.trouble, note=saved.trouble)]
+    trusted = saved.network
+    if network is not None:
+        trusted = network
+        difference = saved.difference(network)
+        checks.append(Check("network is the given one", not difference, note=difference))
+    return [*checks, *_checks(saved, trusted)]
+
+
+def load_plan(folder: str | PathLike[str]) -> Plan:
+    """Read a plan folder and confirm all of it; InvalidPlan names the file that was changed, cut off or mixed up."""
+    from veilnet.io.plan_reading import read_plan_folder
+
+    return confirmed(read_plan_folder(folder))
+
+
+def confirmed(saved: SavedPlan) -> Plan:
+    """The plan that was saved, every promise of it recomputed; InvalidPlan where one thing is not confirmed."""
+    if saved.trouble:
+        raise InvalidPlan(f"{saved.where}: {saved.trouble}")
+    for check in _file_checks(saved, saved.network):
+        if not check.ok:
+            raise InvalidPlan(check.note)
+    certificate = _certified(saved.network, saved.sanitizers, saved.promise)
+    if not certificate.ok:
+        raise InvalidPlan(f"{saved.where}: its promise is not confirmed: {certificate.complaint()}")
+    return Plan(
+        network=saved.network,
+        sanitizers=MappingProxyType(dict(saved.sanitizers)),
+        method=saved.method,
+        utility=saved.promise.utility,
+        privacy=MappingProxyType(dict(saved.promise.privacy)),
+        certificate=certificate,
+        targets=MappingProxyType(dict(saved.promise.targets)),
+        details=MappingProxyType(dict(saved.details)),
+    )
+
+
+def _checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
+    try:
+        check_sanitizers(network, saved.sanitizers)
+    except InvalidNetwork as error:
+        yield Check("sanitizers fit the network", False, note=str(error))
+        return
+    yield from _file_checks(saved, network)
+    yield from _grid_checks(saved, network)
+    yield from _promise_checks(saved, network)
+
+
+def _file_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
+    """Each agent's file must hold exactly the plan's sanitizer, the centre's what they all imply."""
+    for name, (agent, content) in saved.agent_files.items():
+        complaint = _agent_complaint(name, content, saved.sanitizers[agent], saved.plan_id)
+        yield Check(Path(name).name, not complaint, note=complaint)
+    name, found = saved.centre_file
+    complaint = _centre_complaint(name, found, network, saved)
+    yield Check(Path(name).name, not complaint, note=complaint)
+
+
+def _agent_complaint(
+    name: str, content: tuple[Sanitizer, str | None] | str, expected: Sanitizer, plan_id: str
+) -> str:
+    if isinstance(content, str):
+        return content
+    found, belongs_to = content
+    if belongs_to != plan_id:
+        return f"{name}: belongs to another plan; save the plan again, or copy the right file"
+    if not found.same_as(expected):
+        return f"{name}: is not the sanitizer of the plan; save the plan again"
+    return ""
+
+
+def _centre_complaint(name: str, found: CentreModel | str, network: Network, saved: SavedPlan) -> str:
+    if isinstance(found, str):
+        return found
+    try:
+        expected = centre_model(network, saved.sanitizers, saved.plan_id)
+    except InvalidPlan as error:
+        return str(error)
+    if found.plan != saved.plan_id:
+        return f"{name}: belongs to another plan; save the plan again, or copy the right file"
+    if not expected.resembles(found):
+        return f"{name}: is not the centre's part of the plan; save the plan again"
+    return ""
+
+
+def _grid_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
+    """A grid finer than the plan's would let low bits through, a coarser one cost utility."""
+    try:
+        expected = with_release_grid(network, saved.sanitizers)
+    except InvalidNetwork as error:
+        yield Check("grids", False, note=str(error))
+        return
+    wrong = [agent for agent, s in saved.sanitizers.items() if not _same_grid(s.grid, expected[agent].grid)]
+    note = f"not the grid that the noise calls for: {', '.join(wrong[:5])}" if wrong else ""
+    yield Check("grids", not wrong, note=note)
+    loose = [agent for agent, s in saved.sanitizers.items() if not s.same_readings_as(expected[agent])]
+    note = f"not those of the network: {', '.join(loose[:5])}" if loose else ""
+    yield Check("names and limits of readings", not loose, note=note)
+
+
+def _same_grid(found: Array | None, expected: Array | None) -> bool:
+    # On another machine, a deviation on the edge may round to the neighbouring power of two.
+    return (
+        found is not None
+        and expected is not None
+        and found.shape == expected.shape
+        and bool(np.all((found <= 2 * expected) & (expected <= 2 * found)))
+    )
+
+
+def _promise_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
+    if set(saved.promise.privacy) != set(network.private):
+        yield Check("promises", False, note="the plan promises other private parameters")
+        return
+    try:
+        certificate = _certified(network, saved.sanitizers, saved.promise)
+    except InvalidPlan as error:
+        yield Check("promises", False, note=str(error))
+        return
+    for finding in certificate.findings:
+        yield Check(finding.what, bool(finding.ok), finding.promised, finding.found)
+
+
+def _certified(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:
+    """The certificate of a promise; a model beyond floating point counts as not confirmed."""
+    try:
+        with np.errstate(all="ignore"):
+            return certify(network, sanitizers, promise)
+    except (np.linalg.LinAlgError, ValueError) as error:
+        raise InvalidPlan(f"the promise cannot be recomputed ({error}); design the plan again") from error
