@@ -25,6 +25,7 @@ from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import smallest_share
+from veilnet.bounds.message_noise import Sent, joint_covariance
 from veilnet.model.network import Network
 
 __all__ = ["CentreModel", "View", "centre_model"]
@@ -198,11 +199,10 @@ def _whitening(mechanism: Sanitizer, root: Array) -> Array:
 
 
 def _correlation(network: Network, mechanisms: list[Sanitizer], whiten: list[Array], blocks: Blocks) -> Array:
-    noise = network.noise.matrix()
-    weights = [white @ s.compression for white, s in zip(whiten, mechanisms, strict=True)]
-    half = np.concatenate([w @ noise[network.blocks.rows(i)] for i, w in enumerate(weights)]).T
-    full = np.concatenate([w @ half[network.blocks.rows(i)] for i, w in enumerate(weights)])
-    full = (full + full.T) / 2
+    white_rows = [white @ s.compression for white, s in zip(whiten, mechanisms, strict=True)]
+    full = joint_covariance(
+        network, [Sent(k, rows, np.zeros((len(rows),) * 2)) for k, rows in enumerate(white_rows)]
+    )
     for place in range(blocks.count):
         mine = blocks.rows(place)
         full[mine, mine] = np.eye(int(blocks.sizes[place]))

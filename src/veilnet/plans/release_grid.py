@@ -8,6 +8,7 @@ import numpy as np
 
 from veilnet.agent.grid import grid_steps
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
 from veilnet.model.network import Network
 
 
@@ -22,15 +23,13 @@ def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
         for agent in network.agents
         if agent in sanitizers
     }
+    sent = {agent: Sent(network.position[agent], s.compression, s.noise) for agent, s in independent.items()}
     if network.noise.independent:
-        steps = {
-            agent: grid_steps(
-                s.compression @ network.noise.block(network.position[agent]) @ s.compression.T + s.noise
-            )
-            for agent, s in independent.items()
-        }
+        steps = {agent: grid_steps(own_covariance(network, each)) for agent, each in sent.items()}
     else:
-        steps = _joint_steps(network, independent)
+        ends = np.cumsum([s.sent for s in independent.values()])
+        together = grid_steps(joint_covariance(network, list(sent.values())))
+        steps = dict(zip(independent, np.split(together, ends[:-1]), strict=True))
     return {
         agent: sanitizer.with_grid(steps[agent]).for_agent(agent, network)
         for agent, sanitizer in independent.items()
@@ -39,15 +38,3 @@ def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
 
 def _independent_rows(sanitizer: Sanitizer) -> bool:
     return bool(sanitizer.normal[0].shape[0] == sanitizer.sent)
-
-
-def _joint_steps(network: Network, sanitizers: Mapping[str, Sanitizer]) -> dict[str, np.ndarray]:
-    parts = [(network.blocks.rows(network.position[a]), s.compression) for a, s in sanitizers.items()]
-    half = np.concatenate([c @ network.noise.matrix()[rows] for rows, c in parts]).T
-    covariance = np.concatenate([c @ half[rows] for rows, c in parts])
-    ends = np.cumsum([s.sent for s in sanitizers.values()])
-    for end, sanitizer in zip(ends, sanitizers.values(), strict=True):
-        mine = slice(end - sanitizer.sent, end)
-        covariance[mine, mine] += sanitizer.noise
-    steps = grid_steps((covariance + covariance.T) / 2)
-    return dict(zip(sanitizers, np.split(steps, ends[:-1]), strict=True))

@@ -11,6 +11,7 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import Knowledge, smallest_share
+from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
 from veilnet.model.network import Network
 
 # Where nothing is known beforehand, x may be anything: it is drawn this many raw deviations wide.
@@ -73,18 +74,13 @@ class LinearCentre:
         network = self.network
         if not self._parts:
             return []
+        sent = [
+            Sent(network.position[agent], s.compression, s.noise)
+            for agent, (_, s) in zip(self.agents, self._parts, strict=True)
+        ]
         if network.noise.independent:
-            own = [network.noise.block(network.position[agent]) for agent in self.agents]
-            return [
-                cholesky(s.compression @ block @ s.compression.T + s.noise)
-                for block, (_, s) in zip(own, self._parts, strict=True)
-            ]
-        half = np.concatenate([s.compression @ network.noise.matrix()[rows] for rows, s in self._parts]).T
-        covariance = np.concatenate([s.compression @ half[rows] for rows, s in self._parts])
-        ends = np.cumsum([s.sent for _, s in self._parts])
-        for end, (_, s) in zip(ends, self._parts, strict=True):
-            covariance[end - s.sent : end, end - s.sent : end] += s.noise
-        return [cholesky((covariance + covariance.T) / 2)]
+            return [cholesky(own_covariance(network, each)) for each in sent]
+        return [cholesky(joint_covariance(network, sent))]
 
     def _whiten(self, parts: list[Array]) -> Array:
         if not parts:

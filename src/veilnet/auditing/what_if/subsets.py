@@ -19,6 +19,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.measures import growth
 from veilnet.bounds.knowledge import Knowledge
+from veilnet.bounds.message_noise import Sent, own_covariance
 from veilnet.model.network import Network
 
 MOST_SETS = 20_000
@@ -142,7 +143,7 @@ def _terms(network: Network, sanitizers: Mapping[str, Sanitizer], frame: Network
         rows, noisy = sanitizers[agent].normal
         if not len(rows):
             continue
-        covariance = rows @ network.noise.block(place) @ rows.T + np.diag(noisy.astype(float))
+        covariance = own_covariance(network, Sent(place, rows, np.diag(noisy.astype(float))))
         factor = solve_lower(cholesky(covariance), rows @ network.H[network.blocks.rows(place)])
         factor = frame.in_raw_coordinates(factor)
         terms[place] = factor.T @ factor

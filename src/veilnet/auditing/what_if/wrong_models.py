@@ -23,6 +23,7 @@ from veilnet.auditing.report import Row
 from veilnet.auditing.what_if.variants import raw_information, with_stacked_observe
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
+from veilnet.bounds.message_noise import Sent, joint_covariance
 from veilnet.model.network import Network, Prior
 
 SECTION = "wrong models"
@@ -85,9 +86,10 @@ class WrongModel:
         network = self.network
         if network.prior is None or not network.prior.full or network.N > _LARGE:
             return None
-        compression, added = self._messages
-        half = compression @ network.noise.matrix()
-        root = cholesky(half @ compression.T + np.diag(added))
+        compression, _ = self._messages
+        normal = [self.sanitizers[agent].normal for agent in network.agents]
+        sent = [Sent(k, rows, np.diag(noisy.astype(float))) for k, (rows, noisy) in enumerate(normal)]
+        root = cholesky(joint_covariance(network, sent))
         factor = solve_lower(root, compression @ network.H)
         information = network.prior.information + factor.T @ factor
         white = np.linalg.solve(information, network.public.T).T @ factor.T
