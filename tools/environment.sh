@@ -4,6 +4,8 @@
 
 venv=$root/.venv
 log=$venv/setup.log
+# The versions to install; constraints-oldest.txt has the oldest ones that are allowed.
+constraints=$root/${VEILNET_CONSTRAINTS:-constraints.txt}
 
 fail() {
     printf '%s: %s\n' "$program" "$1" >&2
@@ -15,7 +17,7 @@ fail() {
 # repository because an editable install points there.
 fingerprint() {
     interpreter=$(readlink -f "$venv/bin/python" 2>/dev/null) || interpreter=unknown
-    printf '%s %s %s\n' "$(cat "$root/pyproject.toml" "$root/constraints.txt" | cksum)" "$interpreter" "$root"
+    printf '%s %s %s\n' "$(cat "$root/pyproject.toml" "$constraints" | cksum)" "$interpreter" "$root"
 }
 
 # is_ready EXTRAS: is the environment with these extras (or with dev, which has them all) in place and current?
@@ -108,7 +110,7 @@ install_project() {
 pip_install() (
     cd "$root" || exit 1
     PIP_USER=0 "$venv/bin/python" -m pip --disable-pip-version-check --no-input --retries 2 \
-        install --no-compile --constraint constraints.txt "$@" >>"$log" 2>&1 </dev/null
+        install --no-compile --constraint "$constraints" "$@" >>"$log" 2>&1 </dev/null
 )
 
 # pip fetches everything before it changes anything, and undoes what it began: after a failure that it reports

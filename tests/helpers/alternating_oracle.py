@@ -46,7 +46,7 @@ def dense_model(form: StandardForm) -> DenseModel:
     total = form.blocks.total
     noise = np.eye(total) + (0 if form.coupling is None else form.coupling)
     weighted = np.linalg.solve(noise, form.observe)
-    covariance = np.linalg.inv(form.information + form.observe.T @ weighted)
+    covariance = np.asarray(np.linalg.inv(form.information + form.observe.T @ weighted), float)
     gain = covariance @ weighted.T
     return DenseModel(noise, covariance, gain, np.linalg.inv(noise) - weighted @ gain)
 
@@ -77,8 +77,8 @@ def _rest(by_agent: Sequence[Array], residual: Array) -> Array:
         return np.zeros((0, 0))
     shrink = block_diag(*by_agent)
     noisy = np.eye(shrink.shape[0]) - shrink
-    rest: Array = np.linalg.solve((shrink + residual @ noisy).T, noisy.T).T
-    return 0.5 * (rest + rest.T)
+    rest = np.asarray(np.linalg.solve((shrink + residual @ noisy).T, noisy.T).T, float)
+    return np.asarray(0.5 * (rest + rest.T))
 
 
 def printed_subproblem(form: StandardForm, by_agent: Sequence[Array], agent: int) -> Subproblem:
@@ -174,7 +174,7 @@ def turn_with_cvxpy(
     sent = np.eye(root.shape[0]) - solution
     new = half @ sent @ np.linalg.solve(problem.omega @ sent + solution, half)
     values, vectors = np.linalg.eigh(0.5 * (new + new.T))
-    return (vectors * np.clip(values, 0, 1)) @ vectors.T
+    return np.asarray((vectors * np.clip(values, 0, 1)) @ vectors.T)
 
 
 def sweep_with_cvxpy(form: StandardForm, by_agent: Sequence[Array], targets: Array) -> list[Array]:

@@ -78,9 +78,9 @@ def standardize(arrays: PaperArrays) -> StandardForm:
     coupling = correlation * (1 - blocks.same_agent())
     full = coupling + np.eye(blocks.total)
     length = arrays.observe.shape[1]
-    prior = np.zeros((length, length))
+    prior: Array = np.zeros((length, length))
     if arrays.prior_covariance is not None:
-        prior = np.linalg.inv(arrays.prior_covariance)
+        prior = np.asarray(np.linalg.inv(arrays.prior_covariance), float)
     information = prior + white.T @ np.linalg.solve(full, white)
     triangle = np.linalg.cholesky((information + information.T) / 2)
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class Block:
     code: str
     shown: str | None
     line: int
+    section: str
 
 
 def blocks() -> list[Block]:
@@ -35,7 +37,9 @@ def blocks() -> list[Block]:
         if language == "text":
             found[-1].shown = content
         else:
-            found.append(Block(language, content, None, text[: match.start()].count("\n") + 1))
+            before = text[: match.start()]
+            section = before.rpartition("\n## ")[2].partition("\n")[0]
+            found.append(Block(language, content, None, before.count("\n") + 1, section))
     return found
 
 
@@ -104,20 +108,50 @@ def mismatch(shown: str, printed: str) -> str | None:
     return None if skipping or place == len(found) else f"printed besides: {found[place]!r}"
 
 
-def test_the_tutorial_prints_what_it_shows(tmp_path: Path, monkeypatch) -> None:
-    pytest.importorskip("sklearn")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "tutorial"}
-    complaints = []
-    for block in blocks():
+class Reader:
+    """Works through the tutorial section by section: a later one needs what the earlier ones left behind."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: dict[str, object] = {"__name__": "tutorial"}
+        self.done: dict[str, list[str]] = {}
+
+    def complaints(self, section: str) -> list[str]:
+        """What is wrong in a section, after working through all up to it."""
+        for name in SECTIONS[: SECTIONS.index(section) + 1]:
+            if name not in self.done:
+                self.done[name] = [
+                    complaint for block in BLOCKS if block.section == name for complaint in self._run(block)
+                ]
+        return self.done[section]
+
+    def _run(self, block: Block) -> Iterator[str]:
         assert block.language in ("python", "sh"), f"line {block.line}: nobody runs {block.language!r}"
-        printed = run_python(block, names) if block.language == "python" else run_shell(block, tmp_path)
+        in_python = block.language == "python"
+        with contextlib.chdir(self.folder):
+            printed = run_python(block, self.names) if in_python else run_shell(block, self.folder)
         if block.shown is not None:
             wrong = mismatch(block.shown, printed)
             if wrong is not None:
-                complaints.append(f"line {block.line}: {wrong}\n--- printed:\n{printed}")
-        elif block.language == "python":
-            assert printed == "", f"line {block.line}: printed, but not shown: {printed}"
+                yield f"line {block.line}: {wrong}\n--- printed:\n{printed}"
+        elif in_python and printed:
+            yield f"line {block.line}: printed, but not shown: {printed}"
+
+
+BLOCKS = blocks()
+SECTIONS = list(dict.fromkeys(block.section for block in BLOCKS))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    return Reader(tmp_path_factory.mktemp("tutorial"))
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tutorial")
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_prints_what_it_shows(section: str, reader: Reader) -> None:
+    complaints = reader.complaints(section)
     assert not complaints, "\n".join(complaints)
 
 
@@ -128,4 +162,5 @@ def test_the_comparison_tells_differences() -> None:
     assert mismatch("a", "a\nb") is not None
     assert mismatch("a\nb", "a") is not None
     assert mismatch("a\n...\nc", "a\nb") is not None
-    assert len(blocks()) > 12
+    assert len(BLOCKS) > 12
+    assert len(SECTIONS) > 6
