@@ -347,3 +347,12 @@ def test_a_hundred_thousand_agents() -> None:
     kept = white[100 * size :]
     after = np.linalg.inv(kept.T @ kept)[1, 1] / bound[1, 1] - 1
     assert privacy["g"] == pytest.approx(after, rel=1e-9)
+
+
+def test_a_plan_is_taken_where_sanitizers_are() -> None:
+    network = random_network(seed=11, sizes=(3, 2, 2), noise="joint", prior="covariance")
+    plan = vn.design(network)
+    for bound in (vn.crlb, vn.utility, vn.privacy, vn.bits_revealed):
+        np.testing.assert_equal(bound(network, plan), bound(network, plan.sanitizers))
+    assert vn.privacy(network, plan, worst=True) == vn.privacy(network, plan.sanitizers, worst=True)
+    assert vn.privacy(network, plan) != vn.privacy(network, {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +22,22 @@ from veilnet.model.network import Network
 from veilnet.model.noise import JointNoise
 
 Sanitizers = Mapping[str, Sanitizer]
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """Something that has a sanitizer for each agent: a :class:`veilnet.Plan`."""
+
+    @property
+    def sanitizers(self) -> Sanitizers:
+        """agent -> Sanitizer."""
+
+
+def sanitizers_of(given: Sanitizers | Planned | None) -> Sanitizers:
+    """The sanitizers of a plan, or the ones given; none at all mean that every agent sends its readings raw."""
+    if given is None:
+        return {}
+    return given.sanitizers if isinstance(given, Planned) else given
 
 
 def message_factor(network: Network, sanitizers: Sanitizers) -> Array:

@@ -22,7 +22,7 @@ from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet._core.linalg import EPS, orthonormal_rows, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import direction_in_words
-from veilnet.bounds.information import Sanitizers, message_factor
+from veilnet.bounds.information import Planned, Sanitizers, message_factor, sanitizers_of
 from veilnet.model.network import Network
 
 __all__ = [
@@ -121,12 +121,13 @@ class Knowledge:
         )
 
 
-def knowledge(network: Network, sanitizers: Sanitizers | None = None) -> Knowledge:
+def knowledge(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Knowledge:
     """What the centre learns from the sanitized messages of all agents (raw without sanitizers)."""
-    if sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers):
+    by_agent = sanitizers_of(sanitizers)
+    if isinstance(by_agent, Mapping) and not by_agent:
         size = network.L
         return Knowledge(network, np.ones(size), np.eye(size), np.ones(size, bool))
-    return knowledge_of_factor(network, message_factor(network, sanitizers))
+    return knowledge_of_factor(network, message_factor(network, by_agent))
 
 
 def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
@@ -149,30 +150,40 @@ def _outside(network: Network) -> float:
     return max(_OUTSIDE, smallest_share(network))
 
 
-def crlb(network: Network, sanitizers: Sanitizers | None = None) -> Array:
+def crlb(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Array:
     """P̃(C, Θ), the L x L bound on the error covariance of x; P, from raw readings, without sanitizers.
+
+    network:    the model.
+    sanitizers: agent -> Sanitizer, or a Plan; agents that are not named send their readings raw.
 
     Raises NotObservable, naming the direction, where what is sent does not determine x.
     """
-    if sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers):
+    by_agent = sanitizers_of(sanitizers)
+    if isinstance(by_agent, Mapping) and not by_agent:
         inverse = solve_upper(network.raw_triangle, np.eye(network.L))
         return np.asarray(inverse @ inverse.T)
-    known = knowledge(network, sanitizers)
+    known = knowledge(network, by_agent)
     if not known.complete:
         raise known._not_determined(np.eye(network.L)[~known.known])
     return known.error_covariance(np.eye(network.L))
 
 
-def utility(network: Network, sanitizers: Sanitizers) -> float:
-    """u = 1 - tr(U P̃ U') / tr(U P U') <= 0; 0 is perfect, -inf where u is no longer estimable."""
+def utility(network: Network, sanitizers: Sanitizers | Planned) -> float:
+    """u = 1 - tr(U P̃ U') / tr(U P U') <= 0; 0 is perfect, -inf where u is no longer estimable.
+
+    network:    the model.
+    sanitizers: agent -> Sanitizer, or a Plan; agents that are not named send their readings raw.
+    """
     return 0.0 - knowledge(network, sanitizers).growth(network.public)
 
 
-def privacy(network: Network, sanitizers: Sanitizers, *, worst: bool = False) -> dict[str, float]:
+def privacy(network: Network, sanitizers: Sanitizers | Planned, *, worst: bool = False) -> dict[str, float]:
     """p_j = tr(G_j P̃ G_j') / tr(G_j P G_j') - 1 per private parameter, inf where it is not estimable.
 
-    ``worst=True`` gives the direction of g_j that stays most exposed instead of the trace: the smallest
-    generalised eigenvalue of (G_j P̃ G_j', G_j P G_j') minus one.
+    network:    the model.
+    sanitizers: agent -> Sanitizer, or a Plan; agents that are not named send their readings raw.
+    worst:      give the direction of g_j that stays most exposed instead of the trace: the smallest generalised
+                eigenvalue of (G_j P̃ G_j', G_j P G_j') minus one.
     """
     known = knowledge(network, sanitizers)
     measure = known.worst_growth if worst else known.growth
@@ -180,13 +191,19 @@ def privacy(network: Network, sanitizers: Sanitizers, *, worst: bool = False) ->
 
 
 def privacy_limit(network: Network) -> dict[str, float]:
-    """ε_j^max: privacy if nothing were sent, tr(G_j J0^+ G_j') / tr(G_j P G_j') - 1; inf without a prior."""
+    """ε_j^max: privacy if nothing were sent, tr(G_j J0^+ G_j') / tr(G_j P G_j') - 1; inf without a prior.
+
+    network: the model.
+    """
     silent = knowledge_of_factor(network, np.zeros((0, network.L)))
     return {name: silent.growth(rows) for name, rows in network.private.items()}
 
 
-def bits_revealed(network: Network, sanitizers: Sanitizers | None = None) -> dict[str, float]:
+def bits_revealed(network: Network, sanitizers: Sanitizers | Planned | None = None) -> dict[str, float]:
     """I(g_j; messages) in bits, ½ log2 det(G P0 G') - ½ log2 det(G P̃ G'); needs a full prior.
+
+    network:    the model.
+    sanitizers: agent -> Sanitizer, or a Plan; readings are raw without them.
 
     Dependent rows of G_j are counted once.
     """
