@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import veilnet as vn
 from helpers.networks import NOISES, random_network
+from veilnet._core.threads import one_thread
 from veilnet.auditing.attack.attackers import attacker_rows, choose_attackers
 from veilnet.auditing.attack.held_out import simulate
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
-from veilnet.auditing.threads import one_thread
 from veilnet.auditing.what_if.variants import simulated
 
 PRIORS = ("covariance", "none", "singular")

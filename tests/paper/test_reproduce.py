@@ -16,7 +16,6 @@ import joblib
 import numpy as np
 import pytest
 from scipy.linalg import block_diag, null_space
-from threadpoolctl import threadpool_info, threadpool_limits
 
 import veilnet as vn
 from veilnet._core.errors import MissingExtra, VeilnetError
@@ -29,7 +28,6 @@ from veilnet.paper.figures import FIGURES
 from veilnet.paper.settings import draw, network_of
 from veilnet.paper.statistics import summarize
 from veilnet.paper.tables import Table, csv_lines, read_table
-from veilnet.paper.threads import one_thread
 
 TINY = Settings(
     draws=4,
@@ -220,22 +218,6 @@ def test_the_users_own_backend_is_used(whole: Path, tmp_path: Path) -> None:
         reproduce(["fig1", "fig4"], TINY, tmp_path)
     for name in ("fig1.csv", "fig4.csv"):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
-
-
-def test_one_thread_until_the_last_has_left() -> None:
-    def most_threads() -> int:
-        found = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
-        return max(found)
-
-    with threadpool_limits(limits=2):
-        before = most_threads()
-        first, second = one_thread(), one_thread()
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert most_threads() == 1
-        second.__exit__(None, None, None)
-        assert most_threads() == before
 
 
 @pytest.mark.parametrize("number", [0, 3])

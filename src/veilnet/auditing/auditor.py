@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.progress import Progress
+from veilnet._core.threads import one_thread
 from veilnet._core.validation import as_number, refuse_unknown
 from veilnet.auditing.baselines import Baseline
 from veilnet.auditing.deployed.deployment import Deployment, Mechanism, deployment
@@ -17,12 +19,10 @@ from veilnet.auditing.ledger import Ledger, verify_ledger
 from veilnet.auditing.measures import read_limits
 from veilnet.auditing.report import LEFT_OUT, AuditReport, Judgement, Row
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
-from veilnet.auditing.threads import one_thread
 from veilnet.plans.plan import Plan
 
 __all__ = ["Audit", "audit"]
 
-Progress = Callable[[str, float], None]
 Step = Callable[[Callable[[float], None]], list[Row]]
 SECTIONS = (
     "deployed", "promise", "attackers", "collusion", "repetition",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import MissingExtra, VeilnetError
+from veilnet._core.threads import one_thread
 from veilnet.io._atomic import write_text
 from veilnet.paper.claims import Claim, claims_of
 from veilnet.paper.figures import FIGURES
@@ -23,7 +24,6 @@ from veilnet.paper.plots import draw_figure
 from veilnet.paper.results_readme import readme
 from veilnet.paper.settings import Settings
 from veilnet.paper.tables import Table, csv_lines, read_table
-from veilnet.paper.threads import one_thread
 
 Progress = Callable[[int, int], None]
 

@@ -18,13 +18,13 @@ import numpy as np
 from scipy.special import stdtrit
 
 from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.auditing.attack.held_out import Samples
 from veilnet.auditing.attack.simulation import LinearCentre
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.statistics import CONFIDENCE, SquareSum
-from veilnet.auditing.threads import one_thread
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
 from veilnet.model.network import Network
 
