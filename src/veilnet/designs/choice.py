@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from veilnet._core.errors import Infeasible, InvalidNetwork
+from veilnet._core.progress import Progress
 from veilnet._core.words import number
 from veilnet.designs.questions import read_count, read_loss, read_power, read_targets, refuse_above_limit
 from veilnet.model.network import Network
@@ -15,7 +16,6 @@ from veilnet.verdict.exact_test import Verdict, check
 __all__ = ["Method", "design"]
 
 Method = Literal["auto", "perfect", "noise", "power", "joint", "alternating"]
-Progress = Callable[[str, float], None]
 
 
 def design(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from os import PathLike
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.designs.hiding import Hiding, cheapest_hiding
@@ -119,7 +120,7 @@ def frontier(
     privacy: Sequence[float] | Array | None = None,
     *,
     seed: int = 0,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Frontier:
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
 
@@ -152,7 +153,7 @@ def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
 
 
 def _solve_all(
-    verdict: Verdict, levels: list[float], seed: int, progress: Callable[[str, float], None]
+    verdict: Verdict, levels: list[float], seed: int, progress: Progress
 ) -> dict[float, JointResult]:
     """All points above the ceiling: two of them from many starts, the rest from their neighbours, both ways."""
     if not levels:

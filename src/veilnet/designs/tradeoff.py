@@ -6,10 +6,11 @@ or the most privacy within a loss; several starts, deterministic, and the plan t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
+from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import privacy
@@ -22,8 +23,6 @@ from veilnet.designs.withholding import telling_nothing
 from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
-
-Progress = Callable[[str, float], None]
 
 # Targets are aimed at with this relative margin, so that no rounding on the way to the agents eats into them.
 MARGIN = 1e-8

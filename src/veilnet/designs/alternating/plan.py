@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
+from veilnet._core.progress import Progress
 from veilnet.designs.alternating.sweeps import alternate
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.designs.tradeoff import aimed_at
@@ -17,7 +18,7 @@ def alternating_plan(
     targets: Mapping[str, float],
     *,
     sweeps: int = 20,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """The plan Algorithm 3 reaches after so many sweeps; ``details["sweeps"]`` has utility and privacy after each."""
     network = verdict.network

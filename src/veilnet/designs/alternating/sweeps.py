@@ -20,13 +20,13 @@ the paper's expressions, its Ω, Γ_u = W_r P_r U'U P_r W_r' and Γ_pj, without 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.lapack import dgesv, dpotrf, dsyevd, dtrtrs
 
 from veilnet._core.errors import Infeasible
+from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.designs.alternating.subproblem import Optimum, solve_factored
 from veilnet.model.standard_form import StandardForm
@@ -65,7 +65,7 @@ def alternate(
     targets: Array,
     *,
     sweeps: int = 20,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> AlternatingResult:
     """Algorithm 3: ``sweeps`` rounds of one-agent optimisation from (near) silence.
 

@@ -10,11 +10,12 @@ those where random starts end 2 to 100 % apart: with these, 23 of 24 searches fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import hidden_exactly
 from veilnet.designs.joint.objective import JointObjective
@@ -23,8 +24,6 @@ from veilnet.designs.joint.run import Run, toward_vertex
 from veilnet.designs.joint.snap import Finished, finish, retreat
 from veilnet.designs.joint.starts import disturbed, shares, starting_points
 from veilnet.model.standard_form import StandardForm
-
-Progress = Callable[[str, float], None]
 
 _JUMP = 0.9
 _ROUNDS = (((15, 15, 20, 30), _JUMP), ((30, 40), _JUMP), ((40, 60), _JUMP), ((60, 80), 0.0))

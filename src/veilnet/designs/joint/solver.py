@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss, MostPrivacy
-from veilnet.designs.joint.search import FAR, JointResult, Progress, best_hidden, default_starts, solve
+from veilnet.designs.joint.search import FAR, JointResult, best_hidden, default_starts, solve
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import shares
 from veilnet.model.standard_form import StandardForm

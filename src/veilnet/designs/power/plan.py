@@ -7,12 +7,13 @@ X, and the solver returns a certified upper bound with its value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.linalg import cholesky
+from veilnet._core.progress import Progress
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.power.reduction import free_noise_problem
 from veilnet.designs.power.solver import maximize_privacy_from_root
@@ -27,7 +28,7 @@ def power_plan(
     verdict: Verdict,
     power: Mapping[str, float],
     *,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """The plan of most total privacy Σ_j p_j at perfect utility, with tr Θ_i <= power[agent]."""
     network = verdict.network

@@ -19,13 +19,12 @@ from scipy.linalg import solve_triangular
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import VeilnetError
+from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.designs.power.barrier import follow_central_path
 from veilnet.designs.power.polish import polish
 from veilnet.designs.power.problem import Certificate, ScaledProblem
 from veilnet.designs.power.splitting import Splitting
-
-Progress = Callable[[str, float], None]
 
 _CHECK_EVERY = 10
 _BALANCE_EVERY = 20
