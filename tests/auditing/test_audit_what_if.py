@@ -239,8 +239,8 @@ def test_no_mistake_changes_nothing() -> None:
         none = Mistake(np.zeros((network.N, network.L)), np.zeros(network.N), np.zeros(network.L))
         outcome = WrongModel(network, sanitizers).outcome(none)
         for name, value in vn.privacy(network, sanitizers).items():
-            assert close(outcome[name], value)
-        assert close(outcome[""], -vn.utility(network, sanitizers))
+            assert close(outcome.privacy[name], value)
+        assert close(outcome.public_loss, -vn.utility(network, sanitizers))
 
 
 @pytest.mark.parametrize("noise", ["joint", "per agent"])
@@ -270,10 +270,10 @@ def test_a_mistaken_centre_against_simulation(noise: str) -> None:
     raw = np.trace(network.public @ np.linalg.inv(direct_information(truth, {})) @ network.public.T)
     simulated = np.mean(np.sum(errors**2, axis=1)) / raw - 1
     computed = WrongModel(network, sanitizers).outcome(mistake)
-    assert computed[""] == pytest.approx(simulated, rel=0.03)
+    assert computed.public_loss == pytest.approx(simulated, rel=0.03)
     information = direct_information(truth, sanitizers)
     for name, rows in truth.private.items():
-        assert close(computed[name], direct_growth(truth, information, rows))
+        assert close(computed.privacy[name], direct_growth(truth, information, rows))
 
 
 def test_the_assumption_that_matters_most() -> None:
@@ -315,4 +315,4 @@ def test_an_unobservable_truth_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(wrong_models.Mistake, "applied", refuse)
     none = Mistake(np.zeros((network.N, network.L)), np.zeros(network.N), np.zeros(network.L))
-    assert WrongModel(network, sanitizers).outcome(none) == {}
+    assert WrongModel(network, sanitizers).outcome(none) is None

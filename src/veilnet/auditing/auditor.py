@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, MissingExtra
-from veilnet._core.progress import Progress
+from veilnet._core.progress import Progress, Stopped, silent, within
 from veilnet._core.threads import one_thread
 from veilnet._core.validation import as_number, refuse_unknown
 from veilnet.auditing.baselines import Baseline
@@ -18,16 +18,14 @@ from veilnet.auditing.deployed.deployment import Deployment, Mechanism, deployme
 from veilnet.auditing.ledger import Ledger, verify_ledger
 from veilnet.auditing.measures import read_limits
 from veilnet.auditing.report import LEFT_OUT, AuditReport, Judgement, Row
+from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
 from veilnet.plans.plan import Plan
 
 __all__ = ["Audit", "audit"]
 
-Step = Callable[[Callable[[float], None]], list[Row]]
-SECTIONS = (
-    "deployed", "promise", "attackers", "collusion", "repetition",
-    "models", "dropout", "baselines", "differential privacy", "ledger",
-)  # fmt: skip
+Advance = Callable[[float], None]
+Step = Callable[[Advance], list[Row]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +78,8 @@ def audit(
                       dropout, baselines, differential privacy, ledger; all of them when left out.
     quick:            fewer rows, fewer attackers.
     false_alarm:      chance, at most, that a sound plan soundly deployed fails, over the whole audit.
-    progress:         called with (what is being done, fraction done).
+    progress:         called with (section, fraction done). When it answers False the audit stops: the report has
+                      the sections finished by then, is marked ``interrupted``, and is not ``ok``.
     """
     if not isinstance(plan, Plan):
         raise InvalidNetwork(
@@ -108,39 +107,55 @@ def audit(
         raise InvalidNetwork(f"model_error: expected a percentage of at least 0, found {percent:g}")
     found_baselines: list[Baseline] = []
 
-    def compared(_: Callable[[float], None]) -> list[Row]:
+    def compared(_: Advance) -> list[Row]:
         from veilnet.auditing.baselines import baseline_rows, baselines
 
         found_baselines.extend(baselines(plan))
         return baseline_rows(found_baselines)
 
-    steps: dict[str, tuple[float, Step]] = {
-        "deployed": (2.0, parts.deployed),
-        "promise": (2.0, parts.promise),
-        "attackers": (10.0, lambda go: parts.attacked(data, attackers, go)),
-        "collusion": (2.0, lambda go: parts.collusion(colluding, floors if agents_colluding else {}, go)),
-        "repetition": (1.0, lambda _: parts.repetition(times, floors if releases is not None else {})),
-        "models": (2.0, lambda go: parts.wrong_models(percent, go)),
-        "dropout": (1.0, lambda go: parts.dropout(colluding, go)),
-        "baselines": (2.0, compared),
-        "differential privacy": (0.2, lambda _: parts.differential_privacy(reading_bounds, delta)),
+    steps: dict[Section, tuple[float, Step]] = {
+        Section.DEPLOYED: (2.0, parts.deployed),
+        Section.PROMISE: (2.0, parts.promise),
+        Section.ATTACKERS: (10.0, lambda go: parts.attacked(data, attackers, go)),
+        Section.COLLUSION: (
+            2.0,
+            lambda go: parts.collusion(colluding, floors if agents_colluding else {}, go),
+        ),
+        Section.REPETITION: (1.0, lambda _: parts.repetition(times, floors if releases is not None else {})),
+        Section.MODELS: (2.0, lambda go: parts.wrong_models(percent, go)),
+        Section.DROPOUT: (1.0, lambda go: parts.dropout(colluding, go)),
+        Section.BASELINES: (2.0, compared),
+        Section.DIFFERENTIAL_PRIVACY: (0.2, lambda _: parts.differential_privacy(reading_bounds, delta)),
     }
     if ledger is not None:
-        steps["ledger"] = 0.2, lambda _: ledger_rows(plan, ledger, ledger_head, ledger_releases)
+        steps[Section.LEDGER] = 0.2, lambda _: ledger_rows(plan, ledger, ledger_head, ledger_releases)
     steps = _chosen(steps, only)
+    found, interrupted = _run(steps, progress or silent)
+    return Audit(
+        tuple(found),
+        false_alarm,
+        title=f"Audit of a {plan.method} plan for {plan.network.S} agents",
+        on_data=data is not None and Section.ATTACKERS in steps,
+        interrupted=interrupted,
+        baselines=tuple(found_baselines),
+    )
+
+
+def _run(steps: Mapping[Section, tuple[float, Step]], progress: Progress) -> tuple[list[Row], bool]:
+    """The rows of every section; asked to stop, those of the sections that were finished, and True."""
     found: list[Row] = []
     total, before = sum(weight for weight, _ in steps.values()), 0.0
-    with one_thread():
-        for what, (weight, step) in steps.items():
-            go = _advance(progress, what, before / total, weight / total)
-            go(0.0)
-            found += step(go)
-            before += weight
-    if progress is not None:
-        progress("done", 1.0)
-    title = f"Audit of a {plan.method} plan for {plan.network.S} agents"
-    on_data = data is not None and "attackers" in steps
-    return Audit(tuple(found), false_alarm, title, on_data, tuple(found_baselines))
+    try:
+        with one_thread():
+            for section, (weight, step) in steps.items():
+                go = within(progress, section, before / total, weight / total)
+                go(0.0)
+                found += step(go)
+                before += weight
+    except Stopped:
+        return found, True
+    progress("done", 1.0)
+    return found, False
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,19 +169,19 @@ class _Parts:
     quick: bool
     chance: float
 
-    def deployed(self, go: Callable[[float], None]) -> list[Row]:
+    def deployed(self, go: Advance) -> list[Row]:
         from veilnet.auditing.deployed.rows import deployed_rows
 
-        return deployed_rows(self.deployment, part_of("deployed", self.chance), self.seed, go)
+        return deployed_rows(self.deployment, part_of(Section.DEPLOYED, self.chance), self.seed, go)
 
-    def promise(self, go: Callable[[float], None]) -> list[Row]:
+    def promise(self, go: Advance) -> list[Row]:
         from veilnet.auditing.promise import certificate_rows, exposure_rows, simulation_rows
 
-        chance = part_of("promise", self.chance)
+        chance = part_of(Section.PROMISE, self.chance)
         simulated = simulation_rows(self.plan, self.deployment, chance, self.seed, self.count, go)
         return [*certificate_rows(self.plan), *simulated, *exposure_rows(self.plan)]
 
-    def attacked(self, data: Any, wanted: Any, go: Callable[[float], None]) -> list[Row]:
+    def attacked(self, data: Any, wanted: Any, go: Advance) -> list[Row]:
         from veilnet.auditing.attack import attackers
         from veilnet.auditing.attack.held_out import read_samples, simulate
         from veilnet.auditing.what_if.variants import simulated
@@ -189,10 +204,10 @@ class _Parts:
             rows = []
             if not chosen and data is None:
                 return rows
-        chance = part_of("attackers", self.chance)
+        chance = part_of(Section.ATTACKERS, self.chance)
         return rows + attackers.attacker_rows(self.deployment, samples, chosen, chance, go)
 
-    def collusion(self, most: int, limits: Mapping[str, float], go: Callable[[float], None]) -> list[Row]:
+    def collusion(self, most: int, limits: Mapping[str, float], go: Advance) -> list[Row]:
         from veilnet.auditing.what_if.collusion import collusion_rows
 
         return collusion_rows(self.plan.network, self.deployment.planned, most, limits, go)
@@ -202,12 +217,12 @@ class _Parts:
 
         return repetition_rows(self.plan.network, self.deployment.planned, times, limits)
 
-    def wrong_models(self, percent: float, go: Callable[[float], None]) -> list[Row]:
+    def wrong_models(self, percent: float, go: Advance) -> list[Row]:
         from veilnet.auditing.what_if.wrong_models import wrong_model_rows
 
         return wrong_model_rows(self.plan.network, self.deployment.planned, percent, self.seed, go)
 
-    def dropout(self, most: int, go: Callable[[float], None]) -> list[Row]:
+    def dropout(self, most: int, go: Advance) -> list[Row]:
         from veilnet.auditing.what_if.dropout import dropout_rows
 
         return dropout_rows(self.plan.network, self.deployment.planned, most, go)
@@ -237,26 +252,19 @@ def ledger_rows(plan: Plan, path: str | PathLike[str], head: str | None, release
 
 
 def _chosen(
-    steps: dict[str, tuple[float, Step]], only: Sequence[str] | None
-) -> dict[str, tuple[float, Step]]:
+    steps: dict[Section, tuple[float, Step]], only: Sequence[str] | None
+) -> dict[Section, tuple[float, Step]]:
     if only is None:
         return steps
-    wanted = [only] if isinstance(only, str) else list(only)
-    refuse_unknown(wanted, SECTIONS, "only")
-    if "ledger" in wanted and "ledger" not in steps:
+    names = [only] if isinstance(only, str) else list(only)
+    refuse_unknown(names, [section.value for section in Section], "only")
+    wanted = {Section(name) for name in names}
+    if Section.LEDGER in wanted and Section.LEDGER not in steps:
         raise InvalidNetwork("only: the section 'ledger' needs a ledger; give ledger=")
-    chosen = {name: step for name, step in steps.items() if name in wanted}
+    chosen = {section: step for section, step in steps.items() if section in wanted}
     if not chosen:
-        raise InvalidNetwork(f"only: expected at least one section among {', '.join(SECTIONS)}")
+        raise InvalidNetwork(f"only: expected at least one section among {', '.join(Section)}")
     return chosen
-
-
-def _advance(progress: Progress | None, what: str, start: float, part: float) -> Callable[[float], None]:
-    def go(done: float) -> None:
-        if progress is not None:
-            progress(what, start + part * done)
-
-    return go
 
 
 def _count(value: Any, name: str, least: int) -> int:

@@ -41,7 +41,7 @@ def _draw(panel: Any, baseline: Baseline, name: str, place: int) -> None:
     points = sorted((_shown(p.loss), _shown(p.privacy[name])) for p in baseline.curve)
     losses, private = zip(*points, strict=True)
     style: dict[str, Any] = {"label": baseline.name, "color": f"C{place}"}
-    if baseline.name == "this plan":
+    if baseline.is_plan:
         panel.plot(losses, private, marker="*", markersize=15, linestyle="", zorder=5, **style)
     elif len(points) > 20:
         panel.plot(losses, private, **style)

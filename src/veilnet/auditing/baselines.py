@@ -47,12 +47,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A protection tuned to the plan's utility, and to its privacy; None where no strength gets there."""
+    """A protection tuned to the plan's utility, and to its privacy; None where no strength gets there.
+
+    ``is_plan`` marks the plan itself, to which the others are tuned.
+    """
 
     name: str
     at_equal_utility: Point | None
     at_equal_privacy: Point | None
     curve: tuple[Point, ...]
+    is_plan: bool = False
 
 
 def baselines(plan: Plan) -> list[Baseline]:
@@ -60,7 +64,7 @@ def baselines(plan: Plan) -> list[Baseline]:
     network = plan.network
     own = _point(1.0, knowledge(network, plan.sanitizers))
     spread = _Spread(network)
-    found = [Baseline("this plan", own, own, (own,))]
+    found = [Baseline("this plan", own, own, (own,), is_plan=True)]
     found.append(_continuous("isotropic noise", partial(_isotropic, spread), own))
     largest = int(max(network.blocks.sizes))
     for name, compress in (("PCA", _principal), ("discriminant", _discriminant)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,6 +36,15 @@ def certificate_rows(plan: Plan) -> list[Row]:
     return rows
 
 
+@dataclass(frozen=True, eq=False)
+class _Estimated:
+    """Rows of x that somebody estimates from what is sent: the centre's public ones, or private ones."""
+
+    what: str
+    rows: Array
+    public: bool
+
+
 def simulation_rows(
     plan: Plan,
     deployment: Deployment,
@@ -52,10 +62,13 @@ def simulation_rows(
     network = plan.network
     centre = LinearCentre(network, deployment.planned)
     known = centre.knowledge
-    asked = {f"public estimate ({join})": network.public for join in [", ".join(network.public_blocks)]}
-    asked |= {f"best linear attack on {name}": rows for name, rows in network.private.items()}
-    possible = {what: rows for what, rows in asked.items() if np.isfinite(known.growth(rows))}
-    sums = dict.fromkeys(possible, 0.0)
+    asked = [_Estimated(f"public estimate ({', '.join(network.public_blocks)})", network.public, public=True)]
+    asked += [
+        _Estimated(f"best linear attack on {name}", rows, public=False)
+        for name, rows in network.private.items()
+    ]
+    possible = [each for each in asked if np.isfinite(known.growth(each.rows))]
+    sums = {each.what: 0.0 for each in possible}
     rng = np.random.default_rng([seed, 2])
     for start in range(0, count, _ROWS_AT_ONCE):
         size = min(_ROWS_AT_ONCE, count - start)
@@ -64,18 +77,21 @@ def simulation_rows(
             messages = deployment.release_all(draw_readings(network, x, rng))
         except Misbehaves as trouble:
             return [Row(SECTION, "simulation", None, None, "fail", f"it could not be run: {trouble}.")]
-        for what, rows in possible.items():
-            errors = centre.estimate(messages, rows) - x @ rows.T
-            sums[what] += float(np.sum(errors**2))
+        for each in possible:
+            errors = centre.estimate(messages, each.rows) - x @ each.rows.T
+            sums[each.what] += float(np.sum(errors**2))
         advance((start + size) / count)
-    each = chance / (2 * len(asked))
+    share = chance / (2 * len(asked))
     return [
         _judged(
-            what, rows, sums[what] / count, SquareSum(_spectrum(known.error_covariance(rows)), count), each
+            each,
+            sums[each.what] / count,
+            SquareSum(_spectrum(known.error_covariance(each.rows)), count),
+            share,
         )
-        if what in possible
-        else _impossible(what)
-        for what, rows in asked.items()
+        if each.what in sums
+        else _impossible(each.what)
+        for each in asked
     ]
 
 
@@ -83,11 +99,16 @@ def _spectrum(covariance: Array) -> Array:
     return np.asarray(np.maximum(np.linalg.eigvalsh(covariance), 0.0))
 
 
-def _judged(what: str, rows: Array, found: float, law: SquareSum, chance: float) -> Row:
+def _judged(estimated: _Estimated, found: float, law: SquareSum, chance: float) -> Row:
+    what, public = estimated.what, estimated.public
     low, high = law.lowest(chance), law.highest(chance)
-    figures = {"rows": law.count, "lowest allowed": low, "highest allowed": high, "outputs": len(rows)}
+    figures = {
+        "rows": law.count,
+        "lowest allowed": low,
+        "highest allowed": high,
+        "outputs": len(estimated.rows),
+    }
     interval = law.interval(found)
-    public = what.startswith("public")
     if low <= found <= high:
         return Row(SECTION, what, law.mean, found, "ok", _good(public), interval, figures)
     if public:

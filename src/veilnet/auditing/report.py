@@ -47,17 +47,20 @@ class AuditReport:
     false_alarm: the chance, at most, that a sound plan soundly deployed shows any "fail" that is decided
                  by chance, over the whole audit.
     on_data:     whether rows from the world were judged, where that chance holds approximately.
+    interrupted: whether the audit was stopped before every section was finished; rows are those of the sections
+                 that were.
     """
 
     rows: tuple[Row, ...]
     false_alarm: float
     title: str = "Audit"
     on_data: bool = False
+    interrupted: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
-        return not any(row.verdict == "fail" for row in self.rows)
+        """Whether the audit was finished and nothing failed."""
+        return not self.failed and not self.interrupted
 
     @property
     def failed(self) -> tuple[Row, ...]:
@@ -79,6 +82,7 @@ class AuditReport:
             "ok": self.ok,
             "false_alarm": self.false_alarm,
             "on_data": self.on_data,
+            "interrupted": self.interrupted,
             "rows": [
                 {
                     "section": row.section,
@@ -101,7 +105,10 @@ class AuditReport:
             aside = f"; {worries} to look at" if worries else ""
             return f"{self.title}: every promise holds{aside}."
         count = len(self.failed)
-        return f"{self.title}: FAILED, {count} finding{'s' if count > 1 else ''}."
+        if not count:
+            return f"{self.title}: INTERRUPTED, so not every promise was looked at; nothing failed so far."
+        aside = " so far (interrupted)" if self.interrupted else ""
+        return f"{self.title}: FAILED, {count} finding{'s' if count > 1 else ''}{aside}."
 
     def __str__(self) -> str:
         lines = [self.headline()]

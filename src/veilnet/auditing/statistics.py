@@ -13,18 +13,19 @@ import numpy as np
 from scipy.special import gammainc, gammaincc
 
 from veilnet._core.types import Array
+from veilnet.auditing.sections import Section
 
 FALSE_ALARM = 1e-6
 """Chance, at most, that a sound plan soundly deployed fails a whole audit."""
 
 # How the false-alarm rate is divided between the sections that decide by chance.
-_PARTS = {"deployed": 0.5, "promise": 0.25, "attackers": 0.25}
+_PARTS = {Section.DEPLOYED: 0.5, Section.PROMISE: 0.25, Section.ATTACKERS: 0.25}
 
 CONFIDENCE = 0.99
 """Level of the confidence intervals that are shown."""
 
 
-def part_of(section: str, total: float) -> float:
+def part_of(section: Section, total: float) -> float:
     """The false-alarm rate that a section may spend."""
     return _PARTS[section] * total
 

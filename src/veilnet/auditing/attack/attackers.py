@@ -36,16 +36,23 @@ _PLANNED = "best linear"
 _MOST_ROWS = 6000  # rows the slow attackers are trained on
 _BATCHES = 30  # data from the world may be correlated in time: means of so many stretches are compared
 
-Attacker = Callable[[Array, Array, Array], Array]
-"""(messages, truth, new messages) -> guesses."""
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """A regressor with fit and predict, and the most rows it is trained on (None: all there are)."""
+
+    regressor: Any
+    most_rows: int | None = None
 
 
-def choose_attackers(wanted: str | Sequence[str] | Mapping[str, Any] | None, quick: bool) -> dict[str, Any]:
-    """name -> regressor with fit and predict. "auto" takes all of them, if scikit-learn is installed."""
+def choose_attackers(
+    wanted: str | Sequence[str] | Mapping[str, Any] | None, quick: bool
+) -> dict[str, Learner]:
+    """The attackers by name. "auto" takes all of them, if scikit-learn is installed."""
     if wanted is None:
         return {}
     if isinstance(wanted, Mapping):
-        return dict(wanted)
+        return {name: Learner(regressor) for name, regressor in wanted.items()}
     names = (
         (QUICK if quick else KINDS) if wanted == "auto" else (wanted,) if isinstance(wanted, str) else wanted
     )
@@ -58,27 +65,29 @@ def choose_attackers(wanted: str | Sequence[str] | Mapping[str, Any] | None, qui
         raise MissingExtra(f"learned attackers need scikit-learn: {INSTALL}") from None
 
 
-def _made(name: str) -> Any:
+def _made(name: str) -> Learner:
     if name == "ridge":
         from sklearn.linear_model import RidgeCV
 
-        return RidgeCV(alphas=np.logspace(-4, 4, 9))
+        return Learner(RidgeCV(alphas=np.logspace(-4, 4, 9)))
     if name == "neighbours":
         from sklearn.neighbors import KNeighborsRegressor
 
-        return KNeighborsRegressor(n_neighbors=30)
+        return Learner(KNeighborsRegressor(n_neighbors=30))
     if name == "boosting":
         from sklearn.ensemble import HistGradientBoostingRegressor
         from sklearn.multioutput import MultiOutputRegressor
 
-        return MultiOutputRegressor(
-            HistGradientBoostingRegressor(max_iter=80, max_leaf_nodes=15, early_stopping=True, random_state=0)
+        boosted = HistGradientBoostingRegressor(
+            max_iter=80, max_leaf_nodes=15, early_stopping=True, random_state=0
         )
+        return Learner(MultiOutputRegressor(boosted), most_rows=_MOST_ROWS)
     from sklearn.neural_network import MLPRegressor
 
-    return MLPRegressor(
+    perceptron = MLPRegressor(
         hidden_layer_sizes=(32,), early_stopping=True, max_iter=60, batch_size=128, random_state=0
     )
+    return Learner(perceptron, most_rows=_MOST_ROWS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +106,7 @@ class _Split:
 def attacker_rows(
     deployment: Deployment,
     samples: Samples,
-    attackers: Mapping[str, Any],
+    attackers: Mapping[str, Learner],
     chance: float,
     advance: Callable[[float], None],
 ) -> list[Row]:
@@ -135,13 +144,12 @@ def attacker_rows(
     ]
 
 
-def _attack(attacker: Any, features: Array, truth: Array, split: _Split) -> Array:
+def _attack(attacker: Learner, features: Array, truth: Array, split: _Split) -> Array:
     """Guesses on the test rows, by an attacker trained on the others; everything in units of its spread."""
     train, goal = features[split.train], truth[split.train]
     if features.shape[1] == 0:
         return np.broadcast_to(np.mean(goal, axis=0), truth[split.test].shape)
-    slow = type(attacker).__name__ in ("MLPRegressor", "MultiOutputRegressor")
-    used = slice(0, _MOST_ROWS if slow else None)
+    used = slice(0, attacker.most_rows)
     centre, spread = np.mean(train, axis=0), np.std(train, axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     middle, size = np.mean(goal, axis=0), np.std(goal, axis=0)
@@ -149,8 +157,8 @@ def _attack(attacker: Any, features: Array, truth: Array, split: _Split) -> Arra
     # scikit-learn brings libraries of its own, loaded after the audit began.
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")  # an attacker that has not converged is a weaker one, no more
-        attacker.fit(((train - centre) / spread)[used], ((goal - middle) / size)[used])
-        found = np.asarray(attacker.predict((features[split.test] - centre) / spread))
+        attacker.regressor.fit(((train - centre) / spread)[used], ((goal - middle) / size)[used])
+        found = np.asarray(attacker.regressor.predict((features[split.test] - centre) / spread))
     return np.asarray(middle + size * found.reshape(truth[split.test].shape))
 
 

@@ -7,7 +7,7 @@ factor per deviation (D R D with diagonal D), so that units and zeros stay what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,6 +59,14 @@ class Mistake:
         return with_stacked_observe(network, network.H * np.exp(self.observe), noise=noise, prior=prior)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """The centre's utility loss, and p_j of every private parameter."""
+
+    public_loss: float
+    privacy: Mapping[str, float]
+
+
 @dataclass(frozen=True, eq=False)
 class WrongModel:
     """Utility and privacy of fixed sanitizers under mistakes."""
@@ -66,16 +74,25 @@ class WrongModel:
     network: Network
     sanitizers: Mapping[str, Sanitizer]
 
-    def outcome(self, mistake: Mistake) -> dict[str, float]:
-        """Utility loss of the centre, and p_j of every private parameter, when this was the mistake."""
+    def outcome(self, mistake: Mistake) -> Outcome | None:
+        """What is lost and kept when this was the mistake; None when the true network determines too little."""
         try:
             truth = mistake.applied(self.network)
         except NotObservable:
-            return {}
+            return None
+        return self.under(truth)
+
+    def under(self, truth: Network) -> Outcome:
+        """What is lost and kept when ``truth`` is the network."""
         known = knowledge(truth, self.sanitizers)
-        found = {name: growth(known, rows) for name, rows in truth.private.items()}
-        found[""] = self._centre_loss(truth, known.growth(truth.public))
-        return found
+        return Outcome(
+            public_loss=self._centre_loss(truth, known.growth(truth.public)),
+            privacy={name: growth(known, rows) for name, rows in truth.private.items()},
+        )
+
+    def outcomes(self, mistakes: Iterable[Mistake]) -> list[Outcome]:
+        """The outcomes of those mistakes that have one."""
+        return [found for mistake in mistakes if (found := self.outcome(mistake)) is not None]
 
     @cached_property
     def _estimator(self) -> tuple[Array, Array] | None:
@@ -135,16 +152,21 @@ def wrong_model_rows(
     model = WrongModel(network, sanitizers)
     rng = np.random.default_rng([seed, 3])
     size = percent / 100.0
-    sound = model.outcome(_mistake(network, rng, 0.0, None))
-    outcomes = []
+    sound = model.under(network)
+    outcomes: list[Outcome] = []
     draws = _DRAWS if network.N <= _LARGE else 4
     for turn in range(draws):
-        outcomes.append(model.outcome(_mistake(network, rng, size, None)))
+        outcomes += model.outcomes([_mistake(network, rng, size, None)])
         advance(0.5 * (turn + 1) / draws)
     singles = _single(model, rng, size, lambda done: advance(0.5 + 0.5 * done))
-    rows = [_range_row(name, sound, outcomes, percent) for name in sound]
-    rows += [_most_important(name, sound, singles, percent) for name in sound]
-    return rows + attacker_rows(network, sanitizers)
+    names = list(network.private)
+    return [
+        *(_privacy_range(name, sound, outcomes, percent) for name in names),
+        _public_range(sound, outcomes, percent),
+        *(_privacy_rests_on(name, sound, singles, percent) for name in names),
+        _public_rests_on(sound, singles, percent),
+        *attacker_rows(network, sanitizers),
+    ]
 
 
 def _mistake(
@@ -172,7 +194,7 @@ def _mistake(
 
 def _single(
     model: WrongModel, rng: np.random.Generator, size: float, advance: Callable[[float], None]
-) -> dict[str, list[dict[str, float]]]:
+) -> dict[str, list[Outcome]]:
     """Outcomes when one assumption alone is off: each agent's H and R, and the prior."""
     network = model.network
     each = network.S <= _MOST_SINGLE
@@ -182,56 +204,75 @@ def _single(
         assumptions[f"the noise of {agent} (R)"] = ("noise", place if each else -1)
     if network.prior is not None:
         assumptions["the prior"] = ("prior", -1)
-    found: dict[str, list[dict[str, float]]] = {}
+    found: dict[str, list[Outcome]] = {}
     for done, (label, only) in enumerate(assumptions.items()):
         found[label] = []
         for _ in range(_DRAWS_EACH if network.N <= _LARGE else 1):
             drawn = _mistake(network, rng, size, only)
             other = Mistake(-drawn.observe, -drawn.noise, -drawn.prior)
-            found[label] += [model.outcome(drawn), model.outcome(other)]
+            found[label] += model.outcomes([drawn, other])
         advance((done + 1) / len(assumptions))
     return found
 
 
-def _range_row(
-    name: str, sound: Mapping[str, float], outcomes: list[dict[str, float]], percent: float
-) -> Row:
-    values = [outcome[name] for outcome in outcomes if name in outcome]
-    low, high = (min(values), max(values)) if values else (np.nan, np.nan)
-    if name:
-        sentence = (
-            f"with H, R and prior off by {percent:g} %, the error on {name} grows {times(1 + low)} in the worst "
-            f"of {len(values)} random cases and {times(1 + high)} in the best."
-        )
-        what, found = f"{name}, model off by {percent:g} %", low
-    else:
-        sentence = (
-            f"with H, R and prior off by {percent:g} %, the centre's public error (it keeps the plan's model) "
-            f"grows {times(1 + max(high, 0.0))} at most in {len(values)} random cases."
-        )
-        what, found = f"public error, model off by {percent:g} %", high
-    return Row(SECTION, what, sound[name], found, "info", sentence, (low, high))
+def _range(values: list[float]) -> tuple[float, float]:
+    return (min(values), max(values)) if values else (np.nan, np.nan)
 
 
-def _most_important(
-    name: str, sound: Mapping[str, float], singles: dict[str, list[dict[str, float]]], percent: float
-) -> Row:
-    """The single assumption whose being off takes most privacy (or utility) away."""
-    harm = {label: _harm(name, sound[name], outcomes) for label, outcomes in singles.items()}
+def _privacy_range(name: str, sound: Outcome, outcomes: list[Outcome], percent: float) -> Row:
+    low, high = _range([outcome.privacy[name] for outcome in outcomes])
+    sentence = (
+        f"with H, R and prior off by {percent:g} %, the error on {name} grows {times(1 + low)} in the worst "
+        f"of {len(outcomes)} random cases and {times(1 + high)} in the best."
+    )
+    what = f"{name}, model off by {percent:g} %"
+    return Row(SECTION, what, sound.privacy[name], low, "info", sentence, (low, high))
+
+
+def _public_range(sound: Outcome, outcomes: list[Outcome], percent: float) -> Row:
+    low, high = _range([outcome.public_loss for outcome in outcomes])
+    sentence = (
+        f"with H, R and prior off by {percent:g} %, the centre's public error (it keeps the plan's model) "
+        f"grows {times(1 + max(high, 0.0))} at most in {len(outcomes)} random cases."
+    )
+    what = f"public error, model off by {percent:g} %"
+    return Row(SECTION, what, sound.public_loss, high, "info", sentence, (low, high))
+
+
+def _privacy_rests_on(name: str, sound: Outcome, singles: Mapping[str, list[Outcome]], percent: float) -> Row:
+    """The single assumption whose being off takes most privacy away."""
+    harm = {
+        label: _privacy_harm(sound.privacy[name], [outcome.privacy[name] for outcome in outcomes])
+        for label, outcomes in singles.items()
+    }
+    return _rests_on(f"{name}, rests most on", f"the privacy of {name}", harm, percent)
+
+
+def _public_rests_on(sound: Outcome, singles: Mapping[str, list[Outcome]], percent: float) -> Row:
+    """The single assumption whose being off costs the public estimate most."""
+    harm = {
+        label: _public_harm(sound.public_loss, [outcome.public_loss for outcome in outcomes])
+        for label, outcomes in singles.items()
+    }
+    return _rests_on("public error, rests most on", "the public estimate", harm, percent)
+
+
+def _rests_on(what: str, subject: str, harm: Mapping[str, float], percent: float) -> Row:
     worst = max(harm, key=lambda label: harm[label])
-    subject = f"the privacy of {name}" if name else "the public estimate"
     sentence = f"{subject} rests most on {worst}: off by {percent:g} %, it costs up to {number(harm[worst])}."
-    what = f"{name or 'public error'}, rests most on"
     return Row(SECTION, what, None, worst, "info", sentence, figures={"cost": harm})
 
 
-def _harm(name: str, sound: float, outcomes: list[dict[str, float]]) -> float:
-    values = [outcome[name] for outcome in outcomes if name in outcome]
-    if not values:
-        return 0.0
+def _privacy_harm(sound: float, values: list[float]) -> float:
     if np.isinf(sound):
         return 0.0 if all(np.isinf(value) for value in values) else np.inf
-    return max(0.0, sound - min(values)) if name else max(0.0, max(values) - sound)
+    return max(0.0, sound - min(values, default=sound))
+
+
+def _public_harm(sound: float, values: list[float]) -> float:
+    if np.isinf(sound):
+        return 0.0 if all(np.isinf(value) for value in values) else np.inf
+    return max(0.0, max(values, default=sound) - sound)
 
 
 def attacker_rows(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Row]:
