@@ -183,8 +183,8 @@ def test_a_killed_run_resumes_to_the_same_bytes_on_other_processes(whole: Path, 
         "sys.path.insert(0, sys.argv[2])\n"
         "from test_reproduce import TINY\n"
         "from veilnet.paper import reproduce\n"
-        "def progress(done, total):\n"
-        "    if done == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def progress(what, part):\n"
+        "    if part >= 0.5: os.kill(os.getpid(), signal.SIGKILL)\n"
         "reproduce(settings=TINY, out=sys.argv[1], jobs=1, progress=progress)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(vn.__file__).parents[1])}
@@ -200,6 +200,35 @@ def test_a_killed_run_resumes_to_the_same_bytes_on_other_processes(whole: Path, 
     assert resumed.measured == TINY.draws - 2
     assert (tmp_path / "out" / "draws" / "fig3" / "00000.csv").stat().st_mtime_ns == untouched
     assert files(tmp_path / "out") == files(whole)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_answering_false_stops_and_the_next_run_resumes(
+    jobs: int, whole: Path, tmp_path: Path
+) -> None:
+    heard: list[float] = []
+
+    def stop_after_two(_what: str, part: float) -> bool:
+        heard.append(part)
+        return part < 2 / TINY.draws
+
+    stopped = reproduce(settings=TINY, out=tmp_path, jobs=jobs, progress=stop_after_two)
+    assert (stopped.interrupted, stopped.measured, stopped.claims, stopped.tables) == (True, 2, (), {})
+    assert heard == [0.0, 0.25, 0.5]
+    assert list(files(tmp_path)) == ["settings.json"], "no table, plot or README.md of half a run"
+    kept = sorted((tmp_path / "draws" / "fig3").iterdir())
+    assert len(kept) == 2
+    times = [path.stat().st_mtime_ns for path in kept]
+    resumed = reproduce(settings=TINY, out=tmp_path, jobs=jobs)
+    assert (resumed.interrupted, resumed.measured) == (False, TINY.draws - 2)
+    assert [path.stat().st_mtime_ns for path in kept] == times
+    assert files(tmp_path) == files(whole)
+
+
+def test_asked_to_stop_after_the_last_draw_a_run_is_whole(whole: Path, tmp_path: Path) -> None:
+    done = reproduce(settings=TINY, out=tmp_path, jobs=1, progress=lambda _what, part: part < 1)
+    assert not done.interrupted
+    assert files(tmp_path) == files(whole)
 
 
 def test_figures_one_by_one_are_figures_all_at_once(whole: Path, tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ def command(
             sys.stdout.writelines(f"{name},{line}" for line in rows.splitlines(keepends=True))
         return
     start = time.monotonic()
-    with progress(f"measuring {figure.value}", total=draws) as steps:
-        done = reproduce(figures, settings, out, jobs=jobs, progress=steps.update)
+    with progress(f"measuring {figure.value}", total=1.0) as steps:
+        done = reproduce(figures, settings, out, jobs=jobs, progress=lambda _what, part: steps.update(part))
     seconds = time.monotonic() - start
     if json:
         print_json(

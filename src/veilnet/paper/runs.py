@@ -9,13 +9,16 @@ measured, since the number of threads changes last digits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import MissingExtra, VeilnetError
+from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.threads import one_thread
 from veilnet.io._atomic import write_text
 from veilnet.paper.claims import Claim, claims_of
@@ -25,19 +28,23 @@ from veilnet.paper.results_readme import readme
 from veilnet.paper.settings import Settings
 from veilnet.paper.tables import Table, csv_lines, read_table
 
-Progress = Callable[[int, int], None]
-
 _MISSING = 'reproducing the paper needs more packages: pip install "veilnet[paper]"'
 
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """What a run has written to ``folder``, and the claims it has checked."""
+    """What a run has written to ``folder``, and the claims it has checked.
+
+    measured:    how many draws this run has measured; the others were there.
+    interrupted: whether it was stopped before the last draw. Draws are kept for the run that resumes it; tables,
+                 plots and README.md are then as they were before, and no claim is checked.
+    """
 
     folder: Path
     tables: dict[str, Table]
     claims: tuple[Claim, ...]
     measured: int
+    interrupted: bool = False
 
 
 def reproduce(
@@ -51,7 +58,8 @@ def reproduce(
     """Measure the draws that are missing in ``out``, then write tables, plots and README.md from all of them.
 
     ``jobs`` goes to joblib; None leaves the choice to it, so that ``joblib.parallel_config("dask")`` around the
-    call sends the draws to a cluster. ``progress`` is called with (draws done, draws in all).
+    call sends the draws to a cluster. ``progress`` is called after each draw with (draws done in words, as a
+    fraction); when it answers False, no further draw is measured and the result is marked ``interrupted``.
     """
     need_extras()
     chosen = _read_figures(figures)
@@ -60,13 +68,20 @@ def reproduce(
     _open_folder(folder, plan)
     missing = _missing(folder, plan, chosen)
     finished = plan.draws - len(missing)
-    report = progress or (lambda _done, _total: None)
-    report(finished, plan.draws)
-    for done, (number, measured) in enumerate(_measure_all(plan, missing, jobs), 1):
-        for name, text in measured.items():
-            _fragment(folder, name, number).parent.mkdir(parents=True, exist_ok=True)
-            write_text(_fragment(folder, name, number), text)
-        report(finished + done, plan.draws)
+    tell = progress or silent
+
+    def asked_to_stop(done: int) -> bool:
+        return asks_to_stop(tell(f"{done} of {plan.draws} draws", done / plan.draws)) and done < plan.draws
+
+    if asked_to_stop(finished):
+        return Reproduction(folder, {}, (), 0, interrupted=True)
+    with closing(_measure_all(plan, missing, jobs)) as draws:  # closed, it abandons what is being measured
+        for done, (number, measured) in enumerate(draws, 1):
+            for name, text in measured.items():
+                _fragment(folder, name, number).parent.mkdir(parents=True, exist_ok=True)
+                write_text(_fragment(folder, name, number), text)
+            if asked_to_stop(finished + done):
+                return Reproduction(folder, {}, (), done, interrupted=True)
     return _write_results(folder, plan, chosen, len(missing))
 
 
@@ -78,13 +93,20 @@ def measure_draw(settings: Settings, number: int, figures: Sequence[str]) -> tup
 
 def _measure_all(
     settings: Settings, missing: Sequence[tuple[int, list[str]]], jobs: int | None
-) -> Iterable[tuple[int, dict[str, str]]]:
+) -> Generator[tuple[int, dict[str, str]]]:
     import joblib
 
     # One draw is one task (joblib would batch quick ones): what is done is on disk before the next is.
     pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     found: Any = pool(joblib.delayed(measure_draw)(settings, number, names) for number, names in missing)
-    yield from found
+    try:
+        # Not "yield from", with which closing this generator closes joblib's at once.
+        for one in found:  # noqa: UP028
+            yield one
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # draws are abandoned: that is what stopping means
+            found.close()
 
 
 def _missing(folder: Path, settings: Settings, figures: Sequence[str]) -> list[tuple[int, list[str]]]:

@@ -36,5 +36,6 @@ def alternating_plan(
                 }
                 for sweep in result.sweeps
             ],
+            "interrupted": result.interrupted,
         },
     )

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.linalg.lapack import dgesv, dpotrf, dsyevd, dtrtrs
 
 from veilnet._core.errors import Infeasible
-from veilnet._core.progress import Progress
+from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.designs.alternating.subproblem import Optimum, solve_factored
 from veilnet.model.standard_form import StandardForm
@@ -54,10 +54,12 @@ class AlternatingResult:
 
     shrink: X_i = (I + Θ_i)^-1 in [0, I], one (count, n, n) array per group of ``form.blocks``.
     sweeps: loss and privacy after each sweep; the first entry is the start.
+    interrupted: whether progress asked to stop before the last sweep.
     """
 
     shrink: list[Array]
     sweeps: list[Sweep]
+    interrupted: bool = False
 
 
 def alternate(
@@ -83,6 +85,7 @@ def alternate(
     wanted = np.broadcast_to(np.asarray(targets, dtype=np.float64), (len(form.private),))
     state, floor = _start(form, wanted)
     history = [state.summary()]
+    tell = progress or silent
     for done in range(1, sweeps + 1):
         before = [x.copy() for x in state.shrink]
         moved = state.sweep(floor)
@@ -94,8 +97,8 @@ def alternate(
             history += [history[-1]] * (sweeps + 1 - done)
             break
         history.append(reached)
-        if progress is not None:
-            progress("alternating optimisation", done / sweeps)
+        if asks_to_stop(tell("alternating optimisation", done / sweeps)) and done < sweeps:
+            return AlternatingResult(state.shrink, history, interrupted=True)
     return AlternatingResult(state.shrink, history)
 
 

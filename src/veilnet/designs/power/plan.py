@@ -64,6 +64,7 @@ def power_plan(
             "upper_bound": result.upper_bound,
             "relative_gap": result.relative_gap,
             "iterations": result.iterations,
+            "interrupted": result.interrupted,
             "power": {agent: float(np.trace(s.noise)) for agent, s in sanitizers.items()},
             "power_allowed": dict(power),
         },

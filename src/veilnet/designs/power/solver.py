@@ -19,7 +19,7 @@ from scipy.linalg import solve_triangular
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import VeilnetError
-from veilnet._core.progress import Progress
+from veilnet._core.progress import Progress, Stopped, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.designs.power.barrier import follow_central_path
 from veilnet.designs.power.polish import polish
@@ -36,12 +36,16 @@ _PATIENCE = 500  # rounds within which the gap has to shrink by a tenth
 
 @dataclass(frozen=True, eq=False)
 class PowerResult:
-    """X_i per agent, the privacy Σ_j p_j they reach, and a bound no other choice can exceed."""
+    """X_i per agent, the privacy Σ_j p_j they reach, and a bound no other choice can exceed.
+
+    ``interrupted`` says that progress asked to stop: X_i are the best so far, and the bound holds as ever.
+    """
 
     blocks: list[Array]
     value: float
     upper_bound: float
     iterations: int
+    interrupted: bool = False
 
     @property
     def relative_gap(self) -> float:
@@ -121,18 +125,20 @@ def maximize_privacy_from_root(
     )
     certificate = Certificate(problem)
 
-    def report() -> None:
-        if progress is not None:
-            progress(
-                f"closing the gap, {certificate.gap:.0e} left", _fraction_done(certificate.gap, relative_gap)
-            )
+    tell = progress or silent
 
-    iterations = _run(problem, certificate, relative_gap, max_iterations, report)
+    def report() -> None:
+        what = f"closing the gap, {certificate.gap:.0e} left"
+        stop = asks_to_stop(tell(what, _fraction_done(certificate.gap, relative_gap)))
+        if stop and certificate.gap > relative_gap:
+            raise Stopped
+
+    iterations, interrupted = _run(problem, certificate, relative_gap, max_iterations, report)
     value, unit_blocks = _evaluate(problem, certificate.factor)
     for agent, unit in zip(np.flatnonzero(active), unit_blocks, strict=True):
         zeros[agent] = limits[agent] * unit
     upper = max(certificate.upper, value)
-    return PowerResult(zeros, value * scale**2, upper * scale**2, iterations)
+    return PowerResult(zeros, value * scale**2, upper * scale**2, iterations, interrupted)
 
 
 def _check(root: Array, gain: Array, blocks: Blocks, limits: Array) -> None:
@@ -167,38 +173,44 @@ def _run(
     relative_gap: float,
     max_iterations: int,
     report: Callable[[], None],
-) -> int:
-    """Improve the certificate until its gap is closed or the iterations are spent; returns their number."""
+) -> tuple[int, bool]:
+    """Improve the certificate until its gap is closed or the iterations are spent.
+
+    Returns the number of iterations, and whether ``report`` asked to stop.
+    """
     splitting = Splitting(problem)
     newton_steps, next_polish, gap_before = 0, _FIRST_POLISH, float("inf")
-    while splitting.iterations < max_iterations:
-        splitting.step()
-        done = splitting.iterations
-        if done % _CHECK_EVERY == 0:
-            splitting.offer(certificate)
-            report()
-        if certificate.gap > relative_gap and done == next_polish:
-            next_polish *= 2
-            newton_steps += polish(
-                problem, splitting.low_rank, certificate, relative_gap, _MOST_DENSE_UNKNOWNS
-            )
-            report()
-        if (
-            certificate.gap > relative_gap
-            and done == _PATH_AFTER
-            and problem.gain.size <= _MOST_DENSE_UNKNOWNS
-        ):
-            newton_steps += follow_central_path(problem, certificate, relative_gap)
-            report()
-        if certificate.gap <= relative_gap:
-            break
-        if done % _PATIENCE == 0:
-            if certificate.gap > 0.9 * gap_before:
-                break  # rounding leaves no more digits
-            gap_before = certificate.gap
-        if done % _BALANCE_EVERY == 0:
-            splitting.balance()
-    return splitting.iterations + newton_steps
+    try:
+        while splitting.iterations < max_iterations:
+            splitting.step()
+            done = splitting.iterations
+            if done % _CHECK_EVERY == 0:
+                splitting.offer(certificate)
+                report()
+            if certificate.gap > relative_gap and done == next_polish:
+                next_polish *= 2
+                newton_steps += polish(
+                    problem, splitting.low_rank, certificate, relative_gap, _MOST_DENSE_UNKNOWNS
+                )
+                report()
+            if (
+                certificate.gap > relative_gap
+                and done == _PATH_AFTER
+                and problem.gain.size <= _MOST_DENSE_UNKNOWNS
+            ):
+                newton_steps += follow_central_path(problem, certificate, relative_gap)
+                report()
+            if certificate.gap <= relative_gap:
+                break
+            if done % _PATIENCE == 0:
+                if certificate.gap > 0.9 * gap_before:
+                    break  # rounding leaves no more digits
+                gap_before = certificate.gap
+            if done % _BALANCE_EVERY == 0:
+                splitting.balance()
+    except Stopped:
+        return splitting.iterations + newton_steps, True
+    return splitting.iterations + newton_steps, False
 
 
 def _evaluate(problem: ScaledProblem, factor: Array) -> tuple[float, list[Array]]:
