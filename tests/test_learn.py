@@ -159,7 +159,7 @@ def test_awkward_columns_are_borne() -> None:
 )
 def test_wrong_agents_are_refused(agents, words) -> None:
     X, y, people = house(50)
-    with pytest.raises(vn.InvalidNetwork, match=words):
+    with pytest.raises(vn.InvalidRequest, match=words):
         SanitizingTransformer(agents).fit(X, y, sensitive=people)
 
 
@@ -171,7 +171,7 @@ def test_other_mistakes_are_refused() -> None:
         PublicRegressor().fit(X, y, sensitive=np.full(50, np.nan))
     with pytest.raises(vn.Infeasible, match="ε"):
         PublicRegressor(privacy=1e9).fit(X, y, sensitive=people)
-    with pytest.raises(vn.InvalidNetwork, match="n_samples = 3"):
+    with pytest.raises(vn.InvalidRequest, match="n_samples = 3"):
         PublicRegressor().fit(X[:3], y[:3], sensitive=people[:3])
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.types import Array
 from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.centre.fusion import Fusion
@@ -152,7 +152,7 @@ def _columns_of(agents: Any, names: Any, count: int) -> dict[str, np.ndarray[Any
     if isinstance(agents, str) and agents == "each":
         return {label: np.array([k]) for k, label in enumerate(labels)}
     if not isinstance(agents, Mapping) or not agents:
-        raise InvalidNetwork(f'agents: expected None, "each" or agent -> columns of X, found {agents!r}')
+        raise InvalidRequest(f'agents: expected None, "each" or agent -> columns of X, found {agents!r}')
     places = {
         agent: np.array(
             [_place(one, labels, count, agent) for one in ([given] if isinstance(given, str) else given)]
@@ -161,7 +161,7 @@ def _columns_of(agents: Any, names: Any, count: int) -> dict[str, np.ndarray[Any
     }
     used = [int(place) for mine in places.values() for place in mine]
     if len(set(used)) != len(used) or any(mine.size == 0 for mine in places.values()):
-        raise InvalidNetwork("agents: expected at least one column of X per agent, and none used twice")
+        raise InvalidRequest("agents: expected at least one column of X per agent, and none used twice")
     return places
 
 
@@ -170,7 +170,7 @@ def _place(column: Any, labels: Sequence[str], count: int, agent: str) -> int:
         return labels.index(column)
     if isinstance(column, int | np.integer) and not isinstance(column, bool) and 0 <= column < count:
         return int(column)
-    raise InvalidNetwork(f"agents[{agent!r}]: X has no column {column!r}; it has {count} columns")
+    raise InvalidRequest(f"agents[{agent!r}]: X has no column {column!r}; it has {count} columns")
 
 
 def _names(given: Any, count: int, stem: str) -> list[str]:
@@ -206,7 +206,7 @@ def _network_with_common_factor(
     readings stays what it was (probabilistic principal components, one factor).
     """
     if readings.shape[1] < 2:
-        raise InvalidNetwork(
+        raise InvalidRequest(
             "X: what readings have in common cannot be told from one alone (n_features = 1); give "
             "sensitive= to fit, or more columns"
         )
@@ -254,7 +254,7 @@ def _assembled(
 def _refuse_few(parameters: Array) -> None:
     rows, length = parameters.shape
     if rows < length + 2:
-        raise InvalidNetwork(
+        raise InvalidRequest(
             f"X: expected at least {length + 2} samples for {length} parameters, found n_samples = {rows}"
         )
 

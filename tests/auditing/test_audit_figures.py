@@ -83,9 +83,9 @@ def test_differential_privacy_of_a_plan() -> None:
         network, {"a0": sanitizers["a2"], "a1": sanitizers["a2"], "a2": sanitizers["a2"]}, None, 1e-5
     )
     assert row.found == "no bounds"
-    with pytest.raises(vn.InvalidNetwork, match="delta"):
+    with pytest.raises(vn.InvalidRequest, match="delta"):
         differential_privacy_rows(network, sanitizers, None, 0.0)
-    with pytest.raises(vn.InvalidNetwork, match="unknown"):
+    with pytest.raises(vn.InvalidRequest, match="unknown"):
         differential_privacy_rows(network, sanitizers, {"nobody": (0, 1)}, 1e-5)
 
 
@@ -156,7 +156,7 @@ def test_one_plot(house: vn.Network, tmp_path: Path) -> None:
     drawn = (tmp_path / "b.svg").read_text()
     assert drawn.lstrip().startswith("<?xml")
     assert len(drawn) > 20_000
-    with pytest.raises(vn.InvalidNetwork, match="baselines"):
+    with pytest.raises(vn.InvalidRequest, match="baselines"):
         plot_baselines([], tmp_path / "c.svg")
 
 

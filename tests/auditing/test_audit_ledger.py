@@ -160,17 +160,17 @@ def test_mistakes_are_refused(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
     plan, _ = plans
     path = tmp_path / "l"
     ledger = Ledger.create(path, plan.network, {"g0": 0.0})
-    with pytest.raises(vn.InvalidNetwork, match="already"):
+    with pytest.raises(vn.InvalidRequest, match="already"):
         Ledger.create(path, plan.network, 0.0)
     with pytest.raises(vn.InvalidPlan, match="another network"):
         Ledger(path, random_network(1, noise="joint", prior="covariance"))
-    with pytest.raises(vn.InvalidNetwork, match="parameters"):
+    with pytest.raises(vn.InvalidRequest, match="parameters"):
         ledger.record(vn.design(random_network(1, parameters=3)))
-    with pytest.raises(vn.InvalidNetwork, match="releases"):
+    with pytest.raises(vn.InvalidRequest, match="releases"):
         ledger.record(plan, 0)
-    with pytest.raises(vn.InvalidNetwork, match="head"):
+    with pytest.raises(vn.InvalidRequest, match="head"):
         ledger.verify("nonsense")
-    with pytest.raises(vn.InvalidNetwork, match="limits"):
+    with pytest.raises(vn.InvalidRequest, match="limits"):
         Ledger.create(tmp_path / "m", plan.network, {})
-    with pytest.raises(vn.InvalidNetwork, match="unknown"):
+    with pytest.raises(vn.InvalidRequest, match="unknown"):
         Ledger.create(tmp_path / "m", plan.network, {"nobody": 1.0})

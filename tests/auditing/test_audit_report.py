@@ -89,7 +89,7 @@ def test_an_attacker_of_ones_own() -> None:
 def test_names_of_attackers() -> None:
     assert choose_attackers(None, False) == {}
     assert list(choose_attackers("auto", True)) == ["ridge", "neighbours"]
-    with pytest.raises(vn.InvalidNetwork, match="attackers"):
+    with pytest.raises(vn.InvalidRequest, match="attackers"):
         choose_attackers(["oracle"], False)
 
 
@@ -224,15 +224,15 @@ def test_data_that_cannot_be_read() -> None:
     arrays: dict[str, Any] = {
         agent: samples.readings[:, plan.network.blocks.rows(k)] for k, agent in enumerate(plan.network.agents)
     }
-    with pytest.raises(vn.InvalidNetwork, match="g0"):
+    with pytest.raises(vn.InvalidRequest, match="g0"):
         read_samples(plan.network, plan.sanitizers, arrays)
     short = {name: truth[:-1] for name, truth in samples.private.items()}
-    with pytest.raises(vn.InvalidNetwork, match="same number of rows"):
+    with pytest.raises(vn.InvalidRequest, match="same number of rows"):
         read_samples(plan.network, plan.sanitizers, arrays | short)
     few = {name: values[:50] for name, values in (arrays | dict(samples.private)).items()}
-    with pytest.raises(vn.InvalidNetwork, match="100 complete rows"):
+    with pytest.raises(vn.InvalidRequest, match="100 complete rows"):
         read_samples(plan.network, plan.sanitizers, few)
-    with pytest.raises(vn.InvalidNetwork):
+    with pytest.raises(vn.InvalidRequest):
         read_samples(plan.network, plan.sanitizers, {"a0[1]": [1.0]})
 
 
@@ -272,9 +272,9 @@ def test_the_whole_report() -> None:
     ],
 )  # fmt: skip
 def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(vn.InvalidNetwork, match=words):
+    with pytest.raises(vn.InvalidRequest, match=words):
         vn.audit(some_plan(1), **options)
-    with pytest.raises(vn.InvalidNetwork, match="plan"):
+    with pytest.raises(vn.InvalidRequest, match="plan"):
         vn.audit("plan/")  # type: ignore[arg-type]
 
 

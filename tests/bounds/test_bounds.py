@@ -106,7 +106,7 @@ def test_bits_count_dependent_rows_once_and_silence_as_none() -> None:
 
 @pytest.mark.parametrize("prior", ["none", "singular"])
 def test_bits_need_a_full_prior(prior: str) -> None:
-    with pytest.raises(vn.InvalidNetwork, match="full prior"):
+    with pytest.raises(vn.InvalidRequest, match="full prior"):
         vn.bits_revealed(random_network(1, prior=prior))
 
 

@@ -265,6 +265,6 @@ def test_power_per_agent() -> None:
     ],
 )
 def test_wrong_requests_are_refused(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(vn.InvalidNetwork) as caught:
+    with pytest.raises(vn.InvalidRequest) as caught:
         vn.design(counterexample(), **arguments)  # type: ignore[arg-type]
     assert message in str(caught.value)

@@ -145,7 +145,7 @@ def test_weights_divide_privacy() -> None:
 
     assert common(skewed) >= common(plain) * (1 + 1e-3)  # each is best by its own measure
     assert min(plain.privacy.values()) >= min(skewed.privacy.values()) * (1 + 1e-3)
-    with pytest.raises(vn.InvalidNetwork, match="weights: expected at least one above zero"):
+    with pytest.raises(vn.InvalidRequest, match="weights: expected at least one above zero"):
         vn.design(network, utility_loss=0.2, weights={"g0": 0.0})
 
 
@@ -272,5 +272,5 @@ def test_frontier_is_monotone_and_marks_what_is_free_and_impossible() -> None:
 def test_frontier_refuses_nonsense() -> None:
     network = random_network(20)
     for levels in ([], [-1.0], ["much"], 3.0):
-        with pytest.raises(vn.InvalidNetwork, match="privacy: expected"):
+        with pytest.raises(vn.InvalidRequest, match="privacy: expected"):
             vn.frontier(network, levels)  # type: ignore[arg-type]

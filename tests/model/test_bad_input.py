@@ -302,7 +302,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
     ),
     "bits without a prior": (
         lambda: bits_revealed(network()),
-        vn.InvalidNetwork,
+        vn.InvalidRequest,
         ("prior", "full prior", "Prior(covariance=...)"),
     ),
     # --- offset, names, units
@@ -421,27 +421,67 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
     ),
     "sanitizers as a list": (
         lambda: with_sanitizers([vn.Sanitizer.raw(2)]),
-        vn.InvalidNetwork,
+        vn.InvalidRequest,
         ("sanitizers", "agent -> Sanitizer", "list"),
     ),
     "sanitizers as an empty list": (
         lambda: with_sanitizers([]),
-        vn.InvalidNetwork,
+        vn.InvalidRequest,
         ("sanitizers", "agent -> Sanitizer", "list"),
     ),
     "sanitizer of an unknown agent": (
         lambda: with_sanitizers({"c": vn.Sanitizer.raw(2)}),
-        vn.InvalidNetwork,
+        vn.InvalidRequest,
         ("sanitizers", "unknown 'c'", "'a', 'b'"),
     ),
     "sanitizer for another size": (
         lambda: with_sanitizers({"a": vn.Sanitizer.raw(3)}),
-        vn.InvalidNetwork,
+        vn.InvalidRequest,
         ("sanitizers['a']", "expected 2 readings", "found 3", "another agent"),
+    ),
+    "verdict of no network": (
+        lambda: vn.check("house.toml"),
+        vn.InvalidRequest,
+        ("network", "expected a veilnet.Network", "found str"),
+    ),
+    "design of no network": (
+        lambda: vn.design("house.toml"),
+        vn.InvalidRequest,
+        ("network", "expected a veilnet.Network", "found str"),
+    ),
+    "frontier of no network": (
+        lambda: vn.frontier("house.toml"),
+        vn.InvalidRequest,
+        ("network", "expected a veilnet.Network", "found str"),
+    ),
+    "bound of no network": (
+        lambda: vn.crlb("house.toml"),
+        vn.InvalidRequest,
+        ("network", "expected a veilnet.Network", "found str"),
+    ),
+    "utility of no network": (
+        lambda: vn.utility("house.toml", {}),
+        vn.InvalidRequest,
+        ("network", "expected a veilnet.Network", "found str"),
+    ),
+    "privacy of no network": (
+        lambda: vn.privacy("house.toml", {}),
+        vn.InvalidRequest,
+        ("network", "expected a veilnet.Network", "found str"),
+    ),
+    "limit of no network": (
+        lambda: vn.privacy_limit("house.toml"),
+        vn.InvalidRequest,
+        ("network", "expected a veilnet.Network", "found str"),
+    ),
+    "bits of no network": (
+        lambda: vn.bits_revealed("house.toml"),
+        vn.InvalidRequest,
+        ("network", "expected a veilnet.Network", "found str"),
     ),
     "matrix for a sanitizer": (
         lambda: with_sanitizers({"a": np.eye(2)}),
-        vn.InvalidNetwork,
+        vn.InvalidRequest,
         ("sanitizers['a']", "expected a Sanitizer", "ndarray", "vn.Sanitizer("),
     ),
     # --- complex models

@@ -298,6 +298,7 @@ PUBLIC = [
     "NotObservable",
     "Infeasible",
     "InvalidReading",
+    "InvalidRequest",
     "InvalidPlan",
     "MissingExtra",
 ]

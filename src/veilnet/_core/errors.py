@@ -13,6 +13,10 @@ class InvalidNetwork(VeilnetError):
     """A network, prior, sanitizer or file that does not describe what it claims to describe."""
 
 
+class InvalidRequest(VeilnetError):
+    """An argument or option that asks for what does not exist, does not fit the rest, or would have no effect."""
+
+
 class NotObservable(VeilnetError):
     """A parameter that the readings (and the prior) do not determine."""
 

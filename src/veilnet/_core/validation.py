@@ -1,46 +1,49 @@
-"""Arrays are checked once, at the door; every message says expected against found."""
+"""Arrays are checked once, at the door; every message says expected against found.
+
+What describes a network raises InvalidNetwork; functions that read a question give ``error=InvalidRequest``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 
 # Asymmetry and negative eigenvalues below this, relative to the matrix's own scale, are rounding.
 ROUNDING = 1e-10
 
+Refusal: TypeAlias = type[VeilnetError]
 
-def as_array(value: Any, name: str) -> Array:
+
+def as_array(value: Any, name: str, *, error: Refusal = InvalidNetwork) -> Array:
     """A finite float64 array, or an error that names the argument."""
     if value is None:
-        raise InvalidNetwork(f"{name}: expected numbers, found None; give a matrix or leave the argument out")
+        raise error(f"{name}: expected numbers, found None; give a matrix or leave the argument out")
     try:
         raw = np.asarray(value)
-    except ValueError as error:
-        raise InvalidNetwork(f"{name}: rows of different lengths; make every row equally long") from error
+    except ValueError as cause:
+        raise error(f"{name}: rows of different lengths; make every row equally long") from cause
     if np.ma.is_masked(value):
-        raise InvalidNetwork(
-            f"{name}: expected numbers, found masked ones; fill or remove missing values first"
-        )
+        raise error(f"{name}: expected numbers, found masked ones; fill or remove missing values first")
     if raw.dtype.kind in "USMm":
-        raise InvalidNetwork(f"{name}: expected numbers, found {_example(raw)}; convert text and dates first")
+        raise error(f"{name}: expected numbers, found {_example(raw)}; convert text and dates first")
     if np.iscomplexobj(raw):
-        raise InvalidNetwork(
+        raise error(
             f"{name}: expected real numbers, found complex ones; use Network.from_complex for complex models"
         )
     try:
         array = np.array(raw, dtype=np.float64, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidNetwork(
+    except (TypeError, ValueError, OverflowError) as cause:
+        raise error(
             f"{name}: expected numbers, found {_example(raw)}; check for text, ragged rows or missing values"
-        ) from error
+        ) from cause
     if not np.all(np.isfinite(array)):
         where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-        raise InvalidNetwork(
+        raise error(
             f"{name}: expected finite numbers, found {array[where]} at index {where}; "
             "remove or replace missing values first"
         )
@@ -66,11 +69,11 @@ def as_matrix(value: Any, name: str, *, columns: int | None = None) -> Array:
     return array
 
 
-def as_number(value: Any, name: str) -> float:
+def as_number(value: Any, name: str, *, error: Refusal = InvalidNetwork) -> float:
     """One finite number."""
-    array = as_array(value, name)
+    array = as_array(value, name, error=error)
     if array.ndim != 0:
-        raise InvalidNetwork(f"{name}: expected one number, found shape {array.shape}")
+        raise error(f"{name}: expected one number, found shape {array.shape}")
     return float(array)
 
 
@@ -136,25 +139,31 @@ def lowest_relative_eigenvalue(array: Array) -> float:
     return float(lowest_relative_eigenvalues(array))
 
 
-def as_name(value: Any, what: str) -> str:
+def as_name(value: Any, what: str, *, error: Refusal = InvalidNetwork) -> str:
     """A printable name of an agent or parameter."""
     if not isinstance(value, str) or not value.strip():
-        raise InvalidNetwork(f"{what}: expected a non-empty name, found {value!r}")
+        raise error(f"{what}: expected a non-empty name, found {value!r}")
     if len(value) > 100 or not value.isprintable():
-        raise InvalidNetwork(f"{what}: expected at most 100 printable characters, found {value[:40]!r}...")
+        raise error(f"{what}: expected at most 100 printable characters, found {value[:40]!r}...")
     return value
 
 
-def as_names(values: Any, what: str) -> tuple[str, ...]:
+def as_names(values: Any, what: str, *, error: Refusal = InvalidNetwork) -> tuple[str, ...]:
     """Distinct names, in order."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidNetwork(f"{what}: expected a list of names, found {values!r}; write [{values!r}, ...]")
-    names = tuple(as_name(value, what) for value in values)
+        raise error(f"{what}: expected a list of names, found {values!r}; write [{values!r}, ...]")
+    names = tuple(as_name(value, what, error=error) for value in values)
     if len(set(names)) != len(names):
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InvalidNetwork(f"{what}: the name {twice!r} is used twice; names must differ")
+        raise error(f"{what}: the name {twice!r} is used twice; names must differ")
     return names
+
+
+def expect(value: Any, kind: type, what: str) -> None:
+    """Refuse an argument that is not of veilnet's own kind asked for, such as a Network."""
+    if not isinstance(value, kind):
+        raise InvalidRequest(f"{what}: expected a veilnet.{kind.__name__}, found {type(value).__name__}")
 
 
 def freeze(*arrays: Array) -> None:
@@ -163,18 +172,22 @@ def freeze(*arrays: Array) -> None:
         array.flags.writeable = False
 
 
-def refuse_unknown(given: Iterable[Any], known: Sequence[str], what: str) -> None:
+def refuse_unknown(
+    given: Iterable[Any], known: Sequence[str], what: str, *, error: Refusal = InvalidNetwork
+) -> None:
     """Refuse names that are not among the known ones."""
     here = set(known)
     strangers = [str(name) for name in given if name not in here]
     if strangers:
-        raise unknown(strangers, known, what)
+        raise unknown(strangers, known, what, error=error)
 
 
-def unknown(given: Sequence[str], known: Sequence[str], what: str) -> InvalidNetwork:
+def unknown(
+    given: Sequence[str], known: Sequence[str], what: str, *, error: Refusal = InvalidNetwork
+) -> VeilnetError:
     """The error for names that are not there, with those that are."""
     shown = ", ".join(repr(name) for name in list(known)[:8]) + (", ..." if len(known) > 8 else "")
-    return InvalidNetwork(f"{what}: unknown {', '.join(repr(name) for name in given[:5])}; known are {shown}")
+    return error(f"{what}: unknown {', '.join(repr(name) for name in given[:5])}; known are {shown}")
 
 
 def _correlation_scale(array: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.progress import Progress, Stopped, silent, within
 from veilnet._core.threads import one_thread
 from veilnet._core.validation import as_number, refuse_unknown
@@ -82,13 +82,13 @@ def audit(
                       the sections finished by then, is marked ``interrupted``, and is not ``ok``.
     """
     if not isinstance(plan, Plan):
-        raise InvalidNetwork(
+        raise InvalidRequest(
             f"plan: expected a veilnet.Plan, found {type(plan).__name__}; use Plan.load(folder)"
         )
     count = _count(rows, "rows", 1000)
     floors = read_limits(plan.network, limits)
     if floors and agents_colluding is None and releases is None:
-        raise InvalidNetwork(
+        raise InvalidRequest(
             "limits: say what they have to withstand, agents_colluding= (--colluding), releases= (--releases) "
             "or both; alone they decide nothing"
         )
@@ -102,9 +102,9 @@ def audit(
     )
     colluding = 2 if agents_colluding is None else _count(agents_colluding, "agents_colluding", 1)
     times = _releases(releases)
-    percent = as_number(model_error, "model_error")
+    percent = as_number(model_error, "model_error", error=InvalidRequest)
     if percent < 0:
-        raise InvalidNetwork(f"model_error: expected a percentage of at least 0, found {percent:g}")
+        raise InvalidRequest(f"model_error: expected a percentage of at least 0, found {percent:g}")
     found_baselines: list[Baseline] = []
 
     def compared(_: Advance) -> list[Row]:
@@ -257,13 +257,13 @@ def _chosen(
     if only is None:
         return steps
     names = [only] if isinstance(only, str) else list(only)
-    refuse_unknown(names, [section.value for section in Section], "only")
+    refuse_unknown(names, [section.value for section in Section], "only", error=InvalidRequest)
     wanted = {Section(name) for name in names}
     if Section.LEDGER in wanted and Section.LEDGER not in steps:
-        raise InvalidNetwork("only: the section 'ledger' needs a ledger; give ledger=")
+        raise InvalidRequest("only: the section 'ledger' needs a ledger; give ledger=")
     chosen = {section: step for section, step in steps.items() if section in wanted}
     if not chosen:
-        raise InvalidNetwork(f"only: expected at least one section among {', '.join(Section)}")
+        raise InvalidRequest(f"only: expected at least one section among {', '.join(Section)}")
     return chosen
 
 
@@ -274,7 +274,7 @@ def _count(value: Any, name: str, least: int) -> int:
         or value < least
         or value % 1
     ):
-        raise InvalidNetwork(f"{name}: expected a whole number from {least}, found {value!r}")
+        raise InvalidRequest(f"{name}: expected a whole number from {least}, found {value!r}")
     return int(value)
 
 
@@ -286,7 +286,7 @@ def _releases(releases: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 def _chance(value: float) -> float:
-    number = as_number(value, "false_alarm")
+    number = as_number(value, "false_alarm", error=InvalidRequest)
     if not 0 < number < 0.5:
-        raise InvalidNetwork(f"false_alarm: expected a chance between 0 and 0.5, found {number:g}")
+        raise InvalidRequest(f"false_alarm: expected a chance between 0 and 0.5, found {number:g}")
     return number

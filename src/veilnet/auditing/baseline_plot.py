@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet.auditing.baselines import Baseline
 
 _LEAST, _MOST = 1e-6, 1e6  # what the logarithmic axes show; losses of zero stand at the left edge
@@ -17,7 +17,7 @@ def plot_baselines(report: Any, path: str | PathLike[str]) -> None:
     """Draw the baselines of an audit (or a list of them) to a file: .svg, .png or .pdf."""
     found: list[Baseline] = list(getattr(report, "baselines", report))
     if not found:
-        raise InvalidNetwork("report: it has no baselines; audit with the section 'baselines'")
+        raise InvalidRequest("report: it has no baselines; audit with the section 'baselines'")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
 from veilnet._core.words import number
@@ -86,10 +86,10 @@ def differential_privacy_rows(
 ) -> list[Row]:
     """(ε, δ) of every agent whose readings are bounded."""
     if not 0 < delta < 1:
-        raise InvalidNetwork(f"delta: expected a number between 0 and 1, found {delta}; 1e-6 is the default")
+        raise InvalidRequest(f"delta: expected a number between 0 and 1, found {delta}; 1e-6 is the default")
     widths = {agent: _widths(network, sanitizers, agent, bounds) for agent in network.agents}
     if bounds is not None:
-        refuse_unknown(bounds, network.agents, "reading_bounds")
+        refuse_unknown(bounds, network.agents, "reading_bounds", error=InvalidRequest)
     known = {agent: width for agent, width in widths.items() if width is not None}
     if not known:
         sentence = (

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from veilnet._core.errors import Infeasible, InvalidNetwork, InvalidPlan
+from veilnet._core.errors import Infeasible, InvalidPlan, InvalidRequest
 from veilnet._core.linalg import triangle
 from veilnet._core.types import Array
 from veilnet._core.words import number
@@ -64,13 +64,13 @@ class Ledger:
         """Begin a ledger: ``limits`` is the least privacy p_j that has to remain (0: one raw release)."""
         asked = read_limits(network, limits)
         if not asked:
-            raise InvalidNetwork("limits: expected at least one limit; give limits=5.0 or {'gait': 5.0}")
+            raise InvalidRequest("limits: expected at least one limit; give limits=5.0 or {'gait': 5.0}")
         header = {"format": _FORMAT, "network": network_fingerprint(network), "limits": asked}
         try:
             with Path(path).open("xb") as file:
                 _append(file, header, "")
         except FileExistsError:
-            raise InvalidNetwork(
+            raise InvalidRequest(
                 f"{path}: a ledger is there already; open it, or choose another name (a new one forgets)"
             ) from None
         return cls(path, network)
@@ -108,7 +108,7 @@ class Ledger:
         Raises Infeasible, and records nothing, when a limit would be crossed.
         """
         if not isinstance(releases, int | np.integer) or releases < 1:
-            raise InvalidNetwork(f"releases: expected a positive whole number, found {releases!r}")
+            raise InvalidRequest(f"releases: expected a positive whole number, found {releases!r}")
         once = self._factor_of(plan)
         with self._file("r+b") as file:
             self._read(file)  # another process may have added to it
@@ -148,7 +148,7 @@ class Ledger:
 
     def _factor_of(self, plan: Plan) -> Array:
         if plan.network.parameters != self.network.parameters:
-            raise InvalidNetwork(
+            raise InvalidRequest(
                 "plan: expected a plan about the same parameters as the ledger's network, found "
                 f"{', '.join(plan.network.parameters[:6])}; keep a ledger for each x"
             )
@@ -168,7 +168,7 @@ class Ledger:
             raise InvalidPlan(f"{self.path}: the ledger belongs to another network; open it with its own")
         try:
             self.limits = read_limits(self.network, header.get("limits"))
-        except InvalidNetwork as error:
+        except InvalidRequest as error:
             raise InvalidPlan(f"{self.path}: {error}") from error
         if not self.limits:
             raise InvalidPlan(f"{self.path}: the ledger has no limits: it was changed")
@@ -209,7 +209,7 @@ def verify_ledger(
     if head is not None:
         place, _, kept = head.partition("-")
         if not place.isdigit() or not kept:
-            raise InvalidNetwork(f"head: expected what Ledger.head gave, number-hash, found {head!r}")
+            raise InvalidRequest(f"head: expected what Ledger.head gave, number-hash, found {head!r}")
         if int(place) >= len(lines):
             problems.append(
                 f"the ledger was reset: it had {place} entries when its head was kept, now {len(lines) - 1}"

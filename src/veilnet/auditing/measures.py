@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.validation import as_number, refuse_unknown
 from veilnet.bounds.knowledge import Knowledge
@@ -38,13 +38,16 @@ def read_limits(network: Network, limits: float | Mapping[str, float] | None) ->
     if limits is None:
         return {}
     if isinstance(limits, Mapping):
-        refuse_unknown(limits, tuple(network.private), "limits")
-        found = {str(name): as_number(value, f"limit of {name!r}") for name, value in limits.items()}
+        refuse_unknown(limits, tuple(network.private), "limits", error=InvalidRequest)
+        found = {
+            str(name): as_number(value, f"limit of {name!r}", error=InvalidRequest)
+            for name, value in limits.items()
+        }
     else:
-        found = dict.fromkeys(network.private, as_number(limits, "limits"))
+        found = dict.fromkeys(network.private, as_number(limits, "limits", error=InvalidRequest))
     for name, value in found.items():
         if value <= -1:
-            raise InvalidNetwork(
+            raise InvalidRequest(
                 f"limit of {name!r}: expected a privacy above -1, found {value:g}; "
                 "0 means: never better than one raw reading"
             )

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import gram_root, solve_lower, solve_lower_batch
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import unknown
@@ -51,21 +51,21 @@ def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
 def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
     """Refuse names that are no agents and sanitizers made for another number of readings."""
     if not isinstance(sanitizers, Mapping):
-        raise InvalidNetwork(
+        raise InvalidRequest(
             f"sanitizers: expected agent -> Sanitizer, found {type(sanitizers).__name__}; use plan.sanitizers"
         )
     strangers = [str(name) for name in sanitizers if name not in network.position]
     if strangers:
-        raise unknown(strangers, network.agents, "sanitizers")
+        raise unknown(strangers, network.agents, "sanitizers", error=InvalidRequest)
     for name, sanitizer in sanitizers.items():
         if not isinstance(sanitizer, Sanitizer):
-            raise InvalidNetwork(
+            raise InvalidRequest(
                 f"sanitizers[{name!r}]: expected a Sanitizer, found {type(sanitizer).__name__}; "
                 "write vn.Sanitizer(compression=C, noise=Theta)"
             )
         expected = int(network.blocks.sizes[network.position[name]])
         if sanitizer.readings != expected:
-            raise InvalidNetwork(
+            raise InvalidRequest(
                 f"sanitizers[{name!r}]: expected {expected} readings, found {sanitizer.readings}; "
                 "it was made for another agent or network"
             )
@@ -105,7 +105,7 @@ def _own_roots(network: Network, size: int, places: np.ndarray[tuple[int], np.dt
     for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
         if group.size == size:
             return np.asarray(roots[np.searchsorted(group.agents, places)])
-    raise InvalidNetwork(f"sanitizers: no agent has {size} readings")
+    raise InvalidRequest(f"sanitizers: no agent has {size} readings")
 
 
 def _joint_factor(network: Network, noise: JointNoise, sanitizers: Sanitizers) -> Array:

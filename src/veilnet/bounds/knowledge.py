@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from veilnet._core.errors import InvalidNetwork, NotObservable
+from veilnet._core.errors import InvalidRequest, NotObservable
 from veilnet._core.linalg import EPS, orthonormal_rows, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
+from veilnet._core.validation import expect
 from veilnet._core.words import direction_in_words
 from veilnet.bounds.information import Planned, Sanitizers, message_factor, sanitizers_of
 from veilnet.model.network import Network
@@ -123,6 +124,7 @@ class Knowledge:
 
 def knowledge(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Knowledge:
     """What the centre learns from the sanitized messages of all agents (raw without sanitizers)."""
+    expect(network, Network, "network")
     by_agent = sanitizers_of(sanitizers)
     if isinstance(by_agent, Mapping) and not by_agent:
         size = network.L
@@ -158,6 +160,7 @@ def crlb(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Ar
 
     Raises NotObservable, naming the direction, where what is sent does not determine x.
     """
+    expect(network, Network, "network")
     by_agent = sanitizers_of(sanitizers)
     if isinstance(by_agent, Mapping) and not by_agent:
         inverse = solve_upper(network.raw_triangle, np.eye(network.L))
@@ -195,6 +198,7 @@ def privacy_limit(network: Network) -> dict[str, float]:
 
     network: the model.
     """
+    expect(network, Network, "network")
     silent = knowledge_of_factor(network, np.zeros((0, network.L)))
     return {name: silent.growth(rows) for name, rows in network.private.items()}
 
@@ -207,8 +211,9 @@ def bits_revealed(network: Network, sanitizers: Sanitizers | Planned | None = No
 
     Dependent rows of G_j are counted once.
     """
+    expect(network, Network, "network")
     if network.prior is None or not network.prior.full:
-        raise InvalidNetwork(
+        raise InvalidRequest(
             "prior: bits revealed compare with what was known before, so they need a full prior; "
             "give Prior(covariance=...)"
         )

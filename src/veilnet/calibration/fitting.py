@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.linalg import condition_of_triangle
 from veilnet._core.types import Array
 from veilnet._core.validation import as_names
@@ -120,13 +120,13 @@ class _Roles:
 
     def __init__(self, agents: Any, public: Any, private: Any) -> None:
         if not isinstance(agents, Mapping) or not agents:
-            raise InvalidNetwork(
+            raise InvalidRequest(
                 f'agents: expected agent -> columns, {{"kitchen": ["T1", "RH_1"]}} say, found {agents!r}'
             )
         self.agents = {
             str(agent): _column_list(named, f"agents[{agent!r}]") for agent, named in agents.items()
         }
-        as_names(list(agents), "agents")
+        as_names(list(agents), "agents", error=InvalidRequest)
         self.public = _groups(public, "public")
         self.private = _groups(private, "private")
         self.readings = [name for named in self.agents.values() for name in named]
@@ -141,19 +141,19 @@ class _Roles:
             owners = [agent for agent, named in self.agents.items() if name in named]
             if self.readings.count(name) > 1:
                 twice = " and ".join(owners) if len(owners) > 1 else f"{owners[0]} twice"
-                raise InvalidNetwork(
+                raise InvalidRequest(
                     f"agents: the column {name!r} belongs to {twice}; the same number twice has no noise of its own"
                 )
             if name in self.public_columns or name in closed:
                 role = "public" if name in self.public_columns else "private"
-                raise InvalidNetwork(
+                raise InvalidRequest(
                     f"agents: the column {name!r} is a reading of {owners[0]} and also {role}; as a reading it would "
                     "show that parameter without any noise. If the sensor is what the parameter is known by, "
                     "calibrate against a better reference; otherwise leave it out of one of them"
                 )
         both = self.public_columns & closed
         if both:
-            raise InvalidNetwork(f"private: the column {min(both)!r} is also public; it cannot be both")
+            raise InvalidRequest(f"private: the column {min(both)!r} is also public; it cannot be both")
 
     def rows(self, named: Sequence[str]) -> Array:
         """The rows that pick columns out of x."""
@@ -166,18 +166,18 @@ def _groups(given: Any, what: str) -> dict[str, list[str]]:
     else:
         groups = {name: [name] for name in _column_list(given, what)}
     if not groups:
-        raise InvalidNetwork(f"{what}: expected at least one column, found none")
+        raise InvalidRequest(f"{what}: expected at least one column, found none")
     return groups
 
 
 def _column_list(given: Any, what: str) -> list[str]:
     named = [given] if isinstance(given, str) else given
     if isinstance(named, Mapping) or not hasattr(named, "__iter__"):
-        raise InvalidNetwork(f"{what}: expected column names, found {given!r}")
+        raise InvalidRequest(f"{what}: expected column names, found {given!r}")
     names = list(named)
     if not names:
-        raise InvalidNetwork(f"{what}: expected at least one column, found none")
-    return list(as_names(names, what))
+        raise InvalidRequest(f"{what}: expected at least one column, found none")
+    return list(as_names(names, what, error=InvalidRequest))
 
 
 def _complete_rows(columns: Mapping[str, Array], missing: Missing) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -299,6 +299,6 @@ def _correlation_condition(covariance: Array) -> float:
 
 def _refuse_other(value: Any, allowed: Any, what: str) -> None:
     if value not in get_args(allowed):
-        raise InvalidNetwork(
+        raise InvalidRequest(
             f"{what}: expected one of {', '.join(map(repr, get_args(allowed)))}, found {value!r}"
         )

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidRequest
 
 _PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
 _PATIENCE = 1.0  # seconds before a progress bar appears
@@ -41,7 +41,7 @@ def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | 
     for item in given:
         name, equals, number = item.rpartition("=")
         if not equals:
-            raise InvalidNetwork(f"{option}: expected one number, or name=number for each, found {item!r}")
+            raise InvalidRequest(f"{option}: expected one number, or name=number for each, found {item!r}")
         found[name] = _amount(number, option)
     return found
 
@@ -50,13 +50,13 @@ def _amount(text: str, option: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidNetwork(f"{option}: expected a number, found {text!r}") from None
+        raise InvalidRequest(f"{option}: expected a number, found {text!r}") from None
 
 
 def check_plot(path: Path | None) -> None:
     """An error for a plot of a kind that is not drawn, before anything is computed for it."""
     if path is not None and path.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise InvalidNetwork(f"{path}: expected a plot ending in .svg, .png or .pdf; choose another name")
+        raise InvalidRequest(f"{path}: expected a plot ending in .svg, .png or .pdf; choose another name")
 
 
 def print_json(value: object) -> None:

@@ -70,13 +70,13 @@ def command(
     promise holds; 1: one does not. The chance of a false alarm is at most one in a million (with --data, about).
     """
     import veilnet as vn
-    from veilnet._core.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidRequest
     from veilnet.auditing import plot_baselines
     from veilnet.cli._shared import amounts, check_plot, console, print_json, progress
 
     check_plot(plot)
     if plot is not None and only and "baselines" not in only:
-        raise InvalidNetwork("--plot: it draws the baselines; add --only baselines, or leave --only out")
+        raise InvalidRequest("--plot: it draws the baselines; add --only baselines, or leave --only out")
     loaded = vn.Plan.load(plan)
     mechanisms = _mechanisms(loaded, deployed, run)
     with progress("auditing", total=1.0) as steps:
@@ -121,7 +121,7 @@ def _table(section: str, rows: Any) -> Any:
 
 def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> dict[str, Any] | None:
     """What is deployed: files of a folder (or the plan's), and commands in place of some."""
-    from veilnet._core.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.deployed.commands import CommandMechanism
 
     if folder is None and not commands:
@@ -130,7 +130,7 @@ def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> 
     for item in commands or []:
         agent, equals, command = item.partition("=")
         if not equals:
-            raise InvalidNetwork(f"--run: expected agent=command, found {item!r}")
+            raise InvalidRequest(f"--run: expected agent=command, found {item!r}")
         found[agent] = CommandMechanism(command)
     return found
 

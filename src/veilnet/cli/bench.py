@@ -45,10 +45,10 @@ def command(
     from importlib.util import find_spec
 
     import veilnet
-    from veilnet._core.errors import InvalidNetwork, MissingExtra, VeilnetError
+    from veilnet._core.errors import InvalidRequest, MissingExtra, VeilnetError
 
     if which != "all" and which not in SCRIPTS:
-        raise InvalidNetwork(f"bench: expected {', '.join(SCRIPTS)} or all, found {which!r}")
+        raise InvalidRequest(f"bench: expected {', '.join(SCRIPTS)} or all, found {which!r}")
     folder = Path(veilnet.__file__).resolve().parents[2] / "benchmarks"
     if not folder.is_dir():
         raise VeilnetError(

@@ -76,11 +76,11 @@ def command(
 
 def _loss(text: str | None) -> float | None:
     """The utility loss as a number; a percentage is not guessed at."""
-    from veilnet._core.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidRequest
 
     try:
         return None if text is None else float(text)
     except ValueError:
-        raise InvalidNetwork(
+        raise InvalidRequest(
             f"--utility-loss: expected a number, where 0.05 is 5 %, found {text!r}"
         ) from None

@@ -40,13 +40,13 @@ def command(
     Example: veilnet fit data.csv --agent kitchen=T1,RH_1 --agent hall=T2 --public T_out --private lights
     --out house.toml
     """
-    from veilnet._core.errors import VeilnetError
+    from veilnet._core.errors import InvalidRequest
     from veilnet.calibration.fitting import fit_report
     from veilnet.cli._shared import console, print_json
     from veilnet.io.tables import column_names
 
     if out is not None and out.exists() and not force:
-        raise VeilnetError(f"{out}: exists already; choose another name, or --force to replace it")
+        raise InvalidRequest(f"{out}: exists already; choose another name, or --force to replace it")
     known = column_names(data)
     made = fit_report(
         data,
@@ -71,22 +71,22 @@ def command(
 
 def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
     """``name=column,column`` for each agent."""
-    from veilnet._core.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidRequest
 
     agents: dict[str, list[str]] = {}
     for text in given:
         name, equals, columns = text.partition("=")
         if not equals or not name.strip():
-            raise InvalidNetwork(f"--agent: expected name=column,column (kitchen=T1,RH_1), found {text!r}")
+            raise InvalidRequest(f"--agent: expected name=column,column (kitchen=T1,RH_1), found {text!r}")
         if name.strip() in agents:
-            raise InvalidNetwork(f"--agent: {name.strip()!r} is given twice; put all its columns after one =")
+            raise InvalidRequest(f"--agent: {name.strip()!r} is given twice; put all its columns after one =")
         agents[name.strip()] = _split(columns, known)
     return agents
 
 
 def _columns(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
     """``column,column``, each a parameter of its own, or ``name=column,column``, one parameter of several."""
-    from veilnet._core.errors import InvalidNetwork
+    from veilnet._core.errors import InvalidRequest
 
     groups: dict[str, list[str]] = {}
     for text in given:
@@ -98,7 +98,7 @@ def _columns(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]
         )
         for key, value in found.items():
             if key in groups:
-                raise InvalidNetwork(f"--public, --private: {key!r} is given twice; leave one out")
+                raise InvalidRequest(f"--public, --private: {key!r} is given twice; leave one out")
             groups[key] = value
     return groups
 

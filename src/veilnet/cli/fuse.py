@@ -29,7 +29,7 @@ def command(
     its deviation say so. What the others do not determine is left empty. Lines that are no messages are
     reported on standard error and the exit code is 1 at the end.
     """
-    from veilnet._core.errors import VeilnetError
+    from veilnet._core.errors import InvalidRequest
     from veilnet.centre.fusion import Fusion
     from veilnet.cli._shared import console, print_json, progress
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
@@ -40,7 +40,7 @@ def command(
     paths = _paths(messages, fusion.agents)
     kind = format_for(out, given="jsonl" if json and out is None else None)
     if out is not None and out.exists() and any(path.samefile(out) for path in paths.values()):
-        raise VeilnetError(f"{out}: the output would replace an input; choose another name")
+        raise InvalidRequest(f"{out}: the output would replace an input; choose another name")
     bad: list[int] = []
 
     def report(path: Path, line: int, reason: str) -> None:
@@ -93,7 +93,7 @@ def command(
 
 
 def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:
-    from veilnet._core.errors import VeilnetError
+    from veilnet._core.errors import InvalidRequest
 
     known = ", ".join(agents[:8]) + (", ..." if len(agents) > 8 else "")
     paths: dict[str, Path] = {}
@@ -103,10 +103,10 @@ def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:
             agent = next((a for a in agents if entry.startswith(f"{a}=")), agent)
             name = entry[len(agent) + 1 :]
         if not mark or not name:
-            raise VeilnetError(f"{entry}: expected agent=file, for example {agents[0]}=messages.csv")
+            raise InvalidRequest(f"{entry}: expected agent=file, for example {agents[0]}=messages.csv")
         if agent not in agents:
-            raise VeilnetError(f"{entry}: the plan has no agent {agent!r}; it has {known}")
+            raise InvalidRequest(f"{entry}: the plan has no agent {agent!r}; it has {known}")
         if agent in paths:
-            raise VeilnetError(f"{entry}: messages of {agent!r} are given twice")
+            raise InvalidRequest(f"{entry}: messages of {agent!r} are given twice")
         paths[agent] = Path(name)
     return paths

@@ -42,20 +42,20 @@ def command(
     import sys
     import time
 
-    from veilnet._core.errors import VeilnetError
+    from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import console, print_json, progress, table
     from veilnet.paper import Settings, measure_draw, reproduce
     from veilnet.paper.figures import FIGURES
     from veilnet.paper.runs import need_extras
 
     if jobs == 0:
-        raise VeilnetError("--jobs: expected a number of processes, or -1 for every core, found 0")
+        raise InvalidRequest("--jobs: expected a number of processes, or -1 for every core, found 0")
     settings = Settings(draws=draws, seed=seed)
     figures = list(FIGURES) if figure is Which.all else [figure.value]
     if draw is not None:
         need_extras()
         if draw < 0:
-            raise VeilnetError(f"--draw: expected a number of at least 0, found {draw}")
+            raise InvalidRequest(f"--draw: expected a number of at least 0, found {draw}")
         measured = measure_draw(settings, draw, figures)[1]
         if json:
             print_json(

@@ -35,7 +35,7 @@ def command(
     header, or a column "row" is taken over. A row that is incomplete, not a number, out of range or in doubt
     in any way is not sent: its number and the reason go to standard error, and the exit code is 1 at the end.
     """
-    from veilnet._core.errors import VeilnetError
+    from veilnet._core.errors import InvalidRequest
     from veilnet.agent.randomness import noise_source
     from veilnet.agent.release import release_valid
     from veilnet.io.sanitizer_files import read_sanitizer
@@ -48,7 +48,7 @@ def command(
     if not noise.private:
         sys.stderr.write("veilnet sanitize: --seed was given: the output is a simulation, NOT private\n")
     if source is not None and out is not None and out.exists() and source.samefile(out):
-        raise VeilnetError(f"{out}: the output would replace the input; choose another name")
+        raise InvalidRequest(f"{out}: the output would replace the input; choose another name")
     sent = refused = 0
     with ExitStack() as stack:
         lines = sys.stdin.buffer if source is None else stack.enter_context(source.open("rb"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.auditing.attack.simulation import LinearCentre, draw_readings, draw_x
 from veilnet.bounds.knowledge import crlb
@@ -40,7 +40,7 @@ def play(plan: Plan, rows: int, seed: int) -> list[Line]:
     """
     network = plan.network
     if network.prior is None or network.prior.covariance is None:
-        raise InvalidNetwork("prior: the story starts from what is known beforehand and needs a full prior")
+        raise InvalidRequest("prior: the story starts from what is known beforehand and needs a full prior")
     rng = np.random.default_rng(seed)
     truth = draw_x(network, rng, rows)
     stacked = draw_readings(network, truth, rng)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from veilnet._core.errors import Infeasible, InvalidNetwork
+from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.words import number
 from veilnet.designs.questions import read_count, read_loss, read_power, read_targets, refuse_above_limit
@@ -49,13 +49,11 @@ def design(
     progress:     called with (what is being done, fraction done) on long runs.
     """
     if method not in get_args(Method):
-        raise InvalidNetwork(f"method: expected one of {', '.join(get_args(Method))}, found {method!r}")
-    if not isinstance(network, Network):
-        raise InvalidNetwork(f"network: expected a veilnet.Network, found {type(network).__name__}")
+        raise InvalidRequest(f"method: expected one of {', '.join(get_args(Method))}, found {method!r}")
     asked = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
-        raise InvalidNetwork(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
+        raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
     _refuse_stray_options(method, weights, utility_loss, partial)
     sweeps, seed = read_count(sweeps, "sweeps"), read_count(seed, "seed", least=0)
     starts = None if starts is None else read_count(starts, "starts")
@@ -80,13 +78,13 @@ def _for_privacy(verdict: Verdict, targets: dict[str, float], method: Method, **
         from veilnet.designs.noise import noise_plan
 
         if not any(targets.values()):
-            raise InvalidNetwork("privacy: method='noise' needs a target; noise without one has no strength")
+            raise InvalidRequest("privacy: method='noise' needs a target; noise without one has no strength")
         return noise_plan(verdict, targets, partial=options["partial"])
     if method == "alternating":
         from veilnet.designs.alternating.plan import alternating_plan
 
         if not any(targets.values()):
-            raise InvalidNetwork("privacy: method='alternating' needs a target, for example privacy=10")
+            raise InvalidRequest("privacy: method='alternating' needs a target, for example privacy=10")
         return alternating_plan(verdict, targets, sweeps=options["sweeps"], progress=options["progress"])
     if method == "perfect" and not free:
         name = next(name for name, target in targets.items() if verdict.ceiling[name] < target)
@@ -107,7 +105,7 @@ def _within_loss(
     verdict: Verdict, loss: float, weights: Mapping[str, float] | None, method: Method, **options: Any
 ) -> Plan:
     if method not in ("auto", "joint"):
-        raise InvalidNetwork(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
+        raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
     if loss == 0.0 or verdict.achievable:
         from veilnet.designs.perfect import perfect_plan
 
@@ -121,9 +119,9 @@ def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress |
     from veilnet.designs.power import power_plan
 
     if method not in ("auto", "power"):
-        raise InvalidNetwork(f"method: power= goes with 'auto' or 'power', found {method!r}")
+        raise InvalidRequest(f"method: power= goes with 'auto' or 'power', found {method!r}")
     if power is None:
-        raise InvalidNetwork("power: method='power' needs the largest noise power of an agent, power=1e4 say")
+        raise InvalidRequest("power: method='power' needs the largest noise power of an agent, power=1e4 say")
     return power_plan(verdict, read_power(verdict.network, power), progress=progress)
 
 
@@ -131,8 +129,8 @@ def _refuse_stray_options(
     method: Method, weights: Mapping[str, float] | None, utility_loss: float | None, partial: bool
 ) -> None:
     if weights is not None and utility_loss is None:
-        raise InvalidNetwork(
+        raise InvalidRequest(
             "weights: they divide privacy within utility_loss=; give that too, or leave them out"
         )
     if partial and method != "noise":
-        raise InvalidNetwork(f"partial: goes with method='noise', found {method!r}")
+        raise InvalidRequest(f"partial: goes with method='noise', found {method!r}")

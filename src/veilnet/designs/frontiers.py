@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.words import number
@@ -146,9 +146,9 @@ def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
     try:
         levels = [float(level) for level in privacy]
     except (TypeError, ValueError) as error:
-        raise InvalidNetwork(f"privacy: expected a list of numbers, found {privacy!r}") from error
+        raise InvalidRequest(f"privacy: expected a list of numbers, found {privacy!r}") from error
     if not levels or not all(np.isfinite(level) and level >= 0 for level in levels):
-        raise InvalidNetwork(f"privacy: expected finite numbers of at least 0, found {levels}")
+        raise InvalidRequest(f"privacy: expected finite numbers of at least 0, found {levels}")
     return levels
 
 

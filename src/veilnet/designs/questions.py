@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import Infeasible, InvalidNetwork
+from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
 from veilnet._core.words import number
@@ -33,7 +33,7 @@ def read_weights(network: Network, weights: Any) -> Array:
         return np.ones(len(network.private))
     given = dict.fromkeys(network.private, 0.0) | _per_name(weights, list(network.private), "weights")
     if not any(given.values()):
-        raise InvalidNetwork("weights: expected at least one above zero")
+        raise InvalidRequest("weights: expected at least one above zero")
     return np.array(list(given.values()))
 
 
@@ -45,7 +45,7 @@ def read_loss(loss: Any) -> float:
 def read_count(value: Any, what: str, *, least: int = 1) -> int:
     """A whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidNetwork(f"{what}: expected a whole number of at least {least}, found {value!r}")
+        raise InvalidRequest(f"{what}: expected a whole number of at least {least}, found {value!r}")
     return int(value)
 
 
@@ -63,7 +63,7 @@ def refuse_above_limit(verdict: Verdict, targets: Mapping[str, float]) -> None:
 def _per_name(value: Any, names: list[str], what: str) -> dict[str, float]:
     if not isinstance(value, Mapping):
         return dict.fromkeys(names, _at_least_zero(value, what))
-    refuse_unknown(value, names, what)
+    refuse_unknown(value, names, what, error=InvalidRequest)
     return {name: _at_least_zero(each, f"{what}[{name!r}]") for name, each in value.items()}
 
 
@@ -71,7 +71,7 @@ def _at_least_zero(value: Any, what: str) -> float:
     try:
         as_float = float(value)
     except (TypeError, ValueError) as error:
-        raise InvalidNetwork(f"{what}: expected a number, found {value!r}") from error
+        raise InvalidRequest(f"{what}: expected a number, found {value!r}") from error
     if not np.isfinite(as_float) or as_float < 0:
-        raise InvalidNetwork(f"{what}: expected a finite number of at least 0, found {as_float}")
+        raise InvalidRequest(f"{what}: expected a finite number of at least 0, found {as_float}")
     return as_float

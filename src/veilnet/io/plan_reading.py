@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.messages import CentreModel
@@ -33,7 +33,7 @@ def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:
     network = _network(found, path)
     try:
         check_sanitizers(network, sanitizers)
-    except InvalidNetwork as error:
+    except InvalidRequest as error:
         raise InvalidPlan(f"{path}: {error}") from error
     same_id = plan_id_of(document) == found.plan
     trouble = (

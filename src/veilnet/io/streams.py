@@ -28,7 +28,7 @@ from typing import IO, Any, Literal, NoReturn
 import msgspec
 import numpy as np
 
-from veilnet._core.errors import InvalidReading, VeilnetError
+from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
 
 __all__ = ["Block", "LineReader", "format_for", "write_messages"]
@@ -73,7 +73,7 @@ def format_for(*paths: Path | None, given: str | None = None) -> Format:
     """The format asked for, or told by the first telling file name, or CSV."""
     if given is not None:
         if given not in ("csv", "jsonl"):
-            raise VeilnetError(f"--format: expected csv or jsonl, found {given!r}")
+            raise InvalidRequest(f"--format: expected csv or jsonl, found {given!r}")
         return "csv" if given == "csv" else "jsonl"
     for path in paths:
         suffix = "" if path is None else path.suffix.lower()

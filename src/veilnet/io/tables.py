@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.types import Array
 
 _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
@@ -197,4 +197,4 @@ def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
     strangers = [name for name in wanted if name not in set(known)]
     if strangers:
         shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
-        raise InvalidNetwork(f"table: no column {strangers[0]!r}; its columns are {shown}")
+        raise InvalidRequest(f"table: no column {strangers[0]!r}; its columns are {shown}")

@@ -7,7 +7,7 @@ from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 
-from veilnet._core.errors import VeilnetError
+from veilnet._core.errors import InvalidRequest
 from veilnet.io._atomic import write_text
 from veilnet.io._document import from_document
 from veilnet.model.network import Network
@@ -27,10 +27,12 @@ def write_template(path: str | PathLike[str], *, force: bool = False) -> Path:
     """Write the template; an existing file is only replaced with ``force``."""
     target = Path(path)
     if target.suffix.lower() != ".toml":
-        raise VeilnetError(f"{target}: expected a file name ending in .toml, since the template has comments")
+        raise InvalidRequest(
+            f"{target}: expected a file name ending in .toml, since the template has comments"
+        )
     if target.is_dir():
-        raise VeilnetError(f"{target}: a folder has that name; choose another")
+        raise InvalidRequest(f"{target}: a folder has that name; choose another")
     if target.exists() and not force:
-        raise VeilnetError(f"{target}: exists already; choose another name, or --force to replace it")
+        raise InvalidRequest(f"{target}: exists already; choose another name, or --force to replace it")
     write_text(target, template_text())
     return target

@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from veilnet._core.errors import MissingExtra, VeilnetError
+from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.threads import one_thread
 from veilnet.io._atomic import write_text
@@ -144,7 +144,7 @@ def _open_folder(folder: Path, settings: Settings) -> None:
     mine = settings.as_document()
     if not path.exists():
         if (folder / "draws").exists():
-            raise VeilnetError(
+            raise InvalidRequest(
                 f"out: {folder} holds draws but no settings.json to tell what they are; choose another folder"
             )
         write_text(path, json.dumps(mine, indent=2) + "\n")
@@ -152,12 +152,12 @@ def _open_folder(folder: Path, settings: Settings) -> None:
     try:
         theirs = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise VeilnetError(f"out: {path} is not JSON ({error}); choose another folder") from error
+        raise InvalidRequest(f"out: {path} is not JSON ({error}); choose another folder") from error
     if theirs == mine:
         return
     other = theirs if isinstance(theirs, dict) else {}
     key = next(key for key in (*mine, *other) if other.get(key) != mine.get(key))
-    raise VeilnetError(
+    raise InvalidRequest(
         f"out: {folder} holds results for {key} = {other.get(key)}, found {key} = {mine.get(key)}; "
         "ask for the same to resume them, or choose another folder with --out"
     )
@@ -166,7 +166,7 @@ def _open_folder(folder: Path, settings: Settings) -> None:
 def _read_figures(figures: Sequence[str]) -> list[str]:
     unknown = [name for name in figures if name not in FIGURES]
     if unknown or not figures:
-        raise VeilnetError(
+        raise InvalidRequest(
             f"figure: expected {', '.join(FIGURES)} or all, found {', '.join(unknown) or 'nothing'}"
         )
     return [name for name in FIGURES if name in figures]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veilnet import __version__
-from veilnet._core.errors import VeilnetError
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.model.network import Network, Prior
 
@@ -54,12 +54,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.draws < 1:
-            raise VeilnetError(f"draws: expected at least 1, found {self.draws}")
+            raise InvalidRequest(f"draws: expected at least 1, found {self.draws}")
         if self.seed < 0:
-            raise VeilnetError(f"seed: expected a whole number of at least 0, found {self.seed}")
+            raise InvalidRequest(f"seed: expected a whole number of at least 0, found {self.seed}")
         for count in (*self.agents, *self.tradeoff_agents):
             if count < 1 or self.readings % count:
-                raise VeilnetError(f"agents: expected divisors of {self.readings} readings, found {count}")
+                raise InvalidRequest(f"agents: expected divisors of {self.readings} readings, found {count}")
 
     def as_document(self) -> dict[str, Any]:
         """Everything the numbers depend on, to be stored beside them."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import check_sanitizers
@@ -118,7 +118,7 @@ def confirmed(saved: SavedPlan) -> Plan:
 def _checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     try:
         check_sanitizers(network, saved.sanitizers)
-    except InvalidNetwork as error:
+    except InvalidRequest as error:
         yield Check("sanitizers fit the network", False, note=str(error))
         return
     yield from _file_checks(saved, network)

@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from veilnet._core.linalg import EPS
+from veilnet._core.validation import expect
 from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy_limit
@@ -142,6 +143,7 @@ class Verdict:
 
 def check(network: Network) -> Verdict:
     """Can privacy be free in this network? Exact, by a few dense factorisations."""
+    expect(network, Network, "network")
     mine = shares(network)
     known = knowledge(network, share_sanitizers(mine))
     ceiling = {name: known.growth(rows) for name, rows in network.private.items()}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.auditing.attack.held_out import Samples
@@ -58,7 +58,7 @@ def choose_attackers(
     )
     unknown = [name for name in names if name not in KINDS]
     if unknown:
-        raise InvalidNetwork(f"attackers: unknown {unknown[0]!r}; known are {', '.join(KINDS)}, or 'auto'")
+        raise InvalidRequest(f"attackers: unknown {unknown[0]!r}; known are {', '.join(KINDS)}, or 'auto'")
     try:
         return {name: _made(name) for name in names}
     except ImportError:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
@@ -75,11 +75,11 @@ def _from_arrays(network: Network, data: Mapping[str, Any]) -> Samples:
 
 def _matrix(data: Mapping[str, Any], name: str, columns: int) -> Array:
     if name not in data:
-        raise InvalidNetwork(f"data: nothing given for {name!r}; give an array with {columns} columns")
+        raise InvalidRequest(f"data: nothing given for {name!r}; give an array with {columns} columns")
     array = np.asarray(data[name], dtype=np.float64)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] != columns:
-        raise InvalidNetwork(f"data[{name!r}]: expected shape (T, {columns}), found {array.shape}")
+        raise InvalidRequest(f"data[{name!r}]: expected shape (T, {columns}), found {array.shape}")
     return array
 
 
@@ -95,7 +95,7 @@ def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any
     named = all(set(labels) <= known for labels in truths.values())
     if not named and not by_parameter:
         missing = next(label for labels in truths.values() for label in labels if label not in known)
-        raise InvalidNetwork(
+        raise InvalidRequest(
             f"data: no column {missing!r}; the truth about every private parameter is needed, in columns named "
             "after the private parameters or after all entries of x"
         )
@@ -124,11 +124,11 @@ def _labels(name: str, count: int) -> list[str]:
 def _checked(readings: Array, truth: dict[str, Array], public: Array | None) -> Samples:
     parts = [readings, *truth.values(), *([] if public is None else [public])]
     if len({len(part) for part in parts}) != 1:
-        raise InvalidNetwork("data: every agent and every truth needs the same number of rows")
+        raise InvalidRequest("data: every agent and every truth needs the same number of rows")
     complete = np.all([np.all(np.isfinite(part), axis=1) for part in parts], axis=0)
     kept = int(np.sum(complete))
     if kept < 100:
-        raise InvalidNetwork(f"data: expected at least 100 complete rows, found {kept}")
+        raise InvalidRequest(f"data: expected at least 100 complete rows, found {kept}")
     return Samples(
         readings[complete],
         {name: part[complete] for name, part in truth.items()},

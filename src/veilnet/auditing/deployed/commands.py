@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, InvalidReading
+from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
 
 _PATIENCE = 120.0  # seconds for one block of readings
@@ -24,9 +24,9 @@ class CommandMechanism:
         try:
             self.command = shlex.split(command) if isinstance(command, str) else list(command)
         except ValueError as error:
-            raise InvalidNetwork(f"command: {error} in {command!r}") from None
+            raise InvalidRequest(f"command: {error} in {command!r}") from None
         if not self.command:
-            raise InvalidNetwork("command: expected a program that reads readings as CSV, found nothing")
+            raise InvalidRequest("command: expected a program that reads readings as CSV, found nothing")
 
     def __call__(self, readings: Array) -> Array:
         """What the command answers to a block (T, N_i); refused rows, or other lines, are an error."""

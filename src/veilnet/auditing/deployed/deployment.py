@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
 from veilnet.agent.release import NotPrivate
@@ -80,14 +80,14 @@ def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deploy
     if sanitizers is None:
         return Deployment(network, planned, dict(planned))
     if not isinstance(sanitizers, Mapping):
-        raise InvalidNetwork(
+        raise InvalidRequest(
             "sanitizers: expected agent -> Sanitizer or function (what is deployed), "
             f"found {type(sanitizers).__name__}"
         )
-    refuse_unknown(sanitizers, network.agents, "sanitizers")
+    refuse_unknown(sanitizers, network.agents, "sanitizers", error=InvalidRequest)
     for agent, mechanism in sanitizers.items():
         if not isinstance(mechanism, Sanitizer) and not callable(mechanism):
-            raise InvalidNetwork(
+            raise InvalidRequest(
                 f"sanitizers[{agent!r}]: expected a Sanitizer or a function from readings (T, N_i) to what "
                 f"is sent (T, rows), found {type(mechanism).__name__}"
             )

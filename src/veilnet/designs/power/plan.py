@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import cholesky
 from veilnet._core.progress import Progress
 from veilnet.agent.sanitizer import Sanitizer
@@ -33,7 +33,7 @@ def power_plan(
     """The plan of most total privacy Σ_j p_j at perfect utility, with tr Θ_i <= power[agent]."""
     network = verdict.network
     if network.N > _MOST_READINGS:
-        raise InvalidNetwork(
+        raise InvalidRequest(
             f"power: expected at most {_MOST_READINGS} readings, found {network.N}; the power-limited problem "
             "couples all of them. Use design(network) or method='noise' instead"
         )
