@@ -261,10 +261,49 @@ def test_power_per_agent() -> None:
         ({"privacy": 1, "starts": 0}, "starts: expected a whole number of at least 1, found 0"),
         ({"privacy": 1, "starts": 1.5}, "starts: expected a whole number of at least 1, found 1.5"),
         ({"privacy": 1, "seed": -1}, "seed: expected a whole number of at least 0, found -1"),
-        ({"privacy": 1, "sweeps": 0}, "sweeps: expected a whole number of at least 1, found 0"),
+        (
+            {"privacy": 1, "sweeps": 0, "method": "alternating"},
+            "sweeps: expected a whole number of at least 1, found 0",
+        ),
+        ({"privacy": 1, "sweeps": 5}, "sweeps: goes with method='alternating' and has no effect with 'auto'"),
+        ({"privacy": 1, "sweeps": 20, "method": "joint"}, "has no effect with 'joint'; leave it out"),
+        ({"starts": 3}, "starts: goes with the joint search"),
+        ({"seed": 0}, "seed: goes with the joint search"),
+        ({"seed": 0, "method": "joint"}, "has no effect with method='joint' without a target"),
+        ({"privacy": 1, "seed": 0, "method": "noise"}, "has no effect with method='noise' and privacy="),
+        ({"privacy": 1, "starts": 2, "method": "alternating"}, "has no effect with method='alternating'"),
+        ({"privacy": 1, "starts": 2, "method": "perfect"}, "has no effect with method='perfect'"),
+        ({"power": 1.0, "seed": 3}, "seed: goes with the joint search"),
+        ({"power": 1.0, "seed": 3, "method": "power"}, "has no effect with method='power' and power="),
     ],
 )
 def test_wrong_requests_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(vn.InvalidRequest) as caught:
         vn.design(counterexample(), **arguments)  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"privacy": 0.5, "method": "joint"}, "free: the closed form already reaches the target"),
+        ({"privacy": 0.5, "starts": 2}, "free: the closed form already reaches the target"),
+        ({"privacy": 0.5, "seed": 0}, "free: the closed form already reaches the target"),
+        ({"method": "joint"}, "free: the closed form already gives the most privacy at perfect utility"),
+        ({"utility_loss": 0.0, "method": "joint"}, "free: at no loss the closed form gives the most privacy"),
+    ],
+)
+def test_a_search_answered_by_the_closed_form_says_so(arguments: dict[str, object], words: str) -> None:
+    network = random_network(3, prior="covariance")
+    arguments = {key: 0.5 * min(vn.check(network).ceiling.values()) if key == "privacy" else value
+                 for key, value in arguments.items()}  # fmt: skip
+    plan = vn.design(network, **arguments)  # type: ignore[arg-type]
+    assert plan.method == "perfect"
+    assert plan.details["remark"] == words
+    assert words in str(plan)
+
+
+def test_the_closed_form_by_choice_needs_no_remark() -> None:
+    network = random_network(3, prior="covariance")
+    for arguments in ({}, {"method": "perfect"}, {"privacy": 0.5 * min(vn.check(network).ceiling.values())}):
+        assert "remark" not in vn.design(network, **arguments).details  # type: ignore[arg-type]

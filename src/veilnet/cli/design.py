@@ -68,8 +68,6 @@ def command(
     console.print(plan_table(plan))
     console.print(sending_table(plan))
     console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
-    if plan.details.get("interrupted"):
-        console.print("Interrupted: this is the best plan found so far, and it keeps its promises.")
     if out is not None:
         console.print(f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you.")
 

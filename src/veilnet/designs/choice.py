@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from veilnet._core.errors import Infeasible, InvalidRequest
@@ -16,6 +17,7 @@ from veilnet.verdict.exact_test import Verdict, check
 __all__ = ["Method", "design"]
 
 Method = Literal["auto", "perfect", "noise", "power", "joint", "alternating"]
+_SWEEPS = 20  # of Algorithm 3, when nothing is said
 
 
 def design(
@@ -27,9 +29,9 @@ def design(
     *,
     weights: Mapping[str, float] | None = None,
     partial: bool = False,
-    sweeps: int = 20,
+    sweeps: int | None = None,
     starts: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what each agent should send.
@@ -44,9 +46,16 @@ def design(
     method:       "auto", or "perfect" (closed form), "noise" (Algorithms 1 and 2, mended), "power" (section V),
                   "joint" (all agents at once), "alternating" (Algorithm 3, for comparison).
     partial:      with method="noise": accept less privacy than asked where ASUP does not hold.
-    sweeps:       with method="alternating": how many times all agents are visited.
-    starts, seed: with the joint solver: how many starts (chosen by size when None) and their seed.
-    progress:     called with (what is being done, fraction done) on long runs.
+    weights:      with utility_loss: name -> how much of the privacy each private parameter gets; equal parts when
+                  left out.
+    sweeps:       with method="alternating": how many times all agents are visited (20).
+    starts, seed: of the joint search, so with a target and method "auto" or "joint": how many starts (chosen by
+                  size) and their seed (0). Where the closed form answers, they play no part, and
+                  ``details["remark"]`` says so.
+    progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
+                  with the best plan so far, marked by ``details["interrupted"]``.
+
+    An option that could have no effect on the answer is refused.
     """
     if method not in get_args(Method):
         raise InvalidRequest(f"method: expected one of {', '.join(get_args(Method))}, found {method!r}")
@@ -54,23 +63,53 @@ def design(
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
         raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
-    _refuse_stray_options(method, weights, utility_loss, partial)
-    sweeps, seed = read_count(sweeps, "sweeps"), read_count(seed, "seed", least=0)
-    starts = None if starts is None else read_count(starts, "starts")
+    options: dict[str, object] = {"weights": weights, "partial": partial or None}
+    options |= {"sweeps": sweeps, "starts": starts, "seed": seed}
+    _refuse_stray_options(method, given, {name for name, value in options.items() if value is not None})
+    search = _Search(
+        starts=None if starts is None else read_count(starts, "starts"),
+        seed=0 if seed is None else read_count(seed, "seed", least=0),
+        expected=method == "joint" or starts is not None or seed is not None,
+        progress=progress,
+    )
+    visits = _SWEEPS if sweeps is None else read_count(sweeps, "sweeps")
     verdict = check(network)
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)
     if utility_loss is not None:
-        loss = read_loss(utility_loss)
-        return _within_loss(verdict, loss, weights, method, starts=starts, seed=seed, progress=progress)
+        return _within_loss(verdict, read_loss(utility_loss), weights, method, search)
     targets = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
-    return _for_privacy(
-        verdict, targets, method, partial=partial, sweeps=sweeps, starts=starts, seed=seed, progress=progress
-    )
+    return _for_privacy(verdict, targets, method, search, partial=partial, sweeps=visits)
 
 
-def _for_privacy(verdict: Verdict, targets: dict[str, float], method: Method, **options: Any) -> Plan:
+@dataclass(frozen=True)
+class _Search:
+    """How the joint search is to go, if it is needed; ``expected`` where the user asked for one."""
+
+    starts: int | None
+    seed: int
+    expected: bool
+    progress: Progress | None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"starts": self.starts, "seed": self.seed, "progress": self.progress}
+
+    def answered_without(self, why: str) -> str | None:
+        """What to say when the closed form answers instead."""
+        return why if self.expected else None
+
+
+def _for_privacy(
+    verdict: Verdict,
+    targets: dict[str, float],
+    method: Method,
+    search: _Search,
+    *,
+    partial: bool,
+    sweeps: int,
+) -> Plan:
     from veilnet.designs.perfect import perfect_plan
 
     free = all(verdict.ceiling[name] >= target for name, target in targets.items())
@@ -79,13 +118,13 @@ def _for_privacy(verdict: Verdict, targets: dict[str, float], method: Method, **
 
         if not any(targets.values()):
             raise InvalidRequest("privacy: method='noise' needs a target; noise without one has no strength")
-        return noise_plan(verdict, targets, partial=options["partial"])
+        return noise_plan(verdict, targets, partial=partial)
     if method == "alternating":
         from veilnet.designs.alternating.plan import alternating_plan
 
         if not any(targets.values()):
             raise InvalidRequest("privacy: method='alternating' needs a target, for example privacy=10")
-        return alternating_plan(verdict, targets, sweeps=options["sweeps"], progress=options["progress"])
+        return alternating_plan(verdict, targets, sweeps=sweeps, progress=search.progress)
     if method == "perfect" and not free:
         name = next(name for name, target in targets.items() if verdict.ceiling[name] < target)
         raise Infeasible(
@@ -93,26 +132,32 @@ def _for_privacy(verdict: Verdict, targets: dict[str, float], method: Method, **
             f"exceeds {number(verdict.ceiling[name])}; ask for less, or use method='auto' to trade utility for it"
         )
     if free:
-        return perfect_plan(verdict, targets)
+        goal = "reaches the target" if any(targets.values()) else "gives the most privacy at perfect utility"
+        return perfect_plan(
+            verdict, targets, remark=search.answered_without(f"free: the closed form already {goal}")
+        )
     from veilnet.designs.tradeoff import least_loss_plan
 
-    return least_loss_plan(
-        verdict, targets, starts=options["starts"], seed=options["seed"], progress=options["progress"]
-    )
+    return least_loss_plan(verdict, targets, **search.options)
 
 
 def _within_loss(
-    verdict: Verdict, loss: float, weights: Mapping[str, float] | None, method: Method, **options: Any
+    verdict: Verdict, loss: float, weights: Mapping[str, float] | None, method: Method, search: _Search
 ) -> Plan:
     if method not in ("auto", "joint"):
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
     if loss == 0.0 or verdict.achievable:
         from veilnet.designs.perfect import perfect_plan
 
-        return perfect_plan(verdict, {})
+        why = (
+            "the closed form already gives all the privacy there is"
+            if verdict.achievable
+            else ("at no loss the closed form gives the most privacy")
+        )
+        return perfect_plan(verdict, {}, remark=search.answered_without(f"free: {why}"))
     from veilnet.designs.tradeoff import most_privacy_plan
 
-    return most_privacy_plan(verdict, loss, weights, **options)
+    return most_privacy_plan(verdict, loss, weights, **search.options)
 
 
 def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress | None) -> Plan:
@@ -125,12 +170,22 @@ def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress |
     return power_plan(verdict, read_power(verdict.network, power), progress=progress)
 
 
-def _refuse_stray_options(
-    method: Method, weights: Mapping[str, float] | None, utility_loss: float | None, partial: bool
-) -> None:
-    if weights is not None and utility_loss is None:
+def _refuse_stray_options(method: Method, targets: Sequence[str], options: Set[str]) -> None:
+    """Refuse options that could have no effect with this method and target."""
+    if "weights" in options and "utility_loss" not in targets:
         raise InvalidRequest(
             "weights: they divide privacy within utility_loss=; give that too, or leave them out"
         )
-    if partial and method != "noise":
-        raise InvalidRequest(f"partial: goes with method='noise', found {method!r}")
+    for option, needed in (("partial", "noise"), ("sweeps", "alternating")):
+        if option in options and method != needed:
+            raise InvalidRequest(
+                f"{option}: goes with method={needed!r} and has no effect with {method!r}; leave it out"
+            )
+    searching = method in ("auto", "joint") and set(targets) & {"privacy", "utility_loss"}
+    for option in ("starts", "seed"):
+        if option in options and not searching:
+            found = f"method={method!r}" + ("" if targets else " without a target")
+            raise InvalidRequest(
+                f"{option}: goes with the joint search for privacy= or utility_loss= (method 'auto' or 'joint') and "
+                f"has no effect with {' and '.join([found, *(f'{name}=' for name in targets)])}; leave it out"
+            )

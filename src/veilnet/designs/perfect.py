@@ -12,8 +12,11 @@ from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict, share_sanitizers
 
 
-def perfect_plan(verdict: Verdict, targets: Mapping[str, float]) -> Plan:
-    """The plan that reaches the ceiling of every private parameter with no loss of utility."""
+def perfect_plan(verdict: Verdict, targets: Mapping[str, float], *, remark: str | None = None) -> Plan:
+    """The plan that reaches the ceiling of every private parameter with no loss of utility.
+
+    ``remark`` says why it is the answer where another way was asked for.
+    """
     return make_plan(
         verdict.network,
         share_sanitizers(verdict.shares),
@@ -26,5 +29,6 @@ def perfect_plan(verdict: Verdict, targets: Mapping[str, float]) -> Plan:
             "numbers_sent": int(verdict.shares.ranks.sum()),
             "smallest_part_kept": verdict.shares.kept,
             "largest_part_dropped": verdict.shares.dropped,
-        },
+        }
+        | ({} if remark is None else {"remark": remark}),
     )

@@ -91,6 +91,10 @@ class Plan(Frozen):
             worst = self.worst_direction[name]
             aside = "" if np.isclose(worst, gained) else f" (its most exposed part: {times(1 + worst)})"
             lines.append(f"- the centre's error variance on {name} grows {times(1 + gained)}{aside}")
+        if "remark" in self.details:
+            lines.append(f"- {self.details['remark']}")
+        if self.details.get("interrupted"):
+            lines.append("- interrupted: this is the best plan found by then, and it keeps its promises")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
