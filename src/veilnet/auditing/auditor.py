@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -130,6 +130,17 @@ def audit(
     if ledger is not None:
         steps[Section.LEDGER] = 0.2, lambda _: ledger_rows(plan, ledger, ledger_head, ledger_releases)
     steps = _chosen(steps, only)
+    heeded_by: dict[str, tuple[Any, *tuple[Section, ...]]] = {
+        "data": (data, Section.ATTACKERS),
+        "agents_colluding": (agents_colluding, Section.COLLUSION, Section.DROPOUT),
+        "releases": (releases, Section.REPETITION),
+        "reading_bounds": (reading_bounds, Section.DIFFERENTIAL_PRIVACY),
+        "ledger": (ledger, Section.LEDGER),
+        "ledger_head": (ledger_head, Section.LEDGER),
+        "ledger_releases": (ledger_releases, Section.LEDGER),
+    }
+    for name, (value, *sections) in heeded_by.items():
+        _refuse_idle(name, value, sections, steps)
     found, interrupted = _run(steps, progress or silent)
     return Audit(
         tuple(found),
@@ -265,6 +276,16 @@ def _chosen(
     if not chosen:
         raise InvalidRequest(f"only: expected at least one section among {', '.join(Section)}")
     return chosen
+
+
+def _refuse_idle(name: str, value: Any, serves: Sequence[Section], chosen: Container[Section]) -> None:
+    """Refuse an option that is given although no section that heeds it is run."""
+    if value is None or any(section in chosen for section in serves):
+        return
+    if name in ("ledger_head", "ledger_releases"):
+        raise InvalidRequest(f"{name}: there is no ledger to compare it with; give ledger=, or leave it out")
+    needed = " or ".join(repr(section.value) for section in serves)
+    raise InvalidRequest(f"{name}: only the section {needed} heeds it; add that to only=, or leave it out")
 
 
 def _count(value: Any, name: str, least: int) -> int:

@@ -7,17 +7,27 @@ annotations; its docstring is the long help::
         \"\"\"Say whether privacy can be free in this network.\"\"\"
 
 Such a module imports the mathematics inside the function, so that ``veilnet check --help`` stays quick too.
-It raises what went wrong and lets :func:`main` say it: exit code 0 means done, 1 a truthful "no"
-(``Infeasible``, or ``raise typer.Exit(1)`` for a promise that does not hold), 2 wrong input.
-``VEILNET_DEBUG=1`` shows the traceback of any error.
+It raises what went wrong and lets :func:`main` say it, in one line on standard error. Exit codes:
+
+- 0: done;
+- 1: a truthful "no" (``Infeasible``, or ``raise typer.Exit(1)`` for a promise that does not hold);
+- 2: wrong input;
+- 3: a fault of veilnet's own. The line asks for a report; it names the kind of fault and its place in the code, never
+  its message, which might hold a reading;
+- 130: interrupted (Ctrl-C).
+
+``VEILNET_DEBUG=1`` shows the traceback of any error too, with its message.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import traceback
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +35,8 @@ from typer.core import TyperGroup
 
 from veilnet import __version__
 from veilnet._core.errors import Infeasible, VeilnetError
+
+INTERNAL_ERROR = 3
 
 VERBS = {
     "demo": "The whole story on a small house, in a minute.",
@@ -42,10 +54,23 @@ VERBS = {
 }
 
 
+class _Interrupted(Exception):
+    """Ctrl-C while a verb was at work; typer would write an empty line for the original."""
+
+
 def _load(verb: str) -> Any:
     """The verb's own command, with its options: imports the verb's module."""
+    command = import_module(f"{__name__}.{verb}").command
+
+    @wraps(command)
+    def interruptible(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt as interrupt:
+            raise _Interrupted(str(interrupt)) from interrupt
+
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name=verb)(import_module(f"{__name__}.{verb}").command)
+    app.command(name=verb)(interruptible)
     return typer.main.get_command(app)
 
 
@@ -105,13 +130,14 @@ def run(arguments: list[str]) -> int:
         if isinstance(error.__context__, BrokenPipeError):  # typer makes this of it
             return _reader_left()
         raise
-    except KeyboardInterrupt:
+    except (_Interrupted, typer.Abort, KeyboardInterrupt) as interrupt:
+        sys.stderr.write(": ".join(["veilnet: interrupted", *filter(None, [str(interrupt)])]) + "\n")
         return 130
     except Exception as error:
+        if os.environ.get("VEILNET_DEBUG"):
+            traceback.print_exception(error)
         code, line = _explain(error)
-        if line is None or os.environ.get("VEILNET_DEBUG"):
-            raise
-        sys.stderr.write(f"veilnet: error: {line}\n")
+        sys.stderr.write(f"veilnet: {line}\n")
         return code
     return result if isinstance(result, int) else 0
 
@@ -122,20 +148,33 @@ def _reader_left() -> int:
     return 128 + 13  # what a shell reports of a program ended by SIGPIPE
 
 
-def _explain(error: Exception) -> tuple[int, str | None]:
-    """Exit code and message of an error the user can mend; no message for one that is ours."""
+def _explain(error: Exception) -> tuple[int, str]:
+    """Exit code and one line for an error: what the user can mend, or a call for help with what is ours."""
     if isinstance(error, VeilnetError):
-        return (1 if isinstance(error, Infeasible) else 2), _one_line(str(error))
-    if isinstance(error, typer.Abort):
-        return 130, "interrupted"
-    if isinstance(error, OSError) and error.filename is not None:
-        return 2, f"{error.filename}: {error.strerror}"
+        return (1 if isinstance(error, Infeasible) else 2), f"error: {_one_line(str(error))}"
+    if isinstance(error, OSError) and error.strerror is not None:  # a file that is not there, a full disk
+        where = "" if error.filename is None else f"{error.filename}: "
+        return 2, f"error: {where}{error.strerror}"
     usage = getattr(error, "format_message", None)  # typer's own errors, whatever module it keeps them in
     if usage is not None:
         context = getattr(error, "ctx", None)
         hint = f" (see '{context.command_path} --help')" if context is not None else ""
-        return 2, _one_line(usage()) + hint
-    return 1, None
+        return 2, f"error: {_one_line(usage())}{hint}"
+    return INTERNAL_ERROR, (
+        f"internal error ({type(error).__name__}{_place(error)}): this is a fault of veilnet, not of yours. Please "
+        "report it with the command you ran; VEILNET_DEBUG=1 shows more, which may include your numbers"
+    )
+
+
+def _place(error: Exception) -> str:
+    """Where in veilnet an error arose, without what it was about."""
+    package = Path(__file__).parents[1]
+    ours = [
+        f", {Path(frame.filename).relative_to(package).as_posix()} line {frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(package)
+    ]
+    return ours[-1] if ours else ""
 
 
 def _one_line(text: str) -> str:

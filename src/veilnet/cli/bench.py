@@ -26,8 +26,9 @@ def command(
         bool, typer.Option("--quick", help="With paper and perfect: one small instance of each problem.")
     ] = False,
     limit: Annotated[
-        float, typer.Option("--limit", help="With paper: seconds for each solve of the paper's way.")
-    ] = 60.0,
+        float | None,
+        typer.Option("--limit", help="With paper: seconds for each solve of the paper's way (60)."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="With paper: Markdown file to write the table to.")
     ] = None,
@@ -49,6 +50,12 @@ def command(
 
     if which != "all" and which not in SCRIPTS:
         raise InvalidRequest(f"bench: expected {', '.join(SCRIPTS)} or all, found {which!r}")
+    for option, value, heeding in (("--limit", limit, {"paper"}), ("--out", out, {"paper"}),
+                                   ("--quick", quick or None, {"paper", "perfect"})):  # fmt: skip
+        if value is not None and which not in heeding | {"all"}:
+            raise InvalidRequest(
+                f"{option}: goes with {' and '.join(sorted(heeding))} and has no effect with {which!r}; leave it out"
+            )
     folder = Path(veilnet.__file__).resolve().parents[2] / "benchmarks"
     if not folder.is_dir():
         raise VeilnetError(
@@ -62,7 +69,8 @@ def command(
             continue
         arguments = [sys.executable, str(folder / script)]
         if name == "paper":
-            arguments += ["--limit", repr(limit)] + (["--out", str(out)] if out is not None else [])
+            arguments += ["--limit", repr(60.0 if limit is None else limit)]
+            arguments += [] if out is None else ["--out", str(out)]
         if quick and name in ("paper", "perfect"):
             arguments.append("--quick")
         sys.stdout.flush()

@@ -23,11 +23,13 @@ def command(
     figure: Annotated[Which, typer.Argument(help="Which figure of the paper.")] = Which.all,
     draws: Annotated[int, typer.Option("--draws", help="Random networks to draw.")] = 100,
     jobs: Annotated[
-        int, typer.Option("--jobs", help="Draws measured at a time; -1 takes every core. Same numbers.")
-    ] = -1,
+        int | None,
+        typer.Option("--jobs", help="Draws measured at a time, every core by default (-1). Same numbers."),
+    ] = None,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder to write to; an interrupted run in it is resumed.")
-    ] = Path("results"),
+        Path | None,
+        typer.Option("--out", help="Folder to write to (results); an interrupted run in it is resumed."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of all draws.")] = 0,
     draw: Annotated[
         int | None, typer.Option("--draw", help="Repeat this one draw, print its rows, write nothing.")
@@ -53,6 +55,11 @@ def command(
     settings = Settings(draws=draws, seed=seed)
     figures = list(FIGURES) if figure is Which.all else [figure.value]
     if draw is not None:
+        for option, value in (("--jobs", jobs), ("--out", out)):
+            if value is not None:
+                raise InvalidRequest(
+                    f"{option}: has no effect with --draw, which measures one draw; leave it out"
+                )
         need_extras()
         if draw < 0:
             raise InvalidRequest(f"--draw: expected a number of at least 0, found {draw}")
@@ -72,9 +79,21 @@ def command(
             sys.stdout.write(",".join(("figure", *FIGURES[name].columns)) + "\n")
             sys.stdout.writelines(f"{name},{line}" for line in rows.splitlines(keepends=True))
         return
+    folder = Path("results") if out is None else out
     start = time.monotonic()
     with progress(f"measuring {figure.value}", total=1.0) as steps:
-        done = reproduce(figures, settings, out, jobs=jobs, progress=lambda _what, part: steps.update(part))
+        try:
+            done = reproduce(
+                figures,
+                settings,
+                folder,
+                jobs=-1 if jobs is None else jobs,
+                progress=lambda _what, part: steps.update(part),
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"the draws measured so far are kept in {folder}, and the same command resumes them"
+            ) from None
     seconds = time.monotonic() - start
     if json:
         print_json(
