@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.paper_networks import PaperArrays, paper_arrays, standard_paper_network, standardize
+from veilnet._core.progress import Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
@@ -400,7 +401,7 @@ def test_interruption_returns_a_feasible_plan(after: int, monkeypatch: pytest.Mo
         nonlocal steps
         steps += iterations
         if steps > after:
-            raise KeyboardInterrupt
+            raise Stopped
         advance(self, iterations, tolerance, jump)
 
     monkeypatch.setattr(Run, "advance", interrupted)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest, MissingExtra
-from veilnet._core.progress import Progress
+from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.designs.hiding import Hiding, cheapest_hiding
@@ -131,7 +131,7 @@ def frontier(
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     asked = _read_levels(privacy, ceiling, limit)
     costly = sorted({level for level in asked if ceiling < level <= limit * _NEAR_LIMIT})
-    solved = _solve_all(verdict, costly, seed, progress or (lambda _what, _part: None))
+    solved = _solve_all(verdict, costly, seed, progress or silent)
     hidden = (
         cheapest_hiding(standard_form(network), np.ones(len(network.private), bool), seed) if costly else None
     )
@@ -167,7 +167,8 @@ def _solve_all(
         return aimed_at(dict.fromkeys(verdict.network.private, level))
 
     for done, level in enumerate(visits):
-        progress(f"privacy {number(level)}", done / len(visits))
+        if asks_to_stop(progress(f"privacy {number(level)}", done / len(visits))) and solved:
+            break
         cold = level not in solved and level in anchors
         near = _neighbours(levels, level, solved)
         if cold:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veilnet._core.progress import Progress
+from veilnet._core.progress import Progress, Stopped, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import hidden_exactly
 from veilnet.designs.joint.objective import JointObjective
@@ -99,19 +99,29 @@ def solve(
         judge.restart(search.fallback.at, search.fallback.at)
         for point in starting_points(form, objective, judge, cold, seed):
             search.runs.append(Run(objective, problem.copy(), point, _COLD_MARGIN))
-        tell = progress or _silent
+        tell = _stopping(progress or silent)
         leaders = _race(search, tell)
         if cold > 1:
             _shake(search, leaders, cold // 2, seed, tell)
         for done, run in enumerate(leaders):
             _converge(search, run)
             tell("convergence", (done + 1) / len(leaders))
-    except KeyboardInterrupt:
+    except Stopped:
         interrupted = True
         leading = [run for run in search.runs if run.iterations]
         if leading and not search.finished:
             _finish(search, min(leading, key=lambda run: run.estimate))
     return _result(search, interrupted)
+
+
+def _stopping(progress: Progress) -> Progress:
+    """Progress that raises :class:`Stopped` when it is answered False."""
+
+    def tell(what: str, part: float) -> None:
+        if asks_to_stop(progress(what, part)):
+            raise Stopped
+
+    return tell
 
 
 def _race(search: _Search, progress: Progress) -> list[Run]:
@@ -187,10 +197,6 @@ def _result(search: _Search, interrupted: bool) -> JointResult:
         interrupted,
         history,
     )
-
-
-def _silent(_stage: str, _fraction: float) -> None:
-    return None
 
 
 def best_hidden(objective: JointObjective, problem: Problem, shrink: list[Array]) -> Finished | None:
