@@ -268,7 +268,13 @@ def test_the_whole_report() -> None:
         ({"only": ["ledger"]}, "ledger"), ({"sanitizers": 3}, "sanitizers"),
         ({"sanitizers": {"a0": 3}}, "sanitizers"), ({"agents_colluding": 0}, "agents_colluding"),
         ({"limits": 5.0}, "withstand"), ({"seed": -1}, "seed"), ({"seed": 0.5}, "seed"), ({"rows": "many"}, "rows"),
-        ({"model_error": -5.0}, "model_error"),
+        ({"model_error": -5.0}, "model_error"), ({"ledger_head": "1-a"}, "ledger_head: there is no ledger"),
+        ({"ledger_releases": 3}, "ledger_releases: there is no ledger"),
+        ({"releases": 3, "only": ["promise"]}, "releases: only the section 'repetition' heeds it"),
+        ({"agents_colluding": 1, "only": ["promise"]}, "only the section 'collusion' or 'dropout' heeds it"),
+        ({"data": {}, "only": ["promise"]}, "data: only the section 'attackers'"),
+        ({"reading_bounds": {}, "only": ["promise"]}, "reading_bounds: only the section 'differential privacy'"),
+        ({"ledger": "x", "only": ["promise"]}, "ledger: only the section 'ledger' heeds it"),
     ],
 )  # fmt: skip
 def test_wrong_arguments(options: dict[str, Any], words: str) -> None:

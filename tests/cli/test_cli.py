@@ -95,23 +95,77 @@ def test_wrong_options_are_one_line(verb, capsys) -> None:
     assert "Did you mean 'probe'?" in shown
 
 
-def test_our_own_mistakes_keep_their_traceback(verb) -> None:
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("reading 36.6"), ValueError("36.6"), KeyError("36.6"), MemoryError("36.6")]
+)
+def test_our_own_mistakes_ask_for_a_report_and_show_no_reading(verb, capsys, error: Exception) -> None:
     def command() -> None:
-        raise ZeroDivisionError
+        raise error
 
     verb(command)
-    with pytest.raises(ZeroDivisionError):
-        cli.run(["probe"])
+    assert cli.run(["probe"]) == 3
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"veilnet: internal error ({type(error).__name__}, cli/__init__.py line ")
+    assert "report" in shown
+    assert "36.6" not in shown
+    assert shown.count("\n") == 1
 
 
-def test_debugging_shows_the_traceback(verb, monkeypatch) -> None:
+def test_an_internal_error_and_a_truthful_no_differ(tmp_path: Path) -> None:
+    """As a shell sees it: a network without an answer gives 1, a broken veilnet 3."""
+    network = tmp_path / "house.toml"
+    assert cli.run(["init", str(network)]) == 0
+    script = (
+        "import sys, veilnet.cli, veilnet.verdict.exact_test as test\n"
+        "if sys.argv[1] == 'broken':\n"
+        "    test.shares = lambda network: 1 / 0\n"
+        "sys.exit(veilnet.cli.run(['design', sys.argv[2], '--privacy', '1e300', '--method', 'perfect']))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
+    codes = {}
+    for state in ("sound", "broken"):
+        done = subprocess.run(
+            [sys.executable, "-c", script, state, str(network)],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        codes[state] = done.returncode
+        assert done.stderr.count("\n") == 1, done.stderr
+    assert codes == {"sound": 1, "broken": 3}
+
+
+def test_a_full_disk_is_no_fault_of_ours(verb, capsys) -> None:
     def command() -> None:
-        raise errors.InvalidPlan("no")
+        raise OSError(28, "No space left on device")
+
+    verb(command)
+    assert cli.run(["probe"]) == 2
+    assert capsys.readouterr().err == "veilnet: error: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(errors.InvalidPlan("no"), 2), (errors.Infeasible("no"), 1), (KeyError("no"), 3)]
+)
+def test_debugging_shows_the_traceback_and_keeps_the_code(verb, monkeypatch, capsys, error, code) -> None:
+    def command() -> None:
+        raise error
 
     verb(command)
     monkeypatch.setenv("VEILNET_DEBUG", "1")
-    with pytest.raises(errors.InvalidPlan):
-        cli.run(["probe"])
+    assert cli.run(["probe"]) == code
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert shown.splitlines()[-1].startswith("veilnet: ")
+
+
+def test_an_interruption_is_one_line(verb, capsys) -> None:
+    def command() -> None:
+        raise KeyboardInterrupt("what is done is kept")
+
+    verb(command)
+    assert cli.run(["probe"]) == 130
+    assert capsys.readouterr().err == "veilnet: interrupted: what is done is kept\n"
 
 
 @pytest.mark.parametrize(

@@ -61,3 +61,18 @@ def test_every_benchmark_can_be_named(capsys: pytest.CaptureFixture[str]) -> Non
     assert set(SCRIPTS.values()) == scripts
     assert run(["bench", "speed"]) == 2
     assert "expected paper, bounds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bounds", "--quick"], "--quick: goes with paper and perfect and has no effect with 'bounds'"),
+        (["streams", "--out", "table.md"], "--out: goes with paper"),
+        (["power", "--limit", "60"], "--limit: goes with paper"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", *arguments]) == 2
+    assert words in capsys.readouterr().err

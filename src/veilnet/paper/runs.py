@@ -9,9 +9,11 @@ measured, since the number of threads changes last digits.
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import warnings
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -98,7 +100,8 @@ def _measure_all(
 
     # One draw is one task (joblib would batch quick ones): what is done is on disk before the next is.
     pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    found: Any = pool(joblib.delayed(measure_draw)(settings, number, names) for number, names in missing)
+    with _deaf_to_interrupts():  # processes are started here, the first draws handed out, and none waited for
+        found: Any = pool(joblib.delayed(measure_draw)(settings, number, names) for number, names in missing)
     try:
         # Not "yield from", with which closing this generator closes joblib's at once.
         for one in found:  # noqa: UP028
@@ -107,6 +110,22 @@ def _measure_all(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # draws are abandoned: that is what stopping means
             found.close()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started within ignore Ctrl-C: a terminal sends it to them too, and each would print a traceback.
+
+    Whoever started them hears it and ends them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)  # None: installed by other than Python
 
 
 def _missing(folder: Path, settings: Settings, figures: Sequence[str]) -> list[tuple[int, list[str]]]:

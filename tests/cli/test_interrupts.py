@@ -1,0 +1,133 @@
+"""Ctrl-C on the command line: a real SIGINT to a real process in the middle of its work.
+
+One line, exit code 130, no traceback, nothing half-written; what was there before stays as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import veilnet as vn
+from helpers.paper_networks import paper_network
+from veilnet.cli import run
+
+
+def start(arguments: list[str], folder: Path, inside: str) -> subprocess.Popen[str]:
+    """The command as a process of its own, which writes "here" once it has entered ``module:function``."""
+    module, function = inside.split(":")
+    script = (
+        "import importlib, sys\n"
+        f"home = importlib.import_module({module!r})\n"
+        f"original = home.{function}\n"
+        "def watched(*arguments, **options):\n"
+        f"    home.{function} = original\n"
+        "    sys.stdout.write('here\\n'); sys.stdout.flush()\n"
+        "    return original(*arguments, **options)\n"
+        f"home.{function} = watched\n"
+        "from veilnet.cli import main\n"
+        f"sys.argv = ['veilnet', *{arguments!r}]\n"
+        "main()\n"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(vn.__file__).parents[1]),
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def interrupted(process: subprocess.Popen[str], *, group: bool = False) -> str:
+    """Send SIGINT; what the process says on standard error, once it has ended.
+
+    ``group`` sends it to the helpers of the process as well, as a terminal does.
+    """
+    assert process.poll() is None, (
+        "it had ended before it was interrupted: the work is too small for this test"
+    )
+    (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    return errors
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a network whose search takes many seconds."""
+    folder = tmp_path_factory.mktemp("home")
+    paper_network(1, 18, 3, True, 2).save(folder / "network.json")
+    vn.design(vn.Network.load(folder / "network.json")).save(folder / "plan")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+SEARCH = "veilnet.designs.joint.run:Run.advance"
+VERBS: dict[str, tuple[list[str], str]] = {
+    "design": (["design", "network.json", "--privacy", "30", "--out", "new"], SEARCH),
+    "design in place": (["design", "network.json", "--privacy", "30", "--out", "plan"], SEARCH),
+    "design within a loss": (["design", "network.json", "--utility-loss", "0.3", "--out", "new"], SEARCH),
+    "frontier": (["frontier", "network.json", "--out", "curve.png", "--csv", "curve.csv"], SEARCH),
+    "audit": (["audit", "plan", "--plot", "plot.png"], "veilnet.auditing.deployed.rows:probe"),
+    "audit to json": (
+        ["audit", "plan", "--only", "attackers", "--json"],
+        "veilnet.auditing.attack.attackers:attacker_rows",
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_ctrl_c_ends_in_one_line_and_leaves_nothing(verb: str, home: Path) -> None:
+    arguments, inside = VERBS[verb]
+    before = contents(home)
+    process = start(arguments, home, inside)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n", process.communicate()[1]
+    time.sleep(0.3)
+    assert interrupted(process) == "veilnet: interrupted\n"
+    assert contents(home) == before
+
+
+@pytest.mark.parametrize(("jobs", "group"), [(1, False), (2, True)])
+def test_an_interrupted_reproduction_keeps_its_draws_and_is_resumed(
+    jobs: int, group: bool, tmp_path: Path
+) -> None:
+    """With helpers, SIGINT goes to all of them, as from a terminal."""
+    arguments = ["reproduce", "fig1", "--draws", "6", "--out", "results", "--jobs", str(jobs)]
+    process = start(arguments, tmp_path, "veilnet.paper.runs:_missing")
+    draws = tmp_path / "results" / "draws" / "fig1"
+    deadline = time.monotonic() + 60
+    while not (draws.is_dir() and len(list(draws.glob("*.csv"))) >= 1):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    said = interrupted(process, group=group)
+    assert said == (
+        "veilnet: interrupted: the draws measured so far are kept in results, and the same command resumes them\n"
+    )
+    kept = contents(draws)
+    assert 1 <= len(kept) < 6
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["draws", "settings.json"]
+    times = {path: path.stat().st_mtime_ns for path in draws.iterdir()}
+    assert run([*arguments[:-4], "--out", str(tmp_path / "results"), "--jobs", "1"]) == 0
+    assert contents(draws).items() >= kept.items()
+    assert {path: path.stat().st_mtime_ns for path in times} == times, "draws were measured twice"
+    assert len(contents(draws)) == 6
+    assert (tmp_path / "results" / "README.md").is_file()
