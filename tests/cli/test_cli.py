@@ -29,7 +29,6 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]], N
         module.command = command  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "veilnet.cli.probe", module)
         monkeypatch.setattr(cli, "VERBS", {"probe": "Look.", "absent": "Not there."})
-        monkeypatch.setattr(cli, "app", cli._assemble())
 
     return install
 
@@ -105,7 +104,7 @@ def test_our_own_mistakes_ask_for_a_report_and_show_no_reading(verb, capsys, err
     verb(command)
     assert cli.run(["probe"]) == 3
     shown = capsys.readouterr().err
-    assert shown.startswith(f"veilnet: internal error ({type(error).__name__}, cli/__init__.py line ")
+    assert shown.startswith(f"veilnet: internal error ({type(error).__name__}, cli/_group.py line ")
     assert "report" in shown
     assert "36.6" not in shown
     assert shown.count("\n") == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import lapack
 
 from veilnet._core.types import Array
 
@@ -71,6 +70,8 @@ def solve_lower(lower: Array, right: Array, *, transposed: bool = False) -> Arra
     """L^-1 B, or L^-T B, for one lower triangular L."""
     if lower.shape[0] == 0 or right.shape[-1] == 0:
         return right.copy()
+    from scipy.linalg import lapack  # takes longer to load than an agent's other work
+
     # A row-major L is LAPACK's column-major L': asking for the upper triangle of L.T avoids a copy.
     solution, info = lapack.dtrtrs(lower.T, right, lower=0, trans=0 if transposed else 1)
     if info != 0:

@@ -5,6 +5,7 @@ What describes a network raises InvalidNetwork; functions that read a question g
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -27,7 +28,7 @@ def as_array(value: Any, name: str, *, error: Refusal = InvalidNetwork) -> Array
         raw = np.asarray(value)
     except ValueError as cause:
         raise error(f"{name}: rows of different lengths; make every row equally long") from cause
-    if np.ma.is_masked(value):
+    if _is_masked(value):
         raise error(f"{name}: expected numbers, found masked ones; fill or remove missing values first")
     if raw.dtype.kind in "USMm":
         raise error(f"{name}: expected numbers, found {_example(raw)}; convert text and dates first")
@@ -194,6 +195,12 @@ def _correlation_scale(array: Array) -> Array:
     diagonal = np.abs(np.diagonal(array, axis1=-2, axis2=-1))
     deviation = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     return np.asarray(deviation[..., :, None] * deviation[..., None, :])
+
+
+def _is_masked(value: Any) -> bool:
+    """Whether entries are masked out; without loading numpy.ma, which whoever has a masked array has done."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and bool(masked.is_masked(value))
 
 
 def _example(raw: np.ndarray[Any, Any]) -> str:

@@ -34,7 +34,6 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from veilnet._core.errors import VeilnetError
 from veilnet._core.types import Array
@@ -137,6 +136,8 @@ def normal_from_bits(leading: NDArray[np.uint64], trailing: NDArray[np.uint32]) 
     The lowest bit of ``leading`` is the sign (1 for positive); its other 63 bits, followed by the 32 of
     ``trailing``, are the integer k of the tail probability p = (k + 1/2) / 2⁹⁶.
     """
+    from scipy.special import ndtri  # takes longer to load than an agent without noise takes to start
+
     magnitude = (leading >> np.uint64(1)).view(np.int64)  # as signed: the faster conversion, and 63 bits fit
     probability = magnitude.astype(np.float64)
     probability += (trailing + 0.5) * 2.0**-32

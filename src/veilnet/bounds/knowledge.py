@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import qr
 
 from veilnet._core.errors import InvalidRequest, NotObservable
 from veilnet._core.linalg import EPS, orthonormal_rows, solve_upper, triangle
@@ -251,6 +250,8 @@ def _graded_triangle(half: Array) -> Array:
     Errors may differ 1e20-fold between directions. With the largest columns first and pivoting, the small
     ones keep their digits, which an eigenvalue decomposition of B B' would lose.
     """
+    from scipy.linalg import qr  # takes longer to load than the centre's other work
+
     return np.asarray(qr(half.T[::-1], mode="r", pivoting=True)[0][: half.shape[0]])
 
 

@@ -6,7 +6,8 @@ annotations; its docstring is the long help::
     def command(network: Annotated[Path, typer.Argument(help="A network file.")], json: bool = False) -> None:
         \"\"\"Say whether privacy can be free in this network.\"\"\"
 
-Such a module imports the mathematics inside the function, so that ``veilnet check --help`` stays quick too.
+Such a module imports the mathematics inside the function, so that ``veilnet check --help`` stays quick too. The verbs
+of ``QUICK`` run in loops: they do without typer, see ``_quick``.
 It raises what went wrong and lets :func:`main` say it, in one line on standard error. Exit codes:
 
 - 0: done;
@@ -24,16 +25,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from functools import wraps
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-from typer.core import TyperGroup
-
-from veilnet import __version__
 from veilnet._core.errors import Infeasible, VeilnetError
 
 INTERNAL_ERROR = 3
@@ -52,77 +46,13 @@ VERBS = {
     "reproduce": "Repeat the experiments of the paper.",
     "bench": "Measure how fast this machine does it.",
 }
-
-
-class _Interrupted(Exception):
-    """Ctrl-C while a verb was at work; typer would write an empty line for the original."""
-
-
-def _load(verb: str) -> Any:
-    """The verb's own command, with its options: imports the verb's module."""
-    command = import_module(f"{__name__}.{verb}").command
-
-    @wraps(command)
-    def interruptible(*arguments: Any, **options: Any) -> Any:
-        try:
-            return command(*arguments, **options)
-        except KeyboardInterrupt as interrupt:
-            raise _Interrupted(str(interrupt)) from interrupt
-
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name=verb)(interruptible)
-    return typer.main.get_command(app)
-
-
-class _LazyGroup(TyperGroup):
-    """Lists every verb by its one line of help; loads the one that is called."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] in self.commands:
-            self.commands[args[0]] = _load(args[0])
-        return super().resolve_command(ctx, args)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        sys.stdout.write(f"veilnet {__version__}\n")
-        raise typer.Exit
-
-
-def _veilnet(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Let a fusion centre learn what it was promised, and nothing else."""
-
-
-def _placeholder() -> None:
-    """Stands for a verb whose module is not loaded."""
-
-
-def _assemble() -> typer.Typer:
-    assembled = typer.Typer(
-        cls=_LazyGroup,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_show_locals=False,  # older versions of typer show them: readings, among others
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    assembled.callback()(_veilnet)
-    for verb, help_line in VERBS.items():
-        if find_spec(f"{__name__}.{verb}") is not None:
-            assembled.command(name=verb, help=help_line)(_placeholder)
-    return assembled
-
-
-app = _assemble()
+QUICK = ("sanitize", "fuse")
 
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; user mistakes become one line on standard error."""
     try:
-        result = app(args=arguments or ["--help"], prog_name="veilnet", standalone_mode=False)
+        code = _call(arguments or ["--help"])
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_left()
@@ -130,7 +60,7 @@ def run(arguments: list[str]) -> int:
         if isinstance(error.__context__, BrokenPipeError):  # typer makes this of it
             return _reader_left()
         raise
-    except (_Interrupted, typer.Abort, KeyboardInterrupt) as interrupt:
+    except KeyboardInterrupt as interrupt:
         sys.stderr.write(": ".join(["veilnet: interrupted", *filter(None, [str(interrupt)])]) + "\n")
         return 130
     except Exception as error:
@@ -138,8 +68,17 @@ def run(arguments: list[str]) -> int:
             traceback.print_exception(error)
         code, line = _explain(error)
         sys.stderr.write(f"veilnet: {line}\n")
-        return code
-    return result if isinstance(result, int) else 0
+    return code
+
+
+def _call(arguments: list[str]) -> int:
+    if arguments[0] in QUICK:
+        from veilnet.cli import _quick
+
+        return _quick.run(arguments[0], import_module(f"{__name__}.{arguments[0]}").command, arguments[1:])
+    from veilnet.cli import _group
+
+    return _group.run(VERBS, arguments)
 
 
 def _reader_left() -> int:

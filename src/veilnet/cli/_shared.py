@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
 
 from veilnet._core.errors import InvalidRequest
 
 _PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
 _PATIENCE = 1.0  # seconds before a progress bar appears
 
-# Markup is off: names come from the user's files and may contain brackets. Use styles or rich.text.Text.
-console = Console(
-    markup=False,
-    highlight=False,
-    emoji=False,
-    width=None if sys.stdout is not None and sys.stdout.isatty() else _PIPE_WIDTH,
-)
+if TYPE_CHECKING:
+    console: Console
+
+
+def __getattr__(name: str) -> Any:
+    """``console``, made when first imported: verbs that print no tables do not load rich."""
+    if name != "console":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rich.console import Console
+
+    # Markup is off: names come from the user's files and may contain brackets. Use styles or rich.text.Text.
+    globals()["console"] = made = Console(
+        markup=False,
+        highlight=False,
+        emoji=False,
+        width=None if sys.stdout is not None and sys.stdout.isatty() else _PIPE_WIDTH,
+    )
+    return made
 
 
 def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | None:
@@ -84,6 +96,9 @@ def _plain(value: Any) -> Any:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
     """A table to print; numbers are shown to four digits and stand at the right of their column."""
+    from rich.table import Table
+    from rich.text import Text
+
     kept = [list(row) for row in rows]
     result = Table(title=None if title is None else Text(title), title_justify="left")
     for position, heading in enumerate(columns):
@@ -129,6 +144,12 @@ class Steps:
 @contextmanager
 def progress(description: str, total: float | None = None) -> Iterator[Steps]:
     """A progress bar on standard error: only on a terminal, and only if the work takes over a second."""
+    if not _may_draw():
+        yield Steps(None, description, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
     screen = Console(stderr=True)
     if not screen.is_terminal:
         yield Steps(None, description, total)
@@ -150,3 +171,8 @@ def progress(description: str, total: float | None = None) -> Iterator[Steps]:
         ended.set()
         waiting.join()
         bar.stop()
+
+
+def _may_draw() -> bool:
+    """Whether standard error can be a terminal for rich, told without loading it."""
+    return sys.stderr.isatty() or any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))

@@ -15,12 +15,14 @@ SCRIPTS = {
     "tradeoff": "tradeoff.py",
     "streams": "streams.py",
     "attackers": "attackers.py",
+    "start": "start.py",
 }
 
 
 def command(
     which: Annotated[
-        str, typer.Argument(help="paper, bounds, perfect, power, tradeoff, streams, attackers, or all.")
+        str,
+        typer.Argument(help="paper, bounds, perfect, power, tradeoff, streams, attackers, start, or all."),
     ] = "paper",
     quick: Annotated[
         bool, typer.Option("--quick", help="With paper and perfect: one small instance of each problem.")
@@ -37,7 +39,8 @@ def command(
 
     paper solves the same instances the paper's way (CVXPY with Clarabel and SCS) and ours: time, objective, status.
     The others compare bounds with bare NumPy, the closed form and the power-limited design with CVXPY, trade-offs
-    with Algorithm 3 and random starts, streams with bare products, and learned attackers with the bound.
+    with Algorithm 3 and random starts, streams with bare products, learned attackers with the bound, and the start
+    of the command with that of NumPy.
 
     The benchmarks are not part of the installed package; this runs them from the repository it was installed from.
     """
@@ -62,7 +65,7 @@ def command(
             "bench: the benchmarks are not part of an installed veilnet; get its source repository and run "
             "'./veilnet bench' there"
         )
-    if any(find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")):
+    if which != "start" and any(find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")):
         raise MissingExtra('the benchmarks compare with other solvers: pip install "veilnet[paper]"')
     for name, script in SCRIPTS.items():
         if which not in (name, "all"):

@@ -7,22 +7,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._quick import Argument, Option
 
 
 def command(
-    center: Annotated[Path, typer.Argument(help="The centre's file, plan/center.json.")],
-    messages: Annotated[
-        list[str], typer.Argument(help="agent=file for each agent, as 'veilnet sanitize' wrote it.")
-    ],
+    center: Annotated[Path, Argument("The centre's file, plan/center.json.")],
+    messages: Annotated[list[str], Argument("agent=file for each agent, as 'veilnet sanitize' wrote it.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Estimates, .csv or .jsonl; standard output if left out.")
+        Path | None, Option("--out", "Estimates, .csv or .jsonl; standard output if left out.")
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="csv or jsonl of the messages; told from the names.")
+        str | None, Option("--format", "csv or jsonl of the messages; told from the names.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines, or with --out a JSON summary.")] = False,
-) -> None:
+    json: Annotated[bool, Option("--json", "JSON lines, or with --out a JSON summary.")] = False,
+) -> int:
     """Estimate the public parameters in every row that some agent sent.
 
     Rows are aligned by their number; an agent whose row did not arrive is missing in it, and the estimate and
@@ -31,7 +29,7 @@ def command(
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.centre.fusion import Fusion
-    from veilnet.cli._shared import console, print_json, progress
+    from veilnet.cli._shared import print_json, progress
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
     from veilnet.io.merging import aligned, open_messages
     from veilnet.io.streams import format_for
@@ -83,13 +81,13 @@ def command(
         if json:
             print_json(summary | {"written": out})
         else:
-            console.print(
+            sys.stdout.write(
                 f"Wrote {out}: {total} rows, {gaps} with missing agents, "
-                f"{unknown} where something is not estimable.",
-                soft_wrap=True,
+                f"{unknown} where something is not estimable.\n"
             )
     if bad:
-        raise typer.Exit(1)
+        return 1
+    return 0
 
 
 def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:

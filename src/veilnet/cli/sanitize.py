@@ -7,28 +7,26 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._quick import Argument, Option
 
 _LINES_AT_ONCE = 2048
 
 
 def command(
-    sanitizer: Annotated[Path, typer.Argument(help="This agent's file in a plan folder.")],
-    source: Annotated[Path | None, typer.Option("--in", help="Readings; standard input if left out.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Messages; standard output if left out.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="csv or jsonl; told from the names.")] = None,
+    sanitizer: Annotated[Path, Argument("This agent's file in a plan folder.")],
+    source: Annotated[Path | None, Option("--in", "Readings; standard input if left out.")] = None,
+    out: Annotated[Path | None, Option("--out", "Messages; standard output if left out.")] = None,
+    format: Annotated[str | None, Option("--format", "csv or jsonl; told from the names.")] = None,
     header: Annotated[
         bool | None,
-        typer.Option(
-            "--header/--no-header", help="Whether a CSV begins with names; told from it if left out."
-        ),
+        Option("--header", "Whether a CSV begins with names; told from it if left out.", yes_or_no=True),
     ] = None,
-    flush: Annotated[bool, typer.Option("--flush", help="Send each row at once.")] = False,
+    flush: Annotated[bool, Option("--flush", "Send each row at once.")] = False,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Repeatable noise, to simulate: NOT private.")
+        int | None, Option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0)
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Messages as JSON lines.")] = False,
-) -> None:
+    json: Annotated[bool, Option("--json", "Messages as JSON lines.")] = False,
+) -> int:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 
     Every message carries its row, so that the centre can align agents: lines are counted from 1 without the
@@ -85,4 +83,5 @@ def command(
         messages.flush()
     if refused:
         sys.stderr.write(f"veilnet sanitize: {refused} of {sent + refused} rows were not sent\n")
-        raise typer.Exit(1)
+        return 1
+    return 0

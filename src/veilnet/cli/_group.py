@@ -1,0 +1,88 @@
+"""The verbs that typer reads: all but those of ``QUICK``, each loaded only when it is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from veilnet import __version__
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+class Interrupted(Exception):
+    """Ctrl-C while a verb was at work; typer would write an empty line for the original."""
+
+
+def run(verbs: Mapping[str, str], arguments: list[str]) -> int:
+    """Run one command line among the verbs (name -> line of help); its exit code."""
+    try:
+        result = _assemble(verbs)(args=arguments, prog_name="veilnet", standalone_mode=False)
+    except (Interrupted, typer.Abort) as interrupt:
+        raise KeyboardInterrupt(*interrupt.args) from interrupt
+    return result if isinstance(result, int) else 0
+
+
+def _load(verb: str) -> Any:
+    """The verb's own command, with its options: imports the verb's module."""
+    command = import_module(f"{_PACKAGE}.{verb}").command
+
+    @wraps(command)
+    def interruptible(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt as interrupt:
+            raise Interrupted(*interrupt.args) from interrupt
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name=verb)(interruptible)
+    return typer.main.get_command(app)
+
+
+class _LazyGroup(TyperGroup):
+    """Lists every verb by its one line of help; loads the one that is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in self.commands:
+            self.commands[args[0]] = _load(args[0])
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"veilnet {__version__}\n")
+        raise typer.Exit
+
+
+def _veilnet(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Let a fusion centre learn what it was promised, and nothing else."""
+
+
+def _placeholder() -> None:
+    """Stands for a verb whose module is not loaded."""
+
+
+def _assemble(verbs: Mapping[str, str]) -> typer.Typer:
+    assembled = typer.Typer(
+        cls=_LazyGroup,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_show_locals=False,  # older versions of typer show them: readings, among others
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    assembled.callback()(_veilnet)
+    for verb, help_line in verbs.items():
+        if find_spec(f"{_PACKAGE}.{verb}") is not None:
+            assembled.command(name=verb, help=help_line)(_placeholder)
+    return assembled

@@ -1,0 +1,99 @@
+"""What a command loads before it works: the time to start is in benchmarks/start.py, its cause is held here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import veilnet as vn
+from veilnet.cli import run
+from veilnet.io.template import house
+
+
+def loaded_by(arguments: list[str]) -> set[str]:
+    """The packages a command has loaded when it ends."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(vn.__file__).parents[1])}
+    command = [sys.executable, "-X", "importtime", "-m", "veilnet", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("start")
+    network = house()
+    vn.design(network).save(where / "plan")
+    row = network.offset[network.blocks.rows(0)].tolist()
+    (where / "readings.csv").write_text(",".join(map(repr, row)) + "\n", encoding="utf-8")
+    return where
+
+
+def sanitize(folder: Path) -> list[str]:
+    agent = str(folder / "plan" / f"{house().agents[0]}.json")
+    return ["sanitize", agent, "--in", str(folder / "readings.csv"), "--out", str(folder / "messages.csv")]
+
+
+@pytest.mark.parametrize("verb", ["sanitize", "fuse"])
+def test_verbs_that_run_in_loops_load_little(verb: str, folder: Path) -> None:
+    arguments = sanitize(folder)
+    if verb == "fuse":
+        assert run(arguments) == 0
+        messages = f"{house().agents[0]}={folder / 'messages.csv'}"
+        arguments = ["fuse", str(folder / "plan" / "center.json"), messages]
+    loaded = loaded_by(arguments)
+    assert "numpy" in loaded, "or the names are not read as they should be"
+    assert not loaded & {"scipy", "typer", "pydantic", "rich", "matplotlib"}
+
+
+def test_help_loads_no_mathematics() -> None:
+    loaded = loaded_by(["--help"])
+    assert "typer" in loaded
+    assert not loaded & {"numpy", "scipy", "rich.table"}
+
+
+@pytest.mark.parametrize("verb", ["sanitize", "fuse"])
+def test_quick_verbs_explain_themselves(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"usage: veilnet {verb}" in shown
+    assert "--out" in shown
+    assert "exit code is 1 at the end" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sanitize"], "required: sanitizer"),
+        (["sanitize", "x.json", "--nonsense"], "--nonsense"),
+        (["sanitize", "x.json", "--see", "1"], "--see"),
+        (["sanitize", "x.json", "--seed", "-1"], "expected at least 0, found -1"),
+        (["sanitize", "x.json", "--seed", "one"], "expected a whole number, found 'one'"),
+        (["sanitize", "x.json", "--in"], "expected one argument"),
+        (["fuse", "center.json"], "required: messages"),
+    ],
+)
+def test_quick_verbs_refuse_in_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("veilnet: error: ")
+    assert words in shown
+    assert f"(see 'veilnet {arguments[0]} --help')" in shown
+    assert shown.count("\n") == 1
+
+
+def test_options_may_stand_anywhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(sanitize(folder)) == 0
+    agents = house().agents[:2]
+    messages = [f"{agent}={folder / 'messages.csv'}" for agent in agents]
+    center = str(folder / "plan" / "center.json")
+    assert run(["fuse", center, messages[0], "--json"]) == 0
+    between = capsys.readouterr().out
+    assert run(["fuse", "--json", center, messages[0]]) == 0
+    assert capsys.readouterr().out == between
