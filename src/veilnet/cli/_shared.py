@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 from veilnet._core.errors import InvalidRequest
+from veilnet.io._json import plain
 
 _PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
 _PATIENCE = 1.0  # seconds before a progress bar appears
@@ -73,25 +72,7 @@ def check_plot(path: Path | None) -> None:
 
 def print_json(value: object) -> None:
     """Write a value as JSON. JSON knows no infinity: "inf", "-inf" and "nan" are written as strings."""
-    sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # numpy arrays and numbers, without importing numpy
-        value = value.tolist()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, PurePath):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Iterable):
-        return [_plain(item) for item in value]
-    raise TypeError(f"cannot write a {type(value).__name__} as JSON")
+    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:

@@ -11,48 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path, PurePath
-from typing import Any, NoReturn, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
-from veilnet.io import _reading
+from veilnet.io import _json, _reading
 
 _LIMIT = 2**30  # bytes
 _AGAIN = "copy it again, or save the plan again"
-_NOT_FINITE = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 Document = TypeVar("Document", bound=msgspec.Struct)
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it; numbers that are not finite become "inf", "-inf" and "nan"."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, PurePath):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    return repr(value)
-
-
-def with_infinities(value: Any) -> Any:
-    """The inverse of :func:`plain` for numbers that are not finite."""
-    if isinstance(value, str):
-        return _NOT_FINITE.get(value, value)
-    if isinstance(value, dict):
-        return {name: with_infinities(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [with_infinities(item) for item in value]
-    return value
 
 
 def digest(document: Mapping[str, Any]) -> str:
@@ -81,10 +51,10 @@ def read_sealed(path: Path, expected: str) -> tuple[dict[str, Any], bool]:
     """The table of a file of the expected format, and whether its checksum is right."""
     try:
         text = _reading.read_bytes(path, _LIMIT).decode("utf-8")
-        document = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+        document = _json.parse(text)
     except InvalidNetwork as error:
         raise InvalidPlan(str(error)) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidPlan(
             f"{path}: not readable as JSON ({_short(error)}); it was cut off or damaged: {_AGAIN}"
         ) from error
@@ -112,9 +82,9 @@ def format_of(path: Path) -> tuple[str, str | None]:
     """(format, plan id) of a sealed file with a right checksum; ("", None) for anything else."""
     try:
         text = _reading.read_bytes(path, _LIMIT).decode("utf-8")
-        found = json.loads(text).get("format")
+        found = _json.parse(text).get("format")
         document = open_sealed(path, found) if isinstance(found, str) else {}
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return "", None
     plan = document.get("plan")
     return str(document.get("format", "")), plan if isinstance(plan, str) else None
@@ -142,17 +112,6 @@ def _laid_out(value: Any) -> str:
 
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key is given twice in one table")
-    return table
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _short(error: BaseException) -> str:

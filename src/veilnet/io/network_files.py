@@ -9,10 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from veilnet._core.errors import InvalidNetwork, NotObservable
-from veilnet.io import _reading
+from veilnet.io import _json, _reading
 from veilnet.io._atomic import replacing, write_bytes
 from veilnet.io._document import from_document, to_document
 from veilnet.io._npz import read_npz, write_npz
@@ -71,20 +69,9 @@ def _parse_toml(text: str) -> Any:
 
 def _parse_json(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_without_repetition)
-    except InvalidNetwork:
-        raise
-    except (ValueError, RecursionError) as error:
+        return _json.parse(text)
+    except ValueError as error:
         raise _unreadable("JSON", error) from error
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in table if names.count(name) > 1)
-        raise InvalidNetwork(f"the key {twice!r} is given twice in one table; remove one of them")
-    return table
 
 
 def _unreadable(kind: str, error: Exception) -> InvalidNetwork:
@@ -112,18 +99,12 @@ def _to_json(document: dict[str, Any]) -> Iterator[str]:
         if name == "agents":
             yield f'{opening}"agents": {{'
             for place, (agent, entry) in enumerate(value.items()):
-                yield f"{',' if place else ''}\n  {_json(agent)}: {_json(entry)}"
+                yield f"{',' if place else ''}\n  {_text(agent)}: {_text(entry)}"
             yield "\n }"
         else:
-            yield f"{opening}{_json(name)}: {_json(value)}"
+            yield f"{opening}{_text(name)}: {_text(value)}"
     yield "}\n"
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"no way to write a {type(value).__name__} as JSON")
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json.plain)

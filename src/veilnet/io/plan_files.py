@@ -25,7 +25,8 @@ import msgspec
 from veilnet._core.errors import InvalidPlan
 from veilnet.io import _document, sanitizer_files
 from veilnet.io._atomic import write_bytes
-from veilnet.io._sealed import digest, format_of, plain, seal
+from veilnet.io._json import plain
+from veilnet.io._sealed import digest, format_of, seal
 from veilnet.io.centre_files import FORMAT as CENTRE_FORMAT
 from veilnet.io.centre_files import centre_document
 from veilnet.plans.plan import Plan

@@ -13,7 +13,8 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.messages import CentreModel
 from veilnet.io import _document, sanitizer_files
-from veilnet.io._sealed import convert, plain, read_sealed, with_infinities
+from veilnet.io._json import plain, with_infinities
+from veilnet.io._sealed import convert, read_sealed
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import CENTRE, FORMAT, WHOLE, PlanDocument, file_names, plan_id_of
 from veilnet.model.network import Network

@@ -19,7 +19,6 @@ A line that is not so is refused with a reason that never quotes it.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
+from veilnet.io import _json
 
 __all__ = ["Block", "LineReader", "format_for", "write_messages"]
 
@@ -262,8 +262,8 @@ class LineReader:
                 raise _Refused(f"expected {self._columns} numbers, found {len(numbers)}")
             return None, numbers
         try:
-            table = json.loads(raw, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
-        except (ValueError, RecursionError):
+            table = _json.parse(raw)
+        except ValueError:
             raise _Refused("the line is not valid JSON") from None
         if not isinstance(table, dict):
             raise _Refused(f'expected a JSON table with "row" and "{self._key}"')
@@ -368,14 +368,3 @@ def _first_bad_field(fields: Sequence[str | bytes]) -> str:
         except ValueError:
             return f"field {place + 1} is {'not a number' if text.strip() else 'empty'}"
     return "a field is not a number"
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key is given twice")
-    return table
-
-
-def _no_constant(_: str) -> NoReturn:
-    raise ValueError("not a number")
