@@ -506,3 +506,11 @@ def test_claims_of_figure_4_on_planted_numbers() -> None:
     assert "from 20.00 % to 11.11 %" in poor.measured
     rising = tradeoff_claims.converges(iterations(lambda k: 0.5 + 1e-6 * k, 0.49), TINY)
     assert not rising.agrees
+
+
+@pytest.mark.parametrize("option", [["--jobs", "2"], ["--out", "elsewhere"]])
+def test_options_without_effect_on_one_draw_are_refused(
+    option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reproduce", "fig1", "--draw", "0", *option]) == 2
+    assert f"{option[0]}: has no effect with --draw" in capsys.readouterr().err
