@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -66,14 +68,20 @@ def gram_root(gram: Array, factor: Callable[[], Array]) -> Array:
     return np.ascontiguousarray(np.swapaxes(upper, -1, -2))
 
 
+@cache
+def _lapack() -> Any:
+    """scipy.linalg.lapack, loaded when first needed: that takes longer than an agent takes for its other work."""
+    from scipy.linalg import lapack
+
+    return lapack
+
+
 def solve_lower(lower: Array, right: Array, *, transposed: bool = False) -> Array:
     """L^-1 B, or L^-T B, for one lower triangular L."""
     if lower.shape[0] == 0 or right.shape[-1] == 0:
         return right.copy()
-    from scipy.linalg import lapack  # takes longer to load than an agent's other work
-
     # A row-major L is LAPACK's column-major L': asking for the upper triangle of L.T avoids a copy.
-    solution, info = lapack.dtrtrs(lower.T, right, lower=0, trans=0 if transposed else 1)
+    solution, info = _lapack().dtrtrs(lower.T, right, lower=0, trans=0 if transposed else 1)
     if info != 0:
         raise np.linalg.LinAlgError("triangular matrix is singular")
     return np.ascontiguousarray(solution)
