@@ -174,6 +174,7 @@ def test_what_a_run_writes(whole: Path) -> None:
         ):
             assert claim.says in text
             assert claim.measured in text
+            assert f"| {claim.measured} | {claim.verdict.replace('no', '**no**')} |" in text
 
 
 def test_a_killed_run_resumes_to_the_same_bytes_on_other_processes(whole: Path, tmp_path: Path) -> None:
@@ -449,14 +450,26 @@ def test_claims_of_figure_2_on_planted_numbers() -> None:
     assert "does not belong" in other.measured
 
 
+def nothing(_s: int, _e: float) -> float:
+    return np.nan
+
+
 def tradeoff(
-    alternating: Callable[[int, float], float], joint: Callable[[int, float], float], at_ceiling: float = 0.0
+    alternating: Callable[[int, float], float],
+    joint: Callable[[int, float], float],
+    at_ceiling: float = 0.0,
+    *,
+    long: Callable[[int, float], float] = nothing,
+    long_at_ceiling: float = np.nan,
+    long_draws: int = 3,
 ) -> Table:
     rows = []
     for d in range(5):
         for s in TINY.tradeoff_agents:
-            rows += [(d, s, e, 0, 2.0, 90.0, alternating(s, e), joint(s, e)) for e in TINY.thresholds]
-            rows.append((d, s, 2.0, 1, 2.0, 90.0, at_ceiling, 0.0))
+            points = [(e, 0, alternating(s, e), joint(s, e), long(s, e)) for e in TINY.thresholds]
+            points.append((2.0, 1, at_ceiling, 0.0, long_at_ceiling))
+            for e, own, loss, least, later in points:
+                rows.append((d, s, e, own, 2.0, 90.0, loss, least, later if d < long_draws else np.nan))
     return Table(FIGURES["fig3"].columns, np.array(rows, dtype=float))
 
 
@@ -476,6 +489,8 @@ def test_claims_of_figure_3_on_planted_numbers() -> None:
     far = tradeoff_claims.nearly_perfect_at_ceiling(tradeoff(lambda s, _e: s, lambda s, _e: s, 0.06), TINY)
     assert not far.agrees
     assert "median 6.00 %" in far.measured
+    assert far.holds_after is None
+    assert far.verdict == "no"
     poor = tradeoff_claims.approximates_optimum(
         tradeoff(lambda s, e: 0.03 * s * e, lambda s, e: 0.01 * s * e if e > 5 else 0.0), TINY
     )
@@ -483,11 +498,92 @@ def test_claims_of_figure_3_on_planted_numbers() -> None:
     assert "S = 2: free 3×" in poor.measured
 
 
-def iterations(loss: Callable[[int], float], answer: float) -> Table:
+def test_figure_3_says_which_claims_hold_with_more_sweeps() -> None:
+    """Few sweeps break the claims, many mend them; the draws are counted in the table, not in the settings."""
+
+    def grows(s: int, e: float) -> float:
+        return 0.01 * s * e
+
+    def shrinks(s: int, e: float) -> float:
+        return e / s
+
+    mended = tradeoff(shrinks, grows, 0.06, long=grows, long_at_ceiling=1e-4)
+    agents = tradeoff_claims.utility_falls_with_agents(mended, TINY)
+    assert (agents.agrees, agents.holds_after, agents.verdict) == (False, 8, "no; after 8 sweeps yes")
+    assert "In the first 3 draws after 8 sweeps: at every ε (after 3: not at ε = 5, 20)." in agents.measured
+    ceiling = tradeoff_claims.nearly_perfect_at_ceiling(mended, TINY)
+    assert (ceiling.agrees, ceiling.holds_after) == (False, 8)
+    assert "after 8 sweeps: S = 2: median 0.01 %" in ceiling.measured
+    optimum = tradeoff_claims.approximates_optimum(mended, TINY)
+    assert (optimum.agrees, optimum.holds_after) == (False, 8)
+    falling = tradeoff(lambda s, e: s / e, grows, long=grows)
+    assert tradeoff_claims.utility_falls_with_privacy(falling, TINY).holds_after == 8
+
+    # what already holds needs no more sweeps, and what more sweeps do not mend is still wrong
+    assert (
+        tradeoff_claims.utility_falls_with_agents(tradeoff(grows, grows, long=grows), TINY).verdict == "yes"
+    )
+    still = tradeoff(shrinks, grows, 0.06, long=shrinks, long_at_ceiling=0.051, long_draws=1)
+    for claim in (tradeoff_claims.utility_falls_with_agents, tradeoff_claims.nearly_perfect_at_ceiling):
+        assert claim(still, TINY).verdict == "no"
+        assert "In the first draw after 8 sweeps" in claim(still, TINY).measured
+    # two losses of nothing are equal, however rounding orders them
+    nil = tradeoff(shrinks, grows, long=lambda s, _e: 1e-10 / s, long_at_ceiling=0.0)
+    assert tradeoff_claims.utility_falls_with_agents(nil, TINY).holds_after == 8
+
+
+def test_lucky_draws_are_not_taken_for_more_sweeps() -> None:
+    """The draws run for long agreed before as well: more sweeps have shown nothing."""
+    table = tradeoff(lambda s, e: 0.01 * s * e, lambda s, e: 0.01 * s * e, 0.01, long_at_ceiling=0.0)
+    values = table.values.copy()
+    values[(table["draw"] >= 2) & (table["at_ceiling"] == 1), table.columns.index("alternating_loss")] = 0.2
+    values[table["draw"] == 2, table.columns.index("long_loss")] = np.nan
+    lucky = tradeoff_claims.nearly_perfect_at_ceiling(Table(table.columns, values), TINY)
+    assert not lucky.agrees
+    assert "In the first 2 draws" in lucky.measured
+    assert lucky.holds_after is None
+
+
+def test_a_draw_run_for_long_may_miss_a_threshold() -> None:
+    """Where a draw's limit lies below a threshold there is no loss at all, after however many sweeps."""
+    table = tradeoff(
+        lambda s, e: e / s, lambda s, e: s * e, 0.06, long=lambda s, e: s * e, long_at_ceiling=0.0
+    )
+    values = table.values.copy()
+    out = (table["draw"] == 1) & (table["threshold"] == 20.0)
+    for column in ("alternating_loss", "joint_loss", "long_loss"):
+        values[out, table.columns.index(column)] = np.nan
+    for claim in _CLAIMS["fig3"]:
+        assert "In the first 3 draws" in claim(Table(table.columns, values), TINY).measured
+
+
+def test_the_long_run_is_the_same_algorithm_run_for_longer(whole: Path) -> None:
+    """Column long_loss of figure 3 against vn.design, and against the same sweep of figure 4."""
+    tables = {
+        name: read_table((whole / f"{name}.csv").read_text(), FIGURES[name].columns)
+        for name in ("fig3", "fig4")
+    }
+    long = tables["fig3"]["long_loss"]
+    np.testing.assert_array_equal(np.isnan(long), tables["fig3"]["draw"] >= TINY.long_draws)
+    assert np.all(long[~np.isnan(long)] <= tables["fig3"]["alternating_loss"][~np.isnan(long)] + 1e-12)
+    for agents in TINY.tradeoff_agents:
+        network = network_of(draw(TINY, 0), agents, TINY.tradeoff_public_rows, prior=True)
+        for row in tables["fig3"].where(draw=0, agents=agents).values:
+            cell = dict(zip(tables["fig3"].columns, row, strict=True))
+            plan = vn.design(
+                network, privacy=cell["threshold"] * (1 - 1e-9), method="alternating", sweeps=TINY.long_sweeps
+            )
+            assert cell["long_loss"] == pytest.approx(-plan.utility, rel=1e-5, abs=1e-8)
+        last = tables["fig4"].where(draw=0, agents=agents, iteration=TINY.long_sweeps)["alternating_loss"]
+        point = tables["fig3"].where(draw=0, agents=agents, threshold=TINY.sweep_threshold)["long_loss"]
+        np.testing.assert_allclose(point, last, rtol=1e-6, atol=1e-9)
+
+
+def iterations(loss: Callable[[int], float], answer: float, long_draws: int = TINY.long_draws) -> Table:
     rows = []
     for d in range(3):
         for s in TINY.tradeoff_agents:
-            last = TINY.long_sweeps if d < TINY.long_draws else TINY.sweeps
+            last = TINY.long_sweeps if d < long_draws else TINY.sweeps
             for k in range(last + 1):
                 joint = (answer * (2 - k), 20.0) if k < 2 else (np.nan, np.nan)
                 rows.append((d, s, k, 2.0, loss(k), 20.0, *joint))
@@ -503,7 +599,15 @@ def test_claims_of_figure_4_on_planted_numbers() -> None:
     poor = tradeoff_claims.converges_to_optimum(falling, TINY)
     assert not poor.agrees
     assert "20.00 % against 10.00 %" in poor.measured
-    assert "from 20.00 % to 11.11 %" in poor.measured
+    assert "In the first draw after 8 sweeps: S = 2: 11.11 % against 10.00 %" in poor.measured
+    assert poor.verdict == "no"
+    mended = tradeoff_claims.converges_to_optimum(iterations(lambda k: 1.0 / (1 + k), 0.102, 2), TINY)
+    assert (mended.agrees, mended.verdict) == (False, "no; after 8 sweeps yes")
+    assert "In the first 2 draws after 8 sweeps" in mended.measured
+    late = tradeoff_claims.converges(iterations(lambda k: 1.0 / (1 + min(k, 5)), 0.1), TINY)
+    assert (late.agrees, late.holds_after) == (False, 8)
+    never = tradeoff_claims.converges(falling, TINY)
+    assert (never.agrees, never.holds_after) == (False, None)
     rising = tradeoff_claims.converges(iterations(lambda k: 0.5 + 1e-6 * k, 0.49), TINY)
     assert not rising.agrees
 

@@ -103,7 +103,7 @@ def command(
     console.print(
         table(
             ["figure", "the paper says", "agree"],
-            [[claim.figure, claim.says, claim.agrees] for claim in done.claims if claim.figure in figures],
+            [[claim.figure, claim.says, claim.verdict] for claim in done.claims if claim.figure in figures],
         )
     )
     rest = "; the others were there" if done.measured < draws else ""

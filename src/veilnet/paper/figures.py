@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet.paper.settings import PRIVATE, Settings, draw, network_of
-from veilnet.paper.tradeoff import by_alternating, by_joint, case, joint_curve, measured_loss
+from veilnet.paper.tradeoff import (
+    by_alternating,
+    by_alternating_for_long,
+    by_joint,
+    case,
+    joint_curve,
+    measured_loss,
+)
 from veilnet.verdict.exact_test import check
 
 Row = tuple[float, ...]
@@ -59,7 +66,10 @@ def figure_2(settings: Settings, number: int) -> list[Row]:
 
 
 def figure_3(settings: Settings, number: int) -> list[Row]:
-    """Utility loss against threshold: Algorithm 3 and the joint solver; one more row at the draw's ceiling."""
+    """Utility loss against threshold: Algorithm 3 and the joint solver; one more row at the draw's ceiling.
+
+    The first draws also have the loss of Algorithm 3 after ``long_sweeps``; it is NaN in the others.
+    """
     rows: list[Row] = []
     for agents in settings.tradeoff_agents:
         problem = case(settings, number, agents)
@@ -73,8 +83,13 @@ def figure_3(settings: Settings, number: int) -> list[Row]:
             (problem.ceiling, 1, own, 0.0),
         ]
         for threshold, at_ceiling, answer, least in points:
-            loss = np.nan if answer is None else measured_loss(problem, answer.shrink, threshold)
-            rows.append((number, agents, threshold, at_ceiling, problem.ceiling, problem.limit, loss, least))
+            longer = by_alternating_for_long(settings, number, agents, threshold)
+            loss, long_loss = (
+                np.nan if each is None else measured_loss(problem, each.shrink, threshold)
+                for each in (answer, longer)
+            )
+            place = (number, agents, threshold, at_ceiling, problem.ceiling, problem.limit)
+            rows.append((*place, loss, least, long_loss))
     return rows
 
 
@@ -88,8 +103,9 @@ def figure_4(settings: Settings, number: int) -> list[Row]:
     rows: list[Row] = []
     for agents in settings.tradeoff_agents:
         problem = case(settings, number, agents)
-        long = number < settings.long_draws
-        found = by_alternating(problem, threshold, settings.long_sweeps if long else settings.sweeps)
+        found = by_alternating_for_long(settings, number, agents, threshold)
+        if found is None:
+            found = by_alternating(problem, threshold, settings.sweeps)
         joint = by_joint(settings, number, agents, threshold)
         steps: list[tuple[float, float]] = []
         if joint is not None:
@@ -126,6 +142,7 @@ _TRADEOFF = (
     "limit",
     "alternating_loss",
     "joint_loss",
+    "long_loss",
 )
 _ITERATIONS = (
     "draw",

@@ -19,7 +19,7 @@ from veilnet._core.types import Array
 from veilnet.model.network import Network, Prior
 
 # Raised whenever the same settings would give other numbers: results of two versions are never mixed.
-VERSION = 1
+VERSION = 2
 PRIVATE = "g"
 
 
@@ -31,7 +31,7 @@ class Settings:
     Ours: agents and public_rows of figures 1 and 2; of figures 3 and 4 the public rows, the prior (always
     there: Algorithm 3's start does not exist without one), thresholds and sweeps.
 
-    long_draws: so many of the first draws run Algorithm 3 for long_sweeps in figure 4.
+    long_draws: so many of the first draws run Algorithm 3 for long_sweeps too, in figures 3 and 4.
     starts:     of the joint solver's own, where it does not begin from a neighbour.
     """
 
@@ -49,7 +49,7 @@ class Settings:
     sweep_threshold: float = 10.0
     sweeps: int = 40
     long_sweeps: int = 200
-    long_draws: int = 5
+    long_draws: int = 8
     starts: int = 1
 
     def __post_init__(self) -> None:

@@ -57,6 +57,19 @@ def by_alternating(problem: Case, threshold: float, sweeps: int) -> AlternatingR
     return alternate(problem.form, np.array([threshold * (1 + _MARGIN)]), sweeps=sweeps)
 
 
+@lru_cache(maxsize=16)
+def by_alternating_for_long(
+    settings: Settings, number: int, agents: int, threshold: float
+) -> AlternatingResult | None:
+    """Algorithm 3 for ``long_sweeps``; None for draws that are not run for long, and where out of reach.
+
+    Kept: the threshold of figure 4 is one of those of figure 3.
+    """
+    if number >= settings.long_draws:
+        return None
+    return by_alternating(case(settings, number, agents), threshold, settings.long_sweeps)
+
+
 @lru_cache(maxsize=8)
 def by_joint(settings: Settings, number: int, agents: int, threshold: float) -> JointResult | None:
     """The joint solver from its own starts; None where privacy is free or out of reach.
