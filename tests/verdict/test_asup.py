@@ -97,6 +97,43 @@ def test_generic_networks_without_prior_are_free_iff_few_numbers_are_needed(agen
         assert verdict.printed_theorem.achievable is False
 
 
+@pytest.mark.parametrize(
+    ("sizes", "rows", "free"),
+    [
+        # an agent of one reading sends one number, however many public rows there are
+        ((1, 4), 3, True),
+        ((1, 1, 4), 2, True),
+        ((1, 1, 1, 5), 2, False),
+        ((2, 2, 5), 3, False),
+        ((1, 2, 5), 3, False),
+        ((1, 1, 1, 1, 1), 3, False),
+        ((5,), 3, True),
+    ],
+)
+@pytest.mark.parametrize("noise", ["joint", "per agent"])
+def test_small_agents_count_with_their_readings_only(
+    sizes: tuple[int, ...], rows: int, free: bool, noise: str
+) -> None:
+    """Generic networks without prior: free iff Σ_i min(N_i, rank U) < L, here with L = 5."""
+    assert free == (sum(min(size, rows) for size in sizes) < 5)
+    if free and len(sizes) > 1:
+        assert len(sizes) * rows >= 5  # rank(U) numbers from every agent would be too many
+    for seed in range(3):
+        network = random_network(seed, noise=noise, sizes=sizes, parameters=5, public_rows=rows)
+        verdict = vn.check(network)
+        assert verdict.shares.ranks.tolist() == [min(size, rows) for size in sizes]
+        # by hand: U Ψ_i H_i z = 0 at every agent has a solution z ≠ 0
+        shares = oracle_shares(network)
+        blocks = [network.blocks.rows(i) for i in range(network.S)]
+        conditions = np.concatenate([shares[:, part] @ network.H[part] for part in blocks])
+        assert (null_space(conditions, rcond=1e-9).shape[1] > 0) == free
+        assert verdict.achievable == free
+        if free:
+            plan = vn.design(network, privacy=1e4, method="noise")
+            assert abs(plan.utility) < 1e-8
+            assert min(plan.privacy.values()) >= 1e4
+
+
 @pytest.mark.parametrize("noise", ["joint", "per agent"])
 @pytest.mark.parametrize("prior", ["none", "covariance", "singular"])
 def test_ceiling_is_what_the_definition_gives_for_the_shares(noise: str, prior: str) -> None:

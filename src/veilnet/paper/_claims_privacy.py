@@ -39,6 +39,7 @@ def infinite_with_one_agent(table: Table, settings: Settings) -> Claim:
         np.isinf(table["ceiling"]) & (table["agents"] * table["public_rows"] >= settings.parameters)
     )
     one_agent = share(np.isinf(table.where(agents=1)["ceiling"]))
+    # Σ_i min(N_i, U) < L in general; with equal agents N_i < U would mean S·N_i = N >= L, so that S·U decides.
     rule = f"S·U < L = {settings.parameters}"
     return Claim(
         "fig1",
