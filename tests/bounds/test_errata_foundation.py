@@ -1,6 +1,6 @@
 """Errata of the paper that concern the model and its bounds: the printed formula fails, the mended one holds.
 
-Errata 3 to 8 are tested beside the designs they concern.
+Errata 3 to 8, 12 and 13 are tested beside the designs they concern.
 """
 
 from __future__ import annotations
@@ -170,3 +170,102 @@ def test_erratum_10_the_largest_privacy_in_the_printed_setting() -> None:
     start, raw = arrays.prior_covariance, direct_crlb(network, {})
     expected = np.trace(rows @ start @ rows.T) / np.trace(rows @ raw @ rows.T) - 1
     assert limits[-1] == pytest.approx(expected, rel=1e-9)
+
+
+def one_reading() -> vn.Network:
+    """y = x + n with noise of variance 1 and prior variance 4: J0 = 1/4, raw information 5/4."""
+    return vn.Network({"a": [[1.0]]}, 1.0, [[1.0]], {"g": [1.0]}, prior=vn.Prior(covariance=[[4.0]]))
+
+
+def scalar_bound(network: vn.Network, compression: float, noise: float) -> float:
+    return vn.crlb(network, {"a": vn.Sanitizer([[compression]], [[noise]])}).item()
+
+
+def test_erratum_11_the_information_is_not_continuous_where_rows_vanish() -> None:
+    """Lemma 1 (i) says that it is. Without noise any C ≠ 0 tells the reading, and C = 0 tells nothing."""
+    network = one_reading()
+    for compression in (1.0, 1e-6, 1e-100):
+        assert scalar_bound(network, compression, 0.0) == pytest.approx(0.8, rel=1e-12)
+    assert scalar_bound(network, 0.0, 0.0) == pytest.approx(4.0, rel=1e-12)
+    # With noise CRC' + Θ stays invertible, and it is continuous there.
+    for compression in (1e-3, 1e-6, 0.0):
+        expected = 1 / (0.25 + compression**2 / (compression**2 + 1))
+        assert scalar_bound(network, compression, 1.0) == pytest.approx(expected, rel=1e-12)
+    assert scalar_bound(network, 1e-6, 1.0) == pytest.approx(scalar_bound(network, 0.0, 1.0), rel=1e-11)
+
+
+def test_erratum_11_the_printed_sequence_does_not_approach_silence() -> None:
+    """Proposition 1 (i) approaches a singular C by C_λ, λ → 0, at the same Θ. Growing noise does approach it."""
+    network = one_reading()
+    printed = [scalar_bound(network, size, 0.0) for size in (1e-2, 1e-4, 1e-8)]
+    np.testing.assert_allclose(printed, 0.8, rtol=1e-12)  # for every λ, while silence has 4
+    silent = vn.Sanitizer.silent(1)
+    errors = [4.0 - vn.crlb(network, {"a": silent.as_noise(size)}).item() for size in (1e2, 1e4, 1e6)]
+    assert all(
+        4.0 * 0.9 < error * size / 4.0 < 4.0 * 1.1
+        for error, size in zip(errors, (1e2, 1e4, 1e6), strict=True)
+    )
+
+    # More dimensions: C drops one combination of agent a1's readings without noise.
+    network = random_network(12, sizes=(3, 4), prior="covariance")
+    kept = np.linalg.qr(np.random.default_rng(12).standard_normal((4, 3)))[0].T
+    exact = direct_crlb(network, {"a1": vn.Sanitizer(kept)})
+    left, singular, right = np.linalg.svd(np.concatenate([kept, np.zeros((1, 4))]))
+    for size in (1e-2, 1e-5):
+        nearly = (left * np.append(singular[:3], size)) @ right
+        bound = vn.crlb(network, {"a1": vn.Sanitizer(nearly)})
+        assert distance(bound, vn.crlb(network)) < 1e-9  # as if raw readings were sent
+        assert distance(bound, exact) > 1e-2
+    assert distance(vn.crlb(network, {"a1": vn.Sanitizer(kept).as_noise(1e9)}), exact) < 1e-7
+
+
+def test_erratum_11_compressions_are_the_closure_of_noise() -> None:
+    """Proposition 1 (i) should read B = closure of A; it says that B without A is the boundary of A.
+
+    The raw information belongs to A (Θ = 0) and to its boundary: no sanitization has any more.
+    """
+    network = one_reading()
+    informations = [1 / scalar_bound(network, 1.0, noise) for noise in (0.0, 1.0, 1e3, 1e9)]
+    assert informations[0] == pytest.approx(1.25, rel=1e-12)  # A = (1/4, 5/4]: its boundary is 1/4 and 5/4
+    assert informations == sorted(informations, reverse=True)
+    assert informations[-1] > 0.25  # for every finite noise, so that silence is in B and not in A
+    assert 1 / scalar_bound(network, 0.0, 0.0) == pytest.approx(0.25, rel=1e-12)
+
+    # Limits of A are in B: noise n·vv' + W tends to "send Q'y with noise Q'WQ", Q the complement of v.
+    network = random_network(13, sizes=(3, 4), prior="none")
+    rng = np.random.default_rng(13)
+    basis = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    loud, quiet = basis[:, :1], basis[:, 1:]
+    root = rng.standard_normal((4, 4))
+    limit = vn.crlb(network, {"a1": vn.Sanitizer(quiet.T, quiet.T @ root @ root.T @ quiet)})
+    gaps = [
+        distance(vn.crlb(network, {"a1": vn.Sanitizer(noise=size * loud @ loud.T + root @ root.T)}), limit)
+        for size in (1e3, 1e6, 1e9)
+    ]
+    assert gaps[0] > 1e-5
+    assert gaps[1] < 2e-3 * gaps[0]
+    assert gaps[2] < 1e-8
+
+
+@pytest.mark.parametrize("prior", ["none", "covariance", "singular"])
+def test_erratum_14_sanitization_need_not_enlarge_every_error(prior: str) -> None:
+    """Section II: "P̃ ≻ P". It is P̃ ⪰ P: raw readings have P̃ = P, and perfect utility keeps U(P̃ - P)U' = 0."""
+    network = random_network(14, prior=prior, sizes=(3, 4, 2), public_rows=1)
+    raw = vn.crlb(network)
+    sent = {name: vn.Sanitizer.raw(network.observe[name].shape[0]) for name in network.agents}
+    assert distance(vn.crlb(network, sent), raw) < 1e-12
+
+    shares = network.public @ gain(network)
+    free = {}
+    for place, name in enumerate(network.agents):
+        share = shares[:, network.blocks.rows(place)]
+        off = np.eye(share.shape[1]) - np.linalg.pinv(share) @ share
+        free[name] = vn.Sanitizer(noise=3.0 * off)
+    grown = vn.crlb(network, free) - raw
+    scale = float(np.linalg.norm(raw))
+    values = np.linalg.eigvalsh(grown)
+    assert values[-1] > 1e-2 * scale  # something is hidden,
+    assert values[0] > -1e-10 * scale  # nothing is known better,
+    np.testing.assert_allclose(
+        grown @ network.public.T, 0, atol=1e-10 * scale
+    )  # and u is known as well as before

@@ -1,4 +1,4 @@
-"""Errata of the paper's sections IV and V: each test fails on the printed version."""
+"""Errata of the paper's sections IV and V, and what they leave out: each test fails on the printed version."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy.linalg import null_space
 
 import veilnet as vn
 from helpers.known_networks import counterexample, identical_agents
-from helpers.paper_networks import paper_network
+from helpers.paper_networks import as_network, paper_arrays, paper_network
 from veilnet._core.types import Array
 
 
@@ -110,3 +110,107 @@ def test_erratum_6_the_objective_needs_its_weights() -> None:
     printed = vn.design(only_first, power=10.0)
     reached = vn.privacy(base, printed.sanitizers)
     assert sum(reached.values()) < sum(plain.privacy.values()) * (1 - 1e-3)
+
+
+def outside(rows: Array, space: Array) -> bool:
+    """Whether some row lies outside the row space of another matrix."""
+    return bool(
+        np.linalg.matrix_rank(np.concatenate([rows, space]), tol=1e-9)
+        > np.linalg.matrix_rank(space, tol=1e-9)
+    )
+
+
+def square_network(observe: Array, sizes: tuple[int, ...], public: Array, private: Array) -> vn.Network:
+    pieces = np.split(observe, np.cumsum(sizes)[:-1])
+    return vn.Network({f"a{k}": rows for k, rows in enumerate(pieces)}, 1.0, public, {"g": private})
+
+
+def test_erratum_12_the_illustration_with_square_h_swaps_public_and_private() -> None:
+    """An agent hides g at no cost iff a row of G H^-1_i lies outside the row space of U H^-1_i.
+
+    Printed with U and G exchanged, which fails both ways.
+    """
+    eye = np.eye(2)
+    for public, private, free in ((eye, eye[:1], False), (eye[:1], eye, True)):
+        network = square_network(eye, (2,), public, private)
+        assert outside(public, private) is not free  # the printed condition
+        assert outside(private, public) is free
+        assert np.isinf(vn.check(network).ceiling["g"]) == free
+    noisy = {"a0": vn.Sanitizer(noise=np.diag([0.0, 1e6]))}
+    assert vn.utility(network, noisy) == pytest.approx(0.0, abs=1e-12)
+    assert vn.privacy(network, noisy)["g"] == pytest.approx(5e5, rel=1e-6)
+
+    rng = np.random.default_rng(12)
+    wrong = {True: 0, False: 0}
+    for _ in range(60):
+        sizes = ((2, 2), (3, 1), (4,), (1, 1, 2))[rng.integers(4)]
+        observe = rng.integers(-2, 3, (4, 4)).astype(float)
+        public, private = (rng.integers(-1, 2, (rng.integers(1, 4), 4)).astype(float) for _ in "ug")
+        if abs(np.linalg.det(observe)) < 0.5 or not np.all(np.any(np.vstack([public, private]), axis=1)):
+            continue
+        inverse = np.split(np.linalg.inv(observe), np.cumsum(sizes)[:-1], axis=1)
+        free = bool(np.isinf(vn.check(square_network(observe, sizes, public, private)).ceiling["g"]))
+        assert free == any(outside(private @ block, public @ block) for block in inverse)
+        wrong[free] += free != any(outside(public @ block, private @ block) for block in inverse)
+    assert min(wrong.values()) >= 3  # the printed condition errs both ways
+
+
+def test_erratum_13_identical_agents_do_not_suffice() -> None:
+    """Example 2: Ψ_i = Ψ_0 at every agent, L x (N/S); ASUP iff U Ψ_0 H_0 P0 G' = 0, and not otherwise."""
+    for leak in (0.0, 0.5):
+        network = identical_agents(8, leak=leak)
+        covariance = network.prior.covariance  # type: ignore[union-attr]
+        blocks = np.split(vn.crlb(network) @ network.H.T / 0.5, network.S, axis=1)
+        for block in blocks:
+            np.testing.assert_allclose(block, blocks[0], atol=1e-14)
+        assert blocks[0].shape == (network.L, network.N // network.S)  # printed: N x (N/S)
+        observe = network.observe["room0"]
+        tied = network.public @ blocks[0] @ observe @ covariance @ network.private["gait"].T
+        verdict = vn.check(network)
+        assert verdict.achievable == (np.linalg.norm(tied) < 1e-12) == (leak == 0.0)
+        if leak == 0.0:
+            target = 0.99 * verdict.limit["gait"]
+            plan = vn.design(network, privacy=target)
+            assert plan.privacy["gait"] >= target
+            assert abs(plan.utility) < 1e-9
+    # With the tie no noise at perfect utility comes near the limit, however strong.
+    assert verdict.ceiling["gait"] < 0.99 * verdict.limit["gait"]
+    shares = [network.public @ block for block in blocks]
+    strong = {
+        agent: vn.Sanitizer(noise=1e9 * (basis := null_space(share)) @ basis.T)
+        for agent, share in zip(network.agents, shares, strict=True)
+    }
+    assert abs(vn.utility(network, strong)) < 1e-8
+    assert vn.privacy(network, strong)["gait"] == pytest.approx(verdict.ceiling["gait"], rel=1e-6)
+
+
+def test_the_decision_procedure_of_section_v() -> None:
+    """ASUP without a power limit: Algorithms 1 and 2; with one: the program; no ASUP: optimise.
+
+    The paper optimises wherever ASUP fails. Up to the ceiling privacy is free all the same; Algorithm 3 loses there.
+    """
+    free = counterexample()
+    assert vn.check(free).achievable
+    for method in ("auto", "noise"):
+        plan = vn.design(free, privacy=50.0, method=method)
+        assert abs(plan.utility) < 1e-9
+        assert plan.privacy["g"] >= 50.0
+    limited = vn.design(free, power=3.0)
+    assert limited.method == "power"
+    assert abs(limited.utility) < 1e-9
+    assert limited.privacy["g"] == pytest.approx(3.0, rel=1e-6)  # P_g = (1 + n)/2 with n = 3 at both agents
+    assert all(np.trace(each.noise) <= 3.0 * (1 + 1e-9) for each in limited.sanitizers.values())
+
+    tied = as_network(paper_arrays(3, 6, 2, True, readings=24, parameters=6))
+    verdict = vn.check(tied)
+    assert not verdict.achievable
+    below, above = 0.9 * verdict.ceiling["g1"], 2.0 * verdict.ceiling["g1"]
+    closed = vn.design(tied, privacy=below)
+    assert (closed.method, closed.privacy["g1"] >= below) == ("perfect", True)
+    assert abs(closed.utility) < 1e-8
+    assert vn.design(tied, privacy=below, method="alternating", sweeps=5).utility < -1e-3
+    traded = vn.design(tied, privacy=above)
+    assert traded.method == "joint"
+    assert traded.privacy["g1"] >= above
+    alternated = vn.design(tied, privacy=above, method="alternating", sweeps=5)
+    assert alternated.utility <= traded.utility < -1e-6

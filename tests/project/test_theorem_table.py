@@ -23,7 +23,8 @@ STATUS = {"printed", "mended", "extended"}
 # Everything numbered in the paper, and the labels of the equations and problems the code stands on.
 NUMBERED = [
     "Definition 1",
-    "Lemma 1",
+    "Lemma 1 (i)",
+    "Lemma 1 (ii)",
     "Lemma 2",
     "Lemma 3",
     "Proposition 1 (i)",
@@ -36,9 +37,20 @@ NUMBERED = [
     "Example 1",
     "Example 2",
     "Table I",
+    "Figure 1",
+    "Figure 2",
+    "Figure 3",
+    "Figure 4",
     "Problem P0",
     "Problem P1",
     "Problem P2",
+]
+# What has no number in the paper and is a statement all the same: how its row begins.
+UNNUMBERED = [
+    "Bounds in order (section II)",
+    "Square H (section IV)",
+    "Partial case of Theorem 2 (section IV)",
+    "Decision procedure (section V)",
 ]
 LABELS = [
     "eq:Utility_Loss",
@@ -57,8 +69,13 @@ LABELS = [
     "opt:P1",
     "opt:P2",
     "opt:P3",
+    "fig:maximum_privacy_no_prior",
+    "fig:maximum_privacy_with_prior",
+    "fig:utility_privacy_tradeoff",
+    "fig:sequential_iteration",
 ]
-ERRATA = range(1, 11)
+ERRATA = range(1, 15)
+ERRATA_PAGE = ROOT / "docs" / "mathematics.md"
 
 
 def rows() -> list[list[str]]:
@@ -116,6 +133,8 @@ def test_everything_in_the_paper_is_listed() -> None:
     titles = [row[0] for row in rows()]
     for item in NUMBERED:
         assert [title for title in titles if re.match(rf"{re.escape(item)}(?![\w]| \(i)", title)], item
+    for beginning in UNNUMBERED:
+        assert [title for title in titles if title.startswith(beginning)], beginning
     listed = " ".join(titles)
     for label in LABELS:
         assert re.search(rf"{re.escape(label)}\b(?!_)", listed), label
@@ -125,6 +144,17 @@ def test_every_erratum_is_in_a_mended_row() -> None:
     mended = " ".join(row[5] for row in rows() if row[4] == "mended")
     for number in ERRATA:
         assert re.search(rf"erratum {number}\b", mended), number
+
+
+def test_every_erratum_has_its_number_in_the_mathematics_and_a_test_of_its_own() -> None:
+    section = ERRATA_PAGE.read_text(encoding="utf-8").split("## 6. Errata of the paper")[1].split("\n## ")[0]
+    assert [int(each) for each in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == list(ERRATA)
+    for number in ERRATA:
+        rows_with_it = [
+            row for row in rows() if row[4] == "mended" and re.search(rf"erratum {number}\b", row[5])
+        ]
+        named = [reference for row in rows_with_it for reference in quoted(row[3])]
+        assert [each for each in named if f"::test_erratum_{number}_" in each], number
 
 
 def test_the_table_test_would_notice() -> None:
