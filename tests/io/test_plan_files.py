@@ -35,7 +35,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 
 def assert_same(one: vn.Sanitizer, other: vn.Sanitizer) -> None:
-    for name in ("compression", "noise", "offset", "grid"):
+    for name in ("compression", "noise", "offset", "grid", "resolution"):
         mine, theirs = getattr(one, name), getattr(other, name)
         assert (mine is None) == (theirs is None)
         if mine is not None:
@@ -105,8 +105,8 @@ def test_an_agent_file_holds_nothing_of_the_others(saved) -> None:
     text = (saved / "plan/kitchen.json").read_text("utf-8")
     document = json.loads(text)
     assert set(document) == {
-        "format", "plan", "agent", "readings", "names", "offset", "limits", "compression", "variances",
-        "covariance", "grid", "checksum",
+        "format", "plan", "agent", "readings", "names", "offset", "limits", "resolution", "compression",
+        "variances", "covariance", "grid", "checksum",
     }  # fmt: skip
     for other in ("hall", "bedroom", "study", "living", "gait", "presence"):
         assert other not in text
@@ -120,6 +120,7 @@ def test_a_lone_sanitizer_has_a_file_of_its_own(tmp_path) -> None:
         vn.Sanitizer(np.eye(2), [0.0, 0.3]),
         vn.Sanitizer.silent(3, agent="x"),
         vn.Sanitizer(noise=[[2.0, 0.1], [0.1, 0.3]], offset=[-0.0, 1e300], limits=(0, [1.0, 5.0])),
+        vn.Sanitizer([[1.0, 2.0]], resolution=[0.1, 0.0]),
     ):
         sanitizer.save(tmp_path / "one.json")
         assert_same(sanitizer, vn.Sanitizer.load(tmp_path / "one.json"))

@@ -38,9 +38,8 @@ the plain product, and the bound does not need them.)
 
 The grid does not help where y itself is coarse. Readings of a converter lie on a lattice, and c'y of a
 lattice point can name the point even on this grid: of two readings with unit noise and a withheld part within
-±50, the released number leaves 1 candidate at resolution 1, about 80 at 1/16, 15,000 at 1/256. The Gaussian
-model, and every promise built on it, presumes readings whose resolution is far below their noise; readings of
-a coarser one need uniform dither of one resolution step before they are sanitized.
+±50, the released number leaves 1 candidate at resolution 1, about 80 at 1/16, 15,000 at 1/256. Readings with a
+resolution are therefore dithered by one step before they are combined (:mod:`veilnet.agent.release`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a sanitizer comes down to when it runs: checks, product, noise and rounding of blocks, worked out once.
+"""What a sanitizer comes down to when it runs: checks, dither, product, noise and rounding, worked out once.
 
 Nothing here knows where readings come from or where numbers go; :mod:`veilnet.agent.release` does.
 """
@@ -46,6 +46,7 @@ class Recipe:
 
     whose:       the agent, for messages; empty where the sanitizer has none.
     compression: C; ``offset`` and ``limits`` of the readings, None where there are none, and their ``names``.
+    dither:      width of the uniform draw that moves each reading first, None where none is moved.
     step:        of the grid of each number sent, None without a grid; ``unit`` the same for whole blocks.
     rows:        C', and
     deviation:   that of the noise, both in units of the grid's steps: powers of two, so that the numbers are the
@@ -59,6 +60,7 @@ class Recipe:
     offset: _EachRow | None
     limits: tuple[_EachRow, _EachRow] | None
     names: tuple[str, ...]
+    dither: _EachRow | None
     step: Array | None
     rows: Array
     unit: _EachRow
@@ -99,6 +101,8 @@ class Recipe:
 
     def sanitize(self, centred: Array, source: NoiseSource) -> Array:
         """The numbers to send for rows that may be released."""
+        if self.dither is not None:
+            centred = centred + source.uniform(centred.shape) * self.dither.of(len(centred))
         values = centred @ self.rows
         if self.draw is not None:
             values += self.draw(source, len(values))
@@ -133,6 +137,7 @@ def prepare(
     offset: Array,
     grid_step: Array | None,
     limits: tuple[Array, Array] | None,
+    resolution: Array | None,
     names: tuple[str, ...],
 ) -> Recipe:
     """The recipe of a sanitizer given by its parts (see :class:`veilnet.Sanitizer`); noise_root'noise_root = Θ.
@@ -163,6 +168,7 @@ def prepare(
         offset=_EachRow(offset) if np.any(offset) else None,
         limits=None if limits is None else (_EachRow(limits[0]), _EachRow(limits[1])),
         names=names,
+        dither=None if resolution is None or not np.any(resolution) else _EachRow(resolution),
         step=grid_step,
         rows=np.ascontiguousarray(rows.T),
         unit=_EachRow(step),

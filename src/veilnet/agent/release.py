@@ -1,12 +1,17 @@
-"""From readings to what leaves the agent: check, compress, add noise, round to the public grid.
+"""From readings to what leaves the agent: check, dither, compress, add noise, round to the public grid.
 
 A reading is released whole or not at all. One that has the wrong length, is not a number, is infinite, lies
 outside the sanitizer's limits or is so large that the grid could not hide the rounding errors of its sums is
 refused; the refusal names the row and the reason, never the value. An agent in doubt sends nothing.
 
-Noise comes from the operating system's entropy (:mod:`veilnet.agent.randomness`), and every number is rounded to
-its grid last (:mod:`veilnet.agent.grid`; its cost in utility is below 1e-6). Subtracting the offset rounds once
-more than the bound of :func:`veilnet.agent.grid.releasable` counts, a factor (n + 2)/(n + 1) at its limit of 2⁻¹².
+Readings of a sensor with a resolution are dithered first: each is moved by a uniform draw of one step's width. An
+exact combination of numbers on a lattice can name them all; of dithered ones it cannot (mathematics, "Readings on a
+lattice").
+
+Noise and dither come from the operating system's entropy (:mod:`veilnet.agent.randomness`), and every number is
+rounded to its grid last (:mod:`veilnet.agent.grid`; its cost in utility is below 1e-6). Subtracting the offset and
+adding the dither round once more each than the bound of :func:`veilnet.agent.grid.releasable` counts, a factor
+(n + 3)/(n + 1) at its limit of 2⁻¹².
 """
 
 from __future__ import annotations

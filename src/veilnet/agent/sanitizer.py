@@ -1,6 +1,7 @@
 """What an agent does to its readings: compression plus noise, and nothing else leaves.
 
-Agent i sends z_i = C_i (y_i - offset_i) + ξ_i with ξ_i ~ N(0, Θ_i). Noise and compression are one thing
+Agent i sends z_i = C_i (y_i + d_i - offset_i) + ξ_i with ξ_i ~ N(0, Θ_i) and d_i the dither of readings that lie on
+a lattice (mathematics, "Readings on a lattice"), none where they are continuous. Noise and compression are one thing
 (the paper's Proposition 1, mended): for invertible A, J̃(AC, Θ) = J̃(C, A^-1 Θ A^-T). Hence every mechanism
 has a normal form in which each row sent carries noise of variance 0 or 1 and withheld directions have no row.
 """
@@ -31,13 +32,13 @@ from veilnet.agent.normal_form import normal_form, right_inverse
 from veilnet.agent.recipe import Recipe, prepare
 from veilnet.agent.release import release
 from veilnet.model.network import Network
-from veilnet.model.readings import read_limits, read_reading_names
+from veilnet.model.readings import read_limits, read_reading_names, read_resolution
 
 __all__ = ["Sanitizer"]
 
 
 class Sanitizer(Frozen):
-    """One agent's sanitization: z = C (y - offset) + ξ, ξ ~ N(0, Θ).
+    """One agent's sanitization: z = C (y + d - offset) + ξ, ξ ~ N(0, Θ).
 
     compression: C, rows are the numbers sent; identity when left out.
     noise:       Θ, a covariance, a vector of variances or one variance; none when left out.
@@ -45,6 +46,8 @@ class Sanitizer(Frozen):
     grid:        step of the public grid each sent number is rounded to (see :mod:`veilnet.agent.grid`).
     limits:      (lowest, highest) credible reading, each a number or one per reading; a reading outside
                  them is a fault, and nothing of its row is sent.
+    resolution:  step of the lattice each reading lies on, a number or one per reading: it is moved by d, uniform
+                 over one step, before it is combined. 0 for continuous readings; None where nothing is known.
     agent:       whose sanitizer it is.
     names:       names of the readings, in order, to check columns against; none when left out.
     """
@@ -59,6 +62,7 @@ class Sanitizer(Frozen):
         offset: Any = None,
         grid: Any = None,
         limits: Any = None,
+        resolution: Any = None,
         agent: str = "",
         names: Sequence[str] = (),
     ) -> None:
@@ -77,6 +81,7 @@ class Sanitizer(Frozen):
         self.limits: tuple[Array, Array] | None = (
             None if limits is None else read_limits(limits, self.readings)
         )
+        self.resolution: Array | None = None if resolution is None else _read_steps(resolution, self.readings)
         self.agent = agent if agent == "" else as_name(agent, "agent")
         self.names: tuple[str, ...] = read_reading_names(names, self.readings)
         self._freeze()
@@ -100,7 +105,8 @@ class Sanitizer(Frozen):
         sent, readings = rows.shape
         return cls._unchecked(
             compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
-            grid=None, limits=None, agent=agent, names=(), normal=(rows, np.zeros(sent, bool)),
+            grid=None, limits=None, resolution=None, agent=agent, names=(),
+            normal=(rows, np.zeros(sent, bool)),
         )  # fmt: skip
 
     def with_grid(self, grid: Array) -> Sanitizer:
@@ -108,12 +114,21 @@ class Sanitizer(Frozen):
         return self._changed(grid=_read_grid(grid, self.sent))
 
     def for_agent(self, agent: str, network: Network) -> Sanitizer:
-        """The same sanitizer, with the names and limits the network gives that agent's readings."""
+        """The same sanitizer, with the names, limits and resolution the network gives that agent's readings.
+
+        The dither is the network's alone: its promises count it.
+        """
         return self._changed(
             agent=agent,
             names=network.readings.get(agent, self.names),
             limits=network.limits.get(agent, self.limits),
+            resolution=network.resolution.get(agent),
         )
+
+    @property
+    def dithers(self) -> bool:
+        """Whether any reading is dithered before it is combined."""
+        return self.resolution is not None and bool(np.any(self.resolution))
 
     # --- the normal form
 
@@ -187,6 +202,7 @@ class Sanitizer(Frozen):
             offset=self.offset,
             grid_step=self.grid,
             limits=self.limits,
+            resolution=self.resolution,
             names=self.names,
         )
 
@@ -217,9 +233,9 @@ class Sanitizer(Frozen):
         return _same(self._arguments(), other._arguments())
 
     def same_readings_as(self, other: Sanitizer) -> bool:
-        """Whether another one takes the same readings: agent, names and limits."""
+        """Whether another one takes the same readings: agent, names, limits and resolution."""
         mine, theirs = self._arguments(), other._arguments()
-        return all(_same(mine[name], theirs[name]) for name in ("agent", "names", "limits"))
+        return all(_same(mine[name], theirs[name]) for name in ("agent", "names", "limits", "resolution"))
 
     def _arguments(self) -> dict[str, Any]:
         return {
@@ -228,14 +244,13 @@ class Sanitizer(Frozen):
             "offset": self.offset,
             "grid": self.grid,
             "limits": self.limits,
+            "resolution": self.resolution,
             "agent": self.agent,
             "names": self.names,
         }
 
     def _with(self, compression: Array, noise: Array) -> Sanitizer:
-        return Sanitizer(
-            compression, noise, offset=self.offset, limits=self.limits, agent=self.agent, names=self.names
-        )
+        return self.replace(compression=compression, noise=noise, grid=None)
 
     def __repr__(self) -> str:
         rows, noisy = self.normal
@@ -285,6 +300,13 @@ def _read_noise(noise: Any, sent: int) -> Array:
     if sent == 0 and array.shape == (0, 0):
         return array
     return semidefinite(as_square(array, "noise", sent), "noise")
+
+
+def _read_steps(resolution: Any, readings: int) -> Array:
+    try:
+        return read_resolution(resolution, readings)
+    except InvalidNetwork as error:
+        raise InvalidNetwork(f"resolution: {error}") from None
 
 
 def _read_grid(grid: Any, sent: int) -> Array:

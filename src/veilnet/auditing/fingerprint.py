@@ -21,6 +21,8 @@ def network_fingerprint(network: Network) -> str:
     arrays += [network.noise.block(place) for place in range(network.S)]
     if not network.noise.independent:
         arrays.append(network.noise.matrix())
+    if np.any(network.steps):
+        arrays.append(network.steps)
     return _digest(digest, arrays)
 
 
@@ -31,6 +33,8 @@ def plan_fingerprint(network: Network, sanitizers: Mapping[str, Sanitizer]) -> s
     for agent, sanitizer in sanitizers.items():
         digest.update(agent.encode() + b"\0")
         arrays += [sanitizer.compression, sanitizer.noise, sanitizer.offset]
+        if sanitizer.resolution is not None and sanitizer.dithers:
+            arrays.append(sanitizer.resolution)
     return _digest(digest, arrays)
 
 

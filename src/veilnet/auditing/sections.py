@@ -11,6 +11,7 @@ class Section(StrEnum):
     DEPLOYED = "deployed"
     PROMISE = "promise"
     ATTACKERS = "attackers"
+    LATTICE = "lattice"
     COLLUSION = "collusion"
     REPETITION = "repetition"
     MODELS = "models"

@@ -19,7 +19,7 @@ FALSE_ALARM = 1e-6
 """Chance, at most, that a sound plan soundly deployed fails a whole audit."""
 
 # How the false-alarm rate is divided between the sections that decide by chance.
-_PARTS = {Section.DEPLOYED: 0.5, Section.PROMISE: 0.25, Section.ATTACKERS: 0.25}
+_PARTS = {Section.DEPLOYED: 0.5, Section.PROMISE: 0.25, Section.ATTACKERS: 0.15, Section.LATTICE: 0.1}
 
 CONFIDENCE = 0.99
 """Level of the confidence intervals that are shown."""
@@ -40,6 +40,21 @@ def chi_square_p(sums: Array, count: int, swelling: Array) -> Array:
     low = gammainc(count / 2.0, sums / 2.0)
     high = gammaincc(count / 2.0, sums / (2.0 * (1.0 + swelling)))
     return np.asarray(np.minimum(1.0, 2.0 * np.minimum(low, high)))
+
+
+def subgaussian_square_p(sums: Array, count: int, swelling: Array) -> Array:
+    """Bounds on the two-sided p-values of sums of ``count`` squares of draws like those of :func:`chi_square_p`, but
+    only sub-Gaussian with their variance as proxy, not normal.
+
+    Such a draw has E exp(ts²) <= (1 - 2t)^-½ and E s⁴ <= 3, as a normal one has. Chernoff's bound gives
+    P(sum >= rn) <= exp(-n(r - 1 - log r)/2), and that of sums which cannot be negative
+    P(sum <= rn) <= exp(-n(1 - r)²/6) (Boucheron, Lugosi and Massart, 2013, exercise 2.9).
+    """
+    high = np.maximum(sums / (count * (1.0 + np.sqrt(swelling)) ** 2), 1.0)
+    low = np.minimum(sums / count, 1.0)
+    above = np.exp(-0.5 * count * (high - 1.0 - np.log(high)))
+    below = np.exp(-count * (1.0 - low) ** 2 / 6.0)
+    return np.asarray(np.minimum(1.0, 2.0 * np.minimum(above, below)))
 
 
 @dataclass(frozen=True)

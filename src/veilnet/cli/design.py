@@ -58,6 +58,7 @@ def command(
                 "privacy": plan.privacy,
                 "worst_direction": plan.worst_direction,
                 "sent": plan.sent,
+                "notes": plan.resolution_notes(),
                 "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
                 "details": plan.details,
                 "saved": out,

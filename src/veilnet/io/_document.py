@@ -8,8 +8,8 @@
     public       name -> rows, or rows
     private      name -> rows
     prior        mean (optional) and either covariance or information (optional)
-    agents       name -> readings (their names), limits (lowest and highest), offset (all optional),
-                 noise (unless given for all), observe
+    agents       name -> readings (their names), resolution (their steps), limits (lowest and highest), offset
+                 (all optional), noise (unless given for all), observe
 
 A matrix is a list of rows, or { file = "H.npy" }, { file = "H.mat", variable = "H" }.
 """
@@ -34,7 +34,7 @@ FORMAT = "veilnet-network/1"
 
 _TOP = ("format", "parameters", "agent_count", "noise", "units", "public", "private", "prior", "agents")
 _PRIOR = ("mean", "covariance", "information")
-_AGENT = ("readings", "limits", "offset", "noise", "observe")
+_AGENT = ("readings", "resolution", "limits", "offset", "noise", "observe")
 _KINDS = {
     bool: "true or false",
     str: "text",
@@ -57,8 +57,8 @@ def to_document(network: Network) -> dict[str, Any]:
         "parameters": list(network.parameters),
         "agent_count": network.S,
     }
-    if not network.noise.independent:
-        document["noise"] = network.noise.matrix()
+    if not network.sensor_noise.independent:
+        document["noise"] = network.sensor_noise.matrix()
     if network.units:
         document["units"] = dict(network.units)
     document["public"] = {name: _short(rows) for name, rows in network.public_blocks.items()}
@@ -78,13 +78,15 @@ def _agent(network: Network, place: int) -> dict[str, Any]:
     entry: dict[str, Any] = {}
     if name in network.readings:
         entry["readings"] = list(network.readings[name])
+    if name in network.resolution:
+        entry["resolution"] = network.resolution[name]
     if name in network.limits:
         entry["limits"] = [[_edge(value) for value in edges] for edges in network.limits[name]]
     offset = network.offset[rows]
     if not is_plain_zero(offset):
         entry["offset"] = offset
-    if network.noise.independent:
-        block = network.noise.block(place)
+    if network.sensor_noise.independent:
+        block = network.sensor_noise.block(place)
         entry["noise"] = np.diag(block) if is_diagonal(block) else block
     entry["observe"] = _short(network.H[rows])
     return entry
@@ -141,6 +143,11 @@ def from_document(document: Any, folder: Path) -> Network:
             name: _texts(entry["readings"], dotted("agents", name, "readings"))
             for name, entry in entries.items()
             if "readings" in entry
+        },
+        resolution={
+            name: _flat(numbers.read(entry["resolution"], "agents", name, "resolution"))
+            for name, entry in entries.items()
+            if "resolution" in entry
         },
         limits={
             name: _limits(entry["limits"], dotted("agents", name, "limits"))

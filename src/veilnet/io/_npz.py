@@ -4,7 +4,8 @@ format, agents, sizes, observe (N, L), offset (N), parameters
 noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent
 public, public_names, public_sizes; private, private_names, private_sizes
 prior_mean and prior_covariance or prior_information (optional); unit_names, unit_values (optional)
-reading_names (N), empty where an agent's readings have none; lowest and highest (N), infinite where open (optional)
+reading_names (N), empty where an agent's readings have none; lowest and highest (N), infinite where open;
+resolution (N), not a number where nothing is said (optional)
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _REQUIRED = (
 _OPTIONAL = (
     *("noise", "noise_variances", f"{_STACK}<n>"),
     *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
-    *("reading_names", "lowest", "highest"),
+    *("reading_names", "lowest", "highest", "resolution"),
 )
 
 
@@ -81,6 +82,11 @@ def _arrays(network: Network) -> Arrays:
             for agent, both in network.limits.items():
                 edges[network.blocks.rows(network.position[agent])] = both[side]
             arrays[key] = edges
+    if network.resolution:
+        steps = np.full(network.N, np.nan)
+        for agent, mine in network.resolution.items():
+            steps[network.blocks.rows(network.position[agent])] = mine
+        arrays["resolution"] = steps
     return arrays
 
 
@@ -93,7 +99,7 @@ def _named_rows(prefix: str, blocks: Mapping[str, Array]) -> Arrays:
 
 
 def _noise_arrays(network: Network) -> Arrays:
-    noise = network.noise
+    noise = network.sensor_noise
     if not isinstance(noise, IndependentNoise):
         return {"noise": noise.matrix()}
     if not all(is_diagonal(stack) for stack in noise.stacks):
@@ -135,6 +141,7 @@ def read_npz(path: Path) -> Network:
         units=_units(arrays),
         readings=_reading_names(arrays, names, Blocks(sizes)),
         limits=_limits(arrays, names, Blocks(sizes)),
+        resolution=_resolution(arrays, names, Blocks(sizes)),
     )
 
 
@@ -162,6 +169,18 @@ def _limits(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, tuple
     cut = {name: blocks.rows(place) for place, name in enumerate(names)}
     both = {name: (edges[0][rows], edges[1][rows]) for name, rows in cut.items()}
     return {name: pair for name, pair in both.items() if np.any(np.isfinite(np.concatenate(pair)))}
+
+
+def _resolution(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, Array] | None:
+    if "resolution" not in arrays:
+        return None
+    array = _get(arrays, "resolution")
+    if array.dtype.kind not in "fiu" or array.shape != (blocks.total,):
+        raise InvalidNetwork(
+            f"resolution: expected {blocks.total} steps, found {array.dtype} of shape {array.shape}"
+        )
+    steps = {name: array[blocks.rows(place)].astype(np.float64) for place, name in enumerate(names)}
+    return {name: mine for name, mine in steps.items() if not np.all(np.isnan(mine))}
 
 
 def _open(path: Path) -> Arrays:

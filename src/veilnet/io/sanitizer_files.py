@@ -6,6 +6,8 @@ agent        whose it is
 readings     how many numbers a reading has; ``names`` of them, empty when unknown
 offset       subtracted from a reading first
 limits       lowest and highest credible reading, null where there is none
+resolution   step of each reading, which is dithered by so much first; 0 for a continuous one, null where unknown
+             (left out in files of plans made before readings were dithered)
 compression  rows of the numbers sent
 variances    of the noise of each number sent (0 or 1 in normal form), or null and
 covariance   the whole noise covariance instead
@@ -45,6 +47,7 @@ class SanitizerDocument(msgspec.Struct, forbid_unknown_fields=True):
     variances: list[float] | None
     covariance: list[list[float]] | None
     grid: list[float] | None
+    resolution: list[float] | None = None
 
 
 class LimitsDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,6 +91,7 @@ def to_document(sanitizer: Sanitizer, plan: str | None) -> dict[str, Any]:
         "names": list(sanitizer.names),
         "offset": sanitizer.offset.tolist(),
         "limits": limits,
+        "resolution": None if sanitizer.resolution is None else sanitizer.resolution.tolist(),
         "compression": sanitizer.compression.tolist(),
         "variances": variances.tolist() if diagonal else None,
         "covariance": None if diagonal else sanitizer.noise.tolist(),
@@ -109,6 +113,7 @@ def from_document(document: dict[str, Any], path: Path) -> Sanitizer:
             offset=found.offset,
             grid=found.grid,
             limits=None if found.limits is None else _limits(found.limits),
+            resolution=found.resolution,
             agent=found.agent,
             names=found.names,
         )

@@ -58,8 +58,9 @@ def real_arguments(
     offset: Mapping[str, Any] | None = None,
     parameters: Sequence[str] | None = None,
     units: Mapping[str, str] | None = None,
+    resolution: Mapping[str, Any] | float | None = None,
 ) -> dict[str, Any]:
-    """Arguments of the equivalent real Network."""
+    """Arguments of the equivalent real Network; ``resolution`` is that of real and imaginary parts alike."""
     if not isinstance(observe, Mapping) or not observe:
         raise InvalidNetwork("observe: expected agent -> complex matrix, with at least one agent")
     matrices = {name: _as_complex(value, f"observe[{name!r}]", 2) for name, value in observe.items()}
@@ -90,7 +91,14 @@ def real_arguments(
         },
         "parameters": [f"Re {name}" for name in names] + [f"Im {name}" for name in names],
         "units": units,
+        "resolution": _real_steps(resolution),
     }
+
+
+def _real_steps(resolution: Any) -> Any:
+    if not isinstance(resolution, Mapping):
+        return resolution
+    return {name: steps if np.ndim(steps) == 0 else np.tile(steps, 2) for name, steps in resolution.items()}
 
 
 def _real_noise(noise: Any, sizes: Mapping[str, int], label: str = "noise") -> Any:

@@ -21,9 +21,9 @@ from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triang
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_vector, refuse_unknown
 from veilnet._core.words import direction_in_words
-from veilnet.model.noise import NoiseModel, read_noise
+from veilnet.model.noise import NoiseModel, dithered, read_noise
 from veilnet.model.prior import Prior
-from veilnet.model.readings import read_limits, read_reading_names
+from veilnet.model.readings import read_limits, read_reading_names, read_resolution
 
 __all__ = ["Network", "Prior"]
 
@@ -48,6 +48,13 @@ class Network(Frozen):
     readings:   agent -> names of its readings, to check the columns an agent is fed; none when left out.
     limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: beyond them a reading
                 is a fault, and nothing of its row is sent.
+    resolution: agent -> step of its readings, one number or one per reading; or one step for everyone. Readings on
+                such a lattice are dithered by one step before anything else; 0 says that they are continuous.
+                Where nothing is said, exact numbers protect only continuous readings.
+
+    ``sensor_noise`` is the noise as it was given: of the readings as an agent gets them, their rounding included.
+    ``noise`` is what every bound, design and promise uses: that of the readings as they are combined, dither
+    included, R + diag(q²/12). The two are one object where nothing is dithered.
     """
 
     _left_behind = frozenset({"observe", "position"})
@@ -66,11 +73,16 @@ class Network(Frozen):
         agents: Sequence[str] | None = None,
         readings: Mapping[str, Sequence[str]] | None = None,
         limits: Mapping[str, Any] | None = None,
+        resolution: Mapping[str, Any] | float | None = None,
     ) -> None:
         self.agents, self.H, self.blocks = _read_observe(observe, agents)
         self.L = self.H.shape[1]
         self.parameters = _read_parameters(parameters, self.L)
-        self.noise: NoiseModel = read_noise(noise, self.agents, self.blocks)
+        self.sensor_noise: NoiseModel = read_noise(noise, self.agents, self.blocks)
+        self.resolution: Mapping[str, Array] = MappingProxyType(
+            _read_resolution(resolution, self.agents, self.blocks)
+        )
+        self.noise: NoiseModel = dithered(self.sensor_noise, self.steps, self.agents)
         self.public_blocks, self.public = _read_public(public, self.L)
         self.private: Mapping[str, Array] = MappingProxyType(_read_private(private, self.L))
         self.prior = _read_prior(prior, self.L)
@@ -121,6 +133,14 @@ class Network(Frozen):
     def unit(self, name: str) -> str:
         """Unit of a named parameter, empty when none was given."""
         return self.units.get(name, "")
+
+    @derived
+    def steps(self) -> Array:
+        """The step of each of the N readings; 0 where it is continuous, or where nothing was said."""
+        found = np.zeros(self.N)
+        for agent, steps in self.resolution.items():
+            found[self.blocks.rows(self.position[agent])] = steps
+        return found
 
     # --- quantities every bound needs, computed once
 
@@ -337,6 +357,18 @@ def _read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
                 offset[name], f"offset of {name!r}", int(blocks.sizes[place])
             )
     return stacked
+
+
+def _read_resolution(resolution: Any, agents: tuple[str, ...], blocks: Blocks) -> dict[str, Array]:
+    if resolution is None:
+        return {}
+    if not isinstance(resolution, Mapping):
+        if np.ndim(resolution) != 0:
+            raise InvalidNetwork(
+                f"resolution: expected agent -> step or steps, or one step for all readings, found {resolution!r}"
+            )
+        resolution = dict.fromkeys(agents, resolution)
+    return _per_agent(resolution, agents, blocks, "resolution", read_resolution)
 
 
 def _per_agent(

@@ -32,6 +32,7 @@ from veilnet._core.validation import (
     refuse_unknown,
     symmetric,
 )
+from veilnet.model.readings import dither_variance
 
 
 class NoiseModel(Frozen, ABC):
@@ -64,6 +65,14 @@ class NoiseModel(Frozen, ABC):
     def condition(self) -> float:
         """Cheap estimate of the condition of the root, units removed."""
 
+    @abstractmethod
+    def variances(self) -> Array:
+        """The diagonal of R, (N,)."""
+
+    @abstractmethod
+    def plus(self, variances: Array) -> NoiseModel:
+        """The noise with something independent added to each reading, of these N variances."""
+
 
 class IndependentNoise(NoiseModel):
     """Each agent's noise independent of the others': R is block diagonal and kept as its blocks."""
@@ -73,6 +82,7 @@ class IndependentNoise(NoiseModel):
     def __init__(self, blocks: Blocks, stacks: Sequence[Array], names: tuple[str, ...]) -> None:
         self.blocks = blocks
         self.stacks = tuple(stacks)
+        self._names = names
         self._roots = tuple(
             _cholesky_stack(stack, partial(_label, names, group))
             for group, stack in zip(blocks.groups, stacks, strict=True)
@@ -103,6 +113,21 @@ class IndependentNoise(NoiseModel):
 
     def condition(self) -> float:
         return max(root_condition(root) for root in self._roots)
+
+    def variances(self) -> Array:
+        found = np.empty(self.blocks.total)
+        for group, stack in zip(self.blocks.groups, self.stacks, strict=True):
+            group.put(found, np.diagonal(stack, axis1=1, axis2=2))
+        return found
+
+    def plus(self, variances: Array) -> IndependentNoise:
+        stacks = []
+        for group, stack in zip(self.blocks.groups, self.stacks, strict=True):
+            more = np.array(stack)
+            diagonal = np.arange(group.size)
+            more[:, diagonal, diagonal] += variances[group.rows]
+            stacks.append(more)
+        return IndependentNoise(self.blocks, stacks, self._names)
 
     def _substitute(self, stacked: Array, *, transposed: bool) -> Array:
         if len(self.blocks.groups) == 1:
@@ -147,6 +172,33 @@ class JointNoise(NoiseModel):
 
     def condition(self) -> float:
         return root_condition(self.root)
+
+    def variances(self) -> Array:
+        return np.array(np.diagonal(self._matrix))
+
+    def plus(self, variances: Array) -> JointNoise:
+        return JointNoise(self.blocks, self._matrix + np.diag(variances))
+
+
+def dithered(noise: NoiseModel, steps: Array, agents: tuple[str, ...]) -> NoiseModel:
+    """The noise of readings moved at random within their N steps, R + diag(q²/12).
+
+    R is the noise of the readings as they come, rounding included: less than rounding alone has is refused.
+    """
+    added = dither_variance(steps)
+    if not np.any(added):
+        return noise
+    variances = noise.variances()
+    short = np.flatnonzero(variances < added * (1 - 1e-9))
+    if short.size:
+        place = int(short[0])
+        agent = agents[int(noise.blocks.owner[place])]
+        raise InvalidNetwork(
+            f"resolution of {agent!r}: rounding to steps of {steps[place]:g} alone has the variance "
+            f"{added[place]:.3g} (step²/12), but the noise given has {variances[place]:.3g}; noise is that of the "
+            "readings as they come, rounding included: add it, or mend the step"
+        )
+    return noise.plus(added)
 
 
 def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:

@@ -1,4 +1,9 @@
-"""What is known of an agent's readings besides the model: their names, and what is credible."""
+"""What is known of an agent's readings besides the model: names, what is credible, and how finely they are read.
+
+A sensor has a resolution: its readings are whole multiples of a step. Each reading with a step q > 0 is dithered,
+moved by a uniform draw of one step's width, before anything is done with it; that adds q²/12 to its variance
+(:func:`dither_variance`). Why, and what it guarantees: mathematics, "Readings on a lattice".
+"""
 
 from __future__ import annotations
 
@@ -39,3 +44,28 @@ def read_limits(limits: Any, readings: int) -> tuple[Array, Array]:
         raise InvalidNetwork("limits: expected lowest below highest for every reading")
     freeze(*edges)
     return edges[0], edges[1]
+
+
+def read_resolution(steps: Any, readings: int) -> Array:
+    """The step of each reading, 0 where a reading is continuous."""
+    try:
+        array = np.asarray(steps, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.asarray(np.nan)
+    if isinstance(steps, bool) or array.shape not in ((), (readings,)) or not np.all(np.isfinite(array)):
+        raise InvalidNetwork(
+            f"expected one step or {readings}, one per reading, each a finite number, found {steps!r}; "
+            "0.1 says that a reading is a multiple of 0.1, 0 that it is continuous"
+        )
+    if np.any(array < 0):
+        raise InvalidNetwork(
+            f"expected steps of at least 0, found {steps!r}; 0 says that a reading is continuous"
+        )
+    found = np.array(np.broadcast_to(array, (readings,))) + 0.0
+    freeze(found)
+    return found
+
+
+def dither_variance(steps: Array) -> Array:
+    """q²/12: the variance of a uniform draw between -q/2 and q/2, and of the rounding error of a sensor."""
+    return np.asarray(steps**2 / 12.0)

@@ -22,6 +22,7 @@ from veilnet.model.network import Network
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6
 LOSS_ALLOWED = "utility loss allowed"
+DITHERED = "agents without their dither"
 # Privacy beyond this cannot be told from rounding by forming J̃: it is then confirmed as "at least this".
 _LARGEST_TOLD = 1e8
 
@@ -80,10 +81,23 @@ def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Prom
         if target > 0:
             # Privacy is promised as computed and confirmed above; the target must hold without any slack.
             findings.append(Finding(f"target of {name}", target, promised, bool(promised >= target)))
+    if np.any(network.steps):
+        undithered = _undithered(network, sanitizers)
+        findings.append(Finding(DITHERED, 0.0, float(undithered), undithered == 0))
     if promise.most_loss is not None:
         held = bool(0.0 - promise.utility <= promise.most_loss + _rounding(model))
         findings.append(Finding(LOSS_ALLOWED, promise.most_loss, 0.0 - promise.utility, held))
     return Certificate(tuple(findings))
+
+
+def _undithered(network: Network, sanitizers: Mapping[str, Sanitizer]) -> int:
+    """How many agents do not dither their readings by the steps that the network says."""
+    wrong = 0
+    for agent, sanitizer in sanitizers.items():
+        steps = network.resolution.get(agent, np.zeros(sanitizer.readings))
+        mine = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
+        wrong += not np.array_equal(mine, steps)
+    return wrong
 
 
 def _agree(promised: float, found: float) -> bool:

@@ -19,6 +19,7 @@ from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, certify
 from veilnet.plans.release_grid import with_release_grid
+from veilnet.verdict.resolution import resolution_notes
 
 __all__ = ["Plan"]
 
@@ -95,11 +96,27 @@ class Plan(Frozen):
             lines.append(f"- {self.details['remark']}")
         if self.details.get("interrupted"):
             lines.append("- interrupted: this is the best plan found by then, and it keeps its promises")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.resolution_notes()])
+
+    def resolution_notes(self) -> list[str]:
+        """What the resolution of the readings costs, and for whom exact numbers may name the readings."""
+        exposed = [
+            agent
+            for agent, sanitizer in self.sanitizers.items()
+            if agent not in self.network.resolution and _withholds_by_exact_numbers(sanitizer)
+        ]
+        return resolution_notes(self.network, exposed)
 
     def __repr__(self) -> str:
         privacy = ", ".join(f"{name}={value:.4g}" for name, value in self.privacy.items())
         return f"Plan({self.method}, utility={self.utility:.4g}, privacy: {privacy})"
+
+
+def _withholds_by_exact_numbers(sanitizer: Sanitizer) -> bool:
+    rows, noisy = sanitizer.normal
+    return bool(not np.all(noisy) and len(rows) < sanitizer.readings) or bool(
+        np.any(noisy) and np.any(~noisy)
+    )
 
 
 def make_plan(

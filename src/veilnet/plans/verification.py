@@ -175,7 +175,7 @@ def _grid_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     yield Check("grids", not wrong, note=note)
     loose = [agent for agent, s in saved.sanitizers.items() if not s.same_readings_as(expected[agent])]
     note = f"not those of the network: {', '.join(loose[:5])}" if loose else ""
-    yield Check("names and limits of readings", not loose, note=note)
+    yield Check("names, limits, resolution", not loose, note=note)
 
 
 def _same_grid(found: Array | None, expected: Array | None) -> bool:

@@ -25,6 +25,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy_limit
 from veilnet.model.network import Network
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
+from veilnet.verdict.resolution import resolution_notes
 from veilnet.verdict.shares import Shares, shares
 
 __all__ = ["Verdict", "check"]
@@ -138,7 +139,17 @@ class Verdict:
             f"Rank decisions: smallest part kept {kept}, largest dropped {number(self.shares.dropped)}, "
             f"line drawn at {number(self.shares.tolerance)} of the public estimate's deviation."
         )
-        return lines
+        return [*lines, *self.resolution_notes()]
+
+    def resolution_notes(self) -> list[str]:
+        """What the resolution of the readings costs, and for whom exact numbers may name the readings."""
+        ranks, sizes = self.shares.ranks, self.network.blocks.sizes
+        exposed = [
+            agent
+            for place, agent in enumerate(self.network.agents)
+            if agent not in self.network.resolution and 0 < ranks[place] < sizes[place]
+        ]
+        return resolution_notes(self.network, exposed)
 
 
 def check(network: Network) -> Verdict:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from veilnet._core.errors import InvalidNetwork
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
@@ -13,9 +14,14 @@ from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import Knowledge, smallest_share
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
 from veilnet.model.network import Network
+from veilnet.model.noise import NoiseModel
+from veilnet.model.readings import dither_variance
 
 # Where nothing is known beforehand, x may be anything: it is drawn this many raw deviations wide.
 _ANYWHERE = 5.0
+_LEAST_LEFT = (
+    1e-6  # of the rounding's variance stays, so that noise which is nothing else keeps some of its own
+)
 
 
 def draw_x(network: Network, rng: np.random.Generator, rows: int) -> Array:
@@ -37,16 +43,40 @@ def draw_x(network: Network, rng: np.random.Generator, rows: int) -> Array:
 
 
 def draw_readings(network: Network, x: Array, rng: np.random.Generator) -> Array:
-    """Readings (rows, N) of given x, with fresh noise."""
-    white = rng.standard_normal((x.shape[0], network.N))
-    if network.noise.independent:
-        noise = np.empty(white.shape)
-        for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
-            drawn = np.einsum("kij,tkj->tki", roots, white[:, group.rows])
-            noise[:, group.rows.reshape(-1)] = drawn.reshape(len(x), -1)
-    else:
-        noise = white @ cholesky(network.noise.matrix()).T
-    return np.asarray(x @ network.H.T + network.offset + noise)
+    """Readings (rows, N) of given x as the sensors give them, with fresh noise.
+
+    Readings with a resolution are rounded to their lattice; their noise is drawn with so much less variance as
+    rounding adds to it, so that the whole has the covariance that the network says.
+    """
+    noise = _draw_noise(_before_rounding(network), rng, len(x))
+    readings = np.asarray(x @ network.H.T + network.offset + noise)
+    coarse = network.steps > 0
+    if coarse.any():
+        steps = network.steps[coarse]
+        readings[:, coarse] = steps * np.rint(readings[:, coarse] / steps)
+    return readings
+
+
+def _before_rounding(network: Network) -> NoiseModel:
+    """The sensors' noise less step²/12; where correlations leave no room for that, as it is."""
+    rounding = dither_variance(network.steps)
+    if not np.any(rounding):
+        return network.sensor_noise
+    try:
+        return network.sensor_noise.plus(-(1 - _LEAST_LEFT) * rounding)
+    except InvalidNetwork:
+        return network.sensor_noise
+
+
+def _draw_noise(model: NoiseModel, rng: np.random.Generator, rows: int) -> Array:
+    white = rng.standard_normal((rows, model.blocks.total))
+    if not model.independent:
+        return np.asarray(white @ cholesky(model.matrix()).T)
+    noise = np.empty(white.shape)
+    for group, roots in zip(model.blocks.groups, model.own_roots(), strict=True):
+        drawn = np.einsum("kij,tkj->tki", roots, white[:, group.rows])
+        noise[:, group.rows.reshape(-1)] = drawn.reshape(rows, -1)
+    return noise
 
 
 class LinearCentre:

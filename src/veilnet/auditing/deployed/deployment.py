@@ -28,7 +28,7 @@ class Misbehaves(Exception):
 class Deployment:
     """The plan's sanitizer of every agent, beside what runs in its place (None: nothing does).
 
-    An agent for which the plan has no sanitizer sends its readings raw, less their offset.
+    An agent for which the plan has no sanitizer sends its readings raw, dithered and less their offset.
     """
 
     network: Network
@@ -96,4 +96,5 @@ def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deploy
 
 def _raw(network: Network, place: int) -> Sanitizer:
     rows = network.blocks.rows(place)
-    return Sanitizer(np.eye(int(network.blocks.sizes[place])), offset=network.offset[rows])
+    steps = network.resolution.get(network.agents[place])
+    return Sanitizer(np.eye(int(network.blocks.sizes[place])), offset=network.offset[rows], resolution=steps)

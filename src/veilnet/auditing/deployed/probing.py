@@ -2,10 +2,10 @@
 
 Each mechanism is a black box. It is given the same reading over and over (what then varies is its noise),
 then readings all over the range (what then follows them is its compression). For a sound sanitizer
-z - C(y - offset) is noise with covariance Θ, plus at most a grid step of rounding: it must be of the right
-strength, must not follow the readings, must never repeat within a call, between calls or between agents,
-and every number must lie on the public grid. Rounding and noiseless rows are checked without any chance of
-a false alarm, the rest by exact tests.
+z - C(y - offset) is noise with covariance Θ, plus C d of uniform dither where readings have a resolution, plus at
+most a grid step of rounding: it must be of the right strength, must not follow the readings, must never repeat
+within a call, between calls or between agents, and every number must lie on the public grid. Rounding, dither and
+noiseless rows are checked without any chance of a false alarm, the rest by exact tests.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.grid import CROSSING_LIMIT, crossing_probability
 from veilnet.agent.sanitizer import Sanitizer
@@ -22,8 +23,9 @@ from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.deployed.sharing import between_agents
 from veilnet.auditing.deployed.signs import Sign, Streams, score_against
-from veilnet.auditing.statistics import chi_square_p, subgaussian_p
+from veilnet.auditing.statistics import chi_square_p, subgaussian_p, subgaussian_square_p
 from veilnet.auditing.what_if.variants import simulated
+from veilnet.model.readings import dither_variance
 
 _ROWS = 1024  # rows per probing call: half the variance is noticed with certainty
 _LAGS = 16  # repetitions up to this many rows apart are sought by correlation, any other by equality
@@ -33,22 +35,32 @@ _SLACK = 1.001  # rounding of sums inside a grid step
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """The plan's noise ξ B at one agent, with Θ = B'B and ξ white, and the rounding of each number."""
+    """The plan's noise ξ B at one agent, with Θ + C D C' = B'B and ξ white, and the rounding of each number.
+
+    D has the variances of the dither. A uniform draw is sub-Gaussian with its own variance, and so is ξ therefore;
+    where there is dither it is not normal, and ``normal`` is false.
+    """
 
     sanitizer: Sanitizer
     noisy: Array  # (sent, k): ξ = noise @ noisy
     swelling: Array  # (k,): what rounding adds to its variance, at most (for one value: step²/4)
     exact: Array  # (sent, m): combinations to which no noise is added
     step: Array
+    covariance: Array  # Θ + C D C'
+    reach: Array  # (sent,): |C| q/2, how far dither alone may move each number
+    normal: bool
 
     @classmethod
     def of(cls, sanitizer: Sanitizer) -> Noise:
         step = np.zeros(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
-        deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
+        width = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
+        dithered = sanitizer.compression * np.sqrt(dither_variance(width))
+        covariance = sanitizer.noise + dithered @ dithered.T
+        deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         some = deviations > 0
-        if np.any(sanitizer.noise - np.diag(np.diag(sanitizer.noise))):
+        if np.any(covariance - np.diag(np.diag(covariance))):
             scale = np.where(some, deviations, 1.0)
-            root = sanitizer.noise_root / scale
+            root = positive_root(covariance) / scale
             left, singular, right = np.linalg.svd(root, full_matrices=True)
             rank = singular.size
             noisy = (right[:rank].T / singular) @ left.T / scale[:, None]
@@ -56,7 +68,17 @@ class Noise:
         else:
             noisy, exact = np.diag(deviations)[:, some], np.eye(sanitizer.sent)[:, ~some]
             noisy = noisy / np.where(noisy > 0, deviations[some] ** 2, 1.0)
-        return cls(sanitizer, noisy, (step**2 / 4.0) @ noisy**2, exact, step)
+        reach = np.abs(sanitizer.compression) @ (width / 2.0)
+        return cls(
+            sanitizer,
+            noisy,
+            (step**2 / 4.0) @ noisy**2,
+            exact,
+            step,
+            covariance,
+            reach,
+            not sanitizer.dithers,
+        )
 
     def white(self, rest: Array) -> Array:
         """The draws ξ behind some noise."""
@@ -108,6 +130,7 @@ def _one_agent(
     signs = [Sign("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
     signs += _on_grid(agent, noise, np.concatenate([z for _, z in blocks]))
     signs += _exact_rows(agent, noise, blocks, left)
+    signs += _within_reach(agent, noise, blocks, left)
     white = [noise.white(rest) for rest in left]
     signs += _strength(agent, noise, white)
     calm = [noise.calm(rest) for rest in white]
@@ -185,6 +208,23 @@ def _exact_rows(agent: str, noise: Noise, blocks: list[tuple[Array, Array]], lef
     return signs
 
 
+def _within_reach(
+    agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]
+) -> list[Sign]:
+    """Numbers that carry dither and nothing else: what is left is never more than half a step of each reading."""
+    only = (np.diag(noise.sanitizer.noise) == 0) & (noise.reach > 0)
+    if not only.any():
+        return []
+    signs = []
+    for (y, _), rest in zip(blocks, left, strict=True):
+        sums = np.abs(y - noise.sanitizer.offset) @ np.abs(noise.sanitizer.compression).T
+        allowed = noise.reach + _SLACK * noise.step + 4e-15 * (y.shape[1] + 2) * sums
+        worst = float(np.max((np.abs(rest) / allowed)[:, only]))
+        words = f"{agent}: a number sent with dither alone is not the combination the plan says"
+        signs.append(Sign("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
+    return signs
+
+
 def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Sign]:
     """The variance along every direction, and the correlation of every two, must be the plan's."""
     signs: list[Sign] = []
@@ -197,7 +237,8 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Sign]:
         stack = np.concatenate(rests)
         sums = np.sum(stack**2, axis=0)
         ratios = sums / len(stack)
-        for p, ratio in zip(chi_square_p(sums, len(stack), noise.swelling), ratios, strict=True):
+        law = chi_square_p if noise.normal else subgaussian_square_p
+        for p, ratio in zip(law(sums, len(stack), noise.swelling), ratios, strict=True):
             words = f"{agent}: for {kind}, its noise has {100 * ratio:.3g} % of the variance the plan says"
             signs.append(Sign("noise", agent, float(p), float(ratio), words))
         calm = noise.calm(stack)
@@ -208,11 +249,26 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Sign]:
         ]
         for j in range(stack.shape[1]):
             scores = score_against(calm[:, j], calm[:, j + 1 :])
+            chances = subgaussian_p(scores) if noise.normal else _mixed_p(stack, j, noise.swelling)
             signs += [
                 Sign("noise", agent, float(p), float(s), f"{agent}: its noise is correlated otherwise")
-                for p, s in zip(subgaussian_p(scores), scores, strict=True)
+                for p, s in zip(chances, scores, strict=True)
             ]
     return signs
+
+
+def _mixed_p(stack: Array, j: int, swelling: Array) -> Array:
+    """p-values of the sums of products of column j with later ones, uncorrelated but not independent of it.
+
+    4ab = (a + b)² - (a - b)²: where neither square strays, the product does not.
+    """
+    one, others = stack[:, j, None], stack[:, j + 1 :]
+    most = np.maximum(swelling[j], swelling[j + 1 :])
+    chances = [
+        subgaussian_square_p(np.sum((one + sign * others) ** 2, axis=0) / 2.0, len(stack), most)
+        for sign in (1.0, -1.0)
+    ]
+    return np.minimum(1.0, chances[0] + chances[1])
 
 
 def _follows(agent: str, readings: Array, rest: Array) -> list[Sign]:
@@ -255,9 +311,13 @@ def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Sign]:
     it, and w is chosen so that no two of them are, but for a chance of 1e-18.
     """
     deviation = np.sqrt(np.maximum(np.diag(noise.sanitizer.noise), 0.0))
+    if noise.sanitizer.resolution is not None:
+        # The density of c'd is at most 1/(|c_k| q_k) for every k, that of normal noise 0.4/σ.
+        widths = np.abs(noise.sanitizer.compression) * noise.sanitizer.resolution
+        deviation = np.maximum(deviation, 0.4 * np.max(widths, axis=1, initial=0.0))
     noisy = np.flatnonzero((deviation > 4 * noise.step) & (noise.step > 0))
     # Numbers whose noises are correlated are not unpredictable given each other: take one of them.
-    if np.any(noise.sanitizer.noise - np.diag(np.diag(noise.sanitizer.noise))):
+    if np.any(noise.covariance - np.diag(np.diag(noise.covariance))):
         noisy = noisy[:1]
     if not noisy.size:
         return []
@@ -275,8 +335,8 @@ def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Sign]:
 
 
 def _dithered(noise: Noise) -> Booleans:
-    """The numbers that carry no noise but dither: their rounding error has two values, a step apart."""
-    return np.asarray((np.diag(noise.sanitizer.noise) == 0) & (noise.step > 0))
+    """The numbers that carry no noise but are rounded at random: their error has two values, a step apart."""
+    return np.asarray((np.diag(noise.covariance) == 0) & (noise.step > 0))
 
 
 def _same_dither(agent: str, dither: list[Array]) -> list[Sign]:

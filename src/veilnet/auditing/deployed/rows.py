@@ -107,11 +107,17 @@ def _difference(found: Sanitizer, planned: Sanitizer) -> str:
         return "it has no grid" if found.grid is None else "it has a grid, the plan has none"
     if found.grid is not None and planned.grid is not None and not np.array_equal(found.grid, planned.grid):
         return "its grid differs"
+    if not np.array_equal(_steps(found), _steps(planned)):
+        return "it does not dither its readings as planned"
     if (found.limits is None) != (planned.limits is None) or not np.array_equal(
         found.limits or (), planned.limits or ()
     ):
         return "the readings it takes for credible differ"
     return ""
+
+
+def _steps(sanitizer: Sanitizer) -> Array:
+    return np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
 
 
 def _same(one: Array, other: Array) -> bool:

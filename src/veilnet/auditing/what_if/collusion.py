@@ -1,7 +1,9 @@
 """Collusion: agents that hand the centre their raw readings, or their noise.
 
 Handing over raw readings is the same as having no sanitizer. Handing over the noise is the same as having
-drawn none: the centre subtracts it, C stays and Θ is zero.
+drawn none: the centre subtracts it, C stays and Θ is zero. Either way the dither of that agent is gone too, and its
+readings carry the noise of the sensor alone. (Of readings on a lattice, exact numbers without their dither can tell
+as much as the readings themselves.)
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from veilnet.auditing.what_if.subsets import (
     worst_set,
 )
 from veilnet.auditing.what_if.variants import changed
-from veilnet.bounds.knowledge import Knowledge, knowledge
+from veilnet.bounds.information import message_factor
+from veilnet.bounds.knowledge import Knowledge, knowledge_of_factor
 from veilnet.model.network import Network
 
 SECTION = "collusion"
@@ -57,8 +60,21 @@ def privacy_left(
     network: Network, sanitizers: Mapping[str, Sanitizer], colluders: tuple[str, ...], betrays: Betrayal
 ) -> dict[str, float]:
     """p_j when these agents collude, by the definition."""
-    known = knowledge(network, with_colluders(network, sanitizers, colluders, betrays))
+    known = _known(network, sanitizers, colluders, betrays)
     return {name: growth(known, rows) for name, rows in network.private.items()}
+
+
+def _known(
+    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: tuple[str, ...], betrays: Betrayal
+) -> Knowledge:
+    seen = with_colluders(network, sanitizers, colluders, betrays)
+    return knowledge_of_factor(network, message_factor(_without_dither(network, colluders), seen))
+
+
+def _without_dither(network: Network, agents: tuple[str, ...]) -> Network:
+    """The network in which these agents' readings are not dithered."""
+    kept = {agent: steps for agent, steps in network.resolution.items() if agent not in agents}
+    return network if len(kept) == len(network.resolution) else changed(network, resolution=kept)
 
 
 def collusion_rows(
@@ -72,7 +88,9 @@ def collusion_rows(
     promised = privacy_left(network, sanitizers, (), "noise")
     sizes = range(1, min(most, network.S) + 1)
     kinds: tuple[Betrayal, ...] = (
-        ("readings", "noise") if any(np.any(s.noise) for s in sanitizers.values()) else ("readings",)
+        ("readings", "noise")
+        if any(np.any(s.noise) or s.dithers for s in sanitizers.values())
+        else ("readings",)
     )
     rows = []
     done = 0
@@ -134,7 +152,8 @@ class _Study:
 
     def _terms(self, network: Network) -> AgentTerms:
         everyone = with_colluders(network, self.sanitizers, network.agents, self.betrays)
-        return agent_terms(network, self.sanitizers, everyone, within=self.network)
+        bare = _without_dither(network, network.agents)
+        return agent_terms(network, self.sanitizers, everyone, changed_in=bare, within=self.network)
 
     def worst(self, name: str, size: int) -> WorstSet:
         rows = self.network.private[name]
@@ -147,7 +166,7 @@ class _Study:
 
     def _with(self, places: tuple[int, ...]) -> Knowledge:
         colluders = tuple(self.network.agents[k] for k in places)
-        return knowledge(self.network, with_colluders(self.network, self.sanitizers, colluders, self.betrays))
+        return _known(self.network, self.sanitizers, colluders, self.betrays)
 
     def least(self, name: str, size: int) -> float:
         """No set of so many colluders leaves less privacy than this.
@@ -159,7 +178,10 @@ class _Study:
         eigenvalue of R whitened agent by agent, and information falls as R grows, so the same bound in the
         network with independent noises λ R_ii holds for this one too (loose where λ is small).
         """
-        terms = self.terms if self.terms is not None else self._terms(_no_noisier(self.network))
+        terms = self.terms
+        if terms is None:
+            bare = _without_dither(self.network, self.network.agents)
+            terms = self._terms(_no_noisier(bare))
         rows = self.network.in_raw_coordinates(self.network.private[name])
         steps = terms.changed - terms.usual
         weights = np.full(self.network.S, size / self.network.S)

@@ -3,8 +3,9 @@
 Three ways to release again, each the same as one release in a changed network:
 
     fresh        new readings and new noise each time: the information is J0 + T F'F;
-    same reading one reading, new noise each time: the centre averages the noise, Θ becomes Θ/T, and C y is
-                 known in the end, as if no noise had been added;
+    same reading one reading, new noise and dither each time: the centre averages them, Θ and the dither's
+                 variance are divided by T, and C y is known in the end, as if neither had been added (of
+                 readings on a lattice it then names the readings);
     one-time     new readings, noise drawn once and kept: R becomes R/T, while Θ stays. (Noise kept for x that
                  changes is no protection of the changes: their differences are sent without any.)
 
@@ -28,6 +29,7 @@ from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import Knowledge, knowledge_of_factor
 from veilnet.model.network import Network
+from veilnet.model.readings import dither_variance
 
 SECTION = "repeated releases"
 Again = Literal["fresh", "same reading", "one-time"]
@@ -48,7 +50,8 @@ def repeated(
         factor = np.sqrt(releases) * message_factor(network, sanitizers)
     elif again == "same reading":
         averaged = {agent: s.replace(noise=s.noise / releases, grid=None) for agent, s in sanitizers.items()}
-        factor = message_factor(network, averaged)
+        left = network.sensor_noise.plus(dither_variance(network.steps) / releases)
+        factor = message_factor(changed(network, noise=left), averaged)
     else:
         factor = message_factor(changed(network, noise=_divided(network, releases)), sanitizers)
     return knowledge_of_factor(network, factor)
@@ -105,7 +108,7 @@ def repetition_rows(
     limits: Mapping[str, float],
 ) -> list[Row]:
     """For each private parameter: privacy after some releases, and how many until a limit is crossed."""
-    noisy = any(np.any(s.noise) for s in sanitizers.values())
+    noisy = any(np.any(s.noise) or s.dithers for s in sanitizers.values())
     ways: tuple[Again, ...] = get_args(Again) if noisy else ("fresh",)
     rows = []
     for name, matrix in network.private.items():

@@ -129,12 +129,18 @@ def agent_terms(
     network: Network,
     usual: Mapping[str, Sanitizer],
     changed: Mapping[str, Sanitizer],
+    *,
+    changed_in: Network | None = None,
     within: Network | None = None,
 ) -> AgentTerms:
-    """The terms of a network with independent noise, in the raw coordinates of ``within`` (or its own)."""
+    """The terms of a network with independent noise, in the raw coordinates of ``within`` (or its own).
+
+    ``changed_in`` is the network for what changed, where its readings differ too.
+    """
     frame = network if within is None else within
+    other = network if changed_in is None else changed_in
     root = frame.in_raw_coordinates(frame.prior_root)
-    return AgentTerms(root.T @ root, _terms(network, usual, frame), _terms(network, changed, frame))
+    return AgentTerms(root.T @ root, _terms(network, usual, frame), _terms(other, changed, frame))
 
 
 def _terms(network: Network, sanitizers: Mapping[str, Sanitizer], frame: Network) -> Array:

@@ -14,10 +14,16 @@ _WIDE = 10.0
 
 
 def changed(network: Network, **changes: Any) -> Network:
-    """A copy with some arguments of Network replaced."""
+    """A copy with some arguments of Network replaced.
+
+    Another ``noise`` is that of the readings as they are combined: it counts whatever dither there is, so that no
+    resolution is kept beside it.
+    """
+    if "noise" in changes:
+        changes = {"resolution": None} | changes
     known: dict[str, Any] = {
         "observe": dict(network.observe),
-        "noise": network.noise,
+        "noise": network.sensor_noise,
         "public": dict(network.public_blocks),
         "private": dict(network.private),
         "prior": network.prior,
@@ -26,6 +32,7 @@ def changed(network: Network, **changes: Any) -> Network:
         "units": dict(network.units),
         "readings": dict(network.readings),
         "limits": dict(network.limits),
+        "resolution": dict(network.resolution),
     }
     return Network(**(known | changes))
 

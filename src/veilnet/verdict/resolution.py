@@ -1,0 +1,57 @@
+"""What the resolution of the readings means for a network, in words: what dither costs, and what is left unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from veilnet._core.linalg import solve_upper, triangle
+from veilnet._core.types import Array
+from veilnet._core.words import join_names
+from veilnet.model.network import Network
+
+# Steps up to which the best attack known left the linear one's error (mathematics, "Readings on a lattice").
+_COARSE = 1.0
+
+
+def dither_cost(network: Network) -> float:
+    """By which part the dither alone makes the centre's public error variance grow, from raw readings (0.01: 1 %)."""
+    if not np.any(network.steps):
+        return 0.0
+    undithered = triangle(np.concatenate([network.prior_root, network.sensor_noise.whiten(network.H)]))
+    with_dither = float(np.sum(network.in_raw_coordinates(network.public) ** 2))
+    return with_dither / _squares(undithered, network.public) - 1.0
+
+
+def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
+    """At most three lines: the cost of the dither, readings too coarse for it, and ``exposed`` agents of which no
+    resolution is known.
+    """
+    notes = []
+    if np.any(network.steps):
+        notes.append(
+            "Readings are dithered by one step of their resolution; every figure counts it "
+            f"({_percent(dither_cost(network))} of the public error variance)."
+        )
+    coarse = np.flatnonzero(network.steps > _COARSE * np.sqrt(network.sensor_noise.variances()) * (1 + 1e-9))
+    if coarse.size:
+        owners = list(dict.fromkeys(network.agents[int(k)] for k in network.blocks.owner[coarse]))
+        notes.append(
+            f"The steps of {join_names(owners)} are larger than the noise of the readings: whoever knows the lattice "
+            "may learn a few percent more than the figures say."
+        )
+    if exposed:
+        notes.append(
+            f"No resolution was stated for {join_names(list(exposed))}: exact numbers then protect only continuous "
+            "readings (state the steps of the readings, or 0 if they are continuous)."
+        )
+    return notes
+
+
+def _squares(upper: Array, rows: Array) -> float:
+    return float(np.sum(solve_upper(upper, rows.T, transposed=True) ** 2))
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.2g} %" if part >= 1e-4 else "less than 0.01 %"
