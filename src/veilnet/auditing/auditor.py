@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from veilnet.auditing.report import LEFT_OUT, AuditReport, Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
 from veilnet.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from veilnet.auditing.attack.held_out import Samples
 
 __all__ = ["Audit", "audit"]
 
@@ -74,8 +77,8 @@ def audit(
     attackers:        "auto", names among ridge, neighbours, boosting, network, own regressors by name, or None.
     ledger:           the ledger of releases to verify, with the last head kept and the number of releases
                       known to have been made.
-    only:             the sections to run, among deployed, promise, attackers, collusion, repetition, models,
-                      dropout, baselines, differential privacy, ledger; all of them when left out.
+    only:             the sections to run, among deployed, promise, attackers, lattice, collusion, repetition,
+                      models, dropout, baselines, differential privacy, ledger; all of them when left out.
     quick:            fewer rows, fewer attackers.
     false_alarm:      chance, at most, that a sound plan soundly deployed fails, over the whole audit.
     progress:         called with (section, fraction done). When it answers False the audit stops: the report has
@@ -117,6 +120,7 @@ def audit(
         Section.DEPLOYED: (2.0, parts.deployed),
         Section.PROMISE: (2.0, parts.promise),
         Section.ATTACKERS: (10.0, lambda go: parts.attacked(data, attackers, go)),
+        Section.LATTICE: (2.0, lambda go: parts.lattice(data, go)),
         Section.COLLUSION: (
             2.0,
             lambda go: parts.collusion(colluding, floors if agents_colluding else {}, go),
@@ -131,7 +135,7 @@ def audit(
         steps[Section.LEDGER] = 0.2, lambda _: ledger_rows(plan, ledger, ledger_head, ledger_releases)
     steps = _chosen(steps, only)
     heeded_by: dict[str, tuple[Any, *tuple[Section, ...]]] = {
-        "data": (data, Section.ATTACKERS),
+        "data": (data, Section.ATTACKERS, Section.LATTICE),
         "agents_colluding": (agents_colluding, Section.COLLUSION, Section.DROPOUT),
         "releases": (releases, Section.REPETITION),
         "reading_bounds": (reading_bounds, Section.DIFFERENTIAL_PRIVACY),
@@ -146,7 +150,7 @@ def audit(
         tuple(found),
         false_alarm,
         title=f"Audit of a {plan.method} plan for {plan.network.S} agents",
-        on_data=data is not None and Section.ATTACKERS in steps,
+        on_data=data is not None and not {Section.ATTACKERS, Section.LATTICE}.isdisjoint(steps),
         interrupted=interrupted,
         baselines=tuple(found_baselines),
     )
@@ -194,13 +198,8 @@ class _Parts:
 
     def attacked(self, data: Any, wanted: Any, go: Advance) -> list[Row]:
         from veilnet.auditing.attack import attackers
-        from veilnet.auditing.attack.held_out import read_samples, simulate
-        from veilnet.auditing.what_if.variants import simulated
 
-        if data is None:
-            samples = simulate(simulated(self.plan.network), self.count, self.seed)
-        else:
-            samples = read_samples(self.plan.network, self.deployment.planned, data)
+        samples = self._samples(data)
         try:
             chosen = attackers.choose_attackers(wanted, self.quick)
         except MissingExtra as missing:
@@ -217,6 +216,20 @@ class _Parts:
                 return rows
         chance = part_of(Section.ATTACKERS, self.chance)
         return rows + attackers.attacker_rows(self.deployment, samples, chosen, chance, go)
+
+    def lattice(self, data: Any, go: Advance) -> list[Row]:
+        from veilnet.auditing.attack.lattice_rows import lattice_rows
+
+        chance = part_of(Section.LATTICE, self.chance)
+        return lattice_rows(self.deployment, self._samples(data), chance, self.seed, go)
+
+    def _samples(self, data: Any) -> Samples:
+        from veilnet.auditing.attack.held_out import read_samples, simulate
+        from veilnet.auditing.what_if.variants import simulated
+
+        if data is None:
+            return simulate(simulated(self.plan.network), self.count, self.seed)
+        return read_samples(self.plan.network, self.deployment.planned, data)
 
     def collusion(self, most: int, limits: Mapping[str, float], go: Advance) -> list[Row]:
         from veilnet.auditing.what_if.collusion import collusion_rows

@@ -55,8 +55,8 @@ def command(
         list[str] | None,
         typer.Option(
             "--only",
-            help="Section to run (repeat): deployed, promise, attackers, collusion, repetition, models, dropout, "
-            "baselines, 'differential privacy', ledger.",
+            help="Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
+            "dropout, baselines, 'differential privacy', ledger.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and attackers.")] = False,

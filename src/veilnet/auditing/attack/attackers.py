@@ -190,7 +190,7 @@ def _public_on_data(
     squares = np.sum((centre.estimate(messages, rows) - samples.public) ** 2, axis=1)
     promised = float(np.trace(centre.knowledge.error_covariance(rows)))
     found = float(np.mean(squares))
-    worse = _batch_interval(squares, chance)[0] > promised
+    worse = batch_interval(squares, chance)[0] > promised
     verdict: Judgement = "warn" if worse else "ok"
     sentence = (
         f"on these data the public estimate errs by {found:.4g} (mean square); {promised:.4g} was promised."
@@ -198,7 +198,7 @@ def _public_on_data(
     if worse:
         sentence += " The model does not describe them well."
     what = "public estimate on data"
-    return [Row(SECTION, what, promised, found, verdict, sentence, _batch_interval(squares, 1 - CONFIDENCE))]
+    return [Row(SECTION, what, promised, found, verdict, sentence, batch_interval(squares, 1 - CONFIDENCE))]
 
 
 class _Bounds:
@@ -254,11 +254,11 @@ def _row(
         interval = law.interval(found)
         beaten = found < law.lowest(chance)
     else:
-        interval = _batch_interval(squares, 1.0 - CONFIDENCE)
+        interval = batch_interval(squares, 1.0 - CONFIDENCE)
         # Whoever learns from data learns how x is spread. Where the plan counts on nobody knowing that, its
         # bound is one for the unbiased estimate alone.
         bound_holds = bounds.full_prior or (label == _PLANNED and bool(np.isfinite(bound)))
-        beaten = bound_holds and _batch_interval(squares, chance)[1] < bound
+        beaten = bound_holds and batch_interval(squares, chance)[1] < bound
     figures = {"from raw readings": raw, "guessing": guessing, "raw bound": bounds.raw(name)}
     figures |= {"prior bound": bounds.before(name), "tested rows": float(len(truth)), "bound": bound}
     verdict: Judgement = "fail" if beaten else "ok" if bound_holds else "info"
@@ -278,7 +278,7 @@ def _row(
     return Row(SECTION, f"{label} on {name}", bound, found, verdict, sentence, interval, figures)
 
 
-def _batch_interval(squares: Array, chance: float) -> tuple[float, float]:
+def batch_interval(squares: Array, chance: float) -> tuple[float, float]:
     """Confidence interval of a mean of values that may be correlated in time, by means of stretches."""
     means = np.array([np.mean(part) for part in np.array_split(squares, _BATCHES)])
     width = -float(stdtrit(_BATCHES - 1, chance / 2)) * float(np.std(means, ddof=1)) / np.sqrt(_BATCHES)

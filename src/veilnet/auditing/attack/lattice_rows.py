@@ -1,0 +1,212 @@
+"""The lattice attack as part of the audit: simulated readings on their lattice, or the lattice found in data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import join_names
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.attack.attackers import batch_interval
+from veilnet.auditing.attack.held_out import Samples
+from veilnet.auditing.attack.lattice import (
+    Eavesdropper,
+    closest_points,
+    eavesdropper,
+    knowing_the_dither,
+    linear_posterior,
+)
+from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
+from veilnet.auditing.report import LEFT_OUT, Judgement, Row
+from veilnet.auditing.statistics import CONFIDENCE, SquareSum
+from veilnet.auditing.what_if.variants import changed
+from veilnet.bounds.knowledge import knowledge
+from veilnet.model.lattice import lattice_of
+from veilnet.model.network import Network, Prior
+
+SECTION = "lattice attack"
+_MOST_READINGS = 300  # beyond, the attack would take minutes
+_MOST_ROWS = 4000
+
+
+def lattice_rows(
+    deployment: Deployment, samples: Samples, chance: float, seed: int, advance: Callable[[float], None]
+) -> list[Row]:
+    """Whether readings can be told from their lattice, and what that reveals of every private parameter."""
+    network = deployment.network
+    steps, phase, rows = _lattice(deployment, samples)
+    if not np.any(steps):
+        return rows or [_nothing_to_attack(deployment)]
+    if network.N > _MOST_READINGS:
+        sentence = f"left out: {network.N} readings; the attack is made for up to {_MOST_READINGS}."
+        return [*rows, Row(SECTION, "lattice attack", None, LEFT_OUT, "info", sentence)]
+    model = _model_of(network, samples)
+    some = slice(0, min(len(samples), _MOST_ROWS))
+    readings = samples.readings[some]
+    try:
+        sent = deployment.release_all(readings)
+    except Misbehaves as trouble:
+        return [
+            *rows,
+            Row(SECTION, "messages", None, None, "fail", f"the attack could not be run: {trouble}."),
+        ]
+    messages = np.concatenate([sent[agent] for agent in network.agents], axis=1)
+    advance(0.1)
+    if not messages.shape[1]:
+        return rows
+    known = eavesdropper(model, _running(deployment), steps, phase)
+    attacks = _attacks(known, messages, seed)
+    advance(0.9)
+    truth = {name: values[some] for name, values in samples.private.items()}
+    told = _Told(model, deployment, samples.model is not None, chance / len(truth))
+    recovered = _recovered(known, attacks["closest points"][1], readings)
+    return [*rows, *(told.row(name, truth[name], attacks, recovered) for name in truth)]
+
+
+def _model_of(network: Network, samples: Samples) -> Network:
+    """The network with a full prior: the one the rows were drawn from, its own, or what the data themselves show."""
+    if samples.model is not None:
+        return samples.model
+    if network.prior is not None and network.prior.full:
+        return network
+    error = np.linalg.inv(network.raw_triangle)
+    shown = network.noise.whiten((samples.readings - network.offset).T)
+    x = (error @ (error.T @ (network.white_observe.T @ shown))).T
+    return changed(network, prior=Prior(covariance=np.atleast_2d(np.cov(x.T)), mean=np.mean(x, axis=0)))
+
+
+def _running(deployment: Deployment) -> dict[str, Sanitizer]:
+    """The sanitizers as the attacker knows them: those that run where they can be read, the plan's otherwise."""
+    return {
+        agent: mechanism if isinstance(mechanism, Sanitizer) else deployment.planned[agent]
+        for agent, mechanism in deployment.deployed.items()
+    }
+
+
+def _attacks(known: Eavesdropper, messages: Array, seed: int) -> dict[str, tuple[Array, Array]]:
+    """name -> (posterior mean of the readings, the readings named); also as if nobody dithered."""
+    linear, _ = linear_posterior(known, messages)
+    bare = replace(known, dither=np.zeros(len(known.dither)))
+    undithered = closest_points(bare, messages)
+    found = {"linear": (linear, linear), "closest points": (undithered.mean, undithered.nearest)}
+    if np.any(known.dither):
+        dithered = closest_points(known, messages)
+        found["closest points, dither allowed for"] = dithered.mean, dithered.nearest
+        weighed = knowing_the_dither(known, messages, seed)
+        found["weighted draws"] = weighed, weighed
+    return found
+
+
+def _recovered(known: Eavesdropper, named: Array, readings: Array) -> dict[str, float]:
+    """agent -> the part of rows in which all its readings were named to within a tenth of a step."""
+    close = np.abs(named - readings) <= 0.1 * np.where(known.steps > 0, known.steps, np.inf)
+    return {agent: float(np.mean(np.all(close[:, mine], axis=1))) for agent, mine in known.owners.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What an idea of the readings tells of a private parameter, against the bound."""
+
+    network: Network
+    deployment: Deployment
+    drawn: bool  # whether the rows were drawn from the network
+    chance: float
+
+    def row(
+        self,
+        name: str,
+        truth: Array,
+        attacks: dict[str, tuple[Array, Array]],
+        recovered: dict[str, float],
+    ) -> Row:
+        """The best of the attacks on one private parameter."""
+        rows = self.network.private[name]
+        squares = {
+            label: np.sum((self._estimate(rows, mean) - truth) ** 2, axis=1)
+            for label, (mean, _) in attacks.items()
+        }
+        spectrum = np.linalg.eigvalsh(knowledge(self.network, self.deployment.planned).error_covariance(rows))
+        law = SquareSum(np.maximum(spectrum, 0.0), len(truth))
+        label = min((one for one in squares if one != "linear"), key=lambda one: np.mean(squares[one]))
+        found, linear = float(np.mean(squares[label])), float(np.mean(squares["linear"]))
+        each = self.chance / max(1, len(squares) - 1)
+        if self.drawn:
+            interval, beaten = law.interval(found), found < law.lowest(each)
+        else:
+            # On data the model errs too: the attack has to beat the linear attacker on the very same rows as well.
+            interval = batch_interval(squares[label], 1.0 - CONFIDENCE)
+            gained = batch_interval(squares["linear"] - squares[label], each)[0] > 0
+            beaten = gained and batch_interval(squares[label], each)[1] < law.mean
+        figures = {f"mean square error, {one}": float(np.mean(values)) for one, values in squares.items()}
+        figures |= {f"readings named, {agent}": part for agent, part in recovered.items()}
+        figures |= {"rows": float(len(truth)), "of the linear attacker's error": found / linear}
+        verdict: Judgement = "fail" if beaten else "ok"
+        named = [f"{agent} ({100 * part:.0f} %)" for agent, part in recovered.items() if part > 0.5]
+        who = f" (rows in which all readings were named: {join_names(named)})" if named else ""
+        sentence = (
+            f"{label} on the readings' lattice err on {name} by {found:.4g} (mean square); the bound is "
+            f"{law.mean:.4g}, the linear attacker's {linear:.4g}{who}."
+        )
+        if beaten:
+            sentence += " Exact numbers name the readings: state their resolution and design again."
+        what = f"{name}, from the readings' lattice"
+        return Row(SECTION, what, law.mean, found, verdict, sentence, interval, figures)
+
+    def _estimate(self, rows: Array, readings: Array) -> Array:
+        """E[G x | y] at an idea of the readings, y with the noise of the sensors."""
+        network = self.network
+        assert network.prior is not None
+        assert network.prior.covariance is not None
+        together = network.prior.covariance @ network.H.T
+        total = network.H @ together + network.sensor_noise.matrix()
+        mean = network.prior.mean
+        gain = np.linalg.solve(total, together.T @ rows.T)
+        return np.asarray(rows @ mean + (readings - network.H @ mean - network.offset) @ gain)
+
+
+def _lattice(deployment: Deployment, samples: Samples) -> tuple[Array, Array, list[Row]]:
+    """(steps, phase, findings): the network's lattice for simulated rows, the one found in data otherwise."""
+    network = deployment.network
+    if samples.model is not None:
+        return network.steps, np.zeros(network.N), []
+    steps, phase = lattice_of(samples.readings)
+    dither = np.concatenate([_widths(deployment.planned[agent]) for agent in network.agents])
+    short = np.flatnonzero((steps > 0) & (dither < steps * (1 - 1e-6)))
+    what = "steps in the readings"
+    if not np.any(steps):
+        sentence = "the readings show no lattice."
+        return steps, phase, [Row(SECTION, what, None, "none", "ok", sentence)]
+    if not short.size:
+        sentence = "the readings lie on a lattice, and are dithered by its steps or more."
+        return steps, phase, [Row(SECTION, what, "dithered", "dithered", "ok", sentence)]
+    shown = [f"{_name(network, int(k))} (steps of {steps[k]:.3g})" for k in short]
+    sentence = f"readings lie on a lattice that their dither does not cover: {join_names(shown)}."
+    return steps, phase, [Row(SECTION, what, "dithered", "not dithered", "warn", sentence)]
+
+
+def _widths(sanitizer: Sanitizer) -> Array:
+    return np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
+
+
+def _name(network: Network, place: int) -> str:
+    agent = network.agents[int(network.blocks.owner[place])]
+    within = place - int(network.blocks.starts[network.position[agent]])
+    names = network.readings.get(agent)
+    return f"{agent}'s {names[within]}" if names else f"{agent}'s reading {within + 1}"
+
+
+def _nothing_to_attack(deployment: Deployment) -> Row:
+    network = deployment.network
+    unstated = [agent for agent in network.agents if agent not in network.resolution]
+    what = "readings on a lattice"
+    if not unstated:
+        sentence = "all readings are stated to be continuous."
+        return Row(SECTION, what, "continuous", "continuous", "ok", sentence)
+    sentence = (
+        f"left out: no resolution was stated for {join_names(unstated)}, so there is no lattice to attack; exact "
+        "numbers protect only continuous readings. State it in the network, or give data to look for it."
+    )
+    return Row(SECTION, what, None, LEFT_OUT, "info", sentence)
