@@ -21,6 +21,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.types import Array
+from veilnet.calibration.coarseness import found_resolution, with_rounding
 from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.centre.fusion import Fusion
 from veilnet.designs import design
@@ -193,7 +194,7 @@ def _network(
     parameters = np.concatenate([public, private], axis=1)
     _refuse_few(parameters)
     model = fit_linear(readings, parameters, least=_LEAST_NOISE)
-    return _assembled(model, public.shape[1], names, columns)
+    return _assembled(model, readings, public.shape[1], names, columns)
 
 
 def _network_with_common_factor(
@@ -229,25 +230,32 @@ def _network_with_common_factor(
         prior_shrinkage=model.prior_shrinkage,
         residuals=model.residuals,
     )
-    return _assembled(extended, public.shape[1], (names, [_COMMON]), columns)
+    return _assembled(extended, readings, public.shape[1], (names, [_COMMON]), columns)
 
 
 def _assembled(
     model: LinearModel,
+    readings: Array,
     public_count: int,
     names: tuple[list[str], list[str]],
     columns: Mapping[str, np.ndarray[Any, Any]],
 ) -> Network:
     ends = np.cumsum([mine.size for mine in columns.values()])
     rows = np.eye(model.mean.size)
+    owners = {
+        agent: slice(int(end) - mine.size, int(end))
+        for (agent, mine), end in zip(columns.items(), ends, strict=True)
+    }
+    resolution = found_resolution(readings, owners)
     return Network(
         observe=dict(zip(columns, np.split(model.observe, ends[:-1]), strict=True)),
-        noise=model.noise,
+        noise=with_rounding(model.noise, resolution, owners),
         public={name: rows[k] for k, name in enumerate(names[0])},
         private={name: rows[public_count + k] for k, name in enumerate(names[1])},
         prior=Prior(covariance=model.covariance, mean=model.mean),
         offset=model.offset,
         parameters=[*names[0], *names[1]],
+        resolution=resolution,
     )
 
 

@@ -15,10 +15,11 @@ from scipy import stats
 
 import veilnet as vn
 from veilnet import cli
-from veilnet.calibration.checks import held_out, ljung_box, normality, resolution, skewness_and_kurtosis
+from veilnet.calibration.checks import held_out, ljung_box, normality, skewness_and_kurtosis
 from veilnet.calibration.fitting import DoubtfulModel, fit_report
 from veilnet.calibration.shrinkage import held_out_likelihood, shrunk_covariance
 from veilnet.io.tables import column_names, read_columns
+from veilnet.model.lattice import step_of
 
 AGENTS = {"kitchen": ["T1", "RH1"], "hall": ["T2"], "bath": ["T3", "RH3", "CO2"]}
 READINGS = [name for named in AGENTS.values() for name in named]
@@ -228,12 +229,12 @@ def test_normality_and_independence_agree_with_their_textbooks() -> None:
 )
 def test_the_step_of_a_lattice_is_found(step, start, seed) -> None:
     multiples = np.random.default_rng(seed).integers(0, 500, 200)
-    assert resolution((start + multiples) * step) == pytest.approx(step, rel=1e-6)
+    assert step_of((start + multiples) * step) == pytest.approx(step, rel=1e-6)
 
 
 @given(st.integers(0, 10_000))
 def test_a_continuum_has_no_step(seed) -> None:
-    assert resolution(np.random.default_rng(seed).standard_normal(200)) == 0.0
+    assert step_of(np.random.default_rng(seed).standard_normal(200)) == 0.0
 
 
 def test_report_reads_as_a_table() -> None:
@@ -287,7 +288,7 @@ def _drifting(data, _):
 
 
 def _coarse(data, _):
-    data["T1"] = np.round(data["T1"], 1)
+    data["T1"] = np.round(data["T1"])
 
 
 def _binary(data, _):
@@ -469,7 +470,7 @@ OPTIONS = ["--agent", "kitchen=T1,RH1", "--agent", "hall=T2", "--public", "T_out
 def test_the_command_writes_the_network_and_says_how_good_it_is(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = table(300)
-    data["T1"] = np.round(data["T1"], 1)
+    data["T1"] = np.round(data["T1"])
     write_csv(Path("data.csv"), data, delimiter=";")
     assert cli.run(["fit", "data.csv", *OPTIONS, "--out", "house.toml"]) == 0
     shown = capsys.readouterr().out

@@ -1,4 +1,4 @@
 """A network from data.
 
-Read ``fitting`` first, then ``linear_model``, ``shrinkage``, ``checks``, ``report``, ``doubts``.
+Read ``fitting`` first, then ``linear_model``, ``shrinkage``, ``coarseness``, ``checks``, ``report``, ``doubts``.
 """

@@ -14,8 +14,6 @@ from veilnet.calibration.linear_model import regression
 _FOLDS = 5
 _MOST_PRODUCTS = 6  # parameters up to which products, too, are tried as what the line misses
 _LAGS = 10
-_ON_LATTICE = 1e-4  # of a step: how far rounding may move a value from its place
-_FINEST_LATTICE = 1e-8  # of the range: anything finer is as good as continuous
 
 
 def held_out(readings: Array, parameters: Array) -> tuple[Array, Array, int]:
@@ -130,24 +128,3 @@ def told_by(targets: Array, given: Array) -> Array:
     centred = targets - np.mean(targets, axis=0)
     ratio = np.sum(left**2, axis=0) / np.sum(centred**2, axis=0)
     return np.asarray(np.clip(1.0 - ratio * (rows - 1) / (rows - count - 1), 0.0, 1.0))
-
-
-def resolution(column: Array) -> float:
-    """The step of the lattice all values lie on; 0 where there is none that could be told from a continuum.
-
-    Euclid's algorithm on the differences of neighbouring values, all at once.
-    """
-    values = np.unique(column)
-    differences = np.diff(values)
-    if differences.size == 0:
-        return 0.0
-    finest = _FINEST_LATTICE * float(values[-1] - values[0])
-    step = float(np.min(differences))
-    while step > finest:
-        remainders = np.abs(differences - step * np.rint(differences / step))
-        off = remainders[remainders > _ON_LATTICE * step]
-        if off.size == 0:
-            whole = float(values[-1] - values[0])  # the multiple in which rounding weighs least
-            return float(f"{whole / round(whole / step):.10g}")
-        step = float(np.min(off))
-    return 0.0

@@ -27,7 +27,7 @@ _SHRUNK = 0.1
 _FEW_VALUES = 5
 _TOLD = 0.5
 _ILL_CONDITIONED = 1e6
-_COARSE = 1 / 16  # of the noise deviation: see veilnet.agent.grid, "What remains"
+_COARSE = 1.0  # of the noise deviation: up to it, dither of one step was seen to leave the bounds true
 
 
 def doubts(report: CalibrationReport) -> tuple[str, ...]:
@@ -107,8 +107,9 @@ def _about_resolution(readings: Sequence[ReadingReport]) -> list[str]:
         _about(
             coarse,
             lambda r: f"{r.name} (steps of {r.resolution:.3g}, noise {r.noise:.3g})",
-            "Coarse readings: {}. Values on such a lattice can be told from an exact combination of them, with "
-            "what was to be withheld. Read them more finely, or add uniform dither of one step before sanitizing.",
+            "Coarse readings: {}. Agents move each reading at random within one step before they send anything, "
+            "which every promise counts; but with steps larger than the noise that costs much, and whoever knows the "
+            "lattice may learn a few percent more than the bounds say. Read them more finely.",
         )
     ]
 

@@ -1,8 +1,9 @@
 """A network from calibration data: a table of readings beside what they depend on.
 
 x is the public and the private columns. What each reading shows of them (H), what it shows at x = 0 (the
-offset) and the joint noise R come from least squares; mean and covariance of x become the prior. The
-report says how far the data are from the linear Gaussian picture on which every promise rests.
+offset) and the joint noise R come from least squares; mean and covariance of x become the prior. The lattice that
+the values of a reading lie on is its resolution. The report says how far the data are from the linear Gaussian
+picture on which every promise rests.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from veilnet.calibration.checks import (
     held_out,
     ljung_box,
     normality,
-    resolution,
     skewness_and_kurtosis,
     told_by,
     unequal_noise,
 )
+from veilnet.calibration.coarseness import found_resolution, with_rounding
 from veilnet.calibration.doubts import doubts
 from veilnet.calibration.linear_model import LinearModel, fit_linear, refuse_degenerate
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
 from veilnet.calibration.shrinkage import effective_rows, lag_one
 from veilnet.io.tables import read_columns
+from veilnet.model.lattice import step_of
 from veilnet.model.network import Network, Prior
 
 __all__ = ["Calibration", "DoubtfulModel", "fit", "fit_report"]
@@ -110,7 +112,7 @@ def fit_report(
     readings, parameters = readings[complete], parameters[complete]
     refuse_degenerate(readings, parameters, roles.readings, roles.parameters)
     model = fit_linear(readings, parameters)
-    network = _network(roles, model, noise, prior)
+    network = _network(roles, model, readings, noise, prior)
     report = _report(roles, network, model, readings, parameters, int(np.sum(~complete)))
     return Calibration(network, report, doubts(report))
 
@@ -193,20 +195,23 @@ def _complete_rows(columns: Mapping[str, Array], missing: Missing) -> np.ndarray
     return np.asarray(~incomplete)
 
 
-def _network(roles: _Roles, model: LinearModel, noise: Noise, prior: bool) -> Network:
+def _network(roles: _Roles, model: LinearModel, readings: Array, noise: Noise, prior: bool) -> Network:
     blocks = Blocks([len(named) for named in roles.agents.values()])
     rows = {agent: blocks.rows(place) for place, agent in enumerate(roles.agents)}
+    resolution = found_resolution(readings, rows)
+    covariance = with_rounding(model.noise, resolution, rows)
     return Network(
         observe={agent: model.observe[mine] for agent, mine in rows.items()},
-        noise=model.noise
+        noise=covariance
         if noise == "joint"
-        else {agent: model.noise[mine, mine] for agent, mine in rows.items()},
+        else {agent: covariance[mine, mine] for agent, mine in rows.items()},
         public={name: roles.rows(named) for name, named in roles.public.items()},
         private={name: roles.rows(named) for name, named in roles.private.items()},
         prior=Prior(covariance=model.covariance, mean=model.mean) if prior else None,
         offset=model.offset,
         parameters=roles.parameters,
         readings=roles.agents,
+        resolution=resolution,
     )
 
 
@@ -229,7 +234,7 @@ def _report(
         "held_out": unseen,
         "drift": drift,
         "noise": np.sqrt(np.diag(model.noise)),
-        "resolution": np.array([resolution(column) for column in readings.T]),
+        "resolution": np.array([step_of(column) for column in readings.T]),
         "skewness": skewness,
         "kurtosis": kurtosis,
         "normality": normality(skewness, kurtosis, effective),

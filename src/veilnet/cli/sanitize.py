@@ -32,8 +32,10 @@ def command(
     Every message carries its row, so that the centre can align agents: lines are counted from 1 without the
     header, or a column "row" is taken over. A row that is incomplete, not a number, out of range or in doubt
     in any way is not sent: its number and the reason go to standard error, and the exit code is 1 at the end.
+    Readings that move in steps the plan does not know of are sent, and standard error says so once.
     """
     from veilnet._core.errors import InvalidRequest
+    from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.agent.randomness import noise_source
     from veilnet.agent.release import release_valid
     from veilnet.io.sanitizer_files import read_sanitizer
@@ -47,6 +49,7 @@ def command(
         sys.stderr.write("veilnet sanitize: --seed was given: the output is a simulation, NOT private\n")
     if source is not None and out is not None and out.exists() and source.samefile(out):
         raise InvalidRequest(f"{out}: the output would replace the input; choose another name")
+    watch = LatticeWatch(agent)
     sent = refused = 0
     with ExitStack() as stack:
         lines = sys.stdin.buffer if source is None else stack.enter_context(source.open("rb"))
@@ -64,7 +67,9 @@ def command(
         if flush:
             messages.flush()
         for block in reader.blocks(1 if flush else _LINES_AT_ONCE):
-            released = release_valid(agent.recipe, block.values(agent.readings), noise)
+            readings = block.values(agent.readings)
+            released = release_valid(agent.recipe, readings, noise)
+            _say(watch.look(readings))
             if released.reasons:
                 block.refused += [
                     (block.lines[place], block.rows[place], reason)
@@ -81,7 +86,13 @@ def command(
             if flush:
                 messages.flush()
         messages.flush()
+    _say(watch.conclude())
     if refused:
         sys.stderr.write(f"veilnet sanitize: {refused} of {sent + refused} rows were not sent\n")
         return 1
     return 0
+
+
+def _say(sentence: str) -> None:
+    if sentence:
+        sys.stderr.write(f"veilnet sanitize: {sentence}\n")

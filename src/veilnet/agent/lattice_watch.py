@@ -1,0 +1,74 @@
+"""Does an agent's sensor have another resolution than its file says? Seen from its own readings, said once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import join_names
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.lattice import ENOUGH_ROWS, step_of
+
+_MOST_ROWS = 4 * ENOUGH_ROWS
+_WHOLE = 1e-3  # of a step: how far a stated step may be from a multiple of the one seen
+
+
+class LatticeWatch:
+    """Looks at the first rows of a stream, keeps nothing afterwards.
+
+    A stated step protects if it is a whole multiple of the step seen: dither over several steps covers each. Readings
+    that show no lattice need none. Anything else is worth a word; the readings are sent all the same, since they may
+    be few, and since the agent's file is not for the agent to mend.
+    """
+
+    def __init__(self, sanitizer: Sanitizer) -> None:
+        self._names = sanitizer.names or tuple(f"reading {k + 1}" for k in range(sanitizer.readings))
+        self._stated = sanitizer.resolution
+        self._rows: list[Array] = []
+        self._count = 0
+        # What is sent whole, or not at all, has nothing withheld that a lattice could betray.
+        self._done = not 0 < len(sanitizer.normal[0]) < sanitizer.readings and not np.any(sanitizer.normal[1])
+
+    def look(self, readings: Array) -> str:
+        """What there is to say after these rows (T, N_i): a sentence, once, or nothing."""
+        if self._done or not len(readings):
+            return ""
+        kept = readings[: _MOST_ROWS - self._count]
+        self._rows.append(np.array(kept[np.all(np.isfinite(kept), axis=1)]))
+        self._count += len(self._rows[-1])
+        if self._count < _MOST_ROWS:
+            return ""
+        return self.conclude()
+
+    def conclude(self) -> str:
+        """What there is to say of the rows seen, where they are enough and nothing was said before."""
+        if self._done or self._count < ENOUGH_ROWS:
+            return ""
+        self._done = True
+        seen = np.concatenate(self._rows)
+        self._rows = []
+        steps = np.array([step_of(column) for column in seen.T])
+        if self._stated is None:
+            return _unstated([f"{n} ({s:.3g})" for n, s in zip(self._names, steps, strict=True) if s > 0])
+        ratio = self._stated / np.where(steps > 0, steps, 1.0)
+        covered = (steps == 0) | ((ratio > 0.5) & (np.abs(ratio - np.rint(ratio)) < _WHOLE))
+        wrong = [
+            f"{name} (steps of {step:.3g}, stated {stated:.3g})"
+            for name, step, stated, fine in zip(self._names, steps, self._stated, covered, strict=True)
+            if not fine
+        ]
+        if not wrong:
+            return ""
+        return (
+            f"readings do not have the resolution that the plan states: {join_names(wrong)}; what is withheld can be "
+            "told from what is sent: state it in the network and design again"
+        )
+
+
+def _unstated(shown: list[str]) -> str:
+    if not shown:
+        return ""
+    return (
+        f"readings move in steps, but the plan states no resolution: {join_names(shown)}; exact numbers protect only "
+        "continuous readings: state it in the network and design again"
+    )
