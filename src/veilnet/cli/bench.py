@@ -7,22 +7,25 @@ from typing import Annotated
 
 import typer
 
+# name -> (script, what it compares)
 SCRIPTS = {
-    "paper": "run.py",
-    "bounds": "foundation.py",
-    "perfect": "perfect.py",
-    "power": "power_instances.py",
-    "tradeoff": "tradeoff.py",
-    "streams": "streams.py",
-    "attackers": "attackers.py",
-    "start": "start.py",
+    "paper": ("run.py", "the same instances the paper's way (CVXPY with Clarabel and SCS) and ours"),
+    "bounds": ("foundation.py", "bounds with bare NumPy lines"),
+    "perfect": ("perfect.py", "the closed form with CVXPY"),
+    "power": ("power_instances.py", "the power-limited design with CVXPY"),
+    "tradeoff": ("tradeoff.py", "trade-offs with Algorithm 3 and random starts"),
+    "streams": ("streams.py", "sanitize and fuse with bare products"),
+    "attackers": ("attackers.py", "learned attackers with the bound"),
+    "start": ("start.py", "the start of the command with that of NumPy"),
+    "lattice": ("lattice.py", "attacks on readings on a lattice, without and with dither"),
 }
+LIST = "; ".join(f"{name}: {what}" for name, (_, what) in SCRIPTS.items())
 
 
 def command(
     which: Annotated[
         str,
-        typer.Argument(help="paper, bounds, perfect, power, tradeoff, streams, attackers, start, or all."),
+        typer.Argument(help=f"all, or one of them. {LIST}."),
     ] = "paper",
     quick: Annotated[
         bool, typer.Option("--quick", help="With paper and perfect: one small instance of each problem.")
@@ -36,11 +39,6 @@ def command(
     ] = None,
 ) -> None:
     """Measure veilnet against other ways to do the same, as ratios in one run.
-
-    paper solves the same instances the paper's way (CVXPY with Clarabel and SCS) and ours: time, objective, status.
-    The others compare bounds with bare NumPy, the closed form and the power-limited design with CVXPY, trade-offs
-    with Algorithm 3 and random starts, streams with bare products, learned attackers with the bound, and the start
-    of the command with that of NumPy.
 
     The benchmarks are not part of the installed package; this runs them from the repository it was installed from.
     """
@@ -67,7 +65,7 @@ def command(
         )
     if which != "start" and any(find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")):
         raise MissingExtra('the benchmarks compare with other solvers: pip install "veilnet[paper]"')
-    for name, script in SCRIPTS.items():
+    for name, (script, _) in SCRIPTS.items():
         if which not in (name, "all"):
             continue
         arguments = [sys.executable, str(folder / script)]
