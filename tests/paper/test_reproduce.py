@@ -606,6 +606,8 @@ def test_claims_of_figure_4_on_planted_numbers() -> None:
     assert "In the first 2 draws after 8 sweeps" in mended.measured
     late = tradeoff_claims.converges(iterations(lambda k: 1.0 / (1 + min(k, 5)), 0.1), TINY)
     assert (late.agrees, late.holds_after) == (False, 8)
+    to_nothing = tradeoff_claims.converges(iterations(lambda k: 1e-3 * 0.05**k, 1e-9), TINY)
+    assert to_nothing.agrees  # 95 % of next to nothing, sweep after sweep
     never = tradeoff_claims.converges(falling, TINY)
     assert (never.agrees, never.holds_after) == (False, None)
     rising = tradeoff_claims.converges(iterations(lambda k: 0.5 + 1e-6 * k, 0.49), TINY)
