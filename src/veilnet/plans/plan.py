@@ -17,7 +17,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
 from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
-from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, certify
+from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.verdict.resolution import resolution_notes
 
@@ -137,18 +137,28 @@ def make_plan(
     utility = 0.0 - known.growth(network.public)
     privacy = {name: known.growth(rows) for name, rows in network.private.items()}
     promise = Promise(utility, privacy, dict(targets or {}), most_loss)
-    certificate = certify(network, gridded, promise)
+    promise, certificate = confirmed_promise(network, gridded, promise)
     if not certificate.ok:
         raise InvalidPlan(
-            f"the {method} plan is not confirmed and was not returned: {certificate.complaint()}"
+            f"the {method} plan is not confirmed and was not returned: {certificate.complaint()}; "
+            f"{_advice(network)}"
         )
     return Plan(
         network=network,
         sanitizers=MappingProxyType(dict(gridded)),
         method=method,
-        utility=utility,
-        privacy=MappingProxyType(privacy),
+        utility=promise.utility,
+        privacy=MappingProxyType(dict(promise.privacy)),
         certificate=certificate,
         targets=MappingProxyType(dict(targets or {})),
         details=MappingProxyType(dict(details or {})),
     )
+
+
+def _advice(network: Network) -> str:
+    if network.conditioning > 1e4:
+        return (
+            f"the network amplifies rounding {network.conditioning:.0e}-fold: drop readings that nearly repeat "
+            "others, give a prior, or take out of x what hardly any reading sees"
+        )
+    return "ask for a little less privacy or allow a little more utility loss"

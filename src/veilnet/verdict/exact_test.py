@@ -24,6 +24,7 @@ from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy_limit
 from veilnet.model.network import Network
+from veilnet.recheck.route import Recheck
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
 from veilnet.verdict.resolution import resolution_notes
 from veilnet.verdict.shares import Shares, shares
@@ -33,6 +34,11 @@ __all__ = ["Verdict", "check"]
 # The ceiling reaches the limit when it falls short of it by no more than this, relative; rounding of an
 # ill-conditioned network raises it.
 _SHORTFALL = 1e-11
+# Up to this conditioning the bounds call nothing infinite that stays below 1e16.
+_INFINITY_IS_SURE = 1e4
+# Rank decisions that are tried where rounding is amplified, and the public loss that counts as none.
+_FINER = (1.0, 1e-2, 1e-4, 1e-6)
+_NO_LOSS = 1e-6
 # Agents are searched one by one for who stands in the way; in words only for networks up to this size.
 _MOST_AGENTS_IN_WORDS = 200
 
@@ -45,12 +51,15 @@ class Verdict:
     ceiling:    most privacy p_j at perfect utility, per private parameter; inf where it is unbounded.
     limit:      ε_j^max, the privacy if nothing at all were sent.
     shares:     what each agent has to send, with how close the rank decisions were.
+    at_least:   names whose ceiling is only known to be at least the figure given: the network amplifies rounding so
+                much that doubles cannot hold the combinations which would reach it.
     """
 
     network: Network
     ceiling: Mapping[str, float]
     limit: Mapping[str, float]
     shares: Shares
+    at_least: frozenset[str] = frozenset()
 
     @cached_property
     def achievable(self) -> bool:
@@ -111,6 +120,11 @@ class Verdict:
         if self.achievable:
             strong = "one likes" if self.network.prior is None else "the prior allows"
             return f"Privacy is free: it can be made as strong as {strong}, without any loss on {public}."
+        if all(name in self.at_least for name in self.blocked):
+            return (
+                f"Privacy is free up to the figures below, without any loss on {public}; whether it is without bound "
+                f"cannot be told here, as the network amplifies rounding {self.network.conditioning:.0e}-fold."
+            )
         some = [name for name in self.ceiling if name not in self.blocked]
         tail = f" (it is for {join_names(some)})" if some else ""
         if max(self.ceiling.values()) < NOTHING:
@@ -119,7 +133,8 @@ class Verdict:
 
     def _one_parameter(self, name: str) -> str:
         ceiling, limit = self.ceiling[name], times(1 + self.limit[name])
-        grown = "cannot grow" if ceiling < NOTHING else f"can grow {times(1 + ceiling)}"
+        at_least = "at least " if name in self.at_least else ""
+        grown = "cannot grow" if ceiling < NOTHING else f"can grow {at_least}{times(1 + ceiling)}"
         text = f"- {name}: without loss, the centre's error variance {grown} (limit: {limit})."
         if name in self.blocked and self.network.S <= _MOST_AGENTS_IN_WORDS:
             agents = self.blocking[name]
@@ -155,10 +170,45 @@ class Verdict:
 def check(network: Network) -> Verdict:
     """Can privacy be free in this network? Exact, by a few dense factorisations."""
     expect(network, Network, "network")
-    mine = shares(network)
-    known = knowledge(network, share_sanitizers(mine))
+    mine = _sufficient_shares(network)
+    sent = share_sanitizers(mine)
+    known = knowledge(network, sent)
     ceiling = {name: known.growth(rows) for name, rows in network.private.items()}
-    return Verdict(network, ceiling, privacy_limit(network), mine)
+    limit = privacy_limit(network)
+    if network.conditioning <= _INFINITY_IS_SURE:
+        return Verdict(network, ceiling, limit, mine)
+    silent = {agent: Sanitizer.silent(sanitizer.readings) for agent, sanitizer in sent.items()}
+    told = _confirmed_infinities(network, sent, ceiling)
+    return Verdict(
+        network,
+        told,
+        _confirmed_infinities(network, silent, limit),
+        mine,
+        frozenset(name for name in told if told[name] != ceiling[name]),
+    )
+
+
+def _sufficient_shares(network: Network) -> Shares:
+    """The shares; where rounding is amplified, with rank decisions so fine that nothing public is lost."""
+    mine = shares(network)
+    if network.conditioning <= _INFINITY_IS_SURE:
+        return mine
+    for finer in _FINER:
+        candidate = shares(network, finer=finer)
+        if Recheck(network, share_sanitizers(candidate)).growth(network.public, 0.0) <= _NO_LOSS:
+            return candidate
+    return mine
+
+
+def _confirmed_infinities(
+    network: Network, sanitizers: Mapping[str, Sanitizer], growth: Mapping[str, float]
+) -> dict[str, float]:
+    """Where doubles say "without bound", what 32 digits say: it is for these very sanitizers, so at least this."""
+    recheck = Recheck(network, sanitizers)
+    return {
+        name: recheck.growth(network.private[name], value) if np.isinf(value) else value
+        for name, value in growth.items()
+    }
 
 
 def share_sanitizers(mine: Shares) -> dict[str, Sanitizer]:

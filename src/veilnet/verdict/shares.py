@@ -61,10 +61,13 @@ class Shares:
                 yield int(agent), np.linalg.qr(columns)[0]
 
 
-def shares(network: Network) -> Shares:
-    """The shares of all agents, by one small SVD each (batched over agents of one size)."""
+def shares(network: Network, *, finer: float = 1.0) -> Shares:
+    """The shares of all agents, by one small SVD each (batched over agents of one size).
+
+    ``finer`` moves the line of the rank decisions down by this factor, where rounding had put it too high.
+    """
     estimate = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.public)))
-    tolerance = max(_SMALLEST_PART, 64 * EPS * network.conditioning * float(np.sqrt(network.N)))
+    tolerance = max(_SMALLEST_PART, finer * 64 * EPS * network.conditioning * float(np.sqrt(network.N)))
     ranks = np.zeros(network.S, dtype=np.intp)
     kept, dropped = np.inf, 0.0
     bases = []

@@ -1,0 +1,4 @@
+"""What messages tell, computed a second time: from (network, C, Θ) alone, sharing no code with the bounds.
+
+``doubles`` is quick and good for moderate numbers, ``twofold`` carries 32 digits, ``route`` decides which is asked.
+"""

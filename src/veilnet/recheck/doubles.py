@@ -1,0 +1,104 @@
+"""The quick recheck, in ordinary doubles: J and J̃ formed explicitly, and compared by an eigenproblem.
+
+J̃ = J0 + Σ H'C'(C R C' + Θ)^+ C H is formed by spectral pseudo-inverses, without the normal form; the bounds use
+triangular factors and singular values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.linalg import eigh, solve
+
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.network import Network
+
+
+class DoubleRecheck:
+    """J and J̃ in parameters scaled by their raw information; LinAlgError where doubles cannot tell them apart."""
+
+    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
+        prior = np.zeros((network.L, network.L)) if network.prior is None else network.prior.information
+        raw = prior + _raw_information(network)
+        self._scale = 1.0 / np.sqrt(np.diag(raw))
+        left = self._scaled(prior + _information(network, sanitizers))
+        self._values, self._vectors = eigh(left, self._scaled(raw))
+
+    def _scaled(self, matrix: Array) -> Array:
+        scaled = matrix * self._scale[:, None] * self._scale[None, :]
+        return np.asarray((scaled + scaled.T) / 2)
+
+    def growth(self, rows: Array, weak: float) -> float:
+        """tr(A (J̃ + weak·J)^-1 A') / tr(A J^-1 A') - 1 for rows A."""
+        parts = np.sum((rows * self._scale @ self._vectors) ** 2, axis=0)
+        return float(np.sum(parts / (np.maximum(self._values, 0.0) + weak)) / np.sum(parts) - 1.0)
+
+
+def _raw_information(network: Network) -> Array:
+    """H'R^-1 H, by plain solves: R has no direction to drop."""
+    if not network.noise.independent:
+        raw = network.H.T @ solve(network.noise.matrix(), network.H, assume_a="pos")
+        return np.asarray((raw + raw.T) / 2)
+    total = np.zeros((network.L, network.L))
+    for group in network.blocks.groups:
+        own = np.stack([network.noise.block(int(place)) for place in group.agents])
+        observed = network.H[group.rows]
+        weighted = np.linalg.solve(own, observed)
+        total += observed.reshape(-1, network.L).T @ weighted.reshape(-1, network.L)
+    return np.asarray((total + total.T) / 2)
+
+
+def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
+    """Σ H'C'(C R C' + Θ)^+ C H, over agents alike where noises are independent, at once otherwise."""
+    mechanisms = [
+        (sanitizers[agent].compression, sanitizers[agent].noise)
+        if agent in sanitizers
+        else (np.eye(int(size)), np.zeros((int(size), int(size))))
+        for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
+    ]
+    if not network.noise.independent:
+        return _joint_information(network, mechanisms)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for place, (compression, _) in enumerate(mechanisms):
+        alike.setdefault(compression.shape, []).append(place)
+    total = np.zeros((network.L, network.L))
+    for places in alike.values():
+        compression = np.stack([mechanisms[place][0] for place in places])
+        noise = np.stack([mechanisms[place][1] for place in places])
+        own = np.stack([network.noise.block(place) for place in places])
+        observed = np.stack([network.H[network.blocks.rows(place)] for place in places])
+        covariance = compression @ own @ np.swapaxes(compression, 1, 2) + noise
+        total += _weighted_gram(compression @ observed, covariance)
+    return total
+
+
+def _joint_information(network: Network, mechanisms: list[tuple[Array, Array]]) -> Array:
+    ends = np.cumsum([noise.shape[0] for _, noise in mechanisms])
+    sent = [slice(end - noise.shape[0], end) for end, (_, noise) in zip(ends, mechanisms, strict=True)]
+    covariance = np.zeros((int(ends[-1]), network.N))
+    observed = np.zeros((int(ends[-1]), network.L))
+    for place, (compression, _) in enumerate(mechanisms):
+        rows = network.blocks.rows(place)
+        covariance[sent[place]] = compression @ network.noise.matrix()[rows]
+        observed[sent[place]] = compression @ network.H[rows]
+    squared = np.zeros((int(ends[-1]), int(ends[-1])))
+    for place, (compression, noise) in enumerate(mechanisms):
+        squared[:, sent[place]] = covariance[:, network.blocks.rows(place)] @ compression.T
+        squared[sent[place], sent[place]] += noise
+    return _weighted_gram(observed[None], ((squared + squared.T) / 2)[None])
+
+
+def _weighted_gram(observed: Array, covariance: Array) -> Array:
+    """Σ_k B_k'M_k^+ B_k; directions of zero variance are dropped (sent twice, or not at all)."""
+    if observed.shape[1] == 0:
+        return np.zeros((observed.shape[2], observed.shape[2]))
+    deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    values, vectors = np.linalg.eigh(covariance / deviation[:, :, None] / deviation[:, None, :])
+    some = values > 1e-13 * values.shape[1]
+    half = np.swapaxes(vectors, 1, 2) @ (observed / deviation[:, :, None])
+    half *= np.where(some, 1.0 / np.sqrt(np.where(some, values, 1.0)), 0.0)[:, :, None]
+    flat = half.reshape(-1, half.shape[2])
+    return np.asarray(flat.T @ flat)

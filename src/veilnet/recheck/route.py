@@ -1,0 +1,97 @@
+"""How much an error grows, by whichever recheck can tell.
+
+A weak prior takes the place of every decision about rank. With ρ > 0,
+
+    p_ρ = tr(A (J̃ + ρJ)^-1 A') / tr(A J^-1 A') - 1  <=  p,
+
+since more information never makes an error larger: p_ρ is the privacy that is left against someone who knew x
+beforehand to within 1/√ρ of the deviation that raw readings leave. As a function of ρ it is a sum of terms c/(k + ρ),
+so the cubic through its values at ρ, 2ρ, 3ρ and 4ρ, taken at 0, is a lower bound on p too (the remainder of
+interpolation is the fourth derivative times ρ⁴, which is positive), and a far closer one: what is found never exceeds
+the true privacy, and reaches it to many digits where the claim is true.
+
+How weak: as weak as 32 digits allow. But coefficients are doubles, so a combination meant to be unseen is seen with
+about ε κ of its deviation (ε = 2e-16, κ the network's conditioning), and what is meant to be independent of it depends
+on it by as much; to the letter an unbiased centre must divide one by the other, and nobody else would. A claim
+p is therefore also compared with the figure at ρ = 1e8 (ε κ)²/(1 + p), where squares of such parts do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.network import Network
+from veilnet.recheck.doubles import DoubleRecheck
+from veilnet.recheck.twofold import TwofoldRecheck
+
+WITHOUT_BOUND = 1e16
+"""From here on privacy is said to be without bound: the error's deviation grows 1e8-fold."""
+
+_ABOVE_ROUNDING = 1e8  # the weak prior, in squares of what rounding leaves to be seen
+_STRONGEST = 1e-10
+_NODES = ((1, 4.0), (2, -6.0), (3, 4.0), (4, -1.0))  # the cubic through f(ρ), f(2ρ), f(3ρ), f(4ρ), taken at 0
+_WEAKEST = 1e-24  # what 32 digits still tell apart from nothing
+# Doubles lose the square of the conditioning, and what privacy takes away: beyond this product 32 digits are asked.
+_DOUBLES_TELL = 1e8
+_DOUBLES_WEAK = 1e-8  # the weak prior where only doubles are left to tell
+_MOST_WORK = 1e10  # multiplications with 32 digits: about a minute
+
+
+class Recheck:
+    """The growth of any error from raw readings to what is sent, from (network, C, Θ) alone."""
+
+    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
+        self.network = network
+        self._sanitizers = sanitizers
+
+    @property
+    def precise(self) -> bool:
+        """Whether the network is small enough for 32 digits."""
+        sizes = self.network.blocks.sizes.astype(float)
+        blocks = sizes if self.network.noise.independent else np.array([np.sum(sizes)])
+        return bool(np.sum((blocks + self.network.L) ** 3) / 3 <= _MOST_WORK)
+
+    def growth(self, rows: Array, claimed: float) -> float:
+        """The growth of tr(A P̃ A') over tr(A P A'), a lower bound that is tight where ``claimed`` is true.
+
+        inf where it is without bound (see WITHOUT_BOUND).
+        """
+        if np.isnan(claimed):
+            claimed = 0.0
+        doubles = self._doubles
+        if doubles is not None and self.network.conditioning**2 * (1.0 + claimed) <= _DOUBLES_TELL:
+            found = _extrapolated(doubles, rows, self._weak_prior(claimed))
+            if abs(found - claimed) <= 1e-7 * (1.0 + claimed):
+                return found
+        if not self.precise:
+            return 0.0 if doubles is None else _extrapolated(doubles, rows, _DOUBLES_WEAK)
+        found = _extrapolated(self._twofold, rows, _WEAKEST)
+        if np.isfinite(claimed):
+            # Both are true, one of the definition to the letter, one of what rounding leaves of it.
+            robust = _extrapolated(self._twofold, rows, self._weak_prior(claimed))
+            found = min(found, robust, key=lambda each: abs(each - claimed))
+        return np.inf if found >= WITHOUT_BOUND else found
+
+    def _weak_prior(self, claimed: float) -> float:
+        rounding = float(np.finfo(float).eps) * self.network.conditioning
+        return max(_WEAKEST, min(_STRONGEST, _ABOVE_ROUNDING * rounding**2) / (1.0 + max(claimed, 0.0)))
+
+    @cached_property
+    def _doubles(self) -> DoubleRecheck | None:
+        try:
+            return DoubleRecheck(self.network, self._sanitizers)
+        except np.linalg.LinAlgError:
+            return None
+
+    @cached_property
+    def _twofold(self) -> TwofoldRecheck:
+        return TwofoldRecheck(self.network, self._sanitizers)
+
+
+def _extrapolated(recheck: DoubleRecheck | TwofoldRecheck, rows: Array, weak: float) -> float:
+    return sum(weight * recheck.growth(rows, times * weak) for times, weight in _NODES)

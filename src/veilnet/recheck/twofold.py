@@ -1,0 +1,176 @@
+"""The precise recheck: plain elimination with 32 digits, in coordinates of x where the raw information is about one.
+
+Everything is a Schur complement. Eliminating M = C R C' + Θ from [[M, C H], [H'C', 0]] leaves -H'C'M^-1 C H;
+eliminating J̃ from [[J̃, A'], [A, 0]] leaves -A J̃^-1 A'. No rank is decided in J̃: the weak prior of
+:mod:`veilnet.recheck.route` keeps it invertible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.errors import NotObservable
+from veilnet._core.twofold import Twofold, stack_blocks
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.network import Network
+
+# A number whose variance, given the numbers before it, is below this part of its own repeats them.
+_REPEATED = 1e-27
+# Directions of a prior with less than this part of its information (units removed) are rounding of a singular one.
+_NO_INFORMATION = 64 * float(np.finfo(float).eps)
+# Entries of agents worked on at once: temporaries stay below some ten megabytes.
+_ENTRIES_AT_ONCE = 1 << 18
+
+
+class TwofoldRecheck:
+    """J and J̃ with 32 digits, in coordinates x = T^-1 x' with T'T about J: T^-1 is ``change``, taken as exact."""
+
+    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
+        self._network = network
+        self._sanitizers = sanitizers
+        # Only a choice of coordinates: any invertible matrix gives the same errors, a good one keeps their digits.
+        self._change = np.linalg.inv(network.raw_triangle)
+        self._raw_information = self._prior() + self._told({})
+        if not np.max(np.abs(self._raw_information.high - np.eye(network.L))) < 0.5:
+            raise NotObservable(
+                "observe: the readings and the prior determine some combination of x so poorly that rounding hides "
+                "it; add an agent that sees it, give a prior, or take it out of x"
+            )
+
+    @cached_property
+    def _left_information(self) -> Twofold:
+        return self._prior() + self._told(self._sanitizers)
+
+    def growth(self, rows: Array, weak: float) -> float:
+        """tr(A (J̃ + weak·J)^-1 A') / tr(A J^-1 A') - 1 for rows A."""
+        asked = Twofold.of(rows / np.max(np.abs(rows))) @ Twofold.of(self._change)
+        before = _error(self._raw_information, asked)
+        left = self._left_information + self._raw_information * Twofold.of(np.full((1, 1), weak))
+        grown = (_error(left, asked) - before) / before
+        return float(grown.high[0])
+
+    def _prior(self) -> Twofold:
+        prior = self._network.prior
+        if prior is None:
+            return Twofold.zeros((self._network.L, self._network.L))
+        if prior.given == "covariance":
+            covariance = prior.covariance
+            assert covariance is not None
+            return -_bordered_complement(Twofold.of(covariance), Twofold.of(self._change))
+        scale = _power_of_two(1.0 / np.sqrt(np.maximum(np.diag(prior.information), np.finfo(float).tiny)))
+        unit = prior.information * scale[:, None] * scale
+        values, vectors = np.linalg.eigh(unit)
+        known = vectors[:, values > _NO_INFORMATION * len(values) * max(float(values[-1]), 1.0)]
+        if known.shape[1] == len(values):
+            known = np.eye(len(values))
+        half = Twofold.of(known.T / scale) @ Twofold.of(self._change)
+        kept = Twofold.of(known.T) @ Twofold.of(unit) @ Twofold.of(known)
+        return half.T @ (kept @ half)
+
+    def _told(self, sanitizers: Mapping[str, Sanitizer]) -> Twofold:
+        """Σ H'C'(C R C' + Θ)^-1 C H; agents without a sanitizer send their readings raw."""
+        network = self._network
+        parts = _independent if network.noise.independent else _joint
+        total = Twofold.zeros((network.L, network.L))
+        for covariance, observed in parts(network, sanitizers, Twofold.of(self._change)):
+            if observed.shape[-2]:
+                complement = _bordered_complement(covariance, observed)
+                total = total - (complement if complement.high.ndim == 2 else complement.total())
+        return total
+
+
+def _independent(
+    network: Network, sanitizers: Mapping[str, Sanitizer], change: Twofold
+) -> Iterator[tuple[Twofold, Twofold]]:
+    """(C R C' + Θ, C H T^-1) for stacks of agents that send and read as many numbers."""
+    alike: dict[tuple[int, int, bool], list[int]] = {}
+    for place, agent in enumerate(network.agents):
+        size = int(network.blocks.sizes[place])
+        sanitizer = sanitizers.get(agent)
+        key = (size, size, True) if sanitizer is None else (*sanitizer.compression.shape, False)
+        alike.setdefault(key, []).append(place)
+    for (sent, size, raw), places in alike.items():
+        step = max(1, _ENTRIES_AT_ONCE // (max(sent, size) + network.L) ** 2)
+        for start in range(0, len(places), step):
+            some = places[start : start + step]
+            own = Twofold.of(np.stack([network.noise.block(place) for place in some]))
+            observed = (
+                Twofold.of(np.stack([network.H[network.blocks.rows(place)] for place in some])) @ change
+            )
+            if raw:
+                yield own, observed
+                continue
+            chosen = [sanitizers[network.agents[place]] for place in some]
+            compression = Twofold.of(np.stack([sanitizer.compression for sanitizer in chosen]))
+            noise = Twofold.of(np.stack([sanitizer.noise for sanitizer in chosen]))
+            yield compression @ own @ compression.T + noise, compression @ observed
+
+
+def _joint(
+    network: Network, sanitizers: Mapping[str, Sanitizer], change: Twofold
+) -> Iterator[tuple[Twofold, Twofold]]:
+    """(C R C' + Θ, C H T^-1) of all agents at once, where their noises are correlated."""
+    own = Twofold.of(network.noise.matrix())
+    observed = Twofold.of(network.H) @ change
+    if not sanitizers:
+        yield own, observed
+        return
+    compressions = [
+        np.eye(int(size)) if agent not in sanitizers else sanitizers[agent].compression
+        for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
+    ]
+    places = [network.blocks.rows(place) for place in range(network.S)]
+    pairs = list(zip(compressions, places, strict=True))
+    half = stack_blocks([[Twofold.of(c) @ own[rows]] for c, rows in pairs])
+    covariance = stack_blocks([[half[:, rows] @ Twofold.of(c).T for c, rows in pairs]])
+    told = stack_blocks([[Twofold.of(c) @ observed[rows]] for c, rows in pairs])
+    end = 0
+    for agent, compression in zip(network.agents, compressions, strict=True):
+        mine = slice(end, end + len(compression))
+        end = mine.stop
+        if agent in sanitizers:
+            covariance[mine, mine] = covariance[mine, mine] + Twofold.of(sanitizers[agent].noise)
+    yield covariance, told
+
+
+def _bordered_complement(matrix: Twofold, border: Twofold) -> Twofold:
+    """-B'M^-1 B for a positive semidefinite M, or a stack of them; repeated rows are dropped."""
+    diagonal = np.diagonal(matrix.high, axis1=-2, axis2=-1)
+    scale = _power_of_two(1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)))[..., None]
+    unit = matrix.scaled(scale * np.swapaxes(scale, -1, -2))
+    told = border.scaled(scale)
+    corner = Twofold.zeros((*matrix.shape[:-2], border.shape[-1], border.shape[-1]))
+    rest = stack_blocks([[unit, told], [told.T, corner]])
+    for _ in range(matrix.shape[-1]):
+        pivot = rest[..., :1, :1]
+        some = pivot.high > _REPEATED * matrix.shape[-1]
+        safe = Twofold(np.where(some, pivot.high, 1.0), np.where(some, pivot.low, 0.0))
+        column = rest[..., 1:, :1]
+        factor = column / safe
+        factor = factor.scaled(np.where(some, 1.0, 0.0))
+        rest = rest[..., 1:, 1:] - factor * column.T
+    return rest
+
+
+def _error(information: Twofold, rows: Twofold) -> Twofold:
+    """tr(A J^-1 A'), by elimination with the largest pivot first."""
+    size = information.shape[0]
+    rest = stack_blocks([[information, rows.T], [rows, Twofold.zeros((rows.shape[0], rows.shape[0]))]])
+    for left in range(size, 0, -1):
+        first = int(np.argmax(np.diag(rest.high)[:left]))
+        order = np.arange(rest.shape[0])
+        order[[0, first]] = order[[first, 0]]
+        rest = rest[order][:, order]
+        column = rest[1:, :1]
+        rest = rest[1:, 1:] - column / rest[:1, :1] * column.T
+    diagonal = np.arange(rows.shape[0])
+    return -Twofold(rest.high[diagonal, diagonal], rest.low[diagonal, diagonal]).total().reshaped(1)
+
+
+def _power_of_two(sizes: Array) -> Array:
+    """The power of two next to each size: scaling by it rounds nothing."""
+    return np.asarray(np.exp2(np.round(np.log2(sizes))))
