@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.linalg import cholesky
 from veilnet._core.progress import Progress
 from veilnet.agent.sanitizer import Sanitizer
@@ -22,6 +22,8 @@ from veilnet.verdict.exact_test import Verdict
 
 # Φ is N x N: beyond this many readings it no longer fits the memory of an ordinary machine.
 _MOST_READINGS = 20_000
+# Rounding of Θ_i is a part of its power: where some noise of the readings is as small as that, less power is used.
+_PARTS_OF_POWER = (1.0, 1e-2, 1e-4, 1e-6)
 
 
 def power_plan(
@@ -44,28 +46,34 @@ def power_plan(
     )
     limits = np.array([power[agent] for agent in network.agents])
     sizes = [columns.shape[1] for columns in free]
-    result = maximize_privacy_from_root(root, gain, sizes, limits, progress=progress)
-    sanitizers = {}
-    for place, (agent, columns, block) in enumerate(zip(network.agents, free, result.blocks, strict=True)):
-        noise = columns @ block @ columns.T
-        sanitizers[agent] = Sanitizer(
-            np.eye(columns.shape[0]),
-            (noise + noise.T) / 2,
-            offset=network.offset[network.blocks.rows(place)],
-            agent=agent,
-        )
-    return make_plan(
-        network,
-        sanitizers,
-        "power",
-        most_loss=0.0,
-        details={
+    refusal: InvalidPlan | None = None
+    upper_bound = np.inf
+    for part in _PARTS_OF_POWER:
+        result = maximize_privacy_from_root(root, gain, sizes, part * limits, progress=progress)
+        upper_bound = min(upper_bound, result.upper_bound) if part == 1.0 else upper_bound
+        sanitizers = {}
+        for place, (agent, columns, block) in enumerate(
+            zip(network.agents, free, result.blocks, strict=True)
+        ):
+            noise = columns @ block @ columns.T
+            sanitizers[agent] = Sanitizer(
+                np.eye(columns.shape[0]),
+                (noise + noise.T) / 2,
+                offset=network.offset[network.blocks.rows(place)],
+                agent=agent,
+            )
+        details = {
             "total_privacy": result.value,
-            "upper_bound": result.upper_bound,
-            "relative_gap": result.relative_gap,
+            "upper_bound": upper_bound,
+            "relative_gap": result.relative_gap if part == 1.0 else 1.0 - result.value / upper_bound,
             "iterations": result.iterations,
             "interrupted": result.interrupted,
             "power": {agent: float(np.trace(s.noise)) for agent, s in sanitizers.items()},
             "power_allowed": dict(power),
-        },
-    )
+        }
+        try:
+            return make_plan(network, sanitizers, "power", most_loss=0.0, details=details)
+        except InvalidPlan as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
