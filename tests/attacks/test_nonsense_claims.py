@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from veilnet.io.plan_verification import verify_plan
 from veilnet.plans.certificate import Promise, certify
+from veilnet.plans.verification import verify_plan
 
 
 def hidden_by(strength: float) -> tuple[vn.Network, dict[str, vn.Sanitizer]]:
