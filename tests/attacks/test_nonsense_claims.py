@@ -10,7 +10,7 @@ import pytest
 
 import veilnet as vn
 from veilnet.plans.certificate import Promise, certify
-from veilnet.plans.verification import verify_plan
+from veilnet.plans.verification import verify
 
 
 def hidden_by(strength: float) -> tuple[vn.Network, dict[str, vn.Sanitizer]]:
@@ -42,7 +42,7 @@ def test_verify_refuses_a_saved_plan_that_claims_1e300(tmp_path: Path) -> None:
     plan = vn.design(network)
     boast = replace(plan, privacy={"g": 1e300})
     boast.save(tmp_path / "plan")
-    checks = {check.what: check for check in verify_plan(tmp_path / "plan", network)}
+    checks = {check.what: check for check in verify(tmp_path / "plan", network)}
     assert not checks["privacy of g"].ok
     assert checks["privacy of g"].found == pytest.approx(plan.privacy["g"], rel=1e-6)
     with pytest.raises(vn.InvalidPlan, match="privacy of g: promised 1e\\+300"):
