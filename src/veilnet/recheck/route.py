@@ -11,8 +11,8 @@ interpolation is the fourth derivative times ρ⁴, which is positive), and a fa
 the true privacy, and reaches it to many digits where the claim is true.
 
 How weak: as weak as 32 digits allow. But coefficients are doubles: a combination meant to be unseen is seen with
-about ε κ of its deviation (ε = 2e-16, κ the network's conditioning), and what is meant to be independent of it depends
-on it by as much. To the letter an unbiased centre must divide one by the other; nobody else would. A claim p is
+about ε κ of its deviation (ε = 2e-16, κ the network's conditioning), and what is meant not to depend on it does so by
+as much. To the letter an unbiased centre must divide one by the other; nobody else would. A claim p is
 therefore also compared with the figure at ρ = 1e8 (ε κ)²/(1 + p), where squares of such parts do not count.
 """
 

@@ -3,15 +3,16 @@
 Each mechanism is a black box. It is given the same reading over and over (what then varies is its noise),
 then readings all over the range (what then follows them is its compression). For a sound sanitizer
 z - C(y - offset) is noise with covariance Θ, plus C d of uniform dither where readings have a resolution, plus at
-most a grid step of rounding: it must be of the right strength, must not follow the readings, must never repeat
-within a call, between calls or between agents, and every number must lie on the public grid. Rounding, dither and
-noiseless rows are checked without any chance of a false alarm, the rest by exact tests.
+most a grid step of rounding: it must be of the right strength and law, must not follow the readings, must never
+repeat within a call, between calls or between agents, and every number must lie on the public grid. Rounding, dither
+and noiseless rows are checked without any chance of a false alarm, the rest by exact tests.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from veilnet.agent.grid import CROSSING_LIMIT, crossing_probability
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
+from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_signs, low_bits
+from veilnet.auditing.deployed.seeds import Span, guessed_seed
 from veilnet.auditing.deployed.sharing import between_agents
 from veilnet.auditing.deployed.signs import Sign, Streams, score_against
 from veilnet.auditing.statistics import chi_square_p, subgaussian_p, subgaussian_square_p
@@ -80,6 +83,17 @@ class Noise:
             not sanitizer.dithers,
         )
 
+    @property
+    def rounding(self) -> Array:
+        """How far rounding and dither can move each of the draws ξ, in deviations."""
+        return np.asarray((self.step + self.reach) @ np.abs(self.noisy))
+
+    def without_dither(self) -> Noise:
+        """The noise ξ B with Θ = B'B alone: normal, and moved by dither no farther than it reaches."""
+        if self.normal:
+            return self
+        return replace(Noise.of(self.sanitizer.replace(resolution=None)), reach=self.reach)
+
     def white(self, rest: Array) -> Array:
         """The draws ξ behind some noise."""
         return np.asarray(rest @ self.noisy)
@@ -116,13 +130,16 @@ def _one_agent(
     noise = Noise.of(planned)
     reading = _inside(typical[:1], planned)
     same = np.repeat(reading, _ROWS, axis=0)
-    calls = [deployment.release(agent, same) for _ in range(2)]
+    began = time.time()
+    calls = [deployment.release(agent, same)]
+    span = Span(began, time.time())
+    calls.append(deployment.release(agent, same))
     spread = _inside(typical, planned)
     answers = [deployment.release(agent, spread) for _ in range(2)]
     far = _far(spread, planned, rng)
     if planned.sent == 0:
         empty = np.zeros((0, 0))
-        return [Sign("answers", agent, 1.0, 0.0, f"{agent}: sends nothing")], Streams(empty, empty)
+        return [Sign("answers", agent, 1.0, 0.0, f"{agent}: sends nothing")], Streams(empty, empty, empty)
     blocks = [(same, calls[0]), (same, calls[1]), (spread, answers[0]), (spread, answers[1])]
     if far is not None:
         blocks.append((far, deployment.release(agent, far)))
@@ -133,6 +150,11 @@ def _one_agent(
     signs += _within_reach(agent, noise, blocks, left)
     white = [noise.white(rest) for rest in left]
     signs += _strength(agent, noise, white)
+    normal = noise.without_dither()
+    drawn = [normal.white(rest) for rest in left]
+    signs += law_signs(agent, np.concatenate(drawn), normal.rounding)
+    signs += _digits(agent, normal, calls, drawn[2:], left[2:])
+    signs += guessed_seed(agent, drawn[0], normal.rounding, span)
     calm = [noise.calm(rest) for rest in white]
     for (y, _), rest in zip(blocks[2:], calm[2:], strict=True):
         signs += _follows(agent, y, rest)
@@ -144,7 +166,7 @@ def _one_agent(
     if agent in deployment.repeatable:
         words = f"{agent}: its answers say themselves that their noise is seeded and can be repeated"
         signs.append(Sign("fresh noise", agent, 0.0, 0.0, words))
-    return signs, Streams(np.concatenate(calm[:2]), dither[0])
+    return signs, Streams(np.concatenate(calm[:2]), dither[0], _coins(np.concatenate(drawn[:2]), normal))
 
 
 # --- readings
@@ -284,6 +306,28 @@ def _follows(agent: str, readings: Array, rest: Array) -> list[Sign]:
         Sign("response", agent, float(p), float(s), words)
         for p, s in zip(subgaussian_p(scores), scores, strict=True)
     ]
+
+
+def _digits(
+    agent: str, noise: Noise, calls: list[Array], white: list[Array], left: list[Array]
+) -> list[Sign]:
+    """Noise must use every value of the public grid, not those of a coarser one or of half precision."""
+    deviation = np.sqrt(np.maximum(np.diag(noise.sanitizer.noise), 0.0))
+    noisy = np.flatnonzero((deviation > 4 * noise.step) & (noise.step > 0))
+    if not noisy.size:
+        return []
+    steps = noise.step[noisy]
+    signs = low_bits(agent, np.concatenate(calls)[:, noisy] / steps, deviation[noisy] / steps)
+    # Such noise is rounded to the nearest multiple: half a step.
+    signs += half_precision(agent, np.concatenate(white), noise.rounding / 2)
+    unit = np.exp2(np.round(np.log2(deviation[noisy])))  # a power of two changes no digit
+    return signs + half_precision(agent, np.concatenate(left)[:, noisy] / unit, steps / unit / 2)
+
+
+def _coins(white: Array, noise: Noise) -> Array:
+    """±1 for draws larger or smaller than most: fair and unrelated between agents, where rounding is negligible."""
+    sure = noise.rounding < 1e-2
+    return np.where(np.abs(white[:, sure]) > MEDIAN_SIZE, 1.0, -1.0)
 
 
 def _repeats(agent: str, white: list[Array]) -> list[Sign]:

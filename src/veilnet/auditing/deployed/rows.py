@@ -24,6 +24,7 @@ _CHECKS = {
     "grid": ("on the public grid", "every number sent lies on the public grid"),
     "response": ("combinations sent", "what is sent follows the readings exactly as planned"),
     "noise": ("strength of the noise", "the noise has the planned covariance"),
+    "law": ("law of the noise", "the noise is normal, and uses every value of the grid"),
     "fresh noise": ("noise used once", "noise is drawn anew for every row and every call"),
     "seeds": ("agents draw apart", "no two agents share their random draws"),
 }

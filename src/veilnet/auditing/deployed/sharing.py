@@ -17,17 +17,23 @@ def between_agents(streams: dict[str, Streams]) -> list[Sign]:
     """Noise and random rounding of two agents must be unrelated, whatever the distance in their streams."""
     signs = []
     kinds = (
-        ({agent: s.white for agent, s in streams.items()}, "noise"),
-        ({agent: s.dither for agent, s in streams.items()}, "random rounding"),
+        ({agent: s.white for agent, s in streams.items()}, "their noise"),
+        ({agent: s.dither for agent, s in streams.items()}, "their random rounding"),
+        ({agent: _fair(s.coins) for agent, s in streams.items()}, "the size of their noise"),
     )
     for drawn, kind in kinds:
         kept = {agent: stream for agent, stream in drawn.items() if stream.size}
         for one, other, scores in _related(kept):
             worst = float(scores[np.argmax(np.abs(scores))])
             p = min(1.0, scores.size * float(subgaussian_p(np.array(worst))))
-            words = f"{one} and {other}: their {kind} is drawn from the same seed"
+            words = f"{one} and {other}: {kind} is drawn from the same seed"
             signs.append(Sign("seeds", f"{one}, {other}", p, worst, words))
     return signs
+
+
+def _fair(coins: Array) -> Array:
+    """±1 a little smaller, for the unfairness that rounding within a hundredth of a deviation may bring."""
+    return np.asarray(coins / 1.05)
 
 
 def _related(streams: dict[str, Array]) -> Iterator[tuple[str, str, Array]]:

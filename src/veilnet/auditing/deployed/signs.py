@@ -26,6 +26,7 @@ class Streams:
 
     white: Array  # (T, k): the draws behind the noise of a repeated reading
     dither: Array  # (T, m): random rounding of readings all over the range, in half grid steps
+    coins: Array  # (T, k): +1 where a draw is larger than most, -1 where it is smaller
 
 
 def score_against(one: Array, others: Array) -> Array:

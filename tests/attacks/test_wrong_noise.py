@@ -1,0 +1,189 @@
+"""Noise of the right covariance and the wrong law: each must be caught, and honest noise must pass.
+
+Every mutant sends C y plus noise with exactly the planned covariance, on the public grid; only the law is wrong.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.networks import random_network
+from veilnet._core.types import Array
+from veilnet.auditing.deployed.deployment import deployment
+from veilnet.auditing.deployed.law import half_precision, law_signs, low_bits
+from veilnet.auditing.deployed.rows import deployed_rows
+from veilnet.auditing.deployed.seeds import Span, guessed_seed
+from veilnet.plans.plan import Plan, make_plan
+
+CHANCE = 5e-7
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """Three agents with noise well above that of their readings, one of them with correlated noise."""
+    network = random_network(1, noise="per agent", prior="covariance", sizes=(3, 3, 3))
+    rng = np.random.default_rng(5)
+    root = rng.standard_normal((2, 2))
+    sanitizers = {
+        "a0": vn.Sanitizer(rng.standard_normal((1, 3)), [40.0], agent="a0"),
+        "a1": vn.Sanitizer(rng.standard_normal((2, 3)), [30.0, 0.0], agent="a1"),
+        "a2": vn.Sanitizer(rng.standard_normal((2, 3)), 20 * root @ root.T + 2 * np.eye(2), agent="a2"),
+    }
+    return make_plan(network, sanitizers, "test")
+
+
+def mutant(sanitizer: vn.Sanitizer, draw: Callable[[tuple[int, ...]], Array]) -> Callable[[Array], Array]:
+    """A sanitizer that is right in everything but where its noise comes from."""
+    root = sanitizer.noise_root
+    assert sanitizer.grid is not None
+
+    def sanitize(readings: Array) -> Array:
+        noise = draw((len(readings), len(root))) @ root
+        dither = np.where(
+            np.diag(sanitizer.noise) > 0, 0.0, np.random.default_rng().uniform(-0.5, 0.5, noise.shape)
+        )
+        exact = (readings - sanitizer.offset) @ sanitizer.compression.T + noise
+        return np.asarray(np.rint(exact / sanitizer.grid + dither) * sanitizer.grid) + 0.0
+
+    return sanitize
+
+
+def failures(plan: Plan, agent: str, mechanism: Any) -> dict[str, str]:
+    deployed: dict[str, Any] = {
+        name: (lambda y, s=s: np.asarray(s.sanitize(y))) for name, s in plan.sanitizers.items()
+    }
+    deployed[agent] = mechanism
+    rows = deployed_rows(deployment(plan, deployed), CHANCE, 0, lambda _: None)
+    return {row.what: row.sentence for row in rows if row.verdict == "fail"}
+
+
+def cut(rng: np.random.Generator, shape: tuple[int, ...], line: float, *, stretched: bool) -> Array:
+    draws = rng.standard_normal((*shape, 8))
+    inside = np.abs(draws) <= line
+    chosen = np.take_along_axis(draws, np.argmax(inside, axis=-1)[..., None], axis=-1)[..., 0]
+    chosen = np.clip(chosen, -line, line)
+    if not stretched:
+        return np.asarray(chosen)
+    from scipy.stats import truncnorm
+
+    return np.asarray(chosen / truncnorm(-line, line).std())
+
+
+LAWS: dict[str, Draw] = {
+    "uniform": lambda rng, shape: rng.uniform(-np.sqrt(3), np.sqrt(3), shape),
+    "Laplace": lambda rng, shape: rng.laplace(0, np.sqrt(0.5), shape),
+    "logistic": lambda rng, shape: rng.logistic(0, np.sqrt(3) / np.pi, shape),
+    "Student's, 5 degrees": lambda rng, shape: rng.standard_t(5, shape) * np.sqrt(3 / 5),
+    "cut at 2": lambda rng, shape: cut(rng, shape, 2.0, stretched=False),
+    "cut at 2, stretched": lambda rng, shape: cut(rng, shape, 2.0, stretched=True),
+    "cut at 2.5, stretched": lambda rng, shape: cut(rng, shape, 2.5, stretched=True),
+    "two values": lambda rng, shape: rng.choice([-1.0, 1.0], shape),
+    "half precision": lambda rng, shape: rng.standard_normal(shape).astype(np.float16).astype(float),
+    "mixture of two strengths": lambda rng, shape: (
+        rng.standard_normal(shape) * np.where(rng.random(shape) < 0.5, np.sqrt(0.3), np.sqrt(1.7))
+    ),
+    "skewed": lambda rng, shape: rng.gamma(4.0, 0.5, shape) - 2.0,
+    "bursts": lambda rng, shape: (
+        rng.standard_normal(shape)
+        * np.repeat(np.where(rng.random((shape[0] // 16 + 1, 1)) < 0.5, np.sqrt(0.3), np.sqrt(1.7)), 16, 0)[
+            : shape[0]
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("agent", "law"),
+    [("a0", law) for law in LAWS] + [("a1", "Laplace"), ("a2", "uniform"), ("a2", "half precision")],
+)
+def test_the_wrong_law_is_caught(plan: Plan, agent: str, law: str) -> None:
+    rng = np.random.default_rng([7, list(LAWS).index(law)])
+    found = failures(plan, agent, mutant(plan.sanitizers[agent], lambda shape: LAWS[law](rng, shape)))
+    assert "law of the noise" in found
+    assert agent in found["law of the noise"]
+
+
+def test_numbers_on_a_coarser_grid_are_caught(plan: Plan) -> None:
+    honest = plan.sanitizers["a0"]
+    assert honest.grid is not None
+    coarse = 4 * honest.grid
+
+    def shortened(readings: Array) -> Array:
+        return np.asarray(np.rint(np.asarray(honest.sanitize(readings)) / coarse) * coarse)
+
+    assert "a0" in failures(plan, "a0", shortened)["law of the noise"]
+
+
+CLOCKS: dict[str, Callable[[], Any]] = {
+    "seconds": lambda: np.random.default_rng(int(time.time())),
+    "milliseconds": lambda: np.random.default_rng(int(time.time() * 1e3)),
+    "microseconds": lambda: np.random.default_rng(int(time.time() * 1e6)),
+    "seconds, old generator": lambda: np.random.RandomState(int(time.time())),
+    "small seed, kept": lambda: np.random.default_rng(42),
+}
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_noise_seeded_by_the_clock_is_caught(plan: Plan, clock: str) -> None:
+    def draw(shape: tuple[int, ...]) -> Array:
+        if clock == "milliseconds":
+            time.sleep(0.002)  # so that no two calls show the same time
+        return np.asarray(CLOCKS[clock]().standard_normal(shape))
+
+    found = failures(plan, "a0", mutant(plan.sanitizers["a0"], draw))
+    assert "a0" in found["noise used once"]
+
+
+def test_a_clock_in_seconds_is_caught_even_when_calls_are_seconds_apart(plan: Plan) -> None:
+    now = [time.time()]
+
+    def draw(shape: tuple[int, ...]) -> Array:
+        now[0] += 1.0  # a clock that has moved on at every call, near the audit's own
+        return np.random.default_rng(int(now[0])).standard_normal(shape)
+
+    found = failures(plan, "a0", mutant(plan.sanitizers["a0"], draw))
+    assert "numpy.random.default_rng with the seed" in found["noise used once"]
+
+
+def test_pythons_generator_is_tried_too() -> None:
+    generator = random.Random(17)
+    drawn = np.array([[generator.gauss(0, 1)] for _ in range(20)])
+    (sign,) = guessed_seed("a", drawn, np.array([1e-4]), Span(1e9, 1e9))
+    assert sign.p < 1e-20
+
+
+@pytest.mark.parametrize("agent", ["a0", "a1", "a2"])
+def test_honest_noise_of_another_make_passes(plan: Plan, agent: str) -> None:
+    for seed in range(2):
+        rng = np.random.default_rng([3, 2**40 + seed])
+        assert failures(plan, agent, mutant(plan.sanitizers[agent], rng.standard_normal)) == {}
+
+
+def test_p_values_of_the_law_are_honest() -> None:
+    """Over 400 honest samples no kind of test may fall below a level more often than the level says."""
+    rng = np.random.default_rng(11)
+    smallest: dict[str, list[float]] = {}
+    for _ in range(400):
+        draws = rng.standard_normal((512, 1))
+        rounded = np.rint(draws * 256) / 256
+        for sign in law_signs("a", rounded, np.array([1 / 512])):
+            smallest.setdefault(sign.words.split(":")[1][:24], []).append(sign.p)
+        bits = low_bits("a", np.rint(draws * 512), np.array([512.0]))
+        smallest.setdefault("bits", []).extend(sign.p for sign in bits)
+        half = half_precision("a", draws + rng.uniform(-1, 1, draws.shape) * 5e-4, np.array([5e-4]))
+        smallest.setdefault("half", []).extend(sign.p for sign in half)
+    assert len(smallest) >= 10
+    for kind, values in smallest.items():
+        found = np.array(values)
+        for level in (0.1, 0.01):
+            # Five deviations above the level, for as many tests as there were.
+            most = level + 5 * np.sqrt(level / found.size) + 5 / found.size
+            assert np.mean(found <= level) <= most, kind
