@@ -38,6 +38,8 @@ VERBS = {
     "check": "Can privacy be free here? Who stands in the way?",
     "design": "Find what each agent should send.",
     "frontier": "Utility against privacy, from nothing to everything.",
+    "inspect": "What would an agent's file send of each reading?",
+    "sign": "Sign the files of a plan, for agents that trust your key.",
     "sanitize": "Make an agent's readings safe to send.",
     "fuse": "Estimate the public parameters from what arrived.",
     "audit": "Attack a plan and report what can be learned.",

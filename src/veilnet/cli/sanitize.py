@@ -26,6 +26,9 @@ def command(
         int | None, Option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0)
     ] = None,
     json: Annotated[bool, Option("--json", "Messages as JSON lines.")] = False,
+    trust: Annotated[
+        str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
+    ] = None,
 ) -> int:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 
@@ -40,7 +43,9 @@ def command(
     from veilnet.agent.release import release_valid
     from veilnet.io.sanitizer_files import read_sanitizer
     from veilnet.io.streams import LineReader, format_for, write_header, write_messages
+    from veilnet.io.trust import require_trust
 
+    require_trust(sanitizer, () if trust is None else (trust,))
     agent, plan = read_sanitizer(sanitizer)
     kind = format_for(source, out, given=format)
     sent_as = "jsonl" if json else format_for(out, source, given=format)

@@ -18,6 +18,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet._core.types import Array
+from veilnet.agent.inspection import inspect
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.messages import CentreModel, centre_model
@@ -124,6 +125,14 @@ def _checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     yield from _file_checks(saved, network)
     yield from _grid_checks(saved, network)
     yield from _promise_checks(saved, network)
+    yield from _raw_readings(saved.sanitizers)
+
+
+def _raw_readings(sanitizers: Mapping[str, Sanitizer]) -> Iterator[Check]:
+    """A plan may keep its promises and send raw readings, where nothing private depends on them: it is said."""
+    for agent, sanitizer in sanitizers.items():
+        for alarm in inspect(sanitizer).alarms:
+            yield Check(f"what {agent} sends", True, note=alarm)
 
 
 def _file_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:

@@ -1,12 +1,12 @@
 """Is the noise normal, independent and unpredictable, or only of the right strength?
 
-A black box gives away its noise: what it answers to known readings, less the combinations the plan says, is noise plus
+A black box gives away its noise: what it answers to known readings, less the combinations planned, is noise plus
 at most a grid step of rounding. Whitened, it must be independent standard normal draws. Uniform noise, Laplace noise,
 noise cut at two deviations or computed in half precision can have the right covariance and still betray, now and
 then or always, more than was promised.
 
 Every test is valid at every sample size, rounding included: the inequality of Dvoretzky, Kiefer, Wolfowitz and
-Massart (1990) for the whole distribution; exact binomial counts for its tails; for the laws that people use by mistake
+Massart (1990) for the whole distribution; exact binomial counts for its tails; for laws that people use by mistake
 the likelihood ratio, which exceeds 1/p with probability at most p (Markov's inequality).
 """
 
@@ -48,7 +48,7 @@ def law_signs(agent: str, white: Array, rounding: Array) -> list[Sign]:
 def low_bits(agent: str, multiples: Array, deviation: Array) -> list[Sign]:
     """Signs that numbers sent, as multiples (T, m) of the step, lie on a coarser grid than the public one.
 
-    A normal number of deviation σ in steps has bit j set with probability 1/2, to within exp(-2π²σ²/4^(j+1)): nothing,
+    A normal number of deviation σ in steps has bit j set with probability 1/2 to within exp(-2π²σ²/4^(j+1)): nothing,
     while σ is above 4·2^j.
     """
     signs = []

@@ -41,7 +41,7 @@ class Span:
 def guessed_seed(agent: str, white: Array, rounding: Array, span: Span) -> list[Sign]:
     """A sign that the draws (T, k) of one call are those of a generator with a seed that can be guessed.
 
-    A normal draw comes within r of a given number with a probability of at most 0.8 r; the chance that one guess meets
+    A normal draw comes within r of a given number with probability at most 0.8 r; the chance that one guess meets
     all of the first draws is the product, and that any does, at most their number times as much.
     """
     off = float(np.max(rounding, initial=0.0)) + 1e-6

@@ -1,0 +1,46 @@
+"""``veilnet sign``: whoever designs a plan signs its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    plan: Annotated[Path | None, typer.Argument(help="The folder of a saved plan.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The secret key to sign with (PEM).")] = None,
+    new_key: Annotated[
+        Path | None,
+        typer.Option("--new-key", help="Make a key: the secret half here, the public one beside it."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Sign every file of a plan (Ed25519, in DSSE envelopes beside them), after verifying the plan.
+
+    Agents then trust the key instead of each file: veilnet sanitize kitchen.json --trust designer.pub. Hand out the
+    public key by another way than the plan's files.
+    """
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.cli._shared import console, print_json
+    from veilnet.io.signing import make_key, sign_files
+    from veilnet.plans.verification import load_plan
+
+    if new_key is None and (plan is None or key is None):
+        raise InvalidRequest("sign: expected a plan and --key FILE, or --new-key FILE to make a key first")
+    answer: dict[str, object] = {}
+    if new_key is not None:
+        secret, public = make_key(new_key)
+        answer |= {"secret": secret, "public": public}
+        key = key or secret
+        if not json:
+            console.print(f"Keep {secret} to yourself; hand {public} to the agents.", soft_wrap=True)
+    if plan is not None and key is not None:
+        load_plan(plan)  # nobody signs what does not hold
+        written = sign_files(sorted(plan.glob("*.json")), key)
+        answer["signed"] = written
+        if not json:
+            console.print(f"Signed {len(written)} files of {plan}.", soft_wrap=True)
+    if json:
+        print_json(answer)

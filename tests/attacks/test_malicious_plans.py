@@ -1,0 +1,221 @@
+"""A plan that would send raw readings: the agent can see it, and refuse any plan but the one it trusts."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.networks import random_network
+from veilnet.agent.inspection import inspect
+from veilnet.cli import run
+from veilnet.io.sanitizer_files import save_sanitizer
+from veilnet.io.signing import make_key, sign_files
+from veilnet.plans.plan import make_plan
+from veilnet.plans.verification import verify
+
+NAMES = ("temperature", "humidity", "vibration")
+
+
+def sanitizer(compression: Any, noise: Any = None, **options: Any) -> vn.Sanitizer:
+    return vn.Sanitizer(compression, noise, names=NAMES, agent="kitchen", **options)
+
+
+def kinds(found: Any) -> list[str]:
+    return [exposure.kind for exposure in found.exposures]
+
+
+def test_per_reading_what_is_told() -> None:
+    found = inspect(sanitizer([[1.0, 0, 0], [0, 2.0, 0]], [0.0, 9.0]))
+    assert kinds(found) == ["exactly", "with noise", "withheld"]
+    assert found.exposures[1].error == pytest.approx(1.5)  # noise of deviation 3 on twice the reading
+    assert "temperature" in found.alarms[0]
+    assert "humidity" not in found.alarms[0]
+
+
+def test_mixed_readings_are_not_alarming() -> None:
+    found = inspect(sanitizer([[0.7, 0.5, -0.3]]))
+    assert kinds(found) == ["mixed with others"] * 3
+    assert found.ok
+    assert "no resolution" in found.notes[0]  # exact numbers protect continuous readings only
+    assert not inspect(sanitizer([[0.7, 0.5, -0.3]], [1.0])).notes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_as_many_independent_exact_rows_as_readings_are_everything(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    turned = rng.standard_normal((3, 3)) * 10.0 ** rng.uniform(-4, 4, (3, 1))
+    found = inspect(sanitizer(turned))
+    assert kinds(found) == ["exactly"] * 3
+    assert "EVERY raw reading" in found.alarms[0]
+    two = inspect(sanitizer(turned[:2]))
+    assert "exactly" not in kinds(two)
+
+
+def test_noise_that_cancels_between_two_numbers_hides_nothing() -> None:
+    # The same noise on both: their difference is a raw reading.
+    found = inspect(sanitizer([[1.0, 0.5, 0], [1.0, 0.5, 1.0]], np.full((2, 2), 25.0)))
+    assert kinds(found)[2] == "exactly"
+    assert not found.ok
+
+
+def test_recovered_errors_are_those_of_least_squares() -> None:
+    rng = np.random.default_rng(4)
+    compression, root = rng.standard_normal((3, 3)), rng.standard_normal((3, 3))
+    theta = root @ root.T
+    found = inspect(sanitizer(compression, theta))
+    expected = np.sqrt(np.diag(np.linalg.inv(compression.T @ np.linalg.inv(theta) @ compression)))
+    assert [exposure.error for exposure in found.exposures] == pytest.approx(expected.tolist(), rel=1e-8)
+
+
+def test_two_readings_in_one_number() -> None:
+    packed = inspect(sanitizer([[1.0, 1e-6, 0.0]], grid=[2.0**-40]))
+    assert "temperature in its high digits and humidity in its low ones" in packed.alarms[0]
+    # The attack: humidity in whole per cent, temperature in tenths, both from one number.
+    temperature, humidity = 21.3, 57.0
+    z = temperature + 1e-6 * humidity
+    assert round(z, 1) == temperature
+    assert round((z - round(z, 1)) * 1e6) == humidity
+    # A grid, or noise, above the small part leaves nothing to read off.
+    assert inspect(sanitizer([[1.0, 1e-6, 0.0]], grid=[2.0**-10])).ok
+    assert inspect(sanitizer([[1.0, 1e-6, 0.0]], [0.01], grid=[2.0**-40])).ok
+    # Limits are the measure: in pascals, 1e-3 is not small.
+    limits = ([0, 9e4, 0], [40, 11e4, 1])
+    assert inspect(sanitizer([[1.0, 1e-3, 0.0]], grid=[2.0**-40], limits=limits)).ok
+
+
+def test_noise_far_below_the_range_is_alarming() -> None:
+    found = inspect(sanitizer(np.eye(3), [1e-6] * 3, limits=([0, 0, 0], [40, 100, 1])))
+    assert "hides next to nothing of temperature" in found.alarms[0]
+    assert inspect(sanitizer(np.eye(3), [25.0, 25.0, 1.0], limits=([0, 0, 0], [40, 100, 1]))).ok
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    network = random_network(1, noise="per agent", prior="covariance")
+    vn.design(network).save(tmp_path / "plan")
+    return tmp_path / "plan"
+
+
+def sanitized(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    class Input:
+        buffer = io.BytesIO(b"1,2,3\n")
+
+    monkeypatch.setattr("sys.stdin", Input())
+    code = run(["sanitize", *arguments])
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def malicious(path: Path) -> None:
+    """The agent's file replaced by a well-formed one, checksum and plan id and all, that sends everything."""
+    plan = json.loads(path.read_text())["plan"]
+    save_sanitizer(vn.Sanitizer(np.eye(3), agent="a0", grid=[2.0**-20] * 3), path, plan)
+
+
+def test_inspect_is_loud_and_says_no(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", str(folder / "a0.json")]) == 0
+    malicious(folder / "a0.json")
+    assert run(["inspect", str(folder / "a0.json")]) == 1
+    assert "ALARM: EVERY raw reading can be recovered exactly" in capfd.readouterr().out
+    assert run(["inspect", str(folder / "a0.json"), "--json"]) == 1
+    answer = json.loads(capfd.readouterr().out)
+    assert [each["kind"] for each in answer["readings"]] == ["exactly"] * 3
+    assert run(["inspect", str(folder / "a0.json"), "--pin"]) == 1  # what alarms is not pinned
+    assert not (folder / "a0.trust").exists()
+
+
+def test_a_pinned_agent_sends_nothing_by_another_plan(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "a0.json"
+    assert run(["inspect", str(file), "--pin"]) == 0
+    capfd.readouterr()
+    code, out, _ = sanitized(monkeypatch, capfd, str(file))
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    malicious(file)
+    code, out, err = sanitized(monkeypatch, capfd, str(file))
+    assert (code, out) == (2, "")
+    assert "not trusted" in err
+
+
+def test_a_fingerprint_on_the_command_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = str(folder / "a0.json")
+    run(["inspect", file, "--json"])
+    mark = json.loads(capfd.readouterr().out)["fingerprint"]
+    assert sanitized(monkeypatch, capfd, file, "--trust", mark)[0] == 0
+    assert sanitized(monkeypatch, capfd, file, "--trust", "0" * 64)[:2] == (2, "")
+    assert sanitized(monkeypatch, capfd, file, "--trust", "no-such-file")[:2] == (2, "")
+
+
+def test_signed_plans(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key, other = tmp_path / "designer.key", tmp_path / "stranger.key"
+    assert run(["sign", str(folder), "--new-key", str(key)]) == 0
+    assert run(["sign", "--new-key", str(other)]) == 0
+    assert key.stat().st_mode & 0o077 == 0
+    public, file = str(tmp_path / "designer.pub"), folder / "a0.json"
+    capfd.readouterr()
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", public)[0] == 0
+    # Another key, another agent's envelope, a changed envelope, no envelope, and a changed file: nothing is sent.
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", str(tmp_path / "stranger.pub"))[:2] == (2, "")
+    kept = (folder / "a0.json.dsse").read_bytes()
+    for spoiled in (
+        (folder / "a1.json.dsse").read_bytes(),
+        kept.replace(b'"sig": "', b'"sig": "AAAA'),
+        b"{}",
+        b"[" * 100_000,
+        b'{"payload": 1, "payloadType": 2, "signatures": 3}',
+    ):
+        (folder / "a0.json.dsse").write_bytes(spoiled)
+        code, out, err = sanitized(monkeypatch, capfd, str(file), "--trust", public)
+        assert (code, out) == (2, "")
+        assert "not trusted" in err
+    (folder / "a0.json.dsse").unlink()
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", public)[:2] == (2, "")
+    (folder / "a0.json.dsse").write_bytes(kept)
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", public)[0] == 0
+    malicious(file)
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", public)[:2] == (2, "")
+    # The attacker signs with a key of their own: still not trusted.
+    sign_files([file], other)
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", public)[:2] == (2, "")
+
+
+def test_a_plan_that_does_not_hold_is_not_signed(folder: Path, tmp_path: Path) -> None:
+    malicious(folder / "a0.json")
+    assert run(["sign", str(folder), "--new-key", str(tmp_path / "designer.key")]) == 2
+    assert not list(folder.glob("*.dsse"))
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "securesystemslib", None)
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
+    with pytest.raises(vn.VeilnetError, match='pip install "veilnet\\[sign\\]"'):
+        make_key(tmp_path / "k.key")
+
+
+def test_verify_says_which_agents_send_raw_readings(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    network = random_network(1, noise="per agent", prior="covariance")
+    plan = make_plan(
+        network, {agent: vn.Sanitizer.raw(len(rows)) for agent, rows in network.observe.items()}, "test"
+    )
+    plan.save(tmp_path / "plan")
+    notes = {check.what: check.note for check in verify(tmp_path / "plan", network)}
+    assert "EVERY raw reading" in notes["what a0 sends"]
+    run(["verify", str(tmp_path / "plan")])
+    assert "raw reading" in " ".join(capfd.readouterr().out.split())
