@@ -85,6 +85,10 @@ def test_two_readings_in_one_number() -> None:
     # A grid, or noise, above the small part leaves nothing to read off.
     assert inspect(sanitizer([[1.0, 1e-6, 0.0]], grid=[2.0**-10])).ok
     assert inspect(sanitizer([[1.0, 1e-6, 0.0]], [0.01], grid=[2.0**-40])).ok
+    # Units may explain a factor of a thousand: a note, no alarm.
+    perhaps = inspect(sanitizer([[1.0, 1e-4, 0.0]], grid=[2.0**-40]))
+    assert perhaps.ok
+    assert "two readings at once" in perhaps.notes[0]
     # Limits are the measure: in pascals, 1e-3 is not small.
     limits = ([0, 9e4, 0], [40, 11e4, 1])
     assert inspect(sanitizer([[1.0, 1e-3, 0.0]], grid=[2.0**-40], limits=limits)).ok

@@ -24,6 +24,8 @@ _OUTSIDE = 1e-9
 # A coefficient so many times smaller than another of the same number, and still above its noise and grid, can be read
 # off its low digits.
 _PACKED = 1e3
+# Where the file states no limits, units alone may explain as much as this (pascals beside degrees).
+_UNITS = 1e5
 # Noise below this part of the range of a reading protects nothing worth having.
 _NEGLIGIBLE = 1e-3
 
@@ -91,10 +93,10 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
         + (f"with noise of deviation {number(deviation)}" if deviation > 0 else "exactly")
         for place, (row, deviation) in enumerate(zip(sanitizer.compression, deviations.tolist(), strict=True))
     )
-    alarms = [*_raw(exposures, rows, noisy), *_nearly_raw(exposures, sanitizer), *_packed(sanitizer, names)]
-    return Inspection(
-        sanitizer.agent, exposures, numbers, tuple(alarms), tuple(_on_resolution(sanitizer, noisy))
-    )
+    packed, perhaps = _packed(sanitizer, names)
+    alarms = (*_raw(exposures, rows, noisy), *_nearly_raw(exposures, sanitizer), *packed)
+    notes = (*perhaps, *_on_resolution(sanitizer, noisy))
+    return Inspection(sanitizer.agent, exposures, numbers, alarms, notes)
 
 
 def _exposure(name: str, place: int, rows: Array, noisy: Booleans, sanitizer: Sanitizer) -> Exposure:
@@ -142,25 +144,31 @@ def _nearly_raw(exposures: tuple[Exposure, ...], sanitizer: Sanitizer) -> list[s
     return [f"the noise hides next to nothing of {join_names(found)}"] if found else []
 
 
-def _packed(sanitizer: Sanitizer, names: list[str]) -> list[str]:
-    """Numbers in which one reading stands in the high digits and another, still legible, in the low ones."""
+def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str]]:
+    """Numbers in which one reading stands in the high digits and another, still legible, in the low ones.
+
+    Returns what is alarming, and what is only worth a note, as units may explain it.
+    """
     ranges = _ranges(sanitizer)
     sizes = np.abs(sanitizer.compression) * (np.ones(sanitizer.readings) if ranges is None else ranges)
     deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
     step = np.zeros(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
-    alarms = []
+    alarms: list[str] = []
+    notes: list[str] = []
     for place, (row, floor) in enumerate(zip(sizes, np.maximum(deviations, step), strict=True)):
         legible = row > np.maximum(4 * floor, 1e-13 * np.max(row, initial=0.0))
         small = np.flatnonzero(legible & (row * _PACKED <= np.max(row, initial=0.0)))
         if small.size:
             low = join_names([names[int(k)] for k in small])
             high = names[int(np.argmax(row))]
-            unit = "" if ranges is not None else " (if readings are of like size: the file states no limits)"
-            alarms.append(
+            unit = "" if ranges is not None else " (unless units explain it: the file states no limits)"
+            ratio = float(np.max(row) / np.min(row[small]))
+            sure = ranges is not None or ratio >= _UNITS
+            (alarms if sure else notes).append(
                 f"number {place + 1} may carry two readings at once, {high} in its high digits and {low} in its "
                 f"low ones{unit}: where readings have a resolution, both can be read off it"
             )
-    return alarms
+    return alarms, notes
 
 
 def _on_resolution(sanitizer: Sanitizer, noisy: Booleans) -> list[str]:
