@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from veilnet.verdict.exact_test import share_sanitizers
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,28 @@ def test_every_kind_of_request(study: ModuleType, seed: int) -> None:
     outcomes = list(study.outcomes(seed))
     assert [outcome.request for outcome in outcomes] == list(study.REQUESTS)
     assert all(outcome.ended == "plan" and not outcome.wrong for outcome in outcomes)
+
+
+@pytest.mark.parametrize("seed", [80, 160, 286, 331])
+def test_a_ceiling_that_doubles_call_infinite_is_told_or_called_at_least(
+    study: ModuleType, seed: int
+) -> None:
+    """In seed 160 doubles say "without bound" where the truth is 84.9 and 302.5."""
+    network = study.nasty_network(seed)
+    verdict = vn.check(network)
+    assert verdict.at_least
+    assert not verdict.achievable
+    assert "can grow at least" in str(verdict)
+    assert "cannot be told" in str(verdict)
+    with study.mp.workdps(study.DIGITS):
+        truth = study.Truth(network, share_sanitizers(verdict.shares))
+        for name in verdict.at_least:
+            reached = truth.growth(network.private[name], 1e-60)
+            assert verdict.ceiling[name] <= reached * (1 + 1e-6)
+            if reached < 1e10:
+                assert verdict.ceiling[name] == pytest.approx(reached, rel=1e-6)
+    plan = vn.design(network)
+    assert all(np.isfinite(plan.privacy[name]) for name in verdict.at_least)
 
 
 def test_the_truth_knows_a_wrong_promise(study: ModuleType) -> None:
