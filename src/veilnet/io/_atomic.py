@@ -1,4 +1,9 @@
-"""Writing a file whole or not at all: a failed write leaves what was there before."""
+"""Writing a file whole or not at all: a failed or killed write leaves what was there before.
+
+A file is written beside its place and renamed when it is complete. A run that was killed leaves what it had
+written so far beside; the next one that writes the same file removes it. Which of them are dead is told by a
+lock that the writer holds and that ends with it.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +15,44 @@ from os import PathLike
 from pathlib import Path
 from typing import IO
 
+from veilnet.io._locking import lock
+
 
 @contextmanager
 def replacing(path: str | PathLike[str], *, mode: int | None = None) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of ``path`` when the block ends well, and vanishes otherwise.
 
-    ``mode`` sets the permissions; otherwise they stay as they were, or follow the umask for a new file.
+    ``mode`` sets the permissions; otherwise they stay as they were, or follow the umask for a new file. What
+    is no regular file, a device or a pipe, is written to as it is.
     """
     target = Path(os.path.realpath(path))  # a link stays a link: what it points to is replaced
-    beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
-    try:
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with target.open("wb") as file:
+            yield file
+        return
+    with _beside(target, path) as (file, beside):
+        yield file
         if mode is None and target.exists():
             mode = target.stat().st_mode & 0o777
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    except OSError as error:
-        error.filename = str(path)  # the user's file, not our temporary one
-        raise
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
         if mode is not None:
             beside.chmod(mode)
+        _release_on_windows(file)
         beside.replace(target)
-    except BaseException as error:
-        with suppress(OSError):
-            beside.unlink()
-        if isinstance(error, OSError) and error.filename in (None, str(beside)):
-            error.filename, error.filename2 = str(path), None
-        raise
-    _remember_folder(target.parent)
+    remember_folder(target.parent)
+
+
+def create(path: str | PathLike[str], content: bytes) -> None:
+    """A new file with this content: there whole or not at all; FileExistsError where something is already."""
+    target = Path(path)
+    with _beside(target, path) as (file, beside):
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        _release_on_windows(file)
+        os.link(beside, target)  # unlike renaming, this refuses to replace
+    remember_folder(target.parent)
 
 
 def write_bytes(path: str | PathLike[str], content: bytes, *, mode: int | None = None) -> None:
@@ -54,11 +66,69 @@ def write_text(path: str | PathLike[str], content: str, *, mode: int | None = No
     write_bytes(path, content.encode("utf-8"), mode=mode)
 
 
-def _remember_folder(folder: Path) -> None:
-    # Without this a power cut may undo the renaming; not every system lets a folder be opened.
+def remember_folder(folder: Path) -> None:
+    """Make renamings in a folder last; without it a power cut may undo them. Not every system can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextmanager
+def _beside(target: Path, path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], Path]]:
+    """A locked file beside the target, gone at the end unless it was renamed; errors name ``path``."""
+    try:
+        _remove_dead(target)
+        handle, beside = _open_beside(target)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # the user's file, not our temporary one
+        raise
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, beside
+    except OSError as error:
+        if error.filename in (None, str(beside)):
+            error.filename, error.filename2 = str(path), None
+        raise
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def _open_beside(target: Path) -> tuple[int, Path]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    while True:
+        beside = target.with_name(f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
+        handle = os.open(beside, flags, 0o666)
+        lock(handle, wait=False)
+        if beside.exists():  # else another run took it for a dead one before it was locked
+            return handle, beside
+        os.close(handle)
+
+
+def _remove_dead(target: Path) -> None:
+    """Remove what killed runs left beside the target: nobody holds a lock on it any more."""
+    prefix = _prefix(target)
+    for name in os.listdir(target.parent):  # noqa: PTH208 - a glob would read the name as a pattern
+        if not (name.startswith(prefix) and name.endswith(".tmp") and len(name) == len(prefix) + 16):
+            continue
+        left = target.with_name(name)
+        with suppress(OSError):
+            handle = os.open(left, os.O_WRONLY)
+            try:
+                if lock(handle, wait=False):
+                    left.unlink()
+            finally:
+                os.close(handle)
+
+
+def _release_on_windows(file: IO[bytes]) -> None:
+    """Windows renames no open file; elsewhere it stays open, and locked, until it has its name."""
+    if os.name == "nt":  # pragma: no cover
+        file.close()
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name[:100]}."

@@ -11,10 +11,8 @@ them back, :mod:`veilnet.plans.verification` decides whether they are to be beli
 from __future__ import annotations
 
 import hashlib
-import secrets
 import unicodedata
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -24,11 +22,11 @@ import msgspec
 
 from veilnet._core.errors import InvalidPlan
 from veilnet.io import _document, sanitizer_files
-from veilnet.io._atomic import write_bytes
 from veilnet.io._json import plain
 from veilnet.io._sealed import digest, format_of, seal
 from veilnet.io.centre_files import FORMAT as CENTRE_FORMAT
 from veilnet.io.centre_files import centre_document
+from veilnet.io.plan_folder import saving
 from veilnet.plans.plan import Plan
 
 FORMAT = "veilnet-plan/1"
@@ -66,7 +64,7 @@ class FindingDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
-    """Write a plan folder. Until all of it is there, it does not load; what was there before stays till then.
+    """Write a plan folder. Whenever it is interrupted, the folder holds the whole old plan or the whole new one.
 
     An older plan in the folder is replaced, its agents' files included; files of others are left alone, and
     one that is in the way is an error.
@@ -80,27 +78,12 @@ def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
         for agent, sanitizer in plan.sanitizers.items()
     }
     contents[CENTRE] = seal(centre_document(replace(plan.messages, plan=plan_id)))
+    contents[WHOLE] = seal(whole)
     if target.exists() and not target.is_dir():
         raise InvalidPlan(f"{target}: expected a folder, found a file; choose another name")
     target.mkdir(parents=True, exist_ok=True)
-    stale = _look_around(target, plan_id, [*contents, WHOLE])
-    staging = target / f".veilnet-{secrets.token_hex(6)}"
-    staging.mkdir()
-    try:
-        for name, content in contents.items():
-            write_bytes(staging / name, content)
-        write_bytes(staging / WHOLE, seal(whole))
-        (target / WHOLE).unlink(missing_ok=True)
-        for name in contents:
-            (staging / name).replace(target / name)
-        for path in stale:
-            path.unlink(missing_ok=True)
-        (staging / WHOLE).replace(target / WHOLE)
-    finally:
-        with suppress(OSError):
-            for path in staging.iterdir():
-                path.unlink()
-            staging.rmdir()
+    with saving(target) as replace_files:
+        replace_files(contents, look_around(target, plan_id, list(contents)))
 
 
 def file_names(agents: Sequence[str]) -> dict[str, str]:
@@ -162,7 +145,7 @@ def plan_id_of(document: Mapping[str, Any]) -> str:
     return digest({name: value for name, value in document.items() if name != "plan"})[:32]
 
 
-def _look_around(folder: Path, plan_id: str, new: Sequence[str]) -> list[Path]:
+def look_around(folder: Path, plan_id: str, new: Sequence[str]) -> list[str]:
     """Agents' files of older plans that the new one does not replace; an error if a foreign file is in the way."""
     stale = []
     taken = {_folded(name) for name in new}
@@ -175,7 +158,7 @@ def _look_around(folder: Path, plan_id: str, new: Sequence[str]) -> list[Path]:
                     f"{path}: is in the way and was not written by veilnet; choose another folder, or move it"
                 )
         elif kind == sanitizer_files.FORMAT and belongs_to is not None and belongs_to != plan_id:
-            stale.append(path)
+            stale.append(path.name)
     return stale
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -16,7 +17,8 @@ from veilnet.io import _document, sanitizer_files
 from veilnet.io._json import plain, with_infinities
 from veilnet.io._sealed import convert, read_sealed
 from veilnet.io.centre_files import load_centre
-from veilnet.io.plan_files import CENTRE, FORMAT, WHOLE, PlanDocument, file_names, plan_id_of
+from veilnet.io.plan_files import CENTRE, FORMAT, WHOLE, PlanDocument, file_names, look_around, plan_id_of
+from veilnet.io.plan_folder import reading
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Promise
 from veilnet.plans.verification import SavedPlan
@@ -25,7 +27,44 @@ from veilnet.plans.verification import SavedPlan
 def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:
     """What the files of a plan folder hold; InvalidPlan where plan.json cannot be read as a plan at all."""
     target = Path(folder)
-    path = _existing(target) / WHOLE
+    if not target.is_dir():
+        raise InvalidPlan(f"{folder}: no such folder; give the folder that plan.save() or design --out wrote")
+    with reading(target) as place:
+        return _read(target, place)
+
+
+def check_destination(folder: Path, network: Network, *, force: bool) -> None:
+    """An error, before anything is computed, where a plan of this network could not or should not be saved.
+
+    force: replace the plan of another network, or one that cannot be read.
+    """
+    existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
+    if not existing.is_dir():
+        raise InvalidPlan(f"{existing}: expected a folder, found a file; choose another name")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InvalidPlan(f"{existing}: may not be written to; choose another folder")
+    if existing != folder:
+        return
+    look_around(folder, "", [*file_names(list(network.agents)).values(), CENTRE, WHOLE])
+    with reading(folder) as place:
+        if force or not place(WHOLE).exists():
+            return
+        try:
+            document, _ = read_sealed(place(WHOLE), FORMAT)
+            difference = _difference(network, saved=document.get("network", {}))
+        except InvalidPlan:
+            difference = "its plan.json cannot be read"
+    if difference:
+        raise InvalidPlan(
+            f"{folder}: holds the plan of another network ({difference}); choose another folder, "
+            "or give --force to replace that plan"
+        )
+
+
+def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
+    if not place(WHOLE).exists():
+        raise InvalidPlan(f"{target}: holds no plan.json; save the plan there first")
+    path = place(WHOLE)
     document, intact = read_sealed(path, FORMAT)
     found = convert(document, PlanDocument, path)
     sanitizers = {
@@ -54,10 +93,10 @@ def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:
         promise=_promise(found, network, path),
         details=with_infinities(found.details),
         agent_files={
-            str(target / name): (agent, _agent_file(target / name))
+            str(target / name): (agent, _agent_file(place(name)))
             for agent, name in file_names(list(sanitizers)).items()
         },
-        centre_file=(str(target / CENTRE), _centre_file(target / CENTRE)),
+        centre_file=(str(target / CENTRE), _centre_file(place(CENTRE))),
         difference=partial(_difference, saved=found.network),
     )
 
@@ -116,11 +155,3 @@ def _number(value: float | str, path: Path) -> float:
     if isinstance(number, str):
         raise InvalidPlan(f"{path}: expected a number, found text; save the plan again")
     return float(number)
-
-
-def _existing(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise InvalidPlan(f"{folder}: no such folder; give the folder that plan.save() or design --out wrote")
-    if not (folder / WHOLE).exists():
-        raise InvalidPlan(f"{folder}: holds no plan.json; the plan was not saved to its end: save it again")
-    return folder
