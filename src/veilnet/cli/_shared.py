@@ -64,10 +64,25 @@ def _amount(text: str, option: str) -> float:
         raise InvalidRequest(f"{option}: expected a number, found {text!r}") from None
 
 
+def check_file(path: Path | None) -> None:
+    """An error for a file that could not be written, before anything is computed for it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InvalidRequest(f"{path}: expected a file, found a folder; choose another name")
+    if not path.absolute().parent.is_dir():
+        raise InvalidRequest(
+            f"{path}: there is no folder {path.parent}; make it first, or choose another name"
+        )
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise InvalidRequest(f"{path}: may not be written to; choose another name")
+
+
 def check_plot(path: Path | None) -> None:
-    """An error for a plot of a kind that is not drawn, before anything is computed for it."""
+    """An error for a plot that could not be drawn or written, before anything is computed for it."""
     if path is not None and path.suffix.lower() not in (".svg", ".png", ".pdf"):
         raise InvalidRequest(f"{path}: expected a plot ending in .svg, .png or .pdf; choose another name")
+    check_file(path)
 
 
 def print_json(value: object) -> None:

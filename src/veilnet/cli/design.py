@@ -29,15 +29,21 @@ def command(
         bool, typer.Option("--partial", help="With --method noise: take less than asked where not free.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write the plan to.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Let --out replace the plan of another network.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility."""
     import veilnet as vn
     from veilnet.cli._shared import amounts, console, print_json, progress
     from veilnet.cli._views import plan_table, sending_table
+    from veilnet.io.plan_reading import check_destination
 
     loss = _loss(utility_loss)
     model = vn.Network.load(network)
+    if out is not None:
+        check_destination(out, model, force=force)
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
             model,

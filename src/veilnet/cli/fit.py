@@ -42,9 +42,10 @@ def command(
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.calibration.fitting import fit_report
-    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._shared import check_file, console, print_json
     from veilnet.io.tables import column_names
 
+    check_file(out)
     if out is not None and out.exists() and not force:
         raise InvalidRequest(f"{out}: exists already; choose another name, or --force to replace it")
     known = column_names(data)

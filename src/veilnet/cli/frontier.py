@@ -20,16 +20,19 @@ def command(
 ) -> None:
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn
-    from veilnet.cli._shared import check_plot, console, print_json, progress, table
+    from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table
+    from veilnet.io._atomic import replacing, write_text
 
     check_plot(out)
+    check_file(csv)
     model = vn.Network.load(network)
     with progress("tracing the frontier", total=1.0) as steps:
         curve = vn.frontier(model, privacy, progress=lambda _what, part: steps.update(part))
     if out is not None:
-        curve.plot(out)
+        with replacing(out) as file:
+            curve.plot().savefig(file, format=out.suffix[1:].lower())
     if csv is not None:
-        csv.write_text(curve.table(), encoding="utf-8")
+        write_text(csv, curve.table())
     if json:
         rows = [
             {"asked": p.asked, "utility": p.utility, "privacy": p.privacy, "method": p.method}
