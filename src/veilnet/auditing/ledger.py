@@ -1,27 +1,25 @@
 """A ledger of releases: it adds up what they tell, and refuses the one that would tell too much.
 
-Every release of the same x adds Fisher information, by one plan or by several. The ledger keeps the sum in an
-append-only file and refuses a release after which some p_j would be below its limit. One ledger serves one x:
-one subject and one period over which x does not change.
+Every release of the same x adds Fisher information, by one plan or by several of the same network. The ledger
+keeps the sum in an append-only file and refuses a release after which some p_j would be below its limit. One
+ledger serves one x: one subject and one period over which x does not change.
 
-The file has one JSON object per line: a header with the network and the limits, then one entry per release
-with a counter and the information released. Each line carries a hash of itself and of the line before. An
-auditor who keeps the last *head* (counter and hash) detects every later change of what it covers: lines
-altered, removed, reordered, and a ledger set back or begun anew. What it cannot detect: releases that were
-never recorded (compare the counter with the number of messages the centre received), and a reset when nobody
-kept a head. The hashes are not signatures.
+The file is a chain of lines (:mod:`veilnet.io._chain`): a header with the network and the limits, then one
+entry per release with a counter and the information released. An auditor who keeps the last *head* (counter
+and hash) detects every later change of what it covers: lines altered, removed, reordered, and a ledger set
+back or begun anew. What the file cannot tell: releases that were never recorded, a reset when nobody kept a
+head, and copies. Two copies of one ledger, each continued, are both sound; they share their heads up to the
+copy and neither knows of the other's releases. The number of messages that the centre received decides:
+:meth:`Ledger.verify` compares it with the counter. The hashes are not signatures.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from threading import RLock
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +32,7 @@ from veilnet.auditing.measures import privacies, read_limits
 from veilnet.auditing.what_if.repetition import first_below
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import knowledge_of_factor
+from veilnet.io._chain import Chain, begin_chain, open_chain
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -45,7 +44,8 @@ _FORMAT = "veilnet-ledger/1"
 class Ledger:
     """Fisher information of all releases of one x, with a limit on what they may tell.
 
-    ``Ledger.create(path, network, limits)`` begins one; ``Ledger(path, network)`` opens it.
+    ``Ledger.create(path, network, limits)`` begins one; ``Ledger(path, network)`` opens it. Threads may share
+    one object, and processes one file: each record is added whole, after all others.
     """
 
     def __init__(self, path: str | PathLike[str], network: Network) -> None:
@@ -53,9 +53,13 @@ class Ledger:
         self.network = network
         self.limits: dict[str, float] = {}
         self._factor: Array = np.zeros((0, network.L))
-        self._lines, self._count, self._hash = 0, 0, ""
-        with self._file("rb") as file:
-            self._read(file)
+        self._count, self._head, self._torn = 0, "", False
+        self._turn = RLock()
+        with open_chain(self.path, _FORMAT, write=False) as chain:
+            self._read(chain)
+
+    def __reduce__(self) -> Any:
+        return Ledger, (self.path, self.network)  # a lock cannot be carried to another process; the file can
 
     @classmethod
     def create(
@@ -66,13 +70,7 @@ class Ledger:
         if not asked:
             raise InvalidRequest("limits: expected at least one limit; give limits=5.0 or {'gait': 5.0}")
         header = {"format": _FORMAT, "network": network_fingerprint(network), "limits": asked}
-        try:
-            with Path(path).open("xb") as file:
-                _append(file, header, "")
-        except FileExistsError:
-            raise InvalidRequest(
-                f"{path}: a ledger is there already; open it, or choose another name (a new one forgets)"
-            ) from None
+        begin_chain(path, header)
         return cls(path, network)
 
     # --- what is in it
@@ -85,11 +83,12 @@ class Ledger:
     @property
     def head(self) -> str:
         """What an auditor keeps: the number of entries and the hash of the last line."""
-        return f"{self._lines - 1}-{self._hash}"
+        return self._head
 
     def privacy(self) -> dict[str, float]:
         """p_j after all releases so far; below zero when more is known than one raw release tells."""
-        return privacies(knowledge_of_factor(self.network, self._factor))
+        with self._turn:
+            return privacies(knowledge_of_factor(self.network, self._factor))
 
     def remaining(self, plan: Plan) -> float:
         """How many more releases of a plan the limits allow; inf when it is as many as one likes."""
@@ -98,7 +97,8 @@ class Ledger:
         def margin(count: int) -> float:
             return self._margin(np.sqrt(count) * once)
 
-        return first_below(margin, 0.0) - 1.0
+        with self._turn:
+            return first_below(margin, 0.0) - 1.0
 
     # --- adding to it
 
@@ -110,9 +110,9 @@ class Ledger:
         if not isinstance(releases, int | np.integer) or releases < 1:
             raise InvalidRequest(f"releases: expected a positive whole number, found {releases!r}")
         once = self._factor_of(plan)
-        with self._file("r+b") as file:
-            self._read(file)  # another process may have added to it
-            added = np.sqrt(float(releases)) * once
+        added = np.sqrt(float(releases)) * once
+        with self._turn, open_chain(self.path, _FORMAT) as chain:
+            self._read(chain)  # another process may have added to it
             left = self._privacy_with(added)
             for name, limit in self.limits.items():
                 if left[name] < limit:
@@ -121,17 +121,17 @@ class Ledger:
                         f"of {name} at {number(left[name])}, below its limit {number(limit)}; "
                         f"{number(self.remaining(plan))} more are possible, then x has to change or stay untold"
                     )
-            entry = {
-                "entry": self._lines,
-                "plan": plan_fingerprint(plan.network, plan.sanitizers),
-                "releases": int(releases),
-                "factor": once.tolist(),
-            }
-            file.seek(0, os.SEEK_END)
-            self._hash = _append(file, entry, self._hash)
-        self._lines += 1
-        self._count += int(releases)
-        self._factor = triangle(np.concatenate([self._factor, added]))
+            chain.append(
+                {
+                    "entry": chain.lines,
+                    "plan": plan_fingerprint(plan.network, plan.sanitizers),
+                    "releases": int(releases),
+                    "factor": once.tolist(),
+                }
+            )
+            self._head, self._torn = chain.head, False
+            self._count += int(releases)
+            self._factor = triangle(np.concatenate([self._factor, added]))
         return left
 
     # --- checking it
@@ -147,10 +147,12 @@ class Ledger:
     # --- inside
 
     def _factor_of(self, plan: Plan) -> Array:
-        if plan.network.parameters != self.network.parameters:
+        if plan.network is not self.network and (
+            network_fingerprint(plan.network) != network_fingerprint(self.network)
+        ):
             raise InvalidRequest(
-                "plan: expected a plan about the same parameters as the ledger's network, found "
-                f"{', '.join(plan.network.parameters[:6])}; keep a ledger for each x"
+                "plan: expected a plan of the ledger's own network, found one of another (parameters "
+                f"{', '.join(plan.network.parameters[:6])}); keep a ledger for each network and x"
             )
         return triangle(message_factor(plan.network, plan.sanitizers))
 
@@ -161,9 +163,9 @@ class Ledger:
         left = self._privacy_with(added)
         return min(left[name] - limit for name, limit in self.limits.items())
 
-    def _read(self, file: IO[bytes]) -> None:
-        lines = _checked_lines(file.read(), self.path)
-        header = lines[0]
+    def _read(self, chain: Chain) -> None:
+        lines = chain.read()
+        header = next(lines)
         if header.get("network") != network_fingerprint(self.network):
             raise InvalidPlan(f"{self.path}: the ledger belongs to another network; open it with its own")
         try:
@@ -172,9 +174,9 @@ class Ledger:
             raise InvalidPlan(f"{self.path}: {error}") from error
         if not self.limits:
             raise InvalidPlan(f"{self.path}: the ledger has no limits: it was changed")
-        self._lines, self._count = len(lines), 0
+        self._count = 0
         self._factor = np.zeros((0, self.network.L))
-        for line in lines[1:]:
+        for line in lines:
             try:
                 once = np.array(line["factor"], dtype=np.float64).reshape(-1, self.network.L)
                 releases = int(line["releases"])
@@ -184,16 +186,7 @@ class Ledger:
                 raise InvalidPlan(f"{self.path}: entry {line.get('entry')}: not a ledger entry") from error
             self._count += releases
             self._factor = triangle(np.concatenate([self._factor, np.sqrt(float(releases)) * once]))
-        self._hash = str(lines[-1]["hash"])
-
-    @contextmanager
-    def _file(self, mode: str) -> Iterator[IO[bytes]]:
-        try:
-            with self.path.open(mode) as file:
-                _lock(file)
-                yield file
-        except FileNotFoundError:
-            raise InvalidPlan(f"{self.path}: no such ledger; begin one with Ledger.create") from None
+        self._head, self._torn = chain.head, chain.torn
 
 
 def verify_ledger(
@@ -202,22 +195,31 @@ def verify_ledger(
     """What is wrong with a ledger file, in words; see :meth:`Ledger.verify`."""
     try:
         ledger = Ledger(path, network)
-        lines = _checked_lines(Path(path).read_bytes(), Path(path))
+        with open_chain(Path(path), _FORMAT, write=False) as chain:
+            hashes = [str(line["hash"]) for line in chain.read()]
     except InvalidPlan as error:
         return [str(error)]
     problems = []
+    if ledger._torn:
+        problems.append(
+            "the last line is torn: a release was being recorded when the writer died, and was not made; "
+            "the next record removes the rest (compare the head you kept: an entry may also have been cut off)"
+        )
     if head is not None:
         place, _, kept = head.partition("-")
         if not place.isdigit() or not kept:
             raise InvalidRequest(f"head: expected what Ledger.head gave, number-hash, found {head!r}")
-        if int(place) >= len(lines):
+        if int(place) >= len(hashes):
             problems.append(
-                f"the ledger was reset: it had {place} entries when its head was kept, now {len(lines) - 1}"
+                f"the ledger was reset: it had {place} entries when its head was kept, now {len(hashes) - 1}"
             )
-        elif lines[int(place)]["hash"] != kept:
+        elif hashes[int(place)] != kept:
             problems.append(f"the ledger was rewritten: entry {place} is not the one whose head was kept")
     if releases is not None and ledger.count < releases:
-        problems.append(f"{releases} releases were made, the ledger has {ledger.count}")
+        problems.append(
+            f"{releases} releases were made, the ledger has {ledger.count}: some were not recorded, "
+            "or recorded in a copy"
+        )
     left = ledger.privacy()
     problems += [
         f"the recorded releases leave the privacy of {name} at {number(left[name])}, "
@@ -226,47 +228,3 @@ def verify_ledger(
         if left[name] < limit
     ]
     return problems
-
-
-def _append(file: IO[bytes], entry: Mapping[str, Any], previous: str) -> str:
-    digest = _digest(entry, previous)
-    line = json.dumps({**entry, "previous": previous, "hash": digest}, separators=(",", ":"))
-    file.write(line.encode() + b"\n")
-    file.flush()
-    os.fsync(file.fileno())
-    return digest
-
-
-def _digest(entry: Mapping[str, Any], previous: str) -> str:
-    text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
-
-
-def _checked_lines(content: bytes, path: Path) -> list[dict[str, Any]]:
-    """The lines of a ledger whose chain of hashes holds; InvalidPlan, naming the line, otherwise."""
-    if not content.endswith(b"\n"):
-        raise InvalidPlan(f"{path}: the ledger is empty or its last line is torn; restore it from a copy")
-    lines: list[dict[str, Any]] = []
-    previous = ""
-    for place, text in enumerate(content.splitlines()):
-        try:
-            line = json.loads(text)
-            entry = {key: value for key, value in line.items() if key not in ("previous", "hash")}
-            sound = line["previous"] == previous and line["hash"] == _digest(entry, previous)
-            sound = sound and (entry["format"] == _FORMAT if place == 0 else entry["entry"] == place)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            sound = False
-        if not sound:
-            raise InvalidPlan(f"{path}: line {place + 1} does not continue the ledger: it was changed")
-        previous = line["hash"]
-        lines.append(line)
-    return lines
-
-
-def _lock(file: IO[bytes]) -> None:
-    """Only one process reads and adds at a time, where the system can see to it."""
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover  (Windows)
-        return
-    fcntl.flock(file.fileno(), fcntl.LOCK_EX)
