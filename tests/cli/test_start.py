@@ -29,7 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network = house()
     vn.design(network).save(where / "plan")
     row = network.offset[network.blocks.rows(0)].tolist()
-    (where / "readings.csv").write_text(",".join(map(repr, row)) + "\n", encoding="utf-8")
+    lines = [",".join(network.readings[network.agents[0]]), ",".join(map(repr, row))]
+    (where / "readings.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return where
 
 

@@ -26,8 +26,9 @@ from veilnet.agent.release import release_valid
 from veilnet.io import _sealed, sanitizer_files
 from veilnet.io.centre_files import load_centre
 from veilnet.io.merging import open_messages
+from veilnet.io.message_streams import MessageMark
 from veilnet.io.plan_files import plan_id_of
-from veilnet.io.streams import LineReader
+from veilnet.io.reading_streams import ReadingReader
 from veilnet.plans.plan import make_plan
 
 PER_EXAMPLE = 25  # mutated inputs in each example of hypothesis
@@ -326,7 +327,7 @@ def test_damaged_streams_release_only_whole_rows_within_limits(folder: Path, see
     for _ in range(PER_EXAMPLE):
         content = damaged(rng, stream(rng, kind))
         allowed = (pedantic_csv if kind == "csv" else pedantic_json)(content, 2)
-        reader = LineReader(io.BytesIO(content), "csv" if kind == "csv" else "jsonl", 2, key="readings")
+        reader = ReadingReader(io.BytesIO(content), "csv" if kind == "csv" else "jsonl", 2)
         numbered: list[int] = []
         try:
             for block in reader.blocks(3):
@@ -351,12 +352,14 @@ def test_damaged_messages_are_reported_not_raised(folder: Path, seed: int, kind:
     rng = np.random.default_rng(seed)
     fusion = vn.Fusion(load_centre(folder / "plan/center.json"))
     if kind == "csv":
-        whole = b"row,z1\n" + b"".join(b"%d,%.3f\n" % (k, k / 7) for k in range(1, 8))
+        whole = b"row,plan,agent,z1\n" + b"".join(b"%d,0123abcd,a,%.3f\n" % (k, k / 7) for k in range(1, 8))
     else:
-        whole = b"".join(b'{"row": %d, "values": [%.3f]}\n' % (k, k / 7) for k in range(1, 8))
+        line = b'{"row": %d, "plan": "0123abcd", "agent": "a", "values": [%.3f]}\n'
+        whole = b"".join(line % (k, k / 7) for k in range(1, 8))
     for _ in range(PER_EXAMPLE):
         try:
-            file = open_messages(io.BytesIO(damaged(rng, whole)), Path("a"), 1, kind, lambda *_: None)
+            content = io.BytesIO(damaged(rng, whole))
+            file = open_messages(content, Path("a"), 1, kind, lambda *_: None, MessageMark("0123abcd", "a"))
             rows, values = file.take(2**62)
             estimate = fusion.estimate({"a": values})
         except vn.VeilnetError:

@@ -17,7 +17,9 @@ import veilnet as vn
 from veilnet import cli
 from veilnet.auditing.what_if.variants import changed
 from veilnet.io.merging import aligned, open_messages
-from veilnet.io.streams import LineReader, format_for
+from veilnet.io.message_streams import MessageMark
+from veilnet.io.reading_streams import ReadingReader
+from veilnet.io.streams import format_for
 from veilnet.io.template import house
 
 
@@ -56,6 +58,11 @@ def pipe(monkeypatch, capfd):
 GOOD = "20.5,450,6.1,120"
 
 
+def mark_of(folder: Path) -> str:
+    """How messages of a plan name it."""
+    return str(json.loads((folder / "plan.json").read_text())["plan"][:8])
+
+
 def rows_of(text: str) -> list[int]:
     return [int(line["row"]) for line in csv.DictReader(text.splitlines())]
 
@@ -65,16 +72,16 @@ def test_csv_goes_through_with_its_row_numbers(folder, plan, pipe) -> None:
     code, out, err = pipe(["sanitize", folder / "kitchen.json"], content)
     assert (code, err) == (0, "")
     lines = list(csv.reader(out.splitlines()))
-    mark = json.loads((folder / "plan.json").read_text())["plan"][:8]
-    assert lines[0] == ["row", f"z1@{mark}", f"z2@{mark}"]
+    assert lines[0] == ["row", "plan", "agent", "z1", "z2"]
+    assert {(line[1], line[2]) for line in lines[1:]} == {(mark_of(folder), "kitchen")}
     kitchen = plan.sanitizers["kitchen"]
     readings = np.array([[20.5, 450, 6.1, 120], [21.0, 460.5, 5.5, 130]])
     exact = (readings - kitchen.offset) @ kitchen.compression.T
-    sent = np.array(lines[1:], dtype=float)
-    assert sent[:, 0].tolist() == [1, 2]
+    assert [line[0] for line in lines[1:]] == ["1", "2"]
+    sent = np.array([line[3:] for line in lines[1:]], dtype=float)
     dither = np.abs(kitchen.compression) @ kitchen.resolution / 2
-    assert np.all(np.abs(sent[:, 1:] - exact) <= kitchen.grid + dither)
-    assert np.array_equal(sent[:, 1:], np.rint(sent[:, 1:] / kitchen.grid) * kitchen.grid)
+    assert np.all(np.abs(sent - exact) <= kitchen.grid + dither)
+    assert np.array_equal(sent, np.rint(sent / kitchen.grid) * kitchen.grid)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +119,14 @@ def test_nothing_of_a_doubtful_row_leaves(line, reason, folder, pipe) -> None:
 
 
 def test_bytes_that_are_no_text_are_refused(folder, pipe) -> None:
-    content = GOOD.encode() + b"\n\xff\xfe,1,2,3\n\x00\n" + GOOD.encode()
+    content = GOOD.encode() + b"\n\xff\xfe,1,2,3\n\x00\n" + GOOD.encode() + b"\n"
     code, out, _ = pipe(["sanitize", folder / "kitchen.json"], content)
     assert code == 1
     assert rows_of(out) == [1, 4]
 
 
 def test_spaces_quotes_returns_and_a_byte_order_mark_are_fine(folder, pipe) -> None:
-    content = b'\xef\xbb\xbf 20.5, 450 ,6.1,120\r\n"20.5","450","6.1","120"\r\n' + GOOD.encode()
+    content = b'\xef\xbb\xbf 20.5, 450 ,6.1,120\r\n"20.5","450","6.1","120"\r\n' + GOOD.encode() + b"\n"
     code, out, err = pipe(["sanitize", folder / "kitchen.json"], content)
     assert (code, err) == (0, "")
     assert rows_of(out) == [1, 2, 3]
@@ -131,13 +138,17 @@ def test_empty_lines_at_the_end_are_no_rows(folder, pipe) -> None:
     assert (code, rows_of(out)) == (1, [3])
     assert "row 1 not sent: the line is empty" in err
     code, out, _ = pipe(["sanitize", folder / "kitchen.json"], b"")
-    assert (code, out.count("\n"), out[:7]) == (0, 1, "row,z1@")
+    assert (code, out.count("\n"), out[:7]) == (0, 1, "row,pla")
 
 
 def test_a_first_row_of_gaps_is_not_taken_for_a_header(folder, pipe) -> None:
-    for gap in ("ERR,a,b,c", "NA,na,n/a,null", "x,x,x,x", "nan,nan,nan,nan", "abc,1.0,2.0,3.0"):
+    for gap in ("ERR,450,6.1,120", "NA,na,1.0,null", "nan,nan,nan,nan", "-,1.0,2.0,3.0"):
         code, out, _ = pipe(["sanitize", folder / "kitchen.json"], f"{gap}\n{GOOD}\n".encode())
         assert (code, rows_of(out)) == (1, [2]), gap
+    for line in ("ERR,a,b,c", "NA,na,n/a,null", "x,x,x,x", "abc,1.0,2.0,3.0"):  # a header or a bad row?
+        code, out, err = pipe(["sanitize", folder / "kitchen.json"], f"{line}\n{GOOD}\n".encode())
+        assert (code, out.count("\n")) == (2, 1), line
+        assert "give --header or --no-header" in err
     code, out, _ = pipe(["sanitize", folder / "kitchen.json", "--no-header"], f"a,b,c,d\n{GOOD}\n".encode())
     assert (code, rows_of(out)) == (1, [2])
     code, out, _ = pipe(["sanitize", folder / "kitchen.json", "--header"], f"1,2,3,4\n{GOOD}\n".encode())
@@ -159,14 +170,16 @@ def test_named_columns_are_found_by_name(folder, plan, pipe) -> None:
     assert (code, rows_of(out)) == (1, [1])
     assert "row 2 not sent: reading 'T' is outside its limits" in err
     expected = plan.sanitizers["kitchen"].sanitize([20.5, 450, 6.1, 120], rng=5)
-    assert [float(v) for v in out.splitlines()[1].split(",")[1:]] == expected.tolist()
+    assert [float(v) for v in out.splitlines()[1].split(",")[4:]] == expected.tolist()
     code, out, err = pipe(["sanitize", agent], b"T,CO2,RH,P\n20.5,450,6.1,120\n")
     assert code == 2
     assert "there is no column 'W'" in err
     assert "z1" not in out.splitlines()[1:]
     jsonl = b'{"W": 120, "RH": 6.1, "CO2": 450, "T": 20.5, "time": "noon"}\n'
     code, out, _ = pipe(["sanitize", agent, "--format", "jsonl", "--seed", "5"], jsonl)
-    assert json.loads(out) == {"row": 1, "values": expected.tolist()}
+    assert json.loads(out) == {
+        "row": 1, "plan": "", "agent": "kitchen", "private": False, "values": expected.tolist()
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("header", ["a,b,c", "a,b,c,d,e", "a,a2,b,row"])
@@ -200,7 +213,7 @@ JSON_LINES = [
 
 
 def test_json_lines_go_through_or_do_not(folder, pipe) -> None:
-    content = "\n".join(line for line, _ in JSON_LINES).encode()
+    content = "".join(f"{line}\n" for line, _ in JSON_LINES).encode()
     code, out, err = pipe(["sanitize", folder / "kitchen.json", "--format", "jsonl"], content)
     assert code == 1
     good = [row for row, (_, reason) in enumerate(JSON_LINES, 1) if reason is None]
@@ -219,14 +232,15 @@ def test_json_rows_once_given_stay_given(folder, pipe) -> None:
         '{"row": true, "readings": [20.5, 450, 6.1, 120]}',
         '{"row": 9, "readings": [20.5, 450, 6.1, 120]}',
     ]
-    code, out, _ = pipe(["sanitize", folder / "kitchen.json", "--format", "jsonl"], "\n".join(lines).encode())
+    content = "".join(f"{line}\n" for line in lines).encode()
+    code, out, _ = pipe(["sanitize", folder / "kitchen.json", "--format", "jsonl"], content)
     assert code == 1
     assert [json.loads(line)["row"] for line in out.splitlines()] == [5, 9]
 
 
 def test_a_seed_is_called_what_it_is(folder, pipe) -> None:
     first, second = (
-        pipe(["sanitize", folder / "kitchen.json", "--seed", 4], GOOD.encode()) for _ in range(2)
+        pipe(["sanitize", folder / "kitchen.json", "--seed", 4], f"{GOOD}\n".encode()) for _ in range(2)
     )
     assert first == second
     assert "NOT private" in first[2]
@@ -252,7 +266,7 @@ def test_files_are_read_and_written_and_never_confused(folder, tmp_path, pipe) -
     assert pipe(["sanitize", folder / "kitchen.json", "--format", "xml"])[0] == 2
     vn.Sanitizer(np.eye(2)).save(tmp_path / "bare.json")
     code, out_text, err = pipe(["sanitize", tmp_path / "bare.json"], b"1,2\n")
-    assert (code, out_text) == (2, "row,z1,z2\n")
+    assert (code, out_text) == (2, "row,plan,agent,z1,z2\n")
     assert "no grid" in err
 
 
@@ -272,7 +286,7 @@ def test_with_flush_each_row_leaves_at_once_and_memory_stays(folder) -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"row,z1@")
+        assert process.stdout.readline().startswith(b"row,plan,agent,z1")
         for row in range(1, 20):
             process.stdin.write(GOOD.encode() + b"\n")
             process.stdin.flush()
@@ -299,7 +313,7 @@ class Endless(io.RawIOBase):
 
 def test_a_line_without_end_is_not_held_in_memory() -> None:
     file = Endless(50 * 2**20)
-    blocks = list(LineReader(file, "csv", 1, key="readings").blocks(10))  # type: ignore[arg-type]
+    blocks = list(ReadingReader(file, "csv", 1).blocks(10))  # type: ignore[arg-type]
     assert [len(block.refused) for block in blocks] == [1]
     assert 0 < file.largest < 2 * 2**20
 
@@ -308,7 +322,7 @@ def test_blocks_are_as_large_as_asked() -> None:
     content = b"1\n2\nx\n4\n5\n"
     sizes = [
         len(b.rows) + len(b.refused)
-        for b in LineReader(io.BytesIO(content), "csv", 1, key="readings").blocks(2)
+        for b in ReadingReader(io.BytesIO(content), "csv", 1, header=False).blocks(2)
     ]
     assert sizes == [2, 2, 1]
 
@@ -316,8 +330,12 @@ def test_blocks_are_as_large_as_asked() -> None:
 # --- the centre
 
 
-def write_rows(path: Path, rows, values) -> Path:
-    lines = ["row,z1", *(f"{row},{float(value)!r}" for row, value in zip(rows, values, strict=True))]
+def write_rows(path: Path, rows, values, mark: MessageMark) -> Path:
+    lines = ["row,plan,agent,z1"]
+    lines += [
+        f"{row},{mark.short_plan},{mark.agent},{float(value)!r}"
+        for row, value in zip(rows, values, strict=True)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -327,13 +345,17 @@ def test_files_are_merged_by_row_in_constant_memory(tmp_path) -> None:
     kept = {name: np.flatnonzero(rng.random(30_000) < share) + 1 for name, share in (("a", 0.9), ("b", 0.1))}
     kept["c"] = np.arange(29_000, 30_001)
     kept["d"] = np.zeros(0, int)
-    paths = {name: write_rows(tmp_path / f"{name}.csv", rows, rows * 0.5) for name, rows in kept.items()}
+    marks = {name: MessageMark("0123456789", name) for name in kept}
+    paths = {
+        name: write_rows(tmp_path / f"{name}.csv", rows, rows * 0.5, marks[name])
+        for name, rows in kept.items()
+    }
     opened = {name: path.open("rb") for name, path in paths.items()}
 
     def fail(path: Path, line: int, reason: str) -> None:
         raise AssertionError((path, line, reason))
 
-    files = {name: open_messages(opened[name], paths[name], 1, "csv", fail) for name in paths}
+    files = {name: open_messages(opened[name], paths[name], 1, "csv", fail, marks[name]) for name in paths}
     seen: list[int] = []
     for rows, messages in aligned(files):
         assert len(rows) < 20_000
@@ -347,7 +369,7 @@ def test_files_are_merged_by_row_in_constant_memory(tmp_path) -> None:
 
 
 @pytest.fixture(scope="module")
-def messages(plan, tmp_path_factory) -> tuple[Path, dict[str, np.ndarray]]:
+def messages(plan, folder, tmp_path_factory) -> tuple[Path, dict[str, np.ndarray]]:
     """Message files of 300 rows; the hall lost rows 10 to 19, nobody sent row 40."""
     target = tmp_path_factory.mktemp("messages")
     network = plan.network
@@ -363,11 +385,11 @@ def messages(plan, tmp_path_factory) -> tuple[Path, dict[str, np.ndarray]]:
             mine[9:19] = np.nan
         sent[agent] = mine
         lines = [
-            ",".join([str(row), *map(repr, values.tolist())])
+            ",".join([str(row), mark_of(folder), agent, *map(repr, values.tolist())])
             for row, values in enumerate(mine, 1)
             if np.isfinite(values).all()
         ]
-        head = ",".join(["row", *(f"z{k + 1}" for k in range(mine.shape[1]))])
+        head = ",".join(["row", "plan", "agent", *(f"z{k + 1}" for k in range(mine.shape[1]))])
         (target / f"{agent}.csv").write_text("\n".join([head, *lines]) + "\n")
     return target, sent
 
@@ -383,7 +405,8 @@ def test_fuse_writes_the_estimates_of_fusion(folder, plan, messages, pipe) -> No
     code, text, err = pipe([*command, "--json"])
     assert (code, err) == (0, "")
     assert json.loads(text) == {
-        "rows": 299, "with_missing_agents": 10, "not_estimable": 0, "bad_lines": 0, "written": str(out)
+        "rows": 299, "received": {agent: 289 if agent == "hall" else 299 for agent in sent},
+        "with_missing_agents": 10, "not_estimable": 0, "bad_lines": 0, "written": str(out),
     }  # fmt: skip
     estimate = vn.Fusion(plan).estimate(sent)
     table = list(csv.DictReader(out.read_text("utf-8").splitlines()))
@@ -409,9 +432,10 @@ def test_fuse_leaves_out_what_cannot_be_known(tmp_path, pipe) -> None:
     left = tmp_path / "left.csv"
     size = vn.Fusion.load(tmp_path / "plan/center.json").sent
     assert size == {"left": 1, "right": 1, "=odd=": 0}
-    write_rows(left, [1, 2], [3.0, 4.0])
+    mark = mark_of(tmp_path / "plan")
+    write_rows(left, [1, 2], [3.0, 4.0], MessageMark(mark, "left"))
     odd = tmp_path / "odd.csv"
-    odd.write_text("row\n1\n2\n")
+    odd.write_text(f"row,plan,agent\n1,{mark},=odd=\n2,{mark},=odd=\n")
     center = tmp_path / "plan/center.json"
     code, out, _ = pipe(["fuse", center, f"left={left}", f"=odd=={odd}"])
     assert code == 0
@@ -429,13 +453,13 @@ def test_fuse_leaves_out_what_cannot_be_known(tmp_path, pipe) -> None:
 def test_fuse_reports_lines_that_are_no_messages(folder, messages, tmp_path, pipe) -> None:
     target, _ = messages
     lines = (target / "hall.csv").read_text().splitlines()
-    lines[3] = "3,abc,1.0"
+    lines[3] = f"3,{mark_of(folder)},hall,abc,1.0"
     lines.append("999,1.0")
-    (tmp_path / "hall.csv").write_text("\n".join(lines))
+    (tmp_path / "hall.csv").write_text("\n".join(lines) + "\n")
     code, out, err = pipe(["fuse", folder / "center.json", f"hall={tmp_path / 'hall.csv'}"])
     assert code == 1
     assert "line 4 left out: field 1 is not a number" in err
-    assert "left out: expected 3 fields separated by commas, found 2" in err
+    assert "left out: expected 5 fields separated by commas, found 2" in err
     assert 3 not in rows_of(out)
 
 
@@ -463,7 +487,9 @@ def test_fuse_says_what_is_wrong(arguments, complaint, folder, messages, pipe) -
 
 
 def test_rows_out_of_order_are_wrong_input(folder, tmp_path, pipe) -> None:
-    (tmp_path / "hall.csv").write_text("row,z1,z2\n2,1.0,1.0\n1,1.0,1.0\n")
+    origin = f"{mark_of(folder)},hall"
+    content = f"row,plan,agent,z1,z2\n2,{origin},1.0,1.0\n1,{origin},1.0,1.0\n"
+    (tmp_path / "hall.csv").write_text(content)
     code, _, err = pipe(["fuse", folder / "center.json", f"hall={tmp_path / 'hall.csv'}"])
     assert code == 2
     assert "hall.csv, line 3: row 1 comes after row 2" in err

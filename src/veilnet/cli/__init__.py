@@ -70,6 +70,8 @@ def run(arguments: list[str]) -> int:
             traceback.print_exception(error)
         code, line = _explain(error)
         sys.stderr.write(f"veilnet: {line}\n")
+        if isinstance(error, OSError):
+            _drop_output_if_stuck()
     return code
 
 
@@ -87,6 +89,14 @@ def _reader_left() -> int:
     """Whoever read our output has closed the pipe: say nothing, and flush nothing at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 128 + 13  # what a shell reports of a program ended by SIGPIPE
+
+
+def _drop_output_if_stuck() -> None:
+    """What standard output could not take, its disk being full, must not raise once more when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _explain(error: Exception) -> tuple[int, str]:

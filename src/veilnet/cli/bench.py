@@ -17,6 +17,10 @@ SCRIPTS = {
     "streams": ("streams.py", "sanitize and fuse with bare products"),
     "attackers": ("attackers.py", "learned attackers with the bound"),
     "start": ("start.py", "the start of the command with that of NumPy"),
+    "attacks": (
+        "attacks.py",
+        "what is left of files and streams that are killed, starved of room and swapped",
+    ),
     "nasty": ("nasty_networks.py", "promises on networks that are hard on floating point with 120 digits"),
     "lattice": ("lattice.py", "attacks on readings on a lattice, without and with dither"),
 }

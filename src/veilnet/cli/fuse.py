@@ -14,7 +14,8 @@ def command(
     center: Annotated[Path, Argument("The centre's file, plan/center.json.")],
     messages: Annotated[list[str], Argument("agent=file for each agent, as 'veilnet sanitize' wrote it.")],
     out: Annotated[
-        Path | None, Option("--out", "Estimates, .csv or .jsonl; standard output if left out.")
+        Path | None,
+        Option("--out", "Estimates, .csv or .jsonl, replaced when complete; else standard output."),
     ] = None,
     format: Annotated[
         str | None, Option("--format", "csv or jsonl of the messages; told from the names.")
@@ -25,13 +26,17 @@ def command(
 
     Rows are aligned by their number; an agent whose row did not arrive is missing in it, and the estimate and
     its deviation say so. What the others do not determine is left empty. Lines that are no messages are
-    reported on standard error and the exit code is 1 at the end.
+    reported on standard error and the exit code is 1 at the end. A file whose messages are another agent's or
+    another plan's, or do not say whose they are, is refused. How many messages of each agent arrived is what its
+    ledger has to be compared with.
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.centre.fusion import Fusion
     from veilnet.cli._shared import print_json, progress
+    from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
     from veilnet.io.merging import aligned, open_messages
+    from veilnet.io.message_streams import MessageMark
     from veilnet.io.streams import format_for
 
     fusion = Fusion.load(center)
@@ -55,11 +60,11 @@ def command(
                 fusion.sent[agent],
                 format_for(path, given=format),
                 report,
-                fusion.model.plan,
+                MessageMark(fusion.model.plan, agent),
             )
             for agent, path in paths.items()
         }
-        target = sys.stdout.buffer if out is None else stack.enter_context(out.open("wb"))
+        target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         size = sum(path.stat().st_size for path in paths.values())
         steps = stack.enter_context(progress("fusing", size))
         write_estimate_header(target, kind, fusion.model.labels)
@@ -71,9 +76,16 @@ def command(
             unknown += int((~estimate.estimable).any(axis=1).sum())
             steps.update(sum(file.tell() for file in inputs.values() if file.seekable()), size)
         target.flush()
+    for agent, file in files.items():
+        if file.simulated:
+            sys.stderr.write(
+                f"veilnet fuse: {file.simulated} messages of {agent} were made with --seed: NOT private\n"
+            )
     if out is not None:
+        received = {agent: file.count for agent, file in files.items()}
         summary = {
             "rows": total,
+            "received": received,
             "with_missing_agents": gaps,
             "not_estimable": unknown,
             "bad_lines": len(bad),
@@ -85,6 +97,8 @@ def command(
                 f"Wrote {out}: {total} rows, {gaps} with missing agents, "
                 f"{unknown} where something is not estimable.\n"
             )
+            arrived_of = ", ".join(f"{count} of {agent}" for agent, count in received.items())
+            sys.stdout.write(f"Received: {arrived_of}.\n")
     if bad:
         return 1
     return 0

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from veilnet.cli._quick import Argument, Option
+
+if TYPE_CHECKING:
+    from veilnet.io.message_streams import MessageMark
+    from veilnet.io.release_ledger import ReleaseLedger
+    from veilnet.io.streams import Block, Format
 
 _LINES_AT_ONCE = 2048
 
@@ -15,11 +24,29 @@ _LINES_AT_ONCE = 2048
 def command(
     sanitizer: Annotated[Path, Argument("This agent's file in a plan folder.")],
     source: Annotated[Path | None, Option("--in", "Readings; standard input if left out.")] = None,
-    out: Annotated[Path | None, Option("--out", "Messages; standard output if left out.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "Messages, replaced when all are there; standard output if left out.")
+    ] = None,
+    append: Annotated[
+        bool, Option("--append", "Add to --out instead, each block safely on the disk.")
+    ] = False,
+    ledger: Annotated[
+        Path | None, Option("--ledger", "Record every release before it is sent, and go on after the last.")
+    ] = None,
+    budget: Annotated[
+        int | None, Option("--budget", "Most rows a new --ledger ever lets through.", at_least=1)
+    ] = None,
+    resend: Annotated[
+        bool, Option("--resend", "Send again what a killed run recorded last: the same numbers.")
+    ] = False,
     format: Annotated[str | None, Option("--format", "csv or jsonl; told from the names.")] = None,
     header: Annotated[
         bool | None,
-        Option("--header", "Whether a CSV begins with names; told from it if left out.", yes_or_no=True),
+        Option(
+            "--header",
+            "Whether a CSV begins with names; it must if the plan names readings, else it is told.",
+            yes_or_no=True,
+        ),
     ] = None,
     flush: Annotated[bool, Option("--flush", "Send each row at once.")] = False,
     seed: Annotated[
@@ -32,72 +59,232 @@ def command(
 ) -> int:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 
-    Every message carries its row, so that the centre can align agents: lines are counted from 1 without the
-    header, or a column "row" is taken over. A row that is incomplete, not a number, out of range or in doubt
-    in any way is not sent: its number and the reason go to standard error, and the exit code is 1 at the end.
-    Readings that move in steps the plan does not know of are sent, and standard error says so once.
+    Every message carries its plan, its agent and its row, so that the centre can align agents: lines are counted
+    from 1 without the header, or a column "row" is taken over. A row that is incomplete, not a number, out of
+    range or in doubt in any way is not sent, which the centre sees: its number and the reason go to standard
+    error, and the exit code is 1 at the end. Readings that move in steps the plan does not know of are sent, and
+    standard error says so once.
+
+    With --append or --ledger, a run goes on after the last row that was sent; readings that come through a pipe
+    must then tell their rows.
     """
-    from veilnet._core.errors import InvalidRequest
     from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.agent.randomness import noise_source
     from veilnet.agent.release import release_valid
+    from veilnet.io.message_streams import MessageMark, message_lines
+    from veilnet.io.reading_streams import ReadingReader
+    from veilnet.io.release_ledger import open_release_ledger
     from veilnet.io.sanitizer_files import read_sanitizer
-    from veilnet.io.streams import LineReader, format_for, write_header, write_messages
+    from veilnet.io.streams import format_for
     from veilnet.io.trust import require_trust
 
+    _check_options(source, out, append, ledger, budget, resend, flush, seed)
     require_trust(sanitizer, () if trust is None else (trust,))
     agent, plan = read_sanitizer(sanitizer)
     kind = format_for(source, out, given=format)
     sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)
     if not noise.private:
-        sys.stderr.write("veilnet sanitize: --seed was given: the output is a simulation, NOT private\n")
-    if source is not None and out is not None and out.exists() and source.samefile(out):
-        raise InvalidRequest(f"{out}: the output would replace the input; choose another name")
+        _say("--seed was given: the output is a simulation, NOT private, and says so in every row")
+    mark = MessageMark(plan or "", agent.agent, noise.private)
     watch = LatticeWatch(agent)
     sent = refused = 0
+    exhausted = False
     with ExitStack() as stack:
         lines = sys.stdin.buffer if source is None else stack.enter_context(source.open("rb"))
-        messages = sys.stdout.buffer if out is None else stack.enter_context(out.open("wb"))
-        reader = LineReader(
+        reader = ReadingReader(
             lines,
             kind,
             agent.readings,
-            key="readings",
             names=agent.names,
             header=header,
             label="standard input" if source is None else str(source),
         )
-        write_header(messages, sent_as, agent.sent, plan)
-        if flush:
-            messages.flush()
-        for block in reader.blocks(1 if flush else _LINES_AT_ONCE):
-            readings = block.values(agent.readings)
+        blocks = reader.blocks(1 if flush else _LINES_AT_ONCE)
+        if out is not None:
+            # Nothing is begun, let alone replaced, before the input is known to be what it should be.
+            blocks = _with_first(blocks)
+        record = None
+        if ledger is not None:
+            record = stack.enter_context(open_release_ledger(ledger, plan, agent.agent, budget))
+        at_once = flush or record is not None
+        outlet = _outlet(out, sent_as, agent.sent, mark, append=append, flush=at_once)
+        send, last_in_file = stack.enter_context(outlet)
+        if record is not None:
+            _catch_up(record, send, last_in_file, sent_as, mark, resend=resend, to_file=out)
+        resume = (last_in_file or 0) if record is None else record.last_row
+        for block in blocks:
+            new = _after(block, resume, told=reader.rows_told or _is_regular(lines)) if resume else block
+            readings = new.values(agent.readings)
             released = release_valid(agent.recipe, readings, noise)
             _say(watch.look(readings))
-            if released.reasons:
-                block.refused += [
-                    (block.lines[place], block.rows[place], reason)
-                    for place, reason in released.reasons.items()
-                ]
-                block.refused.sort(key=lambda entry: entry[0])
-            rows = [row for row, valid in zip(block.rows, released.valid.tolist(), strict=True) if valid]
-            write_messages(messages, sent_as, rows, released.values, plan)
-            for line, row, reason in block.refused:
-                where = f"line {line}" if row is None else f"row {row}"
-                sys.stderr.write(f"veilnet sanitize: {where} not sent: {reason}\n")
+            rows = [row for row, valid in zip(new.rows, released.valid.tolist(), strict=True) if valid]
+            values = released.values
+            if record is not None and record.left is not None and len(rows) > record.left:
+                exhausted = True
+                rows, values = rows[: record.left], values[: record.left]
+            if rows:
+                if record is not None:
+                    record.record(rows, values)
+                send(message_lines(sent_as, rows, values, mark))
             sent += len(rows)
-            refused += len(block.refused)
-            if flush:
-                messages.flush()
-        messages.flush()
+            refused += _report(new, released.reasons)
+            if exhausted:
+                break
+        if record is not None:
+            record.all_sent()
+            _say(
+                f"the ledger has {record.count} releases, the last of row {record.last_row}; head {record.head}"
+            )
     _say(watch.conclude())
-    if refused:
-        sys.stderr.write(f"veilnet sanitize: {refused} of {sent + refused} rows were not sent\n")
+    if resume and reader.last_row < resume and not exhausted:
+        _say(
+            f"the input ends at row {reader.last_row}, before the last row sent, {resume}: is it the right file?"
+        )
         return 1
-    return 0
+    if exhausted:
+        _say("the ledger's budget is used up: nothing more is sent until x changes, with a ledger of its own")
+    if refused:
+        _say(
+            f"{refused} of {sent + refused} rows were not sent; the centre sees that they are missing, and can "
+            "tell from it that a reading was faulty or beyond its limits"
+        )
+    return 1 if refused or exhausted else 0
 
 
 def _say(sentence: str) -> None:
     if sentence:
         sys.stderr.write(f"veilnet sanitize: {sentence}\n")
+
+
+def _check_options(
+    source: Path | None,
+    out: Path | None,
+    append: bool,
+    ledger: Path | None,
+    budget: int | None,
+    resend: bool,
+    flush: bool,
+    seed: int | None,
+) -> None:
+    from veilnet._core.errors import InvalidRequest
+
+    if append and out is None:
+        raise InvalidRequest("--append: expected a file to add to; give --out")
+    if ledger is None and (budget is not None or resend):
+        raise InvalidRequest(f"{'--resend' if resend else '--budget'}: it goes with a ledger; give --ledger")
+    if ledger is not None and seed is not None:
+        raise InvalidRequest(
+            "--seed: a simulation releases nothing that a ledger could record; leave one out"
+        )
+    if ledger is not None and out is not None and not append:
+        raise InvalidRequest("--ledger: what is recorded must be in the file at once; add --append")
+    if flush and out is not None and not append and (out.is_file() or not out.exists()):
+        raise InvalidRequest(
+            "--flush: the file appears when all messages are there; add --append to see each"
+        )
+    if source is not None and out is not None and out.exists() and source.samefile(out):
+        raise InvalidRequest(f"{out}: the output would replace the input; choose another name")
+
+
+def _with_first(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The same blocks, the first of them read already."""
+    first = next(blocks, None)
+    return blocks if first is None else chain([first], blocks)
+
+
+@contextmanager
+def _outlet(
+    out: Path | None, format: Format, columns: int, mark: MessageMark, *, append: bool, flush: bool
+) -> Iterator[tuple[Callable[[bytes], None], int | None]]:
+    """How to send lines, and the last row that the file has already (None where messages do not go to one)."""
+    from veilnet.io._atomic import replacing
+    from veilnet.io.appending import appending
+    from veilnet.io.message_streams import message_header
+
+    if out is not None and append:
+        with appending(out, format, columns, mark) as file:
+            if file.cut:
+                _say(f"{out}: its last line was cut off, and is left out")
+            yield file.write, file.last_row
+        return
+    with ExitStack() as stack:
+        messages = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
+
+        def send(lines: bytes) -> None:
+            messages.write(lines)
+            if flush:
+                messages.flush()
+
+        send(message_header(format, columns, mark))
+        yield send, None
+        messages.flush()
+
+
+def _catch_up(
+    record: ReleaseLedger,
+    send: Callable[[bytes], None],
+    last_in_file: int | None,
+    format: Format,
+    mark: MessageMark,
+    *,
+    resend: bool,
+    to_file: Path | None,
+) -> None:
+    """Send what a killed run recorded and did not send, as far as that can be known."""
+    from veilnet._core.errors import InvalidPlan
+    from veilnet.io.message_streams import message_lines
+
+    rows, values = record.unsure or ([], None)
+    if last_in_file and last_in_file not in (record.last_before, *rows, record.last_row):
+        raise InvalidPlan(
+            f"{to_file}: ends with row {last_in_file}, but the ledger has row {record.last_row} as the last; is it "
+            "another file, or a ledger that was set back? Add to the right one, or choose a new file"
+        )
+    if not rows or values is None:
+        return
+    if last_in_file or (last_in_file == 0 and record.count == len(rows)):  # it is the file that was written
+        missing = [place for place, row in enumerate(rows) if row > last_in_file]
+    elif resend:
+        missing = list(range(len(rows)))
+    else:
+        _say(
+            f"rows {rows[0]} to {rows[-1]} were recorded by a run that was ended, and may not have been sent; "
+            "--resend sends the same numbers again"
+        )
+        return
+    if missing:
+        send(message_lines(format, [rows[place] for place in missing], values[missing], mark))
+        _say(f"rows {rows[missing[0]]} to {rows[-1]} were recorded before, and are sent now")
+
+
+def _after(block: Block, last: int, *, told: bool) -> Block:
+    """What of a block was not sent before."""
+    from veilnet._core.errors import InvalidReading
+
+    if not told:
+        raise InvalidReading(
+            f"standard input: rows up to {last} were sent before, but nothing tells which readings those are; "
+            "give each its number in a column 'row'"
+        )
+    return block.without_rows_up_to(last)
+
+
+def _is_regular(file: object) -> bool:
+    """Whether input is a file, whose rows can be counted again from its beginning."""
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)  # type: ignore[attr-defined]
+    except (OSError, AttributeError):
+        return False
+
+
+def _report(block: Block, reasons: dict[int, str]) -> int:
+    """Say of each row that was not sent why; how many there are."""
+    refused = [
+        *block.refused,
+        *((block.lines[place], block.rows[place], reason) for place, reason in reasons.items()),
+    ]
+    for line, row, reason in sorted(refused, key=lambda entry: entry[0]):
+        where = f"line {line}" if row is None else f"row {row}"
+        _say(f"{where} not sent: {reason}")
+    return len(refused)

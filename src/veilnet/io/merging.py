@@ -9,7 +9,8 @@ from typing import IO
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.io.streams import Block, Format, LineReader
+from veilnet.io.message_streams import MessageMark, MessageReader
+from veilnet.io.streams import Block, Format
 
 __all__ = ["MessageFile", "aligned"]
 
@@ -21,7 +22,8 @@ Report = Callable[[Path, int, str], None]
 class MessageFile:
     """The messages of one agent, read block by block; lines that are none are reported and left out."""
 
-    def __init__(self, reader: LineReader, path: Path, columns: int, report: Report) -> None:
+    def __init__(self, reader: MessageReader, path: Path, columns: int, report: Report) -> None:
+        self._reader = reader
         self._blocks = reader.blocks(_LINES_AT_ONCE)
         self._path = path
         self._columns = columns
@@ -29,7 +31,13 @@ class MessageFile:
         self.rows = np.zeros(0, dtype=np.int64)
         self.values: Array = np.zeros((0, columns))
         self.ended = False
+        self.count = 0
         self.refill()
+
+    @property
+    def simulated(self) -> int:
+        """How many of the messages read so far say that their noise can be repeated."""
+        return self._reader.simulated
 
     def refill(self) -> None:
         """Read on until there is a row to give, or the file ends."""
@@ -50,6 +58,7 @@ class MessageFile:
     def _keep(self, block: Block) -> None:
         for line, _, reason in block.refused:
             self._report(self._path, line, reason)
+        self.count += len(block.rows)
         self.rows = np.array(block.rows, dtype=np.int64)
         self.values = block.values(self._columns)
 
@@ -77,9 +86,8 @@ def aligned(
 
 
 def open_messages(
-    file: IO[bytes], path: Path, columns: int, format: str, report: Report, plan: str = ""
+    file: IO[bytes], path: Path, columns: int, format: Format, report: Report, mark: MessageMark
 ) -> MessageFile:
-    """The message file of an agent that sends so many numbers; messages that say so must be of that plan."""
-    kind: Format = "jsonl" if format == "jsonl" else "csv"
-    reader = LineReader(file, kind, columns, key="values", label=str(path), plan=plan)
+    """The message file of an agent of a plan (``mark``) that sends so many numbers."""
+    reader = MessageReader(file, format, columns, mark=mark, label=str(path))
     return MessageFile(reader, path, columns, report)

@@ -7,6 +7,7 @@ moved by a uniform draw of one step's width, before anything is done with it; th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +17,27 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet._core.validation import as_names, freeze
 
+# Columns and keys of veilnet's own streams: a reading with such a name could be taken for one of them, and
+# what stands in them is sent or believed as it is.
+_RESERVED = frozenset({"row", "time", "plan", "agent", "private", "readings", "values", "missing"})
+_NUMBERED = re.compile(r"z\d+|deviation of .*")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name means something of its own in a stream of readings, messages or estimates."""
+    folded = name.strip().casefold()
+    return folded in _RESERVED or _NUMBERED.fullmatch(folded) is not None
+
 
 def read_reading_names(names: Sequence[str], readings: int) -> tuple[str, ...]:
-    """One name per reading, or none at all."""
+    """One name per reading, or none at all; names that streams use themselves are refused."""
     found = as_names(list(names), "names")
+    for name in found:
+        if is_reserved(name):
+            raise InvalidNetwork(
+                f"names: a reading may not be called {name!r}, which streams use themselves (row, time, plan, "
+                "agent, private, readings, values, missing, z1, z2, ...); rename it"
+            )
     if found and len(found) != readings:
         raise InvalidNetwork(f"names: expected {readings}, one per reading, found {len(found)}")
     return found

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -18,9 +20,13 @@ _PATIENCE = 120.0  # seconds for one block of readings
 
 
 class CommandMechanism:
-    """Runs a command for every block of readings: lines of N numbers in, ``row,z1,z2,...`` out."""
+    """Runs a command for every block of readings: lines of N numbers in, ``row,...,z1,z2,...`` out.
 
-    def __init__(self, command: str | Sequence[str]) -> None:
+    Where readings have names, a header with them goes first, as ``veilnet sanitize`` wants it.
+    """
+
+    def __init__(self, command: str | Sequence[str], names: Sequence[str] = ()) -> None:
+        self.names = tuple(names)
         try:
             self.command = shlex.split(command) if isinstance(command, str) else list(command)
         except ValueError as error:
@@ -30,7 +36,11 @@ class CommandMechanism:
 
     def __call__(self, readings: Array) -> Array:
         """What the command answers to a block (T, N_i); refused rows, or other lines, are an error."""
-        lines = "\n".join(",".join(map(repr, row)) for row in readings.tolist()) + "\n"
+        lines = "".join(",".join(map(repr, row)) + "\n" for row in readings.tolist())
+        if self.names:
+            first_line = io.StringIO()
+            csv.writer(first_line, lineterminator="\n").writerow(self.names)
+            lines = first_line.getvalue() + lines
         try:
             answer = subprocess.run(
                 self.command, input=lines, capture_output=True, text=True, timeout=_PATIENCE, check=False
@@ -40,11 +50,11 @@ class CommandMechanism:
         if answer.returncode != 0:
             reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise InvalidReading(f"{self.command[0]}: exit code {answer.returncode}: {reason[:200]}")
-        rows = [line.split(",") for line in answer.stdout.splitlines() if line.strip()]
+        rows = [row for row in csv.reader(answer.stdout.splitlines()) if row]
+        first = 1  # column of the first number
         if rows and rows[0][0].strip().lower() == "row":
-            rows = rows[1:]
+            first = sum(name.strip() in ("row", "plan", "agent", "private") for name in rows.pop(0))
         try:
-            numbers = np.array(rows, dtype=np.float64).reshape(len(rows), -1)
+            return np.array([row[first:] for row in rows], dtype=np.float64).reshape(len(rows), -1)
         except ValueError:
             raise InvalidReading(f"{self.command[0]}: expected lines row,z1,z2,... of equal length") from None
-        return numbers[:, 1:]

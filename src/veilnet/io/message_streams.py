@@ -1,0 +1,206 @@
+"""Lines of messages, what ``veilnet sanitize`` writes and ``veilnet fuse`` reads.
+
+    CSV     row,plan,agent,z1,z2          a header, then 7,cf6785d0,kitchen,-50.8330078125,8.86328125
+    JSON    {"row": 7, "plan": "cf6785d0", "agent": "kitchen", "values": [-50.8330078125, 8.86328125]}
+
+Every message names its row, the plan it was made by (the beginning of its id) and the agent that sent it, so
+that no file of another agent or plan is fused by mistake, wherever in it a foreign line stands. What was made
+with ``--seed`` says so in every row: the column ``private`` after the agent holds ``no``, or the key "private"
+is false.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO, Any, NoReturn
+
+from veilnet._core.errors import InvalidReading
+from veilnet._core.types import Array
+from veilnet.io.streams import (
+    Block,
+    Format,
+    LineReader,
+    Refused,
+    csv_fields,
+    csv_numbers,
+    json_numbers,
+    json_row,
+    json_table,
+    row_number,
+)
+
+__all__ = ["MessageMark", "MessageReader", "message_header", "message_lines"]
+
+_MARK = 8  # characters of a plan's id that its messages carry
+
+
+@dataclass(frozen=True)
+class MessageMark:
+    """What every message of a stream says of itself: the plan, the agent, and whether its noise was secret."""
+
+    plan: str
+    agent: str
+    private: bool = True
+
+    @cached_property
+    def short_plan(self) -> str:
+        """The plan as messages name it."""
+        return self.plan[:_MARK]
+
+    @property
+    def columns(self) -> list[str]:
+        """The first columns of a CSV."""
+        return ["row", "plan", "agent"] + ([] if self.private else ["private"])
+
+    @property
+    def fields(self) -> list[str]:
+        """What stands in them, beside the row."""
+        return [self.short_plan, self.agent] + ([] if self.private else ["no"])
+
+
+def message_header(format: Format, columns: int, mark: MessageMark) -> bytes:
+    """The first line of a CSV of messages; JSON lines have none."""
+    if format != "csv":
+        return b""
+    return (",".join([*mark.columns, *(f"z{k + 1}" for k in range(columns))]) + "\n").encode()
+
+
+def message_lines(format: Format, rows: Sequence[int], values: Array, mark: MessageMark) -> bytes:
+    """Messages as lines."""
+    if format == "csv":
+        between = _csv_line(mark.fields)
+        lines = [
+            f"{row},{between},{','.join(map(repr, numbers))}\n" if numbers else f"{row},{between}\n"
+            for row, numbers in zip(rows, values.tolist(), strict=True)
+        ]
+    else:
+        between = (
+            f'"plan": {json.dumps(mark.short_plan)}, "agent": {json.dumps(mark.agent, ensure_ascii=False)}'
+        )
+        between += "" if mark.private else ', "private": false'
+        lines = [
+            f'{{"row": {row}, {between}, "values": {numbers!r}}}\n'
+            for row, numbers in zip(rows, values.tolist(), strict=True)
+        ]
+    return "".join(lines).encode()
+
+
+class MessageReader(LineReader):
+    """Reads the messages of one agent of one plan.
+
+    A file that is not theirs, or does not say whose it is, is refused as a whole; a damaged line alone.
+
+    simulated: how many of the rows so far were made with repeatable noise.
+    """
+
+    def __init__(
+        self, file: IO[bytes], format: Format, columns: int, *, mark: MessageMark, label: str
+    ) -> None:
+        super().__init__(file, format, columns, label)
+        self._mark = mark
+        self._origin = [mark.short_plan.encode(), mark.agent.encode()]
+        self._places = 3  # fields before the numbers
+        self.rows_told = True
+        self.simulated = 0
+
+    def _parse(self, raw: bytes) -> tuple[int | None, list[float]]:
+        return self._parse_csv(raw) if self._csv else self._parse_json(raw)
+
+    def _out_of_order(self, block: Block, row: int) -> None:
+        del block
+        raise InvalidReading(
+            f"{self._label}, line {self._line}: row {row} comes after row {self.last_row}; "
+            "rows must increase: sort the file, and send each row once"
+        )
+
+    def _at_end(self) -> None:
+        if self._csv and self._line == 0:
+            self._refuse_file("it is empty")
+
+    # --- CSV
+
+    def _is_header(self, raw: bytes) -> bool:
+        try:
+            fields = [name.strip() for name in csv_fields(raw)] if raw.endswith(b"\n") else []
+        except Refused:
+            fields = []
+        numbers = [f"z{k + 1}" for k in range(self._columns)]
+        for private in (True, False):
+            columns = MessageMark("", "", private).columns
+            if fields == columns + numbers:
+                self._places = len(columns)
+                break
+        else:
+            self._refuse_file(f"it names {len(fields)} others" if fields[:1] == ["row"] else "it has none")
+        return True
+
+    def _refuse_file(self, found: str) -> NoReturn:
+        wanted = ",".join([*MessageMark("", "").columns, *(f"z{k + 1}" for k in range(self._columns))])
+        raise InvalidReading(
+            f"{self._label}: expected messages of {self._mark.agent!r} under a header "
+            f"{wanted if len(wanted) < 80 else wanted[:77] + '...'}, but {found}; is it the right file? "
+            "'veilnet sanitize' writes it"
+        )
+
+    def _parse_csv(self, raw: bytes) -> tuple[int | None, list[float]]:
+        fields: list[Any] = raw.rstrip().split(b",") if b'"' not in raw else list(csv_fields(raw))
+        if len(fields) != self._places + self._columns:
+            raise Refused(
+                f"expected {self._places + self._columns} fields separated by commas, found {len(fields)}"
+            )
+        row = row_number(fields[0])
+        if fields[1:3] != self._origin:
+            self._check_origin(*(_text(field, row) for field in fields[1:3]))
+        if self._places == 4:
+            if _text(fields[3], row).strip() != "no":
+                raise Refused("the column 'private' holds neither 'no' nor a number", row)
+            self.simulated += 1
+        return row, csv_numbers(fields[self._places :], raw, row)
+
+    # --- JSON lines
+
+    def _parse_json(self, raw: bytes) -> tuple[int | None, list[float]]:
+        table = json_table(raw)
+        if not isinstance(table, dict):
+            raise Refused('expected a JSON table with "row", "plan", "agent" and "values"')
+        if "row" not in table:
+            raise Refused("the row is missing")
+        row = json_row(table.pop("row"))
+        self._check_origin(table.pop("plan", None), table.pop("agent", None))
+        if table.pop("private", True) is not True:
+            self.simulated += 1
+        if list(table) != ["values"]:
+            raise Refused('expected "values" and no other keys beside "row", "plan" and "agent"', row)
+        return row, json_numbers(table["values"], self._columns, row)
+
+    def _check_origin(self, plan: object, agent: object) -> None:
+        if plan == self._mark.short_plan and agent == self._mark.agent:
+            return
+        if not isinstance(plan, str) or not isinstance(agent, str) or not plan or not agent:
+            trouble = "the message does not say which plan and agent it is of"
+        elif plan != self._mark.short_plan:
+            trouble = "the message was made by another plan"
+        else:
+            trouble = f"the message is one of {agent!r}"
+        raise InvalidReading(
+            f"{self._label}, line {self._line}: expected messages of {self._mark.agent!r} by this plan, but "
+            f"{trouble}; is it the right file?"
+        )
+
+
+def _text(field: str | bytes, row: int) -> str:
+    try:
+        return field if isinstance(field, str) else field.decode()
+    except UnicodeDecodeError:
+        raise Refused("the line is not readable as CSV", row) from None
+
+
+def _csv_line(fields: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(fields)
+    return text.getvalue()

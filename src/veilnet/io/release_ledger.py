@@ -1,0 +1,128 @@
+"""What one agent has released, row by row: no restart draws noise a second time for the same reading.
+
+Noise protects a reading once. Whoever sees the same reading under a thousand draws averages them away, so a
+run that was killed must neither sanitize a row again nor forget what it sent. ``veilnet sanitize --ledger``
+therefore records the messages of a block, on the disk, before any of them is sent:
+
+    {"format": "veilnet-releases/1", "plan": ..., "agent": ..., "budget": null or the most rows ever released}
+    {"entry": 1, "rows": [1, 2, ...], "values": [[...], ...]}       recorded, then sent
+    {"entry": 2, "sent": true}                                      a run ended, and had sent all it recorded
+
+An entry counts as sent once another follows. The last one of a killed run may have been sent or not: where
+messages go to a file, the file tells, and what is missing there is added from the ledger, the same numbers;
+where they go to a pipe, the user decides whether to send that entry again.
+
+The file is a chain (:mod:`veilnet.io._chain`). It notices lines that were changed, not that somebody put back
+an older copy, or continues two copies of it: compare its count with the number of the agent's messages that
+the centre received, which ``veilnet fuse`` reports, and trust the centre's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.types import Array
+from veilnet.io._chain import Chain, begin_chain, open_chain
+
+__all__ = ["ReleaseLedger", "open_release_ledger"]
+
+FORMAT = "veilnet-releases/1"
+
+
+class ReleaseLedger:
+    """The releases of one agent under one plan.
+
+    last_row: the last row recorded; ``last_before`` the one before the last entry, ``count`` how many there are.
+    budget:   the most rows that may ever be recorded, None for no limit.
+    unsure:   (rows, values) of the last entry, if a killed run may not have sent them.
+    """
+
+    def __init__(self, chain: Chain, path: Path, plan: str, agent: str) -> None:
+        self._chain = chain
+        self.last_row = self.last_before = 0
+        self.count = 0
+        self.unsure: tuple[list[int], Array] | None = None
+        lines = chain.read()
+        header = next(lines)
+        if (header.get("plan"), header.get("agent")) != (plan, agent):
+            raise InvalidPlan(
+                f"{path}: the ledger is of another plan or agent than {agent!r} of this one; give its own, "
+                "or a new name to begin one"
+            )
+        self.budget: int | None = _whole(header.get("budget"), path, "budget", optional=True)
+        for line in lines:
+            self._add(line, path)
+
+    @property
+    def left(self) -> int | None:
+        """How many more rows may be released; None for any number."""
+        return None if self.budget is None else max(0, self.budget - self.count)
+
+    @property
+    def head(self) -> str:
+        """What an auditor keeps: the number of entries and the hash of the last line."""
+        return self._chain.head
+
+    def record(self, rows: Sequence[int], values: Array) -> None:
+        """Record messages, before they are sent."""
+        entry = {"entry": self._chain.lines, "rows": list(rows), "values": values.tolist()}
+        self._chain.append(entry)
+        self._keep(list(rows), values)
+
+    def all_sent(self) -> None:
+        """Record that what was recorded was sent."""
+        if self.unsure is not None:
+            self._chain.append({"entry": self._chain.lines, "sent": True})
+            self.unsure, self.last_before = None, self.last_row
+
+    def _add(self, line: dict[str, Any], path: Path) -> None:
+        if line.get("sent") is True:
+            self.unsure, self.last_before = None, self.last_row
+            return
+        try:
+            rows = [_whole(row, path, "row") or 0 for row in line["rows"]]
+            values = np.array(line["values"], dtype=np.float64).reshape(len(rows), -1)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InvalidPlan(f"{path}: entry {line.get('entry')}: not a ledger entry") from error
+        if not rows or rows[0] <= self.last_row or any(b <= a for a, b in pairwise(rows)):
+            raise InvalidPlan(f"{path}: entry {line.get('entry')}: rows do not increase; it was changed")
+        self._keep(rows, values)
+
+    def _keep(self, rows: list[int], values: Array) -> None:
+        self.last_before, self.last_row = self.last_row, rows[-1]
+        self.count += len(rows)
+        self.unsure = rows, values
+
+
+@contextmanager
+def open_release_ledger(
+    path: Path, plan: str | None, agent: str, budget: int | None
+) -> Iterator[ReleaseLedger]:
+    """The agent's ledger, begun where there is none, and nobody else's until the block ends."""
+    if plan is None:
+        raise InvalidPlan("--ledger: expected a sanitizer of a plan, found one saved on its own")
+    if not path.exists():
+        begin_chain(path, {"format": FORMAT, "plan": plan, "agent": agent, "budget": budget})
+    with open_chain(path, FORMAT, wait=False) as chain:
+        ledger = ReleaseLedger(chain, path, plan, agent)
+        if budget is not None and budget != ledger.budget:
+            raise InvalidRequest(
+                f"--budget: {path} was begun with {'none' if ledger.budget is None else ledger.budget}, found "
+                f"{budget}; a ledger keeps its budget: leave the option out, or begin a ledger for another x"
+            )
+        yield ledger
+
+
+def _whole(value: Any, path: Path, what: str, *, optional: bool = False) -> int | None:
+    if optional and value is None:
+        return None
+    if type(value) is not int or value < 1:
+        raise InvalidPlan(f"{path}: {what}: expected a positive whole number; the ledger was changed")
+    return value
