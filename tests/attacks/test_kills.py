@@ -1,0 +1,28 @@
+"""Runs ended by SIGKILL at any moment, in small numbers; the long form is ``veilnet bench attacks``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import veilnet as vn
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "attacks_kills.py"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked and killed")
+def test_nothing_is_torn_lost_doubled_or_mixed() -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1])}
+    command = [sys.executable, str(SCRIPT), "--kills", "50", "--full", "8", "--seed", "1", "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert ran.returncode == 0, ran.stderr
+    scores = json.loads(ran.stdout)
+    assert len(scores) == 7
+    for score in scores:
+        assert score["found"] == {}, score["what"]
+        assert score["recovered"] == score["hit"] > 0

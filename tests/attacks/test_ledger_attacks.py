@@ -1,0 +1,329 @@
+"""Ledgers under attack: many writers, full disks, restarts, copies, files made to be misread."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.networks import random_network
+from veilnet import cli
+from veilnet.auditing import Ledger
+from veilnet.auditing.ledger import verify_ledger
+from veilnet.io import _chain
+from veilnet.io.template import house
+from veilnet.plans.plan import Plan
+
+ROWS = 30
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return vn.design(random_network(0, noise="joint", prior="covariance"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A plan of the house and thirty readings of the kitchen, as a file and with their rows."""
+    target = tmp_path_factory.mktemp("ledgers")
+    network = house()
+    vn.design(network).save(target / "plan")
+    place = network.blocks.rows(network.position["kitchen"])
+    centre = network.offset[place] + network.H[place] @ network.prior.mean
+    readings = centre + 0.01 * np.random.default_rng(0).standard_normal((ROWS, len(centre)))
+    names = network.readings["kitchen"]
+    lines = [[*names], *(map(repr, row) for row in readings.tolist())]
+    (target / "counted.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+    told = (target / "counted.csv").read_text().splitlines()
+    rows = ["row", *range(1, ROWS + 1)]
+    (target / "told.csv").write_text("".join(f"{r},{line}\n" for r, line in zip(rows, told, strict=True)))
+    return target
+
+
+@pytest.fixture
+def run(capfd):
+    """Runs the command; gives the exit code, output and complaints."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = cli.run([str(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def messages(path: Path) -> list[list[str]]:
+    return list(csv.reader(path.read_text().splitlines()))[1:]
+
+
+# --- the auditor's ledger
+
+
+def test_threads_share_one_ledger(plan: Plan, tmp_path: Path) -> None:
+    """Threads that shared a ledger wrote lines that did not continue each other, six times of six."""
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    failures: list[Exception] = []
+
+    def work() -> None:
+        try:
+            for _ in range(8):
+                ledger.record(plan)
+                ledger.privacy()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert ledger.count == 48
+    assert verify_ledger(tmp_path / "l", plan.network, ledger.head, 48) == []
+
+
+_RECORD = """
+import sys, pickle
+ledger, plan = pickle.load(open(sys.argv[1], "rb"))
+for _ in range(10):
+    ledger.record(plan)
+"""
+
+
+def test_processes_share_one_file(plan: Plan, tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    (tmp_path / "both").write_bytes(pickle.dumps((ledger, plan)))
+    environment = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1])}
+    command = [sys.executable, "-c", _RECORD, str(tmp_path / "both")]
+    running = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in running] == [0, 0]
+    assert verify_ledger(tmp_path / "l", plan.network, releases=20) == []
+    assert Ledger(tmp_path / "l", plan.network).count == 20
+
+
+@pytest.mark.parametrize("written", [0, 1, 40])
+def test_a_full_disk_leaves_the_ledger_as_it_was(written: int, plan: Plan, tmp_path, monkeypatch) -> None:
+    """A torn line stayed behind, and the advice was to restore a copy: to forget releases."""
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    ledger.record(plan)
+    before = (tmp_path / "l").read_bytes()
+    real = os.write
+    room = [written]
+
+    def write(handle: int, content: bytes) -> int:
+        if room[0] == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done = real(handle, bytes(content)[: room[0]])
+        room[0] -= done
+        return done
+
+    monkeypatch.setattr(_chain.os, "write", write)
+    with pytest.raises(vn.VeilnetError, match=r"the disk is full.*nothing may be released.*make room"):
+        ledger.record(plan)
+    monkeypatch.undo()
+    assert (tmp_path / "l").read_bytes() == before
+    ledger.record(plan)
+    assert ledger.verify(releases=2) == []
+
+
+def test_a_torn_line_is_no_entry_and_does_not_stop_the_ledger(plan: Plan, tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    ledger.record(plan)
+    head = ledger.head
+    with (tmp_path / "l").open("ab") as file:
+        file.write(b'{"entry":2,"plan":"ab')  # the power failed
+    again = Ledger(tmp_path / "l", plan.network)
+    assert (again.count, again.head) == (1, head)
+    assert "torn" in "; ".join(again.verify(head, 1))
+    again.record(plan)
+    assert again.verify(head, 2) == []
+
+
+def test_another_networks_plan_is_not_recorded(plan: Plan, tmp_path: Path) -> None:
+    """The parameters' names were compared, and two houses have the same."""
+    other = random_network(5, noise="joint", prior="covariance")
+    assert other.parameters == plan.network.parameters
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    for ask in (ledger.record, ledger.remaining):
+        with pytest.raises(vn.VeilnetError, match="another"):
+            ask(vn.design(other))
+    assert ledger.count == 0
+
+
+def test_deep_nesting_is_refused(plan: Plan, tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "l", plan.network, -0.99).record(plan)
+    whole = (tmp_path / "l").read_bytes().splitlines(keepends=True)
+    for line in (b"[" * 200_000 + b"\n", b'{"a":' * 200_000 + b"1" + b"}" * 200_000 + b"\n"):
+        for content in (line, whole[0] + line):
+            (tmp_path / "l").write_bytes(content)
+            assert "does not continue" in "; ".join(verify_ledger(tmp_path / "l", plan.network))
+
+
+def test_copies_are_sound_each_and_the_centres_count_decides(plan: Plan, tmp_path: Path) -> None:
+    one = Ledger.create(tmp_path / "one", plan.network, -0.99)
+    one.record(plan)
+    (tmp_path / "two").write_bytes((tmp_path / "one").read_bytes())
+    other = Ledger(tmp_path / "two", plan.network)
+    one.record(plan)
+    other.record(plan)
+    for ledger in (one, other):
+        assert ledger.verify(releases=2) == []
+        assert "or recorded in a copy" in "; ".join(ledger.verify(releases=3))
+
+
+# --- the agent's
+
+
+def options(folder: Path, tmp_path: Path, source: str = "counted.csv") -> list[object]:
+    return [
+        "sanitize", folder / "plan/kitchen.json", "--in", folder / source, "--out", tmp_path / "m.csv",
+        "--append", "--ledger", tmp_path / "ledger",
+    ]  # fmt: skip
+
+
+def test_a_restart_draws_no_noise_again(folder: Path, tmp_path: Path, run) -> None:
+    """A thousand draws recover a reading; a restarted agent began at its first row again."""
+    command = options(folder, tmp_path)
+    source = folder / "counted.csv"
+    part = tmp_path / "part.csv"
+    part.write_text("".join(f"{line}\n" for line in source.read_text().splitlines()[:11]))
+    command[command.index(source)] = part
+    assert run(*command)[0] == 0
+    first = (tmp_path / "m.csv").read_text()
+    part.write_text(source.read_text())
+    for _ in range(3):
+        assert run(*command)[0] == 0
+    assert (tmp_path / "m.csv").read_text().startswith(first)
+    assert [line[0] for line in messages(tmp_path / "m.csv")] == [str(row) for row in range(1, ROWS + 1)]
+
+
+def test_the_file_or_the_ledger_alone_are_noticed(folder: Path, tmp_path: Path, run) -> None:
+    command = options(folder, tmp_path)
+    assert run(*command)[0] == 0
+    sent, recorded = (tmp_path / "m.csv").read_bytes(), (tmp_path / "ledger").read_bytes()
+    (tmp_path / "m.csv").unlink()  # moved away: what was sent is not sent again
+    code, _, err = run(*command)
+    assert (code, messages(tmp_path / "m.csv")) == (0, [])
+    (tmp_path / "m.csv").write_bytes(sent)
+    lines = recorded.splitlines(keepends=True)
+    (tmp_path / "ledger").write_bytes(lines[0])  # set back to its beginning
+    code, _, err = run(*command)
+    assert code == 2
+    assert "set back" in err
+    assert (tmp_path / "m.csv").read_bytes() == sent
+    (tmp_path / "ledger").write_bytes(lines[0] + lines[1].replace(b'"rows":[1,', b'"rows":[0,'))
+    assert "was changed" in run(*command)[2]
+
+
+def test_a_ledger_belongs_to_one_agent_and_plan(folder: Path, tmp_path: Path, run) -> None:
+    command = options(folder, tmp_path)
+    assert run(*command)[0] == 0
+    hall = [folder / "plan/hall.json" if part == folder / "plan/kitchen.json" else part for part in command]
+    (tmp_path / "m.csv").unlink()
+    code, _, err = run(*hall, "--no-header")
+    assert code == 2
+    assert "another plan or agent" in err
+
+
+def test_a_budget_ends_it_for_good(folder: Path, tmp_path: Path, run) -> None:
+    command = options(folder, tmp_path)
+    code, _, err = run(*command, "--budget", 12)
+    assert (code, len(messages(tmp_path / "m.csv"))) == (1, 12)
+    assert "budget is used up" in err
+    for more in ([], ["--budget", 12]):
+        assert run(*command, *more)[0] == 1
+    assert len(messages(tmp_path / "m.csv")) == 12
+    code, _, err = run(*command, "--budget", 13)
+    assert code == 2
+    assert "keeps its budget" in err
+
+
+def test_a_pipe_has_to_tell_its_rows(folder: Path, tmp_path: Path) -> None:
+    """Counted from 1 again, new readings would be taken for those that were sent."""
+    command = [sys.executable, "-m", "veilnet", *map(str, options(folder, tmp_path))]
+    place = command.index("--in")
+    del command[place : place + 2]
+    environment = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1])}
+
+    def piped(name: str) -> subprocess.CompletedProcess[str]:
+        content = (folder / name).read_text()
+        return subprocess.run(
+            command, input=content, capture_output=True, text=True, env=environment, check=False
+        )
+
+    assert piped("told.csv").returncode == 0
+    assert piped("told.csv").returncode == 0
+    refused = piped("counted.csv")
+    assert refused.returncode == 2
+    assert "in a column 'row'" in refused.stderr
+    assert len(messages(tmp_path / "m.csv")) == ROWS
+
+
+def test_what_was_recorded_and_not_sent_is_sent_as_it_was_recorded(folder: Path, tmp_path: Path, run) -> None:
+    command = options(folder, tmp_path)
+    assert run(*command, "--flush")[0] == 0
+    sent = (tmp_path / "m.csv").read_bytes()
+    ledger = (tmp_path / "ledger").read_bytes().splitlines(keepends=True)
+    (tmp_path / "ledger").write_bytes(b"".join(ledger[:8]))  # killed after recording row 7
+    lines = sent.splitlines(keepends=True)
+    for torn in (b"", lines[7][:9]):  # before, and in the middle of, sending it
+        (tmp_path / "m.csv").write_bytes(b"".join(lines[:7]) + torn)
+        (tmp_path / "ledger").write_bytes(b"".join(ledger[:8]))
+        assert run(*command, "--flush")[0] == 0
+        assert (tmp_path / "m.csv").read_bytes().startswith(b"".join(lines[:8]))
+        assert [line[0] for line in messages(tmp_path / "m.csv")] == [str(row) for row in range(1, ROWS + 1)]
+
+
+def test_two_runs_at_once_are_refused(folder: Path, tmp_path: Path, run) -> None:
+    command = options(folder, tmp_path)
+    assert run(*command)[0] == 0
+    with _chain.open_chain(tmp_path / "ledger", "veilnet-releases/1"):
+        code, _, err = run(*command)
+    assert code == 2
+    assert "another run uses this ledger" in err
+
+
+def test_options_that_make_no_sense_together_are_refused(folder: Path, tmp_path: Path, run) -> None:
+    start = ["sanitize", folder / "plan/kitchen.json", "--in", folder / "counted.csv"]
+    for wrong in (
+        ["--append"],
+        ["--budget", 3],
+        ["--resend"],
+        ["--ledger", tmp_path / "l", "--seed", 1],
+        ["--ledger", tmp_path / "l", "--out", tmp_path / "m"],
+        ["--flush", "--out", tmp_path / "m"],
+    ):
+        code, out, err = run(*start, *wrong)
+        assert (code, out) == (2, ""), wrong
+        assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_messages_are_on_the_disk_before_they_are_sent(
+    folder: Path, tmp_path: Path, run, monkeypatch
+) -> None:
+    """The order, from the system calls themselves: entry written and synced, then the message."""
+    seen: list[str] = []
+    real = _chain.write_all
+
+    def write_all(handle: int, content: bytes, place: int) -> None:
+        real(handle, content, place)
+        seen.append("entry" if content.startswith(b'{"entry"') else "message")
+
+    monkeypatch.setattr(_chain, "write_all", write_all)
+    monkeypatch.setattr("veilnet.io.appending.write_all", write_all)
+    assert run(*options(folder, tmp_path), "--flush")[0] == 0
+    assert seen == ["message", *(["entry", "message"] * ROWS), "entry"]  # the header first, "sent" last
+    entries = [json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines()[1:]]
+    assert [row for entry in entries[:-1] for row in entry["rows"]] == list(range(1, ROWS + 1))
