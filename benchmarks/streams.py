@@ -5,16 +5,25 @@
 A ratio of 1 is the speed of the bare line, 0.5 half of it. The bare line for noisy rows draws from the same
 secure source: ``y @ C.T + secure_normal(...)``. Rows without noise are dithered before rounding, so their line
 is ``y @ C.T + step * secure_uniform(...)``; beside it, for the record, the product alone, which protects nothing.
+
+The last lines are of the commands, from file to file: rows a second, and what durability costs. With ``--append``
+and ``--ledger`` each block is on the disk before the next is read; with ``--flush`` a block is one row.
 """
 
 from __future__ import annotations
 
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
 
 import numpy as np
 
 import veilnet as vn
+from veilnet import cli
 from veilnet.agent.grid import grid_steps
 from veilnet.agent.randomness import secure_normal, secure_uniform
 from veilnet.io.template import house
@@ -92,6 +101,64 @@ def paper_network(agents: int) -> vn.Network:
     )
 
 
+def timed(*arguments: object) -> tuple[float, float]:
+    """Seconds of one command: by the clock, and of this process."""
+    clock, cpu = time.perf_counter(), time.process_time()
+    with redirect_stderr(StringIO()), redirect_stdout(StringIO()):
+        code = cli.run([str(argument) for argument in arguments])
+    if code:
+        sys.exit(f"{arguments[0]}: exit code {code}")
+    return time.perf_counter() - clock, time.process_time() - cpu
+
+
+def commands(rows: int, flushed: int) -> None:
+    """``sanitize`` and ``fuse`` from file to file."""
+    network = house()
+    place = network.blocks.rows(network.position["kitchen"])
+    centre = network.offset[place] + network.H[place] @ network.prior.mean  # type: ignore[union-attr]
+    readings = centre + 0.01 * np.random.default_rng(0).standard_normal((rows, len(centre)))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        vn.design(network).save(folder / "plan")
+        lines = [",".join(network.readings["kitchen"]), *(",".join(map(repr, y)) for y in readings.tolist())]
+        (folder / "all.csv").write_text("\n".join(lines) + "\n")
+        (folder / "few.csv").write_text("\n".join(lines[: flushed + 1]) + "\n")
+        sanitize = ["sanitize", folder / "plan/kitchen.json", "--in"]
+        out, ledger = folder / "messages.csv", folder / "ledger"
+        ways = {
+            "sanitize --out": (rows, [*sanitize, folder / "all.csv", "--out", out]),
+            "fuse --out": (
+                rows,
+                ["fuse", folder / "plan/center.json", f"kitchen={out}", "--out", folder / "e.csv", "--json"],
+            ),
+            "sanitize --append": (rows, [*sanitize, folder / "all.csv", "--out", out, "--append"]),
+            "sanitize --append --ledger": (
+                rows,
+                [*sanitize, folder / "all.csv", "--out", out, "--append", "--ledger", ledger],
+            ),
+            "  restarted, nothing new": (
+                rows,
+                [*sanitize, folder / "all.csv", "--out", out, "--append", "--ledger", ledger],
+            ),
+            "sanitize --append --flush": (
+                flushed,
+                [*sanitize, folder / "few.csv", "--out", out, "--append", "--flush"],
+            ),
+            "sanitize --append --ledger --flush": (
+                flushed,
+                [*sanitize, folder / "few.csv", "--out", out, "--append", "--ledger", ledger, "--flush"],
+            ),
+        }
+        timed(*sanitize, folder / "few.csv", "--out", out)  # imports
+        print(f"by the command, {rows} rows ({flushed} with --flush): rows a second by the clock, of one CPU")
+        for what, (count, arguments) in ways.items():
+            if not what.startswith(("fuse", " ")):
+                out.unlink(missing_ok=True)
+                ledger.unlink(missing_ok=True)
+            clock, cpu = timed(*arguments)
+            print(f"  {what:36s} {count / clock:10,.0f} {count / cpu:10,.0f}", flush=True)
+
+
 def main() -> None:
     """Print every ratio."""
     for noisy in (True, False):
@@ -99,6 +166,7 @@ def main() -> None:
             sanitizing(sent, readings, noisy)
     fusing("a house, 10 numbers -> 2", house())
     fusing("72 readings, 36 numbers -> 3", paper_network(12))
+    commands(100_000, 2000)
 
 
 if __name__ == "__main__":
