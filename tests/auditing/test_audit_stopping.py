@@ -28,7 +28,7 @@ def stopping_in(section: str) -> Callable[[str, float], bool]:
 
 
 def test_progress_answering_false_stops_and_the_report_says_so() -> None:
-    whole = vn.audit(PLAN, only=["deployed", "promise"], quick=True)
+    whole = vn.audit(PLAN, only=["deployed", "promise", "lattice"], quick=True)
     stopped = vn.audit(PLAN, quick=True, progress=stopping_in("collusion"), attackers=None)
     assert stopped.interrupted
     assert not whole.interrupted

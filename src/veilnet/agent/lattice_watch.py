@@ -27,7 +27,8 @@ class LatticeWatch:
         self._rows: list[Array] = []
         self._count = 0
         # What is sent whole, or not at all, has nothing withheld that a lattice could betray.
-        self._done = not 0 < len(sanitizer.normal[0]) < sanitizer.readings and not np.any(sanitizer.normal[1])
+        rank = int(np.linalg.matrix_rank(sanitizer.compression)) if sanitizer.sent else 0
+        self._done = not np.any(sanitizer.noise) and rank in (0, sanitizer.readings)
 
     def look(self, readings: Array) -> str:
         """What there is to say after these rows (T, N_i): a sentence, once, or nothing."""
