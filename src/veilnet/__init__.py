@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from veilnet.centre.fusion import Estimate, Fusion
     from veilnet.designs.choice import design
     from veilnet.designs.frontiers import Frontier, frontier
+    from veilnet.designs.questions import Worst
     from veilnet.model.network import Network, Prior
     from veilnet.plans.plan import Plan
     from veilnet.verdict.exact_test import Verdict, check
@@ -50,6 +51,7 @@ __all__ = [
     "Sanitizer",
     "VeilnetError",
     "Verdict",
+    "Worst",
     "audit",
     "bits_revealed",
     "check",
@@ -79,6 +81,7 @@ _NAMES_IN = {
     "agent.sanitizer": ("Sanitizer",),
     "verdict.exact_test": ("check", "Verdict"),
     "designs.choice": ("design",),
+    "designs.questions": ("Worst",),
     "designs.frontiers": ("frontier", "Frontier"),
     "plans.plan": ("Plan",),
     "centre.fusion": ("Fusion", "Estimate"),

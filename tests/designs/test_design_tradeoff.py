@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 import veilnet as vn
 from helpers.networks import direct_error, direct_information, random_network
 from helpers.paper_networks import paper_network
-from veilnet.designs import tradeoff
-from veilnet.designs.joint.solver import JointResult
+from veilnet.designs.joint.curve import Curve
+from veilnet.designs.joint.search import JointResult
 
 FEW = 4  # starts, where the solver's quality is not the point
 
@@ -203,38 +204,24 @@ def test_just_below_the_limit_costs_no_more_than_at_it() -> None:
     assert -below.utility <= -at_limit.utility * (1 + 1e-9)
 
 
-def test_interrupted_with_the_best_plan_so_far() -> None:
-    network = random_network(18, prior="covariance")
-    targets = costly_targets(network)
-    calls = 0
-
-    def stop(_what: str, _part: float) -> bool:
-        nonlocal calls
-        calls += 1
-        return calls < 3
-
-    plan = vn.design(network, privacy=targets, progress=stop)
-    assert plan.details["interrupted"] is True
-    assert all(plan.privacy[name] >= target for name, target in targets.items())
-    assert plan.certificate.ok
-
-
 def test_a_solver_that_lies_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     network = random_network(19, prior="covariance")
     targets = costly_targets(network)
-    honest = tradeoff.least_loss
+    honest = Curve.at
+    asked = []
 
-    def liar(*arguments: object, **options: object) -> JointResult:
-        result = honest(*arguments, **options)  # type: ignore[arg-type]
+    def liar(self: Curve, level: float) -> JointResult:
+        asked.append(level)
+        result = honest(self, level)
         bold = [np.broadcast_to(np.eye(x.shape[1]), x.shape).copy() for x in result.shrink]
-        return JointResult(
-            bold, result.loss, result.privacy, result.starts, result.agreed, result.iterations,
-            result.kkt_residual, result.interrupted, result.history,
-        )  # fmt: skip
+        return replace(result, shrink=bold)
 
-    monkeypatch.setattr(tradeoff, "least_loss", liar)
-    with pytest.raises(vn.InvalidPlan, match="is not confirmed and was not returned: target of g0"):
+    monkeypatch.setattr(Curve, "at", liar)
+    with pytest.raises(
+        vn.InvalidPlan, match=r"is not confirmed and was not returned: target of g0.*ask for a privacy"
+    ):
         vn.design(network, privacy=targets)
+    assert len(asked) > 1  # it tried to aim higher before it gave up
 
 
 def test_alternating_is_algorithm_3_sweep_by_sweep() -> None:

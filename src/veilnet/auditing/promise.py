@@ -24,7 +24,7 @@ _ROWS_AT_ONCE = 2048
 
 def certificate_rows(plan: Plan) -> list[Row]:
     """Every promise of the plan, recomputed from the network and the sanitizers alone."""
-    promise = Promise(plan.utility, plan.privacy, plan.targets, plan.most_loss)
+    promise = Promise(plan.utility, plan.privacy, plan.targets, plan.most_loss, plan.worst_targets)
     certificate = certify(plan.network, plan.sanitizers, promise)
     rows = []
     for finding in certificate.findings:

@@ -1,9 +1,9 @@
 """What each agent should send: one way to design per module or package, one question to each.
 
 Read in this order: ``choice`` (:func:`design` picks the way), ``questions`` (what may be asked), ``perfect`` (privacy
-that costs nothing), ``noise`` (Algorithms 1 and 2), ``power`` (limited noise power), ``tradeoff`` with ``hiding`` and
-``withholding`` (utility against privacy), ``joint`` (its solver), ``alternating`` (the paper's Algorithm 3), and
-``frontiers`` (:func:`frontier`, the whole curve). All of them return a :class:`veilnet.Plan`.
+that costs nothing), ``noise`` (Algorithms 1 and 2), ``power`` (limited noise power), ``tradeoff`` (utility against
+privacy), ``worst`` (every direction of a parameter), ``joint`` (their solver), ``alternating`` (the paper's Algorithm
+3), and ``frontiers`` (:func:`frontier`, the whole curve). All of them return a :class:`veilnet.Plan`.
 """
 
 from veilnet.designs.choice import Method, design

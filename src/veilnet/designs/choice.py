@@ -9,7 +9,15 @@ from typing import Any, Literal, get_args
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.words import number
-from veilnet.designs.questions import read_count, read_loss, read_power, read_targets, refuse_above_limit
+from veilnet.designs.questions import (
+    Worst,
+    read_count,
+    read_loss,
+    read_power,
+    read_targets,
+    refuse_above_limit,
+    refuse_worst_above_limit,
+)
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict, check
@@ -22,7 +30,7 @@ _SWEEPS = 20  # of Algorithm 3, when nothing is said
 
 def design(
     network: Network,
-    privacy: float | Mapping[str, float] | None = None,
+    privacy: float | Worst | Mapping[str, float | Worst] | None = None,
     utility_loss: float | None = None,
     power: float | Mapping[str, float] | None = None,
     method: Method = "auto",
@@ -39,7 +47,8 @@ def design(
     Without targets: the most privacy at perfect utility, in closed form.
 
     privacy:      p_j to reach, one number for all or name -> number (others are then left at 0): least
-                  utility loss. At or below the ceiling the answer is closed and costs nothing.
+                  utility loss. At or below the ceiling the answer is closed and costs nothing. The number is the mean
+                  over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction.
     utility_loss: loss allowed (0.05 is 5 %): most privacy, p_j >= t·weights_j with the largest common t.
     power:        largest noise power tr Θ_i, one number or agent -> number: most privacy at perfect utility
                   by noise alone.
@@ -53,7 +62,7 @@ def design(
                   size) and their seed (0). Where the closed form answers, they play no part, and
                   ``details["remark"]`` says so.
     progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
-                  with the best plan so far, marked by ``details["interrupted"]``.
+                  with the best plan so far, and ``plan.interrupted`` says so.
 
     An option that could have no effect on the answer is refused.
     """
@@ -78,8 +87,10 @@ def design(
         return _by_power(verdict, power, method, progress)
     if utility_loss is not None:
         return _within_loss(verdict, read_loss(utility_loss), weights, method, search)
-    targets = read_targets(network, privacy)
+    targets, worst = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
+    if worst:
+        return _for_every_direction(verdict, targets, worst, method, search)
     return _for_privacy(verdict, targets, method, search, partial=partial, sweeps=visits)
 
 
@@ -139,6 +150,30 @@ def _for_privacy(
     from veilnet.designs.tradeoff import least_loss_plan
 
     return least_loss_plan(verdict, targets, **search.options)
+
+
+def _for_every_direction(
+    verdict: Verdict, targets: dict[str, float], worst: dict[str, float], method: Method, search: _Search
+) -> Plan:
+    from veilnet.designs.worst import worst_ceilings, worst_direction_plan, worst_limits
+
+    if method not in ("auto", "perfect", "joint"):
+        raise InvalidRequest(f"method: Worst(...) goes with 'auto', 'perfect' or 'joint', found {method!r}")
+    refuse_worst_above_limit(worst_limits(verdict.network), worst)
+    ceilings = worst_ceilings(verdict)
+    free = all(verdict.ceiling[name] >= target for name, target in targets.items())
+    if free and all(ceilings[name] >= target for name, target in worst.items()):
+        from veilnet.designs.perfect import perfect_plan
+
+        remark = search.answered_without("free: the closed form already reaches the target")
+        return perfect_plan(verdict, targets, worst_targets=worst, remark=remark)
+    if method == "perfect":
+        reached = ", ".join(f"{number(ceilings[name])} ({name})" for name in worst)
+        raise Infeasible(
+            f"privacy: at perfect utility the most exposed directions reach only {reached}; ask for less, or use "
+            "method='auto' to trade utility for it"
+        )
+    return worst_direction_plan(verdict, targets, worst, **search.options)
 
 
 def _within_loss(

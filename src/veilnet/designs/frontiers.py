@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest, MissingExtra
-from veilnet._core.progress import Progress, asks_to_stop, silent
+from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.words import number
-from veilnet.designs.hiding import Hiding, cheapest_hiding
-from veilnet.designs.joint import JointResult, least_loss
+from veilnet.designs.joint import Curve
 from veilnet.designs.perfect import perfect_plan
-from veilnet.designs.tradeoff import aimed_at, hiding_plan, joint_plan, least_loss_plan
+from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
-from veilnet.model.standard_form import standard_form
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict, check
 
@@ -32,8 +30,6 @@ __all__ = ["Frontier", "Point", "frontier"]
 _POINTS = 20
 # How far beyond the ceiling a curve goes when no prior limits it.
 _BEYOND_CEILING = 100.0
-# A target this close below the limit leaves nothing to optimise: it is reached by telling nothing of g_j.
-_NEAR_LIMIT = 1 - 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +49,16 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """The least utility loss for each privacy asked, with the ceiling (free up to there) and the limit."""
+    """The least utility loss for each privacy asked, with the ceiling (free up to there) and the limit.
+
+    ``interrupted`` says that the search was stopped before it had every point; those in ``rows`` keep their promises.
+    """
 
     network: Network
     rows: tuple[Point, ...]
     ceiling: float
     limit: float
+    interrupted: bool = False
 
     def table(self) -> str:
         """The points as CSV text."""
@@ -112,6 +112,8 @@ class Frontier:
             f"privacy {number(p.asked)}: utility loss {100 * -p.utility:.3g} % ({p.method})"
             for p in self.rows
         ]
+        if self.interrupted:
+            lines.append(f"interrupted: the {len(self.rows)} points found so far")
         return "\n".join(lines)
 
 
@@ -125,17 +127,18 @@ def frontier(
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
 
     Without a list: twenty points from half the ceiling to nearly the limit. Points beyond the limit are kept
-    and marked infeasible. The curve is monotone: a plan for more privacy serves for less.
+    and marked infeasible. Each point is what :func:`design` answers for it, whatever else is in the list, but
+    for this: a plan for more privacy serves for less, so the curve is monotone.
+
+    ``progress`` is called with (what is being done, fraction done); returning False stops the search, and the
+    points found so far are returned in a frontier marked as interrupted.
     """
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     asked = _read_levels(privacy, ceiling, limit)
-    costly = sorted({level for level in asked if ceiling < level <= limit * _NEAR_LIMIT})
-    solved = _solve_all(verdict, costly, seed, progress or silent)
-    hidden = (
-        cheapest_hiding(standard_form(network), np.ones(len(network.private), bool), seed) if costly else None
-    )
-    return Frontier(network, tuple(_point(verdict, level, solved, hidden) for level in asked), ceiling, limit)
+    plans, interrupted = _plans(verdict, asked, seed, progress)
+    rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
+    return Frontier(network, tuple(rows), ceiling, limit, interrupted)
 
 
 def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
@@ -152,66 +155,41 @@ def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
     return levels
 
 
-def _solve_all(
-    verdict: Verdict, levels: list[float], seed: int, progress: Progress
-) -> dict[float, JointResult]:
-    """All points above the ceiling: two of them from many starts, the rest from their neighbours, both ways."""
-    if not levels:
-        return {}
-    form = standard_form(verdict.network)
-    solved: dict[float, JointResult] = {}
-    anchors = sorted({levels[len(levels) // 2], levels[-1]})
-    visits = [*anchors, *reversed(levels), *levels]
+def _plans(
+    verdict: Verdict, asked: list[float], seed: int, progress: Progress | None
+) -> tuple[dict[float, Plan], bool]:
+    """Level -> plan for all that can be reached, from one curve; and whether the search was stopped on the way."""
+    levels = sorted({level for level in asked if level <= min(verdict.limit.values())})
+    names = list(verdict.network.private)
+    answers: list[bool | None] = []
+    place = 0
 
-    def targets(level: float) -> Array:
-        return aimed_at(dict.fromkeys(verdict.network.private, level))
+    def tell(what: str, _part: float) -> bool | None:
+        if progress is not None:
+            answers.append(progress(f"privacy {number(levels[place])}: {what}", place / len(levels)))
+        return answers[-1] if answers else None
 
-    for done, level in enumerate(visits):
-        if asks_to_stop(progress(f"privacy {number(level)}", done / len(visits))) and solved:
-            break
-        cold = level not in solved and level in anchors
-        near = _neighbours(levels, level, solved)
-        if cold:
-            found = least_loss(form, targets(level), seed=seed)
-        elif any(_loses_to(solved.get(level), other, level) for other in near):
-            found = least_loss(form, targets(level), warm=[other.shrink for other in near], seed=seed)
-        else:
+    curve: Curve | None = None
+    plans: dict[float, Plan] = {}
+    for place, level in enumerate(levels):  # noqa: B007 (progress names the level it is at)
+        targets = dict.fromkeys(names, level)
+        if level <= min(verdict.ceiling.values()):
+            plans[level] = perfect_plan(verdict, targets)
             continue
-        if level not in solved or found.loss < solved[level].loss:
-            solved[level] = found
-        if found.interrupted:
+        if tell("begun", 0.0) is False:
             break
-    return solved
+        curve = curve or curve_of(verdict, np.ones(len(names)), seed=seed, progress=tell)
+        plans[level] = least_loss_plan(verdict, targets, curve=curve, seed=seed, progress=tell)
+        if False in answers:
+            break
+    return plans, False in answers
 
 
-def _neighbours(levels: list[float], level: float, solved: Mapping[float, JointResult]) -> list[JointResult]:
-    place = levels.index(level)
-    return [
-        solved[other]
-        for other in (*levels[place - 1 : place], *levels[place + 1 : place + 2])
-        if other in solved
-    ]
-
-
-def _loses_to(mine: JointResult | None, neighbour: JointResult, level: float) -> bool:
-    """Whether starting from the neighbour could improve this point."""
-    return mine is None or (neighbour.loss <= mine.loss and bool(np.all(neighbour.privacy >= level)))
-
-
-def _point(
-    verdict: Verdict, level: float, solved: Mapping[float, JointResult], hidden: Hiding | None
-) -> Point:
-    if level > min(verdict.limit.values()):
+def _point(level: float, limit: float, plans: Mapping[float, Plan]) -> Point:
+    if level > limit:
         return Point(level, float("nan"), {}, "infeasible", None)
-    targets = dict.fromkeys(verdict.network.private, level)
-    # A plan for more privacy serves for less: taking the best of them makes the curve monotone.
-    best = min((solved[other] for other in solved if other >= level), key=lambda one: one.loss, default=None)
-    if level <= min(verdict.ceiling.values()):
-        plan = perfect_plan(verdict, targets)
-    elif hidden is not None and (best is None or hidden.loss < best.loss):
-        plan = hiding_plan(verdict, hidden, targets=targets)
-    elif best is not None:
-        plan = joint_plan(verdict, best, targets=targets)
-    else:
-        plan = least_loss_plan(verdict, targets)
+    plan = plans[level]
+    for other, rival in plans.items():
+        if other > level and rival.utility > plan.utility:
+            plan = rival
     return Point(level, plan.utility, plan.privacy, plan.method, plan)

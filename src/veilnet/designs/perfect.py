@@ -12,7 +12,13 @@ from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict, share_sanitizers
 
 
-def perfect_plan(verdict: Verdict, targets: Mapping[str, float], *, remark: str | None = None) -> Plan:
+def perfect_plan(
+    verdict: Verdict,
+    targets: Mapping[str, float],
+    *,
+    worst_targets: Mapping[str, float] | None = None,
+    remark: str | None = None,
+) -> Plan:
     """The plan that reaches the ceiling of every private parameter with no loss of utility.
 
     ``remark`` says why it is the answer where another way was asked for.
@@ -22,6 +28,7 @@ def perfect_plan(verdict: Verdict, targets: Mapping[str, float], *, remark: str 
         share_sanitizers(verdict.shares),
         "perfect",
         targets=targets,
+        worst_targets=worst_targets,
         most_loss=0.0,
         details={
             "ceiling": dict(verdict.ceiling),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,35 @@ from veilnet.model.network import Network
 from veilnet.verdict.exact_test import Verdict
 
 
-def read_targets(network: Network, privacy: Any) -> dict[str, float]:
-    """The privacy asked of every private parameter; 0 where nothing was asked."""
+@dataclass(frozen=True)
+class Worst:
+    """A target for every direction of a private parameter: ``privacy={"presence": vn.Worst(5)}``.
+
+    The plain target p_j is a mean over the directions of g_j. ``Worst(5)`` asks that the error variance of *each*
+    combination of its rows grow by at least 5, 6-fold that is. With one row the two are the same.
+    """
+
+    privacy: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "privacy", _at_least_zero(self.privacy, "Worst"))
+
+
+def read_targets(network: Network, privacy: Any) -> tuple[dict[str, float], dict[str, float]]:
+    """The privacy asked of every private parameter (0: nothing), and what is asked of every direction of some."""
+    none = dict.fromkeys(network.private, 0.0)
     if privacy is None:
-        return dict.fromkeys(network.private, 0.0)
-    return dict.fromkeys(network.private, 0.0) | _per_name(privacy, list(network.private), "privacy")
+        return none, {}
+    if isinstance(privacy, Worst):
+        privacy = dict.fromkeys(network.private, privacy)
+    if not isinstance(privacy, Mapping):
+        return none | _per_name(privacy, list(network.private), "privacy"), {}
+    refuse_unknown(privacy, list(network.private), "privacy")
+    worst = {
+        name: each.privacy for name, each in privacy.items() if isinstance(each, Worst) and each.privacy > 0
+    }
+    plain = {name: each for name, each in privacy.items() if not isinstance(each, Worst)}
+    return none | _per_name(plain, list(network.private), "privacy"), worst
 
 
 def read_power(network: Network, power: Any) -> dict[str, float]:
@@ -57,6 +82,16 @@ def refuse_above_limit(verdict: Verdict, targets: Mapping[str, float]) -> None:
             raise Infeasible(
                 f"privacy: {name} was asked to reach {number(target)}, but the prior alone already tells it so "
                 f"well that even silence gives only {number(limit)} (ε^max); ask for less than that"
+            )
+
+
+def refuse_worst_above_limit(limits: Mapping[str, float], worst: Mapping[str, float]) -> None:
+    """Infeasible, naming the limit, when silence would leave a direction more exposed than was asked."""
+    for name, target in worst.items():
+        if target > limits[name] * (1 + 1e-9):
+            raise Infeasible(
+                f"privacy: every direction of {name} was asked to reach {number(target)}, but the prior tells "
+                f"one so well that even silence gives only {number(limits[name])}; ask for less than that"
             )
 
 

@@ -1,64 +1,76 @@
-"""Trading utility for privacy, all agents at once (problem P1; mathematics, section 5).
+"""Trading utility for privacy, all agents at once (problem P1; mathematics, sections 5 and 8).
 
 Above the ceiling privacy costs utility. The joint solver looks for the least loss that reaches the privacy asked,
-or the most privacy within a loss; several starts, deterministic, and the plan tells how many of them agreed.
+or the most privacy within a loss; many starts, deterministic, and the plan tells how many of them agreed. Both
+questions, and every point of a frontier, are asked of the same curve.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from veilnet._core.errors import InvalidPlan
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.knowledge import privacy
-from veilnet.designs.hiding import Hiding, cheapest_hiding
-from veilnet.designs.joint.objective import JointObjective
-from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
+from veilnet.designs.joint import (
+    SETTINGS,
+    Curve,
+    JointObjective,
+    JointResult,
+    inside,
+    telling_nothing,
+    within,
+)
 from veilnet.designs.questions import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
-from veilnet.designs.withholding import telling_nothing
 from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
 
-# Targets are aimed at with this relative margin, so that no rounding on the way to the agents eats into them.
-MARGIN = 1e-8
+# Targets are aimed at with this relative margin, so that no rounding on the way to the agents eats into them;
+# with the next one where the first was not confirmed.
+MARGINS = (1e-8, 1e-6, 1e-4)
+
+
+def curve_of(
+    verdict: Verdict,
+    weights: Array,
+    *,
+    starts: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Curve:
+    """The curve of least loss against privacy, divided between the private parameters by ``weights``."""
+    return Curve(standard_form(verdict.network), weights, starts=starts, seed=seed, progress=progress)
 
 
 def least_loss_plan(
     verdict: Verdict,
     targets: Mapping[str, float],
     *,
+    curve: Curve | None = None,
     starts: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Plan:
-    """The plan of least utility loss that reaches every target."""
-    network = verdict.network
-    form = standard_form(network)
+    """The plan of least utility loss that reaches every target; ``curve`` where one was begun for these weights."""
+    wanted = np.array(list(targets.values()))
     at_limit = [name for name, target in targets.items() if _at_limit(verdict, name, target)]
     if at_limit:
-        return _plan_at_limit(verdict, form, at_limit, targets)
-    result = least_loss(form, aimed_at(targets), starts=starts, seed=seed, progress=progress)
-    asked = np.array([target > 0 for target in targets.values()])
-    rivals = [cheapest_hiding(form, asked, seed), _nothing_told(verdict, form, targets)]
-    cheaper = [rival for rival in rivals if rival is not None and rival.loss < result.loss]
-    if cheaper:
-        return hiding_plan(verdict, min(cheaper, key=lambda rival: rival.loss), targets=targets)
-    return joint_plan(verdict, result, targets=targets)
+        answers = _at_the_limit(verdict, at_limit, targets, starts=starts, seed=seed, progress=progress)
+        return first_confirmed(verdict, answers, targets=targets)
+    asked = curve or curve_of(verdict, wanted, starts=starts, seed=seed, progress=progress)
 
+    def answers_by_margin() -> Iterator[tuple[list[Array], dict[str, Any]]]:
+        for margin in MARGINS:
+            found = asked.at(float(wanted.max()) * (1 + margin))
+            yield found.shrink, told(found)
 
-def _nothing_told(verdict: Verdict, form: StandardForm, targets: Mapping[str, float]) -> Hiding | None:
-    """Everything but what tells of the parameters asked about: the plan at their limits, which serves for less."""
-    asked = [name for name, target in targets.items() if target > 0]
-    if not all(np.isfinite(verdict.limit[name]) for name in asked):
-        return None
-    shrink = telling_nothing(form, np.array([name in asked for name in targets]))
-    at = JointObjective(form)(shrink)
-    return Hiding(shrink, at.loss) if np.all(at.privacy >= aimed_at(targets)) else None
+    return first_confirmed(verdict, answers_by_margin(), targets=targets)
 
 
 def most_privacy_plan(
@@ -75,83 +87,94 @@ def most_privacy_plan(
     Where no prior limits it, a direction of x may be hidden altogether at a finite loss; if that is allowed,
     it is the answer, and privacy is infinite.
     """
-    network = verdict.network
-    form = standard_form(network)
-    shares = read_weights(network, weights)
-    hidden = cheapest_hiding(form, shares > 0, seed)
-    if hidden is not None and hidden.loss <= loss * (1 - MARGIN):
-        return hiding_plan(verdict, hidden, most_loss=loss)
-    result = most_privacy(form, loss * (1 - MARGIN), shares, starts=starts, seed=seed, progress=progress)
-    return joint_plan(verdict, result, most_loss=loss)
+    divided = read_weights(verdict.network, weights)
+    curve = curve_of(verdict, divided, starts=starts, seed=seed, progress=progress)
+
+    def answers() -> Iterator[tuple[list[Array], dict[str, Any]]]:
+        for margin in (0.0, *MARGINS):
+            found = curve.within(loss * (1 - margin))
+            yield found.shrink, told(found)
+
+    return first_confirmed(verdict, answers(), most_loss=loss)
 
 
-def hiding_plan(
+def first_confirmed(
     verdict: Verdict,
-    hidden: Hiding,
+    answers: Iterator[tuple[list[Array], dict[str, Any]]],
     *,
     targets: Mapping[str, float] | None = None,
+    worst_targets: Mapping[str, float] | None = None,
     most_loss: float | None = None,
 ) -> Plan:
-    """A plan that hides one or more directions of x altogether."""
-    return make_plan(
-        verdict.network,
-        sanitizers_from_shrink(verdict.network, hidden.shrink),
-        "joint",
-        targets=targets,
-        most_loss=most_loss,
-        details={"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), "hides_directions": True},
-    )
+    """The first answer (X, and how it was found) that the independent recheck confirms, as a plan."""
+    refusal: InvalidPlan | None = None
+    for shrink, details in answers:
+        try:
+            return make_plan(
+                verdict.network,
+                sanitizers_from_shrink(verdict.network, shrink),
+                "joint",
+                targets=targets,
+                worst_targets=worst_targets,
+                most_loss=most_loss,
+                details={"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), **details},
+            )
+        except InvalidPlan as error:
+            refusal = refusal or error
+    raise InvalidPlan(
+        f"{refusal}; aiming higher did not help. The network amplifies rounding "
+        f"{verdict.network.conditioning:.1g}-fold: ask for a privacy further from its limit, or scale and reduce "
+        "the parameters of x until fewer of them are nearly indistinguishable"
+    ) from refusal
 
 
-def joint_plan(
-    verdict: Verdict,
-    result: JointResult,
-    *,
-    targets: Mapping[str, float] | None = None,
-    most_loss: float | None = None,
-) -> Plan:
-    """A joint solution as a certified plan that tells how it was found."""
-    return make_plan(
-        verdict.network,
-        sanitizers_from_shrink(verdict.network, result.shrink),
-        "joint",
-        targets=targets,
-        most_loss=most_loss,
-        details={
-            "ceiling": dict(verdict.ceiling),
-            "limit": dict(verdict.limit),
-            "starts": result.starts,
-            "starts_agreed": result.agreed,
-            "iterations": result.iterations,
-            "kkt_residual": result.kkt_residual,
-            "interrupted": result.interrupted,
-            "history": [list(step) for step in result.history],
-        },
-    )
+def told(result: JointResult) -> dict[str, Any]:
+    """How a joint solution was found, for the plan's details."""
+    return {
+        "starts": result.starts,
+        "starts_agreed": result.agreed,
+        "iterations": result.iterations,
+        "kkt_residual": result.kkt_residual,
+        "interrupted": result.interrupted,
+        "history": [list(step) for step in result.history],
+    }
 
 
 def aimed_at(targets: Mapping[str, float]) -> Array:
     """The targets with their margin, in the order of the private parameters."""
     wanted = np.array(list(targets.values()))
-    return np.asarray(wanted * (1 + MARGIN))
+    return np.asarray(wanted * (1 + MARGINS[0]))
 
 
 def _at_limit(verdict: Verdict, name: str, target: float) -> bool:
     """Whether a target is so close to its limit that the margin above it cannot be reached."""
-    return 0 < target > verdict.limit[name] * (1 - 10 * MARGIN)
+    return 0 < target > verdict.limit[name] * (1 - SETTINGS.near_limit)
 
 
-def _plan_at_limit(
-    verdict: Verdict, form: StandardForm, at_limit: list[str], targets: Mapping[str, float]
-) -> Plan:
-    """Everything but what tells of the parameters at their limit; silence where that is not enough."""
-    network = verdict.network
-    about = np.array([name in at_limit for name in network.private])
-    sanitizers = sanitizers_from_shrink(network, telling_nothing(form, about))
-    reached = privacy(network, sanitizers)
-    if any(reached[name] < target for name, target in targets.items()):
-        sanitizers = {
-            agent: Sanitizer.silent(rows.shape[0], agent=agent) for agent, rows in network.observe.items()
-        }
-    details = {"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), "tells_nothing_of": at_limit}
-    return make_plan(network, sanitizers, "joint", targets=targets, details=details)
+def _at_the_limit(
+    verdict: Verdict, at_limit: list[str], targets: Mapping[str, float], **options: Any
+) -> Iterator[tuple[list[Array], dict[str, Any]]]:
+    """Everything but what tells of the parameters at their limit, less what other targets ask; last, silence."""
+    form = standard_form(verdict.network)
+    about = np.array([name in at_limit for name in targets])
+    others = np.where(about, 0.0, aimed_at(targets))
+    details: dict[str, Any] = {"tells_nothing_of": at_limit}
+    found = []
+    for plan in telling_nothing(form, about, options["seed"]):
+        at = JointObjective(form)(plan.shrink)
+        if np.all(at.privacy >= others):
+            found.append((at.loss, plan.shrink, details))
+            break
+        narrowed = _within_faces(form, plan.shrink, others, **options)
+        found.append((narrowed.loss, narrowed.shrink, details | told(narrowed)))
+        if len(found) == 2:
+            break
+    for _, shrink, how in sorted(found, key=lambda each: each[0]):
+        yield shrink, how
+    yield [0 * x for x in found[0][1]], details
+
+
+def _within_faces(form: StandardForm, faces: list[Array], others: Array, **options: Any) -> JointResult:
+    """The least loss that reaches the other targets with what the faces leave to send."""
+    found = Curve(within(form, faces), others, **options).at(float(others.max()))
+    return replace(found, shrink=inside(faces, found.shrink))

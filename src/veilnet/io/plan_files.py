@@ -52,6 +52,7 @@ class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     details: dict[str, Any]
     sanitizers: dict[str, dict[str, Any]]
     network: dict[str, Any]
+    worst_targets: dict[str, float | str] = {}  # plans of old have none
 
 
 class FindingDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -128,6 +129,7 @@ def _whole_document(plan: Plan) -> dict[str, Any]:
         "utility": plain(plan.utility),
         "privacy": plain(plan.privacy),
         "targets": plain(plan.targets),
+        "worst_targets": plain(plan.worst_targets),
         "most_loss": None if plan.most_loss is None else plain(plan.most_loss),
         "certificate": [
             {"what": f.what, "promised": plain(f.promised), "found": plain(f.found), "ok": bool(f.ok)}

@@ -33,6 +33,8 @@ class StandardForm:
     blocks:      how the N rows fall to agents.
     public:      U, (rows, L), tr(U U') = 1.
     private:     G_j, each (rows_j, L), tr(G_j G_j') = 1.
+    withheld:    raw information that agents restricted to some of their readings can never send, (L, L): then
+                 J0 + H'(I + E)^-1 H = I - withheld. None, the usual case, is zero.
     """
 
     information: Array
@@ -41,6 +43,7 @@ class StandardForm:
     blocks: Blocks
     public: Array
     private: tuple[Array, ...]
+    withheld: Array | None = None
 
 
 def standard_form(network: Network) -> StandardForm:

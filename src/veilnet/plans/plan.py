@@ -34,6 +34,7 @@ class Plan(Frozen):
     utility:     the paper's u <= 0; 0 is perfect.
     privacy:     p_j per private parameter, inf where g_j can no longer be estimated.
     certificate: the same numbers recomputed from the network and the sanitizers alone, by another route.
+    targets:     the p_j asked for; worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
     details:     how it was found, in the method's own terms (starts, iterations, bounds, power).
     """
 
@@ -44,6 +45,7 @@ class Plan(Frozen):
     privacy: Mapping[str, float]
     certificate: Certificate
     targets: Mapping[str, float] = field(default_factory=dict)
+    worst_targets: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @derived
@@ -62,6 +64,11 @@ class Plan(Frozen):
         """The utility loss the plan was allowed, None where none was given."""
         allowed = [finding.promised for finding in self.certificate.findings if finding.what == LOSS_ALLOWED]
         return allowed[0] if allowed else None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the search was stopped before its end: the promises hold, but a better plan may exist."""
+        return bool(self.details.get("interrupted", False))
 
     @property
     def sent(self) -> dict[str, int]:
@@ -94,7 +101,7 @@ class Plan(Frozen):
             lines.append(f"- the centre's error variance on {name} grows {times(1 + gained)}{aside}")
         if "remark" in self.details:
             lines.append(f"- {self.details['remark']}")
-        if self.details.get("interrupted"):
+        if self.interrupted:
             lines.append("- interrupted: this is the best plan found by then, and it keeps its promises")
         return "\n".join([*lines, *self.resolution_notes()])
 
@@ -125,18 +132,20 @@ def make_plan(
     method: str,
     *,
     targets: Mapping[str, float] | None = None,
+    worst_targets: Mapping[str, float] | None = None,
     most_loss: float | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
 
-    ``targets`` are the privacies asked for, ``most_loss`` the utility loss allowed.
+    ``targets`` are the privacies asked for, ``worst_targets`` those asked of every direction of a parameter,
+    ``most_loss`` the utility loss allowed.
     """
     gridded = with_release_grid(network, sanitizers)
     known = knowledge(network, gridded)
     utility = 0.0 - known.growth(network.public)
     privacy = {name: known.growth(rows) for name, rows in network.private.items()}
-    promise = Promise(utility, privacy, dict(targets or {}), most_loss)
+    promise = Promise(utility, privacy, dict(targets or {}), most_loss, dict(worst_targets or {}))
     promise, certificate = confirmed_promise(network, gridded, promise)
     if not certificate.ok:
         raise InvalidPlan(
@@ -151,6 +160,7 @@ def make_plan(
         privacy=MappingProxyType(dict(promise.privacy)),
         certificate=certificate,
         targets=MappingProxyType(dict(targets or {})),
+        worst_targets=MappingProxyType(dict(worst_targets or {})),
         details=MappingProxyType(dict(details or {})),
     )
 

@@ -112,6 +112,7 @@ def confirmed(saved: SavedPlan) -> Plan:
         privacy=MappingProxyType(dict(saved.promise.privacy)),
         certificate=certificate,
         targets=MappingProxyType(dict(saved.promise.targets)),
+        worst_targets=MappingProxyType(dict(saved.promise.worst_targets)),
         details=MappingProxyType(dict(saved.details)),
     )
 

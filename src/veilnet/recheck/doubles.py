@@ -35,6 +35,13 @@ class DoubleRecheck:
         parts = np.sum((rows * self._scale @ self._vectors) ** 2, axis=0)
         return float(np.sum(parts / (np.maximum(self._values, 0.0) + weak)) / np.sum(parts) - 1.0)
 
+    def least_growth(self, rows: Array, weak: float) -> float:
+        """The growth of the most exposed direction: the least eigenvalue of (A (J̃ + weak·J)^-1 A', A J^-1 A') - 1."""
+        _, sizes, right = np.linalg.svd(rows * self._scale @ self._vectors, full_matrices=False)
+        parts = right[sizes > 1e-10 * sizes[0]]  # dependent rows count once, each direction by its raw error
+        errors = (parts / (np.maximum(self._values, 0.0) + weak)) @ parts.T
+        return float(np.linalg.eigvalsh(errors)[0] - 1.0)
+
 
 def _raw_information(network: Network) -> Array:
     """H'R^-1 H, by plain solves: R has no direction to drop."""

@@ -77,6 +77,12 @@ class Recheck:
             found = min(found, robust, key=lambda each: abs(each - claimed))
         return np.inf if found >= WITHOUT_BOUND else found
 
+    def least_growth(self, rows: Array, claimed: float) -> float:
+        """The least growth over all directions of A x, a lower bound that is tight where ``claimed`` is true."""
+        return (
+            0.0 if self._doubles is None else self._doubles.least_growth(rows, _STRONGEST / (1.0 + claimed))
+        )
+
     def _weak_prior(self, claimed: float) -> float:
         rounding = float(np.finfo(float).eps) * self.network.conditioning
         return max(_WEAKEST, min(_STRONGEST, _ABOVE_ROUNDING * rounding**2) / (1.0 + max(claimed, 0.0)))

@@ -3,9 +3,26 @@
 Read in this order: ``problem`` (the information as a function of what agents send), ``objective`` (the augmented
 Lagrangian), ``chart`` and ``lbfgs`` (how it is minimised), ``run`` (one start to its end), ``starts`` (where to
 start), ``snap`` (eigenvalues to 0 and 1), ``hidden`` (one direction of x hidden altogether), ``search`` (many
-starts) and ``solver`` (the two questions).
+starts), ``scout`` and ``pool`` (very many starts at once, on small networks), ``hiding`` and ``withholding`` (privacy
+without bound, and at its limit), ``curve`` (both questions asked of one curve) and ``solver`` (the two questions).
+``settings`` holds the numbers of the search, ``telling`` how it reports and is stopped.
 """
 
+from veilnet.designs.joint.curve import Curve
+from veilnet.designs.joint.objective import INFORMATION_FLOOR, JointObjective
+from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
+from veilnet.designs.joint.withholding import inside, telling_nothing, within
 
-__all__ = ["JointResult", "least_loss", "most_privacy"]
+__all__ = [
+    "INFORMATION_FLOOR",
+    "SETTINGS",
+    "Curve",
+    "JointObjective",
+    "JointResult",
+    "inside",
+    "least_loss",
+    "most_privacy",
+    "telling_nothing",
+    "within",
+]

@@ -21,15 +21,34 @@ _STEPS = 40
 _TOLERANCE = 1e-3
 _SAME = 0.95
 _TINY = np.finfo(float).tiny
+_UNSEEN = 1e-11  # below this part of what an agent could see of a direction, it is rounding
 
 
 def hiding(objective: JointObjective, direction: Array) -> list[Array]:
     """Every agent sends everything but what direction z of x shows in its readings."""
     points = []
     for observe in objective.observe_groups:
-        shown = _unit(observe @ direction)
+        shown = _unit(_shown(observe, direction))
         points.append(np.eye(observe.shape[1]) - shown[:, :, None] * shown[:, None, :])
     return points
+
+
+def hiding_all(objective: JointObjective, directions: Array) -> list[Array]:
+    """Every agent sends everything but what any of several directions of x, (L, k), shows in its readings."""
+    points = []
+    for observe in objective.observe_groups:
+        left, sizes, _ = np.linalg.svd(observe @ directions, full_matrices=False)
+        limits = _UNSEEN * np.linalg.norm(observe, axis=(1, 2)) * np.linalg.norm(directions, 2)
+        withheld = left * (sizes > np.maximum(limits, _TINY)[:, None])[:, None, :]
+        points.append(np.eye(observe.shape[1]) - withheld @ withheld.transpose(0, 2, 1))
+    return points
+
+
+def _shown(observe: Array, direction: Array) -> Array:
+    """H_i z per agent; exactly zero where what is left is rounding, so that an agent who sees nothing is spared."""
+    shown = observe @ direction
+    limits = _UNSEEN * np.linalg.norm(observe, axis=(1, 2)) * np.linalg.norm(direction)
+    return np.asarray(np.where(np.linalg.norm(shown, axis=1) > limits, shown.T, 0.0).T)
 
 
 def hidden_exactly(objective: JointObjective, shrink: list[Array], count: int) -> list[Array]:
@@ -91,7 +110,7 @@ def settle(
         for observe, gradient in zip(
             objective.observe_groups, objective.gradient(at, by_loss, by_privacy), strict=True
         ):
-            raw = observe @ direction
+            raw = _shown(observe, direction)
             shown = _unit(raw)
             pull = np.einsum("kij,kj->ki", gradient, shown)
             across = np.einsum("ki,ki->k", pull, shown)[:, None] * shown - pull

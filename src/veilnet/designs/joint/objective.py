@@ -6,8 +6,9 @@ With E the correlation between agents' noises (none when independent) and W = (I
     J̃(X) = J0 + H' X W,     loss = tr(U J̃^-1 U') - 1,     p_j = tr(G_j J̃^-1 G_j') - 1,
     ∇_i tr(A J̃^-1 A') = -(W_i J̃^-1 A')(W_i J̃^-1 A')'.
 
-Losses and privacies are computed from D = I - J̃ = H'(I + E)^-1 (I - X) W without subtracting two nearly
-equal traces: tr(A J̃^-1 A') - tr(A A') = tr(A D A') + tr(A D J̃^-1 D A').
+Losses and privacies are computed from D = I - J̃ = H'(I + E)^-1 (I - X) W (plus what a network restricted to faces
+withholds for good) without subtracting two nearly equal traces: tr(A J̃^-1 A') - tr(A A') = tr(A D A') + tr(A
+D J̃^-1 D A').
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ class JointObjective:
         self.share_groups = [np.ascontiguousarray(group.take(shares)) for group in self.groups]
         self._prior = form.information
         self._floor: Array = INFORMATION_FLOOR * np.eye(self._length)
+        self._withheld: Array = np.zeros(self._wanted.shape)
+        if form.withheld is not None:
+            self._withheld = form.withheld @ self._wanted
 
     @property
     def public_rows(self) -> int:
@@ -79,7 +83,7 @@ class JointObjective:
         self.evaluations += 1
         views = self._views(shrink)
         information = self._information(shrink, views) + self._floor
-        hidden = np.zeros(self._wanted.shape)
+        hidden = self._withheld.copy()
         for x, view, share in zip(shrink, views, self.share_groups, strict=True):
             withheld = share - x @ share
             hidden += view.reshape(-1, self._length).T @ withheld.reshape(-1, withheld.shape[2])

@@ -20,7 +20,7 @@ from scipy.optimize import nnls
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import Evaluation
 
-_FIRST_PENALTY = 3.0
+_FIRST_PENALTY, _PRIMED_PENALTY = 3.0, 30.0
 _NEARLY_FEASIBLE = 0.05
 _LEAST_ROOM = 1e-6
 _PENALTY_GROWTH = 3.0
@@ -43,6 +43,9 @@ class Problem(Merit, Protocol):
 
     def restart(self, at: Evaluation, feasible: Evaluation) -> None:
         """First multipliers, penalty and reference, from the start and a feasible point near it."""
+
+    def prime(self, at: Evaluation) -> None:
+        """Take the start for nearly optimal: its loss is the measure, and violations count in earnest."""
 
     def update(self, at: Evaluation, converged: bool) -> None:
         """New multipliers after a minimisation; the penalty grows where infeasibility does not shrink."""
@@ -132,6 +135,10 @@ class LeastLoss:
         self._penalty = _FIRST_PENALTY
         self._previous = np.inf
 
+    def prime(self, at: Evaluation) -> None:
+        self._reference = max(at.loss, _TINY)
+        self._penalty = _PRIMED_PENALTY
+
     def update(self, at: Evaluation, converged: bool) -> None:
         shortfall = self._shortfall(at)
         self._multipliers = np.maximum(self._multipliers + self._penalty * shortfall, 0.0)
@@ -148,7 +155,7 @@ class LeastLoss:
         if active.size and self.infeasibility(at) < _NEARLY_FEASIBLE:
             self._multipliers = np.zeros(self.targets.size)
             rows = privacy_gradients[active] / self._room[active, None]
-            self._multipliers[active] = _balance(rows, loss_gradient)
+            self._multipliers[active] = balance(rows, loss_gradient)
 
     def lagrangian(self, at: Evaluation) -> tuple[float, Array]:
         return 1 / max(at.loss, _TINY), self._by_privacy(self._multipliers, at)
@@ -236,6 +243,9 @@ class MostPrivacy:
         self._penalty = _FIRST_PENALTY
         self._previous = np.inf
 
+    def prime(self, at: Evaluation) -> None:  # noqa: ARG002
+        self._penalty = _PRIMED_PENALTY
+
     def update(self, at: Evaluation, converged: bool) -> None:
         self._multipliers, self._loss_multiplier, _ = self._press(at)
         infeasible = self.infeasibility(at)
@@ -246,7 +256,7 @@ class MostPrivacy:
     def fit(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
         ratios = self._log_ratios(at)
         active = np.flatnonzero(ratios > ratios.max() - _NEARLY_FEASIBLE)
-        prices = _balance(privacy_gradients[active], loss_gradient)
+        prices = balance(privacy_gradients[active], loss_gradient)
         total = float(prices.sum())
         if total > 0 and self.infeasibility(at) < _NEARLY_FEASIBLE:
             self._multipliers = np.zeros(self.weights.size)
@@ -303,7 +313,7 @@ def _bisect(path: Callable[[float], list[Array]], good: Callable[[list[Array]], 
     return path(low)
 
 
-def _balance(rows: Array, wanted: Array) -> Array:
+def balance(rows: Array, wanted: Array) -> Array:
     """Nonnegative weights of the rows that come nearest to the wanted sum."""
     basis, triangle = np.linalg.qr(rows.T)
     weights: Array = nnls(triangle, basis.T @ wanted)[0]

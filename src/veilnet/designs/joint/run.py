@@ -9,22 +9,26 @@ from veilnet.designs.joint.chart import SineChart
 from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.joint.objective import Evaluation, JointObjective
 from veilnet.designs.joint.problem import Problem
-
-_ESCAPE = 0.02
-_OPEN_GAP = 3e-5
-_WORTHWHILE = 1e-6
+from veilnet.designs.joint.settings import SETTINGS
 
 
 class Run:
     """Augmented Lagrangian iterations from one start.
 
-    ``margin`` draws the start's eigenvalues away from 0 and 1. ``gap`` is the Frank-Wolfe gap of the
+    ``margin`` draws the start's eigenvalues away from 0 and 1. A ``primed`` run, whose start is nearly optimal
+    already, begins with the multipliers that balance its gradients. ``gap`` is the Frank-Wolfe gap of the
     Lagrangian over [0, I]: the relative improvement a first-order model still promises, zero exactly at
     a KKT point.
     """
 
     def __init__(
-        self, objective: JointObjective, problem: Problem, start: list[Array], margin: float
+        self,
+        objective: JointObjective,
+        problem: Problem,
+        start: list[Array],
+        margin: float,
+        *,
+        primed: bool = False,
     ) -> None:
         self.objective = objective
         self.problem = problem
@@ -36,10 +40,13 @@ class Run:
         self.gap = np.inf
         self.settled = False
         self._freed_at = np.inf
-        self.shrink, _ = self.chart.shrink(self.point)
+        self.shrink, frames = self.chart.shrink(self.point)
         self.at = objective(self.shrink)
         feasible = objective(problem.retreat(objective, self.shrink))
         problem.restart(self.at, feasible)
+        if primed:
+            problem.prime(self.at)
+            problem.fit(self.at, *self._logarithmic_gradients(frames))
 
     def advance(self, iterations: int, tolerance: float, jump: float = 0.0) -> None:
         """One minimisation of at most ``iterations`` steps, new multipliers, then a jump.
@@ -64,10 +71,10 @@ class Run:
         self.problem.fit(self.at, *self._logarithmic_gradients(frames))
         self.history.append((self.at.loss, self.at.privacy))
         self.gap, vertex = toward_vertex(self.objective, self.problem, self.at, self.shrink)
-        if stopped and self.gap > _OPEN_GAP:
-            self.settled = self._freed_at - self.estimate < _WORTHWHILE
+        if stopped and self.gap > SETTINGS.open_gap:
+            self.settled = self._freed_at - self.estimate < SETTINGS.worthwhile
             self._freed_at = self.estimate
-            jump = max(jump, _ESCAPE)
+            jump = max(jump, SETTINGS.escape)
         if jump and not self.settled:
             mixed = [(1 - jump) * x + jump * v for x, v in zip(self.shrink, vertex, strict=True)]
             self.point = self.chart.flat(mixed, 0.0)

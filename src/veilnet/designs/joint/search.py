@@ -3,9 +3,6 @@
 Several starts run side by side; after each round of steps the worse half is dropped. The leaders are disturbed
 and settle again a few times, are run to convergence, snapped to exact zeros and ones and made exactly
 feasible. Nonconvex: the best is the answer, and how many agreed with it is reported.
-
-Numbers of starts, steps and disturbances were chosen on eight of the hardest networks of the paper's size,
-those where random starts end 2 to 100 % apart: with these, 23 of 24 searches found the best loss known.
 """
 
 from __future__ import annotations
@@ -15,28 +12,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veilnet._core.progress import Progress, Stopped, asks_to_stop, silent
+from veilnet._core.progress import Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import hidden_exactly
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import Problem
 from veilnet.designs.joint.run import Run, toward_vertex
+from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished, finish, retreat
 from veilnet.designs.joint.starts import disturbed, shares, starting_points
+from veilnet.designs.joint.telling import Teller
 from veilnet.model.standard_form import StandardForm
-
-_JUMP = 0.9
-_ROUNDS = (((15, 15, 20, 30), _JUMP), ((30, 40), _JUMP), ((40, 60), _JUMP), ((60, 80), 0.0))
-_KICK_STEPS, _SETTLE_STEPS = (20, 30, 40), (60, 80)
-_PROMISING, _BETTER = 0.05, 1e-5
-_LAST_ROUND = 30
-_LAST_STEPS = 100
-_COLD_MARGIN, _WARM_MARGIN = 0.15, 1e-3
-_TOLERANCE = 1e-7
-_GAP, _INFEASIBILITY = 3e-5, 1e-5
-_AGREE = 1e-3
-_FINISHERS = 2
-FAR = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +50,20 @@ class JointResult:
 
 
 @dataclass(eq=False)
-class _Search:
-    """The state of a search, kept outside the loop so that an interruption loses nothing."""
+class Search:
+    """The state of a search, kept outside the loop so that stopping it loses nothing."""
 
     objective: JointObjective
     problem: Problem
     fallback: Finished
+    tell: Teller
     runs: list[Run] = field(default_factory=list)
     finished: list[tuple[Finished, Run]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, objective: JointObjective, problem: Problem, tell: Teller) -> Search:
+        """A search that can already hand out its shares, retreated to where every constraint holds."""
+        return cls(objective, problem, retreat(objective, problem, shares(objective)), tell)
 
 
 def default_starts(form: StandardForm) -> int:
@@ -84,59 +76,57 @@ def solve(
     form: StandardForm,
     objective: JointObjective,
     problem: Problem,
-    starts: int | None,
+    starts: int,
     warm: Sequence[list[Array]],
     seed: int,
-    progress: Progress | None,
+    tell: Teller,
 ) -> JointResult:
-    search = _Search(objective, problem, retreat(objective, problem, shares(objective)))
-    cold = (0 if warm else default_starts(form)) if starts is None else starts
+    """A race of ``starts`` cold starts and of warm ones; the best, and whether the search was stopped."""
+    search = Search.of(objective, problem, tell)
     interrupted = False
     try:
         for point in warm:
-            search.runs.append(Run(objective, problem.copy(), point, _WARM_MARGIN))
+            search.runs.append(Run(objective, problem.copy(), point, SETTINGS.warm_margin))
         judge = problem.copy()
         judge.restart(search.fallback.at, search.fallback.at)
-        for point in starting_points(form, objective, judge, cold, seed):
-            search.runs.append(Run(objective, problem.copy(), point, _COLD_MARGIN))
-        tell = _stopping(progress or silent)
-        leaders = _race(search, tell)
-        if cold > 1:
-            _shake(search, leaders, cold // 2, seed, tell)
+        for point in starting_points(form, objective, judge, starts, seed):
+            search.runs.append(Run(objective, problem.copy(), point, SETTINGS.cold_margin))
+        leaders = _race(search)
+        if starts > 1:
+            _shake(search, leaders, starts // 2, seed)
         for done, run in enumerate(leaders):
-            _converge(search, run)
+            converge(search, run)
             tell("convergence", (done + 1) / len(leaders))
     except Stopped:
         interrupted = True
         leading = [run for run in search.runs if run.iterations]
         if leading and not search.finished:
             _finish(search, min(leading, key=lambda run: run.estimate))
-    return _result(search, interrupted)
+    return result_of(search, interrupted=interrupted)
 
 
-def _stopping(progress: Progress) -> Progress:
-    """Progress that raises :class:`Stopped` when it is answered False."""
+def polish(search: Search, points: Sequence[list[Array]]) -> None:
+    """Take points that are nearly optimal to convergence, each on its own."""
+    for done, point in enumerate(points):
+        run = Run(search.objective, search.problem.copy(), point, SETTINGS.primed_margin, primed=True)
+        search.runs.append(run)
+        converge(search, run, SETTINGS.polish_rounds, SETTINGS.polish_steps)
+        search.tell("convergence", (done + 1) / len(points))
 
-    def tell(what: str, part: float) -> None:
-        if asks_to_stop(progress(what, part)):
-            raise Stopped
 
-    return tell
-
-
-def _race(search: _Search, progress: Progress) -> list[Run]:
+def _race(search: Search) -> list[Run]:
     """Advance all starts, keep the better half, again; the last few, best first."""
     racing = list(search.runs)
-    for number, (steps, jump) in enumerate(_ROUNDS):
+    for number, (steps, jump) in enumerate(SETTINGS.race_rounds):
         for done, run in enumerate(racing):
             _advance(run, steps, jump)
-            progress(f"round {number + 1} of {len(_ROUNDS)}", (done + 1) / len(racing))
+            search.tell(f"round {number + 1} of {len(SETTINGS.race_rounds)}", (done + 1) / len(racing))
         racing.sort(key=lambda run: run.estimate)
-        racing = racing[: max(_FINISHERS, -(-len(racing) // 2))]
-    return racing[:_FINISHERS]
+        racing = racing[: max(SETTINGS.finishers, -(-len(racing) // 2))]
+    return racing[: SETTINGS.finishers]
 
 
-def _shake(search: _Search, leaders: list[Run], kicks: int, seed: int, progress: Progress) -> None:
+def _shake(search: Search, leaders: list[Run], kicks: int, seed: int) -> None:
     """Disturb the leaders in turn and let them settle again; one that does better replaces its parent."""
     rng = np.random.default_rng([seed, 1])
     for number in range(kicks):
@@ -145,43 +135,45 @@ def _shake(search: _Search, leaders: list[Run], kicks: int, seed: int, progress:
             search.objective, search.problem.copy(), *disturbed(search.objective, parent.shrink, rng)
         )
         search.runs.append(kicked)
-        _advance(kicked, _KICK_STEPS, _JUMP)
-        if kicked.estimate < parent.estimate + _PROMISING:
-            _advance(kicked, _SETTLE_STEPS, 0.0)
-        if kicked.estimate < parent.estimate - _BETTER:
+        _advance(kicked, SETTINGS.kick_steps, SETTINGS.race_jump)
+        if kicked.estimate < parent.estimate + SETTINGS.promising:
+            _advance(kicked, SETTINGS.settle_steps, 0.0)
+        if kicked.estimate < parent.estimate - SETTINGS.better:
             leaders[number % len(leaders)] = kicked
-        progress("disturbing the best", (number + 1) / kicks)
+        search.tell("disturbing the best", (number + 1) / kicks)
 
 
-def _converge(search: _Search, run: Run) -> None:
-    for _ in range(_LAST_ROUND):
-        if run.converged(_GAP, _INFEASIBILITY):
+def converge(
+    search: Search, run: Run, rounds: int = SETTINGS.last_rounds, steps: int = SETTINGS.last_steps
+) -> None:
+    for _ in range(rounds):
+        if run.converged(SETTINGS.gap, SETTINGS.infeasibility):
             break
-        run.advance(_LAST_STEPS, _TOLERANCE)
+        run.advance(steps, SETTINGS.step_tolerance)
     _finish(search, run)
 
 
 def _advance(run: Run, steps: Sequence[int], jump: float) -> None:
     for count in steps:
-        if not run.converged(_GAP, _INFEASIBILITY):
-            run.advance(count, _TOLERANCE, jump)
+        if not run.converged(SETTINGS.gap, SETTINGS.infeasibility):
+            run.advance(count, SETTINGS.step_tolerance, jump)
 
 
-def _finish(search: _Search, run: Run) -> None:
+def _finish(search: Search, run: Run) -> None:
     finished = finish(search.objective, run.problem, run.shrink)
-    if np.max(finished.at.privacy) > FAR:
+    if np.max(finished.at.privacy) > SETTINGS.far:
         hidden = best_hidden(search.objective, search.problem, finished.shrink)
         finished = finished if hidden is None or hidden.value > finished.value else hidden
     search.finished.append((finished, run))
 
 
-def _result(search: _Search, interrupted: bool) -> JointResult:
+def result_of(search: Search, *, interrupted: bool) -> JointResult:
     objective, problem = search.objective, search.problem
     iterations = sum(run.iterations for run in search.runs)
     winner, run = min(search.finished, key=lambda pair: pair[0].value, default=(search.fallback, None))
     if run is None or search.fallback.value < winner.value:
         winner, run = search.fallback, None
-    agreed = sum(one.estimate <= winner.value + _AGREE for one in search.runs if one.iterations)
+    agreed = sum(one.estimate <= winner.value + SETTINGS.agree for one in search.runs if one.iterations)
     residual, history = np.inf, []
     if run is not None:
         residual = toward_vertex(objective, run.problem, winner.at, winner.shrink)[0]

@@ -29,7 +29,7 @@ def starting_points(
         yield shares(objective)
     if starts < 2:
         return
-    blind = _null_space(form.public)
+    blind = unseen_by(form.public)
     principal = np.linalg.svd(np.vstack(form.private) @ blind, full_matrices=False)[2]
     trials = np.vstack([principal[:3], rng.standard_normal((_TRIALS, blind.shape[1]))])
     worth = directions_worth_hiding(
@@ -73,6 +73,26 @@ def random_shrink(objective: JointObjective, rng: np.random.Generator) -> list[A
     return points
 
 
+def silence(objective: JointObjective, rng: np.random.Generator) -> list[Array]:
+    """Some agents silent, the others sending all they have."""
+    points = []
+    for group in objective.groups:
+        heard = rng.uniform(size=group.count) < rng.uniform(0.2, 0.9)
+        points.append(heard[:, None, None] * np.eye(group.size))
+    return points
+
+
+def random_projectors(objective: JointObjective, rng: np.random.Generator) -> list[Array]:
+    """Projectors onto random subspaces of random dimension."""
+    points = []
+    for group in objective.groups:
+        vectors = np.linalg.qr(rng.standard_normal((group.count, group.size, group.size)))[0]
+        ranks = rng.integers(0, group.size + 1, group.count)
+        kept = vectors * (np.arange(group.size) < ranks[:, None])[:, None, :]
+        points.append(kept @ kept.transpose(0, 2, 1))
+    return points
+
+
 def disturbed(
     objective: JointObjective, shrink: list[Array], rng: np.random.Generator
 ) -> tuple[list[Array], float]:
@@ -88,7 +108,7 @@ def disturbed(
     return points, 0.05
 
 
-def _null_space(rows: Array) -> Array:
+def unseen_by(rows: Array) -> Array:
     """Orthonormal columns that the rows do not see; everything when nothing would be left."""
     _, sizes, right = np.linalg.svd(rows)
     rank = int(np.count_nonzero(sizes > 1e-10 * sizes.max(initial=0.0)))

@@ -1,0 +1,366 @@
+"""One trade-off curve: the least loss against a level t, where every p_j is to be at least t·weight_j.
+
+Both questions are asked of the same curve. `Curve.at` gives the least loss at a level; `Curve.within` the
+largest level
+within a loss, found as the root of the former, so that the two are inverse to each other. What is known in
+closed form
+bounds the curve everywhere: shares are free up to the ceiling, telling nothing reaches the limit, and hiding
+directions altogether is privacy without bound; a plan for more privacy serves for less.
+
+In between, plans are followed from levels that depend on the network alone, upwards and downwards: on small
+networks from everything a batch of scouts has found (:mod:`veilnet.designs.joint.pool`), on larger ones from
+races at the two nearest rungs of a ladder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from veilnet._core.progress import Progress, Stopped
+from veilnet._core.types import Array
+from veilnet.designs.joint.hidden import hidden_exactly
+from veilnet.designs.joint.hiding import hiding_like, hiding_plans
+from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.pool import Pool, leaders, least_loss_problem
+from veilnet.designs.joint.problem import MostPrivacy, Problem
+from veilnet.designs.joint.run import Run
+from veilnet.designs.joint.search import (
+    JointResult,
+    Search,
+    best_hidden,
+    converge,
+    default_starts,
+    polish,
+    result_of,
+    solve,
+)
+from veilnet.designs.joint.settings import SETTINGS
+from veilnet.designs.joint.snap import Finished
+from veilnet.designs.joint.starts import shares
+from veilnet.designs.joint.telling import Teller
+from veilnet.designs.joint.withholding import telling_nothing
+from veilnet.model.standard_form import StandardForm
+
+__all__ = ["Curve", "least_loss_problem"]
+
+
+class Curve:
+    """Least loss against the level t with p_j >= t·weights_j; weights that are zero ask nothing.
+
+    ceiling, limit: the levels that are free and that silence reaches.
+    stopped:        whether the caller asked the search to stop; answers are then the best found so far.
+    """
+
+    def __init__(
+        self,
+        form: StandardForm,
+        weights: Array,
+        *,
+        starts: int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.form = form
+        self.objective = JointObjective(form)
+        self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
+        self.stopped = False
+        self._starts, self._seed = starts, seed
+        self._tell = Teller(progress)
+        asked = self.weights > 0
+        sharing = shares(self.objective)
+        silent = [0 * x for x in sharing]
+        self.ceiling, self.limit = (
+            float(np.min(self._privacy(shrink)[asked] / self.weights[asked])) for shrink in (sharing, silent)
+        )
+        self._bounds = self._closed_forms()
+        self._pool: Pool | None = None
+        self._rungs: dict[int, JointResult] = {}
+        self._steps: dict[int, JointResult] = {}
+        self._leading: list[list[Array]] = []
+
+    @property
+    def small(self) -> bool:
+        """Whether a batch of starts costs little more than a few."""
+        sizes = self.form.blocks.sizes
+        dense = 1.0 if self.form.coupling is None else float(sizes.sum()) / 4
+        return float((sizes**2).sum()) * max(dense, 1.0) <= SETTINGS.small_entries
+
+    def at(self, level: float) -> JointResult:
+        """The least loss found at a level between the ceiling and the limit."""
+        targets = level * self.weights
+        eased = np.minimum(targets, SETTINGS.far)
+        found = self._least_loss(eased, self._step_above(float(eased.max())))
+        if np.array_equal(eased, targets):
+            return found
+        # So much privacy is had by knowing nothing of some direction, or not at all; tiny multipliers find neither.
+        problem = least_loss_problem(self.objective, targets)
+        hidden = best_hidden(self.objective, problem, found.shrink)
+        better = [bound for bound in self._bounds if problem.safe(bound.at)]
+        better += [] if hidden is None else [hidden]
+        direct = solve(self.form, self.objective, problem, 0, [found.shrink], self._seed, self._quiet)
+        return self._best(problem, replace(direct, starts=found.starts, agreed=found.agreed), better)
+
+    def within(self, budget: float) -> JointResult:
+        """The largest level found whose loss is at most ``budget``."""
+        problem = MostPrivacy(budget, self.weights)
+        # Plans in closed form and those that cost the budget to the last digit are wanted as they are: the recheck
+        # allows for the same rounding.
+        allowed = budget * (1 + SETTINGS.rounding) + SETTINGS.rounding
+        if self.small and not self.stopped:
+            self._scouted_unless_stopped()
+        free = [bound for bound in self._bounds if bound.at.loss <= allowed]
+        highest = min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit)
+        if any(problem.level(self._privacy(bound.shrink)) >= highest for bound in free):
+            return self._best(problem, self._nothing_run(problem), free)
+        low, high = self._bracket(allowed, highest)
+        warm = [result.shrink for result in (low, high) if result is not None]
+        warm += self._leading
+        found = solve(
+            self.form,
+            self.objective,
+            problem,
+            0 if warm else self._race_starts,
+            warm,
+            self._seed,
+            self._quiet,
+        )
+        if low is not None:
+            free.append(Finished(low.shrink, at := self.objective(low.shrink), problem.value(at)))
+            found = replace(found, starts=low.starts, agreed=low.agreed)
+        return self._best(problem, found, free)
+
+    def _bracket(self, budget: float, highest: float) -> tuple[JointResult | None, JointResult | None]:
+        """The results at two levels close together, the first within the budget and the second beyond it."""
+        inside: tuple[float, JointResult | None] = (self.ceiling, None)
+        outside: tuple[float, JointResult | None] = (highest, None)
+
+        def try_at(level: float, *, closely: bool = False) -> None:
+            nonlocal inside, outside
+            result = self.at(level) if closely else self._least_loss(level * self.weights, None)
+            if result.loss <= budget:
+                # A plan often reaches more than was asked of it.
+                reached = float(np.min(result.privacy[self.weights > 0] / self.weights[self.weights > 0]))
+                inside = (max(level, min(reached, highest)), result)
+            else:
+                outside = (level, result)
+
+        def narrow(*, closely: bool) -> None:
+            for _ in range(SETTINGS.root_steps):
+                if self.stopped or np.log1p(outside[0]) - np.log1p(inside[0]) < SETTINGS.root_tolerance:
+                    break
+                try_at(self._between(inside, outside, budget), closely=closely)
+
+        narrow(closely=False)
+        # Where the loss is flat, a quick look takes much privacy for too dear: look closely a little further up.
+        beyond = inside[0] * (1 + 2 * SETTINGS.root_tolerance)
+        if not self.stopped and beyond < highest:
+            before, outside = outside, (highest, None)
+            try_at(beyond, closely=True)
+            if inside[0] < beyond:
+                outside = before
+            narrow(closely=True)
+        if outside[1] is None and not self.stopped and inside[0] < highest:
+            try_at(highest)
+        return inside[1], outside[1]
+
+    def _between(
+        self,
+        inside: tuple[float, JointResult | None],
+        outside: tuple[float, JointResult | None],
+        budget: float,
+    ) -> float:
+        """A level inside the bracket: where a power law through both ends meets the budget, or the middle."""
+        low, high = np.log1p(inside[0]), np.log1p(outside[0])
+        part = 0.5
+        if inside[1] is not None and outside[1] is not None and inside[1].loss > 0:
+            rise = np.log(outside[1].loss / inside[1].loss)
+            part = float(np.clip(np.log(budget / inside[1].loss) / max(rise, 1e-12), 0.1, 0.9))
+        return float(np.expm1(low + part * (high - low)))
+
+    @property
+    def _race_starts(self) -> int:
+        return default_starts(self.form) if self._starts is None else self._starts
+
+    @property
+    def _quiet(self) -> Teller:
+        return self._tell
+
+    def _privacy(self, shrink: list[Array]) -> Array:
+        return self.objective.with_infinities(shrink, self.objective(shrink).privacy)
+
+    def _finished(self, shrink: list[Array]) -> Finished:
+        at = self.objective(shrink)
+        return Finished(shrink, at, float(np.log(max(at.loss, np.finfo(float).tiny))))
+
+    def _closed_forms(self) -> list[Finished]:
+        """Plans that serve at every level: nothing told of what is asked about, or directions hidden altogether."""
+        asked = self.weights > 0
+        silent = self._privacy([0 * x for x in shares(self.objective)])
+        unbounded = asked & np.isinf(silent)
+        plans = [plan.shrink for plan in hiding_plans(self.form, unbounded, self._seed)]
+        if not np.any(unbounded):
+            plans = [plan.shrink for plan in telling_nothing(self.form, asked, self._seed)[:2]]
+        elif np.any(asked & ~unbounded):
+            nothing = telling_nothing(self.form, asked & ~unbounded, self._seed)[0].shrink
+            plans = [_both(plan, nothing) for plan in plans]
+        return [self._finished(plan) for plan in plans]
+
+    def _step_above(self, level: float) -> JointResult | None:
+        """The answer at the next of many levels that depend on the network alone: a plan for more privacy serves."""
+        if not self.small or self.stopped:
+            return None
+        place = int(np.floor(np.log1p(level) / SETTINGS.step)) + 1
+        above = float(np.expm1(place * SETTINGS.step))
+        if above >= min(self.limit * (1 - 1e-6), SETTINGS.far):
+            return None
+        if place not in self._steps:
+            self._steps[place] = self._least_loss(above * self.weights, None)
+        return self._steps[place]
+
+    def _scouted_unless_stopped(self) -> None:
+        try:
+            self._scouted()
+        except Stopped:
+            self.stopped = True
+
+    def _least_loss(self, targets: Array, above: JointResult | None) -> JointResult:
+        problem = least_loss_problem(self.objective, targets)
+        search = Search.of(self.objective, problem, self._tell)
+        starts = agreed = iterations = 0
+        ready: list[Finished] = []
+        try:
+            if self.stopped:
+                raise Stopped
+            if self.small:
+                pool = self._scouted()
+                reached = pool.visit(targets)
+                leading = leaders(reached, targets, SETTINGS.polished)
+                self._leading = [reached.one(place) for place in leading]
+                ready = [self._finished(point) for point in self._leading]
+                worth = [
+                    p
+                    for p in leading
+                    if reached.estimate[p] < reached.estimate[leading[0]] + SETTINGS.promising
+                ]
+                polish(
+                    search,
+                    [reached.one(place) for place in worth] + ([] if above is None else [above.shrink]),
+                )
+                if above is not None:
+                    ready.append(self._finished(above.shrink))
+                if float(targets.max()) < self.ceiling * (1 + SETTINGS.near_ceiling):
+                    run = Run(self.objective, problem.copy(), shares(self.objective), SETTINGS.cold_margin)
+                    search.runs.append(run)
+                    converge(search, run)
+                starts, iterations = pool.scouted, pool.iterations
+                best = min((finished.value for finished, _ in search.finished), default=np.inf)
+                agreed = int(np.count_nonzero(reached.estimate <= best + SETTINGS.agree))
+                found = result_of(search, interrupted=False)
+            else:
+                warm = self._raced(targets)
+                found = solve(
+                    self.form,
+                    self.objective,
+                    problem,
+                    0,
+                    [one.shrink for one in warm],
+                    self._seed,
+                    self._tell,
+                )
+                starts, agreed = sum(one.starts for one in warm), sum(one.agreed for one in warm)
+                iterations = sum(one.iterations for one in warm)
+                self.stopped |= found.interrupted
+        except Stopped:
+            self.stopped = True
+            found = result_of(search, interrupted=True)
+        found = replace(
+            found,
+            starts=max(starts, found.starts),
+            agreed=max(agreed, 1),
+            iterations=iterations + found.iterations,
+        )
+        return self._best(problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)])
+
+    def _best(self, problem: Problem, found: JointResult, others: list[Finished]) -> JointResult:
+        """The result, with a better plan in place of its own where there is one."""
+        at = self.objective(found.shrink)
+        own = problem.value(at) if problem.feasible(at) else np.inf
+        better = min(others, key=lambda other: problem.value(other.at), default=None)
+        interrupted = found.interrupted or self.stopped
+        if better is None or problem.value(better.at) >= own:
+            return replace(found, interrupted=interrupted)
+        return replace(
+            found,
+            shrink=better.shrink,
+            loss=better.at.loss,
+            privacy=self.objective.with_infinities(better.shrink, better.at.privacy),
+            interrupted=interrupted,
+        )
+
+    def _nothing_run(self, problem: Problem) -> JointResult:
+        return result_of(Search.of(self.objective, problem, self._tell), interrupted=False)
+
+    def _scouted(self) -> Pool:
+        if self._pool is None:
+            top = self.limit if np.isfinite(self.limit) else max(SETTINGS.far, 10 * self.ceiling)
+            span = np.log1p(top) - np.log1p(self.ceiling)
+            levels = [
+                np.expm1(np.log1p(self.ceiling) + part * span) * self.weights
+                for part in SETTINGS.scouted_levels
+            ]
+            starts = SETTINGS.scouts if self._starts is None else self._starts
+            known = [bound.shrink for bound in self._bounds]
+            pool = Pool(self.form, self.objective, known, levels, starts, self._seed, self._tell)
+            self._bounds += self._hidden_like(pool.plans)
+            self._pool = pool
+        return self._pool
+
+    def _hidden_like(self, plans: list[list[Array]]) -> list[Finished]:
+        """What the pool nearly hides, hidden altogether, where no prior limits what is asked about."""
+        asked = self.weights > 0
+        if np.isfinite(self.limit):
+            return []
+        made = [hidden_exactly(self.objective, plan, count) for plan in plans for count in (1, 2)]
+        made += [plan.shrink for plan in hiding_like(self.form, asked, plans)]
+        unbounded = [shrink for shrink in made if np.all(np.isinf(self._privacy(shrink)[asked]))]
+        return sorted((self._finished(shrink) for shrink in unbounded), key=lambda one: one.value)[:3]
+
+    def _raced(self, targets: Array) -> list[JointResult]:
+        """Results at the rungs below and above these targets; rungs are the same whatever is asked."""
+        level = float(targets.max())
+        height = np.log1p(level) - np.log1p(self.ceiling)
+        step = np.log(SETTINGS.rung)
+        top = np.log1p(self.limit) - np.log1p(self.ceiling)
+        step = min(step, top)
+        below = int(np.floor(height / step - 0.5))
+        found = []
+        for rung in (below, below + 1):
+            rung_height = (rung + 0.5) * step
+            if rung < 0 or rung_height >= top * (1 - 1e-6):
+                continue
+            if rung not in self._rungs:
+                wanted = np.expm1(np.log1p(self.ceiling) + rung_height) * self.weights
+                starts = self._race_starts if self._starts is not None else -(-self._race_starts // 2)
+                problem = least_loss_problem(self.objective, wanted)
+                self._rungs[rung] = solve(
+                    self.form, self.objective, problem, starts, [], self._seed, self._tell
+                )
+            found.append(self._rungs[rung])
+            if self._rungs[rung].interrupted:
+                self.stopped = True
+                break
+        return found
+
+
+def _both(one: list[Array], other: list[Array]) -> list[Array]:
+    """Projectors onto what both projectors leave."""
+    made = []
+    for first, second in zip(one, other, strict=True):
+        size = first.shape[1]
+        hidden = 2 * np.eye(size) - first - second
+        values, vectors = np.linalg.eigh((hidden + hidden.transpose(0, 2, 1)) / 2)
+        kept = vectors * (values < 1e-9)[:, None, :]
+        made.append(kept @ kept.transpose(0, 2, 1))
+    return made

@@ -1,0 +1,119 @@
+"""The numbers of the search for a trade-off, all in one place.
+
+None of them enters a promise: they decide how long and where the solver looks, and what it finds is verified from
+scratch. The numbers of the race were chosen on eight of the hardest networks of the paper's size, those where random
+starts end 2 to 100 % apart; those of the scout on two hundred structured networks (``veilnet bench structured``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How the joint solver searches.
+
+    The race (any network), several starts side by side:
+
+    race_rounds:     per round, steps between updates of the multipliers, and how far a start then jumps towards the
+                     projectors its Lagrangian wishes for; after each round the worse half is dropped.
+    kick_steps, settle_steps: the same for disturbed copies of the leaders, and for those that look promising.
+    promising, better: in log loss, how close to its parent a copy must come to settle, how far below to replace it.
+    finishers:       how many leaders are taken to convergence.
+    last_rounds, last_steps: of that; polish_rounds, polish_steps where a plan was nearly optimal before.
+    step_tolerance:  decrease of the merit (a logarithm) below which a minimisation stops.
+    gap, infeasibility: Frank-Wolfe gap and violation, relative, at which a start has converged.
+    escape, open_gap, worthwhile: the small jump that frees eigenvalues resting at 0 or 1 while the gap is open, and
+                     the progress (in log loss) without which a start counts as settled.
+    agree:           in log loss, how near the best a start must end to count as agreeing with it.
+    cold_margin, warm_margin, primed_margin: how far the eigenvalues of a start, of a plan for another level and of a
+                     nearly optimal plan are drawn away from 0 and 1.
+
+    The scout (small networks), many starts in one batch:
+
+    small_entries:   a network is small when Σ n_i² over its agents (times N / 4 if its noises are correlated) stays
+                     below this; larger ones are raced.
+    scouted_levels:  where on the way from the ceiling to the limit, in log(1 + p), the scout looks.
+    scouts:          starts at each of these levels.
+    scout_schedule, visit_schedule: steps between updates and jumps, from afar and when plans of other levels are
+                     followed to the one asked.
+    kept_per_level:  plans remembered from each level as starts for every other.
+    polished:        how many of the batch's leaders are taken to convergence.
+
+    The curve:
+
+    rung:            larger networks are raced, with half the starts, at levels whose 1 + p grow by this factor;
+                     plans between two of them are reached from both.
+    step:            on small networks every answer is compared with the one at the next level above, of levels whose
+                     log(1 + p) are so far apart.
+    far:             privacy beyond this is had by knowing nothing of some direction of x, or not at all.
+    near_ceiling:    within this part above the ceiling the shares themselves are a start like no other.
+    near_limit:      a level within this part of the limit counts as at it.
+    rounding:        losses nearer than this, relative or absolute, count as the same.
+    root_tolerance:  in log level, how closely the level that a loss buys is bracketed; root_steps at most.
+
+    Hiding directions of x altogether:
+
+    spared_patterns: at most so many sets of agents are tried that see nothing of the hidden direction.
+    hiding_trials, hiding_settled: directions tried in each subspace, and how many of the best are optimised.
+    hiding_steps, hiding_tolerance: of that optimisation.
+    moved:           a hidden direction must move a parameter by this much of its raw deviation.
+    tilt:            how far a cheap direction that leaves a parameter alone is tilted towards one that moves it.
+    """
+
+    race_rounds: tuple[tuple[tuple[int, ...], float], ...] = (
+        ((15, 15, 20, 30), 0.9),
+        ((30, 40), 0.9),
+        ((40, 60), 0.9),
+        ((60, 80), 0.0),
+    )
+    race_jump: float = 0.9
+    kick_steps: tuple[int, ...] = (20, 30, 40)
+    settle_steps: tuple[int, ...] = (60, 80)
+    promising: float = 0.05
+    better: float = 1e-5
+    finishers: int = 2
+    last_rounds: int = 30
+    last_steps: int = 100
+    polish_rounds: int = 10
+    polish_steps: int = 50
+    step_tolerance: float = 1e-7
+    gap: float = 3e-5
+    infeasibility: float = 1e-5
+    escape: float = 0.02
+    open_gap: float = 3e-5
+    worthwhile: float = 1e-6
+    agree: float = 1e-3
+    cold_margin: float = 0.15
+    warm_margin: float = 1e-3
+    primed_margin: float = 1e-3
+
+    small_entries: int = 150
+    scouted_levels: tuple[float, ...] = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
+    scouts: int = 32
+    scout_schedule: tuple[tuple[int, float], ...] = ((15, 0.9), (15, 0.9), (20, 0.5), (25, 0.05), (25, 0.0))
+    visit_schedule: tuple[tuple[int, float], ...] = ((12, 0.0), (12, 0.0), (15, 0.02), (20, 0.02), (20, 0.0))
+    kept_per_level: int = 3
+    polished: int = 3
+
+    rung: float = 3.0
+    step: float = 0.15
+    far: float = 1e4
+    rounding: float = 5e-13
+    near_ceiling: float = 0.1
+    near_limit: float = 1e-7
+    root_tolerance: float = 5e-3
+    root_steps: int = 14
+
+    spared_patterns: int = 64
+    hiding_trials: int = 6
+    hiding_settled: int = 8
+    hiding_steps: int = 200
+    hiding_tolerance: float = 1e-12
+    moved: float = 1e-3
+    tilt: float = 0.01
+
+
+SETTINGS = SearchSettings()
+"""What every search uses."""

@@ -1,0 +1,124 @@
+"""At the limit ε^max: telling nothing at all about a private parameter.
+
+p_j is at its limit when no message moves the prior's estimate of g_j. In standard form it is enough that for every
+row a of G_j some v with J0 v = a has X_i H_i v = 0 at every agent; then J̃ v = a, and a'J̃^+ a = a'J0^+ a. For J0 ≻ 0
+only v = J0^-1 a will do. A singular J0 leaves a choice, v = J0^+ a + n with n in Null(J0), and the loss
+depends much on
+n: it is optimised. Among all X that withhold given directions, sending everything else is best for utility.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.linalg import null_space, pinvh
+
+from veilnet._core.types import Array, Booleans
+from veilnet.designs.joint.hidden import hiding_all
+from veilnet.designs.joint.hiding import Hiding
+from veilnet.designs.joint.lbfgs import Curvature, minimize
+from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.settings import SETTINGS
+from veilnet.model.standard_form import StandardForm
+
+_TINY = np.finfo(float).tiny
+
+
+def telling_nothing(form: StandardForm, about: Booleans, seed: int = 0) -> list[Hiding]:
+    """Ways to tell nothing about the private parameters chosen, and everything else; cheapest first."""
+    private = np.concatenate([rows for rows, chosen in zip(form.private, about, strict=True) if chosen])
+    known = pinvh(form.information, rtol=1e-11) @ private.T
+    free = null_space(form.information, rcond=1e-11)
+    objective = JointObjective(form)
+    if free.shape[1] == 0:
+        shrink = hiding_all(objective, known / np.linalg.norm(known, axis=0))
+        return [Hiding(shrink, objective(shrink).loss)]
+    found = [
+        _settled(objective, known, free, start) for start in _beginnings(form, objective, known, free, seed)
+    ]
+    return sorted(found, key=lambda each: each.loss)
+
+
+def _beginnings(
+    form: StandardForm, objective: JointObjective, known: Array, free: Array, seed: int
+) -> list[Array]:
+    """Coefficients of n in Null(J0), (d, rows): none, those some or all agents see least, a few at random."""
+
+    def least_seen(rows: Array) -> Array:
+        return np.asarray(np.linalg.lstsq(rows @ free, -rows @ known, rcond=1e-10)[0])
+
+    rng = np.random.default_rng([seed, 2])
+    starts = [np.zeros((free.shape[1], known.shape[1])), least_seen(form.observe), least_seen(form.public)]
+    agents = [form.observe[form.blocks.rows(place)] for place in range(min(form.blocks.count, 16))]
+    starts += [least_seen(rows) for rows in agents]
+    starts += [least_seen(np.concatenate([form.public, rows])) for rows in agents]
+    starts += [
+        least_seen(np.concatenate([one, other]))
+        for place, one in enumerate(agents[:6])
+        for other in agents[:place]
+    ]
+    scale = np.linalg.norm(known, axis=0)
+    starts += [
+        starts[1] + scale * rng.standard_normal(starts[0].shape) for _ in range(SETTINGS.hiding_trials)
+    ]
+    losses = [objective(hiding_all(objective, known + free @ start)).loss for start in starts]
+    return [starts[place] for place in np.argsort(losses)[: SETTINGS.hiding_settled]]
+
+
+def _settled(objective: JointObjective, known: Array, free: Array, start: Array) -> Hiding:
+    """A local minimum of the loss over n, by the same quasi-Newton method as the full problem."""
+
+    def merit(flat: Array) -> tuple[float, Array]:
+        directions = known + free @ flat.reshape(start.shape)
+        shrink = hiding_all(objective, directions)
+        at = objective(shrink)
+        slope = np.zeros(directions.shape)
+        gradients = objective.gradient(at, 1 / (1 + at.loss), np.zeros(objective.targets))
+        for observe, rest, gradient in zip(objective.observe_groups, shrink, gradients, strict=True):
+            # X = I - MM^+ with M = H V, so dX = -(rest dM M^+) and its transpose.
+            inverse = np.linalg.pinv(observe @ directions, rcond=1e-9)
+            pull = -2 * rest @ gradient @ np.swapaxes(inverse, 1, 2)
+            slope += np.tensordot(np.swapaxes(observe, 1, 2), pull, axes=([0, 2], [0, 1]))
+        return float(np.log1p(at.loss)), (free.T @ slope).reshape(-1)
+
+    begin = start.reshape(-1)
+    found, _, _ = minimize(
+        merit, begin, Curvature(begin.size), SETTINGS.hiding_steps, SETTINGS.hiding_tolerance
+    )
+    best = min((begin, found), key=lambda flat: merit(flat)[0])
+    shrink = hiding_all(objective, known + free @ best.reshape(start.shape))
+    return Hiding(shrink, objective(shrink).loss)
+
+
+def within(form: StandardForm, faces: list[Array]) -> StandardForm:
+    """The same network when every agent may send only what its projector leaves: X_i = Π_i Y_i Π_i.
+
+    J̃ = J0 + (ΠH)'Y(I + ΠEΠY)^-1 ΠH, so H and E are projected; ``withheld`` keeps what is lost for good.
+    """
+    observe = np.zeros(form.observe.shape)
+    for group, face in zip(form.blocks.groups, faces, strict=True):
+        group.put(observe, face @ group.take(form.observe))
+    coupling = None
+    weighted = observe
+    if form.coupling is not None:
+        half = _projected(form, faces, form.coupling)
+        coupling = _projected(form, faces, np.ascontiguousarray(half.T))
+        coupling = (coupling + coupling.T) / 2
+        weighted = np.asarray(np.linalg.solve(coupling + np.eye(len(coupling)), observe))
+    left = form.information + observe.T @ weighted
+    withheld = np.eye(len(left)) - (left + left.T) / 2
+    return replace(form, observe=observe, coupling=coupling, withheld=withheld)
+
+
+def _projected(form: StandardForm, faces: list[Array], matrix: Array) -> Array:
+    projected = np.zeros(matrix.shape)
+    for group, face in zip(form.blocks.groups, faces, strict=True):
+        group.put(projected, face @ group.take(matrix))
+    return projected
+
+
+def inside(faces: list[Array], shrink: list[Array]) -> list[Array]:
+    """Π X Π: the same information for a network restricted to its faces, and nothing outside of them."""
+    made = [face @ x @ face for face, x in zip(faces, shrink, strict=True)]
+    return [(x + x.transpose(0, 2, 1)) / 2 for x in made]

@@ -1,0 +1,126 @@
+"""Targets for the worst direction of a private parameter: no combination of its rows may stay exposed.
+
+The trace p_j is a mean over the directions of g_j, so one of them can stay known while others make up for it. Here
+every direction a of g_j is asked for: a'P̃a >= (1 + ε) a'Pa, which is to say that the smallest generalised
+eigenvalue of
+(G_j P̃ G_j', G_j P G_j') is at least 1 + ε. Each direction by itself is a private parameter with one row, and
+only a few
+matter: the solver starts with the rows of g_j, looks for the direction its plan leaves most exposed, adds that, and
+begins again from the plan it has until no direction is left below the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.linalg import orthonormal_rows
+from veilnet._core.progress import Progress
+from veilnet._core.types import Array
+from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
+from veilnet.designs.joint import (
+    INFORMATION_FLOOR,
+    SETTINGS,
+    Curve,
+    JointObjective,
+    JointResult,
+    least_loss,
+    telling_nothing,
+)
+from veilnet.designs.tradeoff import first_confirmed, told
+from veilnet.model.network import Network
+from veilnet.model.standard_form import StandardForm, standard_form
+from veilnet.plans.plan import Plan
+from veilnet.verdict.exact_test import Verdict, share_sanitizers
+
+_ROUNDS = 12
+# Directions are aimed at with the first margin, and with the others where the last digit would take many rounds.
+_MARGINS = (1e-7, 1e-6, 1e-5, 1e-4)
+
+
+def worst_limits(network: Network) -> dict[str, float]:
+    """The growth of the most exposed direction of every private parameter if nothing at all were sent."""
+    silent = knowledge_of_factor(network, np.zeros((0, network.L)))
+    return {name: silent.worst_growth(rows) for name, rows in network.private.items()}
+
+
+def worst_ceilings(verdict: Verdict) -> dict[str, float]:
+    """The growth of the most exposed direction of every private parameter at perfect utility."""
+    known = knowledge(verdict.network, share_sanitizers(verdict.shares))
+    return {name: known.worst_growth(rows) for name, rows in verdict.network.private.items()}
+
+
+def worst_direction_plan(
+    verdict: Verdict,
+    targets: Mapping[str, float],
+    worst: Mapping[str, float],
+    *,
+    starts: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Plan:
+    """The plan of least loss found with p_j >= target_j, and every direction of g_j at least worst_j."""
+    form = standard_form(verdict.network)
+
+    def answers() -> Iterator[tuple[list[Array], dict[str, Any]]]:
+        limits = worst_limits(verdict.network)
+        near = [name for name, value in worst.items() if value > limits[name] * (1 - SETTINGS.near_limit)]
+        if not near:
+            for margin in _MARGINS:
+                found = _every_direction(
+                    verdict, form, targets, {n: v * (1 + margin) for n, v in worst.items()},
+                    starts=starts, seed=seed, progress=progress,
+                )  # fmt: skip
+                yield found.shrink, told(found)
+        # Nothing told of a parameter leaves every direction of it at its limit.
+        asked = np.array([name in worst or targets[name] > 0 for name in targets])
+        yield telling_nothing(form, asked, seed)[0].shrink, {"tells_nothing_of": [*worst]}
+
+    return first_confirmed(verdict, answers(), targets=targets, worst_targets=worst)
+
+
+def _every_direction(
+    verdict: Verdict,
+    form: StandardForm,
+    targets: Mapping[str, float],
+    worst: Mapping[str, float],
+    **options: Any,
+) -> JointResult:
+    bases = {
+        name: orthonormal_rows(verdict.network.in_raw_coordinates(verdict.network.private[name]))
+        for name in worst
+    }
+    cuts = [(basis[k : k + 1], worst[name]) for name, basis in bases.items() for k in range(len(basis))]
+    plain = [
+        (rows, target) for rows, target in zip(form.private, targets.values(), strict=True) if target > 0
+    ]
+    found: JointResult | None = None
+    for _ in range(_ROUNDS):
+        rows, wanted = zip(*plain, *cuts, strict=True)
+        extended = replace(form, private=tuple(rows))
+        if found is None:
+            found = Curve(extended, np.array(wanted), **options).at(max(wanted))
+        else:
+            followed = least_loss(extended, np.array(wanted), warm=[found.shrink], seed=options["seed"])
+            found = replace(followed, starts=found.starts, agreed=found.agreed)
+        exposed = [
+            (direction, worst[name])
+            for name, basis in bases.items()
+            for direction, growth in [_most_exposed(extended, basis, found.shrink)]
+            if growth < worst[name]
+        ]
+        if not exposed or found.interrupted:
+            break
+        cuts += exposed
+    return found  # type: ignore[return-value]  # the loop runs at least once
+
+
+def _most_exposed(form: StandardForm, basis: Array, shrink: list[Array]) -> tuple[Array, float]:
+    """The unit direction, (1, L), of the rows' span whose error grows least, and by how much."""
+    values, vectors = JointObjective(form).least_known(shrink)
+    half = (basis @ vectors) / np.sqrt(np.maximum(values, INFORMATION_FLOOR))
+    errors, directions = np.linalg.eigh(half @ half.T)
+    return directions[:, :1].T @ basis, float(errors[0]) - 1.0
