@@ -140,3 +140,51 @@ def test_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for word in ("raw readings", "Can privacy be free?", "sends its share", "stricter plan", "gait", "°C"):
         assert word in text
+
+
+def test_design_proves_its_gap_and_verify_rechecks_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = random_network(
+        1, noise="per agent", prior="covariance", sizes=(2, 1), parameters=2, private_rows=(1,)
+    )
+    network.save(tmp_path / "n.json")
+    target = repr(float(np.mean([vn.check(network).ceiling["g0"], vn.check(network).limit["g0"]])))
+    asked = ["design", str(tmp_path / "n.json"), "--privacy", target, "--out", str(tmp_path / "plan")]
+    assert run([*asked, "--prove", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert 0 < answer["gap"] <= 0.01
+    assert run([*asked, "--gap", "0.02"]) == 0
+    assert "above the least possible" in capsys.readouterr().out
+    assert run(["verify", str(tmp_path / "plan"), str(tmp_path / "n.json")]) == 0
+    assert "loss that no design" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "plan" / "proof.json").unlink()
+    assert run(["verify", str(tmp_path / "plan"), str(tmp_path / "n.json")]) == 1
+
+
+def test_frontier_shows_what_is_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    network = random_network(
+        1, noise="per agent", prior="covariance", sizes=(2, 1), parameters=2, private_rows=(1,)
+    )
+    verdict = vn.check(network)
+    levels = np.linspace(verdict.ceiling["g0"], verdict.limit["g0"], 4)[1:3]
+    curve = vn.frontier(network, levels, prove=True)
+    for point in curve.rows:
+        assert point.gap <= 0.01
+        assert 0 < point.bound <= -point.utility
+    labels = [each.get_label() for each in curve.plot().axes[0].collections]
+    assert "the best possible lies in here (proved)" in labels
+    network.save(tmp_path / "n.json")
+    asked = [option for level in levels for option in ("--privacy", repr(float(level)))]
+    assert run(["frontier", str(tmp_path / "n.json"), *asked, "--prove"]) == 0
+    assert "gap" in capsys.readouterr().out
+
+
+def test_prove_without_anything_to_prove_is_refused(
+    house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["design", house_file, "--prove"]) == 2
+    assert "prove" in capsys.readouterr().err
+    assert run(["design", house_file, "--privacy", "1", "--gap", "7"]) == 2
+    assert "between 0 and 1" in " ".join(capsys.readouterr().err.split())

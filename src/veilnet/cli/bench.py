@@ -15,6 +15,7 @@ SCRIPTS = {
     "power": ("power_instances.py", "the power-limited design with CVXPY"),
     "tradeoff": ("tradeoff.py", "trade-offs with Algorithm 3 and random starts"),
     "structured": ("structured.py", "trade-offs on 200 networks as people write them with another optimiser"),
+    "gap": ("gap.py", "trade-offs with what is proved to be the least loss"),
     "streams": ("streams.py", "sanitize and fuse with bare products"),
     "attackers": ("attackers.py", "learned attackers with the bound"),
     "start": ("start.py", "the start of the command with that of NumPy"),

@@ -28,6 +28,14 @@ def command(
     partial: Annotated[
         bool, typer.Option("--partial", help="With --method noise: take less than asked where not free.")
     ] = False,
+    prove: Annotated[
+        bool,
+        typer.Option("--prove", help="Trade-offs: prove how far from the best possible the plan is, to 1 %."),
+    ] = False,
+    gap: Annotated[
+        float | None,
+        typer.Option("--gap", metavar="NUMBER", help="With --prove: the gap to prove, 0.01 is 1 %."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write the plan to.")] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
@@ -52,6 +60,7 @@ def command(
             power=amounts(power, "--power"),
             method=cast(Any, method),  # design() names the methods it knows
             partial=partial,
+            prove=prove if gap is None else gap,
             progress=lambda _what, part: steps.update(part),
         )
     if out is not None:
@@ -62,6 +71,7 @@ def command(
                 "method": plan.method,
                 "utility": plan.utility,
                 "privacy": plan.privacy,
+                "gap": plan.gap,
                 "worst_direction": plan.worst_direction,
                 "sent": plan.sent,
                 "notes": plan.resolution_notes(),

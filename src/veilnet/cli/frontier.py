@@ -15,6 +15,9 @@ def command(
         typer.Option("--privacy", help="A privacy to include (repeat); twenty by default."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Plot to write: .svg, .png or .pdf.")] = None,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Prove for each point how far from the best possible it is.")
+    ] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Table to write.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
@@ -27,7 +30,7 @@ def command(
     check_file(csv)
     model = vn.Network.load(network)
     with progress("tracing the frontier", total=1.0) as steps:
-        curve = vn.frontier(model, privacy, progress=lambda _what, part: steps.update(part))
+        curve = vn.frontier(model, privacy, prove=prove, progress=lambda _what, part: steps.update(part))
     if out is not None:
         with replacing(out) as file:
             curve.plot().savefig(file, format=out.suffix[1:].lower())
@@ -35,15 +38,15 @@ def command(
         write_text(csv, curve.table())
     if json:
         rows = [
-            {"asked": p.asked, "utility": p.utility, "privacy": p.privacy, "method": p.method}
+            {"asked": p.asked, "utility": p.utility, "privacy": p.privacy, "method": p.method, "gap": p.gap}
             for p in curve.rows
         ]
         print_json({"ceiling": curve.ceiling, "limit": curve.limit, "rows": rows})
         return
     console.print(
         table(
-            ["privacy asked", "utility loss (%)", "method"],
-            [[p.asked, -100 * p.utility, p.method] for p in curve.rows],
+            ["privacy asked", "utility loss (%)", "method", *(["gap (%)"] if prove else [])],
+            [[p.asked, -100 * p.utility, p.method, *([100 * p.gap] if prove else [])] for p in curve.rows],
             title=f"free up to {curve.ceiling:.4g} (ceiling), at most {curve.limit:.4g} (limit)",
         )
     )

@@ -12,6 +12,7 @@ from veilnet._core.words import number
 from veilnet.designs.questions import (
     Worst,
     read_count,
+    read_gap,
     read_loss,
     read_power,
     read_targets,
@@ -40,6 +41,7 @@ def design(
     sweeps: int | None = None,
     starts: int | None = None,
     seed: int | None = None,
+    prove: bool | float = False,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what each agent should send.
@@ -61,6 +63,9 @@ def design(
     starts, seed: of the joint search, so with a target and method "auto" or "joint": how many starts (chosen by
                   size) and their seed (0). Where the closed form answers, they play no part, and
                   ``details["remark"]`` says so.
+    prove:        for trade-offs: prove how far from the best possible the plan is (``plan.gap``), down to 1 % or
+                  the fraction given; where more than 5 % stays open, the search starts anew from what the proof
+                  says is hidden.
     progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
                   with the best plan so far, and ``plan.interrupted`` says so.
 
@@ -73,7 +78,7 @@ def design(
     if len(given) > 1:
         raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
     options: dict[str, object] = {"weights": weights, "partial": partial or None}
-    options |= {"sweeps": sweeps, "starts": starts, "seed": seed}
+    options |= {"sweeps": sweeps, "starts": starts, "seed": seed, "prove": prove or None}
     _refuse_stray_options(method, given, {name for name, value in options.items() if value is not None})
     search = _Search(
         starts=None if starts is None else read_count(starts, "starts"),
@@ -81,17 +86,24 @@ def design(
         expected=method == "joint" or starts is not None or seed is not None,
         progress=progress,
     )
+    wanted = read_gap(prove)
     visits = _SWEEPS if sweeps is None else read_count(sweeps, "sweeps")
     verdict = check(network)
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)
     if utility_loss is not None:
-        return _within_loss(verdict, read_loss(utility_loss), weights, method, search)
+        plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search)
+        return _proved(plan, wanted, weights, search)
     targets, worst = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
     if worst:
+        if wanted is not None:
+            raise InvalidRequest(
+                "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for numbers"
+            )
         return _for_every_direction(verdict, targets, worst, method, search)
-    return _for_privacy(verdict, targets, method, search, partial=partial, sweeps=visits)
+    plan = _for_privacy(verdict, targets, method, search, partial=partial, sweeps=visits)
+    return _proved(plan, wanted, None, search)
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,15 @@ class _Search:
     def answered_without(self, why: str) -> str | None:
         """What to say when the closed form answers instead."""
         return why if self.expected else None
+
+
+def _proved(plan: Plan, wanted: float | None, weights: Mapping[str, float] | None, search: _Search) -> Plan:
+    """The plan with a proof of its gap, where one was wanted and is not already closed."""
+    if wanted is None or plan.gap <= wanted:
+        return plan
+    from veilnet.designs.proved import proved_plan
+
+    return proved_plan(plan, wanted, weights, seed=search.seed, progress=search.progress)
 
 
 def _for_privacy(
@@ -216,6 +237,11 @@ def _refuse_stray_options(method: Method, targets: Sequence[str], options: Set[s
             raise InvalidRequest(
                 f"{option}: goes with method={needed!r} and has no effect with {method!r}; leave it out"
             )
+    if "prove" in options and not set(targets) & {"privacy", "utility_loss"}:
+        raise InvalidRequest(
+            "prove: goes with privacy= or utility_loss= and has no effect without; closed forms are optimal, and "
+            "designs of limited power are certified anyway"
+        )
     searching = method in ("auto", "joint") and set(targets) & {"privacy", "utility_loss"}
     for option in ("starts", "seed"):
         if option in options and not searching:

@@ -17,6 +17,8 @@ from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.designs.joint import Curve
 from veilnet.designs.perfect import perfect_plan
+from veilnet.designs.proved import proved_plan
+from veilnet.designs.questions import read_gap
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
@@ -46,6 +48,16 @@ class Point:
     method: str
     plan: Plan | None
 
+    @property
+    def gap(self) -> float:
+        """How far above the least possible loss it can be at most, relative; inf where nothing is proved."""
+        return np.inf if self.plan is None else self.plan.gap
+
+    @property
+    def bound(self) -> float:
+        """A loss that no design for this privacy undercuts: 0 where nothing is proved."""
+        return 0.0 - self.utility / (1 + self.gap) if self.gap < np.inf else 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
@@ -66,12 +78,15 @@ class Frontier:
         writer = csv.writer(lines, lineterminator="\n")
         names = list(self.network.private)
         writer.writerow(
-            ["privacy_asked", "utility", "utility_loss", *(f"privacy_{n}" for n in names), "method"]
+            ["privacy_asked", "utility", "utility_loss", *(f"privacy_{n}" for n in names), "method", "gap"]
         )
         for point in self.rows:
             reached = [repr(point.privacy.get(name, float("nan"))) for name in names]
             writer.writerow(
-                [repr(point.asked), repr(point.utility), repr(0.0 - point.utility), *reached, point.method]
+                [
+                    *(repr(point.asked), repr(point.utility), repr(0.0 - point.utility), *reached),
+                    *(point.method, repr(point.gap)),
+                ]
             )
         return lines.getvalue()
 
@@ -88,6 +103,15 @@ class Frontier:
         axes.plot(
             [1 + p.asked for p in shown], [-100 * p.utility for p in shown], marker="o", color="tab:blue"
         )
+        if any(point.plan is not None and point.plan.proof is not None for point in shown):
+            axes.fill_between(
+                [1 + p.asked for p in shown],
+                [100 * p.bound for p in shown],
+                [-100 * p.utility for p in shown],
+                color="tab:blue",
+                alpha=0.2,
+                label="the best possible lies in here (proved)",
+            )
         if np.isfinite(self.ceiling):
             axes.axvline(
                 1 + self.ceiling, color="tab:green", linestyle="--", label="free up to here (ceiling)"
@@ -122,9 +146,12 @@ def frontier(
     privacy: Sequence[float] | Array | None = None,
     *,
     seed: int = 0,
+    prove: bool | float = False,
     progress: Progress | None = None,
 ) -> Frontier:
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
+
+    ``prove`` adds to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
 
     Without a list: twenty points from half the ceiling to nearly the limit. Points beyond the limit are kept
     and marked infeasible. Each point is what :func:`design` answers for it, whatever else is in the list, but
@@ -136,9 +163,20 @@ def frontier(
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     asked = _read_levels(privacy, ceiling, limit)
+    wanted = read_gap(prove)
     plans, interrupted = _plans(verdict, asked, seed, progress)
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
+    if wanted is not None and not interrupted:
+        rows = [_proved(point, wanted, seed) for point in rows]
     return Frontier(network, tuple(rows), ceiling, limit, interrupted)
+
+
+def _proved(point: Point, gap: float, seed: int) -> Point:
+    """The point with a proof of its gap, where it is not closed already."""
+    if point.plan is None or point.gap <= gap:
+        return point
+    plan = proved_plan(point.plan, gap, seed=seed)
+    return Point(point.asked, plan.utility, plan.privacy, plan.method, plan)
 
 
 def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:

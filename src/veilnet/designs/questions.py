@@ -67,6 +67,18 @@ def read_loss(loss: Any) -> float:
     return _at_least_zero(loss, "utility_loss")
 
 
+def read_gap(prove: Any) -> float | None:
+    """The gap to prove: None for no proof, 1 % for True, else the fraction given."""
+    if prove is False or prove is None:
+        return None
+    if prove is True:
+        return 0.01
+    gap = _at_least_zero(prove, "prove")
+    if not 0 < gap <= 1:
+        raise InvalidRequest(f"prove: expected True or a gap between 0 and 1, 0.01 for 1 %, found {gap}")
+    return gap
+
+
 def read_count(value: Any, what: str, *, least: int = 1) -> int:
     """A whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:

@@ -3,6 +3,7 @@
     plan/<agent>.json   what that agent needs (:mod:`veilnet.io.sanitizer_files`)
     plan/center.json    what fusion needs (:mod:`veilnet.io.centre_files`)
     plan/plan.json      everything: the network, all sanitizers, the promises and how they were reached
+    plan/proof.json     where a gap was proved: the multipliers that prove it (:mod:`veilnet.io.proof_files`)
 
 The plan's id, a digest of what plan.json promises, ties the files together. :mod:`veilnet.io.plan_reading` reads
 them back, :mod:`veilnet.plans.verification` decides whether they are to be believed.
@@ -27,10 +28,12 @@ from veilnet.io._sealed import digest, format_of, seal
 from veilnet.io.centre_files import FORMAT as CENTRE_FORMAT
 from veilnet.io.centre_files import centre_document
 from veilnet.io.plan_folder import saving
+from veilnet.io.proof_files import FORMAT as PROOF_FORMAT
+from veilnet.io.proof_files import StatementDocument, proof_document, statement_document
 from veilnet.plans.plan import Plan
 
 FORMAT = "veilnet-plan/1"
-WHOLE, CENTRE = "plan.json", "center.json"
+WHOLE, CENTRE, PROOF = "plan.json", "center.json", "proof.json"
 
 _LONGEST_NAME = 120  # bytes; file systems allow 255 with suffix and temporary marks
 _DEVICES = frozenset(
@@ -53,6 +56,7 @@ class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     sanitizers: dict[str, dict[str, Any]]
     network: dict[str, Any]
     worst_targets: dict[str, float | str] = {}  # plans of old have none
+    proof: StatementDocument | None = None
 
 
 class FindingDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,6 +83,8 @@ def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
         for agent, sanitizer in plan.sanitizers.items()
     }
     contents[CENTRE] = seal(centre_document(replace(plan.messages, plan=plan_id)))
+    if plan.proof is not None:
+        contents[PROOF] = seal(proof_document(plan.proof, plan_id))
     contents[WHOLE] = seal(whole)
     if target.exists() and not target.is_dir():
         raise InvalidPlan(f"{target}: expected a folder, found a file; choose another name")
@@ -113,7 +119,7 @@ def _harmless(agent: str) -> bool:
         and not any(mark in agent for mark in '<>:"|?*~/\\')
         and agent.partition(".")[0].strip().casefold() not in _DEVICES
         and agent.strip(" .") == agent
-        and _folded(agent) not in ("plan", "center")
+        and _folded(agent) not in ("plan", "center", "proof")
     )
 
 
@@ -139,6 +145,8 @@ def _whole_document(plan: Plan) -> dict[str, Any]:
         "sanitizers": {agent: sanitizer_files.to_document(s, None) for agent, s in plan.sanitizers.items()},
         "network": plain(_document.to_document(plan.network)),
     }
+    if plan.proof is not None:
+        document["proof"] = statement_document(plan.proof)
     return document | {"plan": plan_id_of(document)}
 
 
@@ -153,13 +161,17 @@ def look_around(folder: Path, plan_id: str, new: Sequence[str]) -> list[str]:
     taken = {_folded(name) for name in new}
     for path in folder.glob("*.json"):
         kind, belongs_to = format_of(path)
-        ours = kind.startswith(("veilnet-sanitizer/", "veilnet-plan/", "veilnet-center/"))
+        ours = kind.startswith(("veilnet-sanitizer/", "veilnet-plan/", "veilnet-center/", "veilnet-proof/"))
         if _folded(path.name) in taken:
             if not ours and not _damaged_plan_file(path):
                 raise InvalidPlan(
                     f"{path}: is in the way and was not written by veilnet; choose another folder, or move it"
                 )
-        elif kind == sanitizer_files.FORMAT and belongs_to is not None and belongs_to != plan_id:
+        elif (
+            kind in (sanitizer_files.FORMAT, PROOF_FORMAT)
+            and belongs_to is not None
+            and belongs_to != plan_id
+        ):
             stale.append(path.name)
     return stale
 
@@ -174,4 +186,4 @@ def _damaged_plan_file(path: Path) -> bool:
     return any(f'"{kind.partition("/")[0]}/'.encode() in start for kind in _FORMATS)
 
 
-_FORMATS = (FORMAT, CENTRE_FORMAT, sanitizer_files.FORMAT)
+_FORMATS = (FORMAT, CENTRE_FORMAT, PROOF_FORMAT, sanitizer_files.FORMAT)

@@ -17,10 +17,21 @@ from veilnet.io import _document, sanitizer_files
 from veilnet.io._json import plain, with_infinities
 from veilnet.io._sealed import convert, read_sealed
 from veilnet.io.centre_files import load_centre
-from veilnet.io.plan_files import CENTRE, FORMAT, WHOLE, PlanDocument, file_names, look_around, plan_id_of
+from veilnet.io.plan_files import (
+    CENTRE,
+    FORMAT,
+    PROOF,
+    WHOLE,
+    PlanDocument,
+    file_names,
+    look_around,
+    plan_id_of,
+)
 from veilnet.io.plan_folder import reading
+from veilnet.io.proof_files import read_proof
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Promise
+from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.verification import SavedPlan
 
 
@@ -98,6 +109,7 @@ def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
         },
         centre_file=(str(target / CENTRE), _centre_file(place(CENTRE))),
         difference=partial(_difference, saved=found.network),
+        proof_file=None if found.proof is None else (str(target / PROOF), _proof_file(place(PROOF), found)),
     )
 
 
@@ -132,6 +144,13 @@ def _agent_file(path: Path) -> tuple[Sanitizer, str | None] | str:
 def _centre_file(path: Path) -> CentreModel | str:
     try:
         return load_centre(path)
+    except InvalidPlan as error:
+        return str(error)
+
+
+def _proof_file(path: Path, found: PlanDocument) -> Proof | str:
+    try:
+        return "" if found.proof is None else read_proof(path, found.proof, found.plan)
     except InvalidPlan as error:
         return str(error)
 

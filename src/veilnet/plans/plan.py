@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from veilnet.bounds.knowledge import knowledge
 from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
+from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.verdict.resolution import resolution_notes
 
@@ -36,6 +37,7 @@ class Plan(Frozen):
     certificate: the same numbers recomputed from the network and the sanitizers alone, by another route.
     targets:     the p_j asked for; worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
     details:     how it was found, in the method's own terms (starts, iterations, bounds, power).
+    proof:       what no design can beat, with the multipliers that prove it, where ``design(..., prove=)`` found one.
     """
 
     network: Network
@@ -47,6 +49,50 @@ class Plan(Frozen):
     targets: Mapping[str, float] = field(default_factory=dict)
     worst_targets: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    proof: Proof | None = None
+
+    @property
+    def gap(self) -> float:
+        """How much better the best possible design can be at most, relative: 0 is optimal, inf means not proved.
+
+        Asked for privacy: (loss - bound)/bound, where every design that reaches the targets loses more than the
+        bound. Asked for a loss: (bound - p)/p, where no design within the loss hides everything more than the bound,
+        p what this one reaches. Closed forms are optimal; a power-limited design has its certified gap in total
+        privacy.
+        """
+        if self.method == "power":
+            return float(self.details.get("relative_gap", np.inf))
+        if self.method == "perfect" or (self.targets and self.certificate.ok and self.utility == 0.0):
+            return 0.0
+        if self.targets:
+            return self._gap_in_loss()
+        return self._gap_in_privacy()
+
+    def _gap_in_loss(self) -> float:
+        asked = self.targets
+        if self.proof is None or any(
+            each > asked.get(name, 0.0) for name, each in self.proof.privacy.items()
+        ):
+            return np.inf
+        return max(0.0, -self.utility / self.proof.loss - 1.0) if self.proof.loss > 0 else np.inf
+
+    def _gap_in_privacy(self) -> float:
+        allowed = self.most_loss
+        if allowed is None:
+            return np.inf
+        if all(np.isinf(each) for each in self.privacy.values()):
+            return 0.0
+        if self.proof is None or self.proof.loss < allowed:
+            return np.inf
+        return max(0.0, max(each / self.privacy[name] for name, each in self.proof.privacy.items()) - 1.0)
+
+    def with_proof(self, proof: Proof) -> Plan:
+        """The same plan with a proof of how good it is; InvalidPlan where the proof does not hold on its network."""
+        if not proof.holds(self.network):
+            raise InvalidPlan(
+                "proof: the theorem's inequality does not hold on this network; nothing is proved"
+            )
+        return replace(self, proof=proof)
 
     @derived
     def worst_direction(self) -> dict[str, float]:
@@ -99,6 +145,7 @@ class Plan(Frozen):
             worst = self.worst_direction[name]
             aside = "" if np.isclose(worst, gained) else f" (its most exposed part: {times(1 + worst)})"
             lines.append(f"- the centre's error variance on {name} grows {times(1 + gained)}{aside}")
+        lines.append(f"- {self._gap_in_words()}")
         if "remark" in self.details:
             lines.append(f"- {self.details['remark']}")
         if self.interrupted:
@@ -113,6 +160,21 @@ class Plan(Frozen):
             if agent not in self.network.resolution and _withholds_by_exact_numbers(sanitizer)
         ]
         return resolution_notes(self.network, exposed)
+
+    def _gap_in_words(self) -> str:
+        if self.gap == 0.0:
+            return "no design does better: this one is optimal"
+        if np.isinf(self.gap):
+            return "how far from the best possible it is was not proved (design(..., prove=True) tries to)"
+        share = f"{100 * self.gap:.2g} %"
+        if self.method == "power":
+            return (
+                f"no other noise within the power hides more than {share} better in total, which is certified"
+            )
+        if self.targets:
+            least = 0.0 if self.proof is None else 100 * self.proof.loss
+            return f"its loss is at most {share} above the least possible: no design loses less than {least:.4g} %"
+        return f"no design within the loss hides everything more than {share} better, which is proved"
 
     def __repr__(self) -> str:
         privacy = ", ".join(f"{name}={value:.4g}" for name, value in self.privacy.items())

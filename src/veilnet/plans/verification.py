@@ -24,6 +24,7 @@ from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Certificate, Promise, certify
+from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan
 from veilnet.plans.release_grid import with_release_grid
 
@@ -52,6 +53,7 @@ class SavedPlan:
                    complaint of who tried to read it).
     centre_file:   the same for the centre.
     difference:    where a network differs from the saved one, empty if it does not.
+    proof_file:    file name and the proof in it, or the complaint of who tried to read it; None without a proof.
     """
 
     where: str
@@ -65,6 +67,7 @@ class SavedPlan:
     agent_files: Mapping[str, tuple[str, tuple[Sanitizer, str | None] | str]]
     centre_file: tuple[str, CentreModel | str]
     difference: Callable[[Network], str]
+    proof_file: tuple[str, Proof | str] | None = None
 
 
 def verify(folder: str | PathLike[str], network: Network | None = None) -> list[Check]:
@@ -104,6 +107,10 @@ def confirmed(saved: SavedPlan) -> Plan:
     certificate = _certified(saved.network, saved.sanitizers, saved.promise)
     if not certificate.ok:
         raise InvalidPlan(f"{saved.where}: its promise is not confirmed: {certificate.complaint()}")
+    for check in _proof_checks(saved, saved.network):
+        if not check.ok:
+            raise InvalidPlan(check.note)
+    proof = None if saved.proof_file is None else saved.proof_file[1]
     return Plan(
         network=saved.network,
         sanitizers=MappingProxyType(dict(saved.sanitizers)),
@@ -114,6 +121,7 @@ def confirmed(saved: SavedPlan) -> Plan:
         targets=MappingProxyType(dict(saved.promise.targets)),
         worst_targets=MappingProxyType(dict(saved.promise.worst_targets)),
         details=MappingProxyType(dict(saved.details)),
+        proof=None if isinstance(proof, str) else proof,
     )
 
 
@@ -127,6 +135,7 @@ def _checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     yield from _grid_checks(saved, network)
     yield from _promise_checks(saved, network)
     yield from _raw_readings(saved.sanitizers)
+    yield from _proof_checks(saved, network)
 
 
 def _raw_readings(sanitizers: Mapping[str, Sanitizer]) -> Iterator[Check]:
@@ -209,6 +218,24 @@ def _promise_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
         return
     for finding in certificate.findings:
         yield Check(finding.what, bool(finding.ok), finding.promised, finding.found)
+
+
+def _proof_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
+    """The proof of the gap, checked anew on this network from its multipliers alone."""
+    if saved.proof_file is None:
+        return
+    name, proof = saved.proof_file
+    if isinstance(proof, str):
+        yield Check(Path(name).name, False, note=proof)
+        return
+    yield Check(Path(name).name, True)
+    holds = proof.holds(network)
+    note = (
+        ""
+        if holds
+        else f"{name}: the theorem's inequality does not hold with its multipliers; nothing is proved"
+    )
+    yield Check("loss that no design undercuts", holds, proof.loss, note=note)
 
 
 def _certified(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:

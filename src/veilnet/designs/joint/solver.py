@@ -10,6 +10,7 @@ from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.designs.joint.curve import Curve, least_loss_problem
 from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.problem import MostPrivacy
 from veilnet.designs.joint.search import JointResult, solve
 from veilnet.designs.joint.telling import Teller
 from veilnet.model.standard_form import StandardForm
@@ -44,8 +45,13 @@ def most_privacy(
     weights: Array,
     *,
     starts: int | None = None,
+    warm: Sequence[list[Array]] = (),
     seed: int = 0,
     progress: Progress | None = None,
 ) -> JointResult:
-    """Largest t with p_j >= t weights_j at a utility loss of at most ``loss``."""
+    """Largest t with p_j >= t weights_j at a utility loss of at most ``loss``; ``warm`` as in :func:`least_loss`."""
+    if warm:
+        objective = JointObjective(form)
+        problem = MostPrivacy(loss, np.asarray(weights, dtype=np.float64))
+        return solve(form, objective, problem, starts or 0, warm, seed, Teller(progress))
     return Curve(form, weights, starts=starts, seed=seed, progress=progress).within(loss)

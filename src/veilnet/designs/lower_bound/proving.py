@@ -1,0 +1,208 @@
+"""From a design to a proof of how good it is, and from a proof to what a better design might hide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.progress import Progress, asks_to_stop, silent
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.designs.lower_bound.lifted_program import LiftedProgram, lifted_design, lifted_program, shrink_of
+from veilnet.designs.lower_bound.semidefinite import MOST_ENTRIES, entries_of, solve_semidefinite
+from veilnet.designs.lower_bound.splitting import Splitting
+from veilnet.model.network import Network
+from veilnet.model.standard_form import standard_form
+from veilnet.plans.lower_bound.lifted_form import LiftedForm, lifted_form, split_noise
+from veilnet.plans.lower_bound.proof import Proof
+from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
+
+_CHUNK = 50
+_MOST_ITERATIONS = 1500
+# One splitting iteration costs about Σ (cone size)³; together they get this much (half a minute on one core).
+_WORK = 8e9
+_MOST_WORK_EACH = 3e9
+# A stated bound stays clear of the exact edge, so that another machine's rounding confirms it too.
+_CLEAR = 1e-6
+# Rounds of aiming lower where what was aimed at resists.
+_AIMS, _INTERIOR_AIMS = 8, 2
+_NEARLY = 1.3
+# On large programs the first aim is modest: a bound of half the loss comes long before one of 99 %.
+_SMALL, _FIRST_AIM = 2e6, 0.5
+# The first penalty is this over 1 + p: the duals are of that order.
+_PENALTY = 5.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked and what the design at hand reaches: the proof says how much better it could be at most.
+
+    privacy: position -> p_j asked (least loss), or the weights among parameters (most privacy).
+    loss:    what the design loses (least loss), or the loss allowed (most privacy).
+    reached: None (least loss), or the t reached, p_j >= t·weight_j (most privacy).
+    """
+
+    privacy: Mapping[int, float]
+    loss: float
+    reached: float | None = None
+
+    def aim(self, slack: float) -> tuple[float, dict[int, float]]:
+        """(β, ε) that a proof of the gap ``slack`` needs."""
+        if self.reached is None:
+            return self.loss / (1.0 + slack), dict(self.privacy)
+        return self.loss, {j: self.reached * (1.0 + slack) * share for j, share in self.privacy.items()}
+
+    def gap(self, theorem: Theorem) -> float:
+        """The least gap that multipliers prove, inf where they prove none."""
+        if self.reached is None:
+            bound = theorem.largest_loss(self.privacy, self.loss)
+            return self.loss / bound - 1.0 if bound > 0 else np.inf
+        return theorem.least_privacy(self.loss, self.privacy, self.reached) / self.reached - 1.0
+
+
+def prove_least_loss(
+    network: Network,
+    targets: Mapping[str, float],
+    loss: float,
+    gap: float,
+    *,
+    design: Mapping[str, Sanitizer] | None = None,
+    progress: Progress | None = None,
+) -> Proof | None:
+    """A proof that reaching ``targets`` costs at least loss/(1 + gap), or as near as it gets; None for nothing.
+
+    ``design`` are the sanitizers that lose so much: the search for multipliers starts there.
+    """
+    places = {name: place for place, name in enumerate(network.private)}
+    asked = {places[name]: target for name, target in targets.items() if target > 0}
+    return _prove(network, Question(asked, loss), gap, design, progress or silent)
+
+
+def prove_most_privacy(
+    network: Network,
+    loss: float,
+    weights: Mapping[str, float],
+    reached: float,
+    gap: float,
+    *,
+    design: Mapping[str, Sanitizer] | None = None,
+    progress: Progress | None = None,
+) -> Proof | None:
+    """A proof that a loss of ``loss`` buys at most p_j = reached (1 + gap) weight_j for all j; None for nothing."""
+    places = {name: place for place, name in enumerate(network.private)}
+    shares = {places[name]: weight for name, weight in weights.items() if weight > 0}
+    question = Question(shares, loss, reached)
+    return _prove(network, question, gap, design, progress or silent)
+
+
+def hidden_directions(proof: Proof, network: Network, count: int = 2) -> list[Array]:
+    """Directions of x in standard form, (L,) and of unit length, that the proof says a better design would hide."""
+    theorem = proof.theorem(network)
+    asked = dict(zip(theorem.asked, proof.privacy.values(), strict=True))
+    found = [each[: network.L] for each in theorem.hidden(proof.loss, asked, count)]
+    return [each / np.linalg.norm(each) for each in found if np.linalg.norm(each) > 0]
+
+
+def _prove(
+    network: Network,
+    question: Question,
+    gap: float,
+    design: Mapping[str, Sanitizer] | None,
+    progress: Progress,
+) -> Proof | None:
+    if not question.privacy or not question.loss > 0:
+        return None
+    if _work_estimate(network, question) > _MOST_WORK_EACH:
+        return None
+    standard = standard_form(network)
+    common = None if standard.coupling is None else split_noise(standard.coupling, standard.blocks)
+    form = lifted_form(network, common)
+    told = [np.zeros((len(observe), len(observe))) for observe in form.observe]
+    if design is not None:
+        told = shrink_of(form, [design[agent] for agent in network.agents])
+    best, least = _search(form, question, gap, told, progress)
+    if best is None:
+        return None
+    names = list(network.private)
+    loss, privacy = question.aim(least)
+    if question.reached is None:
+        loss *= 1 - _CLEAR
+    else:
+        privacy = {j: each * (1 + _CLEAR) for j, each in privacy.items()}
+    proof = Proof(float(loss), {names[j]: float(each) for j, each in privacy.items()}, best, common)
+    return proof if proof.holds(network) else None
+
+
+def _search(
+    form: LiftedForm, question: Question, gap: float, told: list[Array], progress: Progress
+) -> tuple[tuple[Multipliers, ...] | None, float]:
+    """The best multipliers found and the gap they prove; stops at the gap asked."""
+    best, least = None, np.inf
+    asked = tuple(question.privacy)
+    programs = _programs_of(form, question, gap / 2)
+    starts = [lifted_design(form, form.private[j], told) for j in question.privacy]
+    hidden = 1.0 + min(question.aim(0.0)[1].values())
+    splitting = Splitting(form, programs, starts, min(1.0, _PENALTY / hidden))
+    work = _work_of(programs)
+    iterations = int(np.clip(_WORK / work, 3 * _CHUNK, _MOST_ITERATIONS))
+    aimed = gap / 2 if work < _SMALL else max(gap / 2, _FIRST_AIM)
+    splitting.aim(_programs_of(form, question, aimed))
+    waited = 0
+    for done in range(0, iterations, _CHUNK):
+        if asks_to_stop(progress("proving the gap", done / iterations)):
+            return best, least
+        splitting.run(_CHUNK)
+        waited += _CHUNK
+        multipliers = splitting.multipliers()
+        proved = question.gap(Theorem(form, asked, multipliers))
+        if proved < least:
+            best, least = multipliers, proved
+        if least <= gap:
+            return best, least
+        # Aim for more where what was aimed at is nearly proved, for less where it resists.
+        nearly, resists = proved < _NEARLY * aimed and aimed > gap / 2, waited >= iterations / _AIMS
+        if nearly or resists:
+            less = max(4 * aimed, 0.05) if np.isinf(least) else float(np.sqrt(aimed * max(aimed, least)))
+            aimed = max(gap / 2, aimed / 3) if nearly else min(less, 100.0)
+            splitting.aim(_programs_of(form, question, aimed))
+            waited = 0
+    if entries_of(programs) > MOST_ENTRIES:
+        return best, least
+    aimed = gap / 2
+    for _ in range(_INTERIOR_AIMS):
+        solved = solve_semidefinite(form, _programs_of(form, question, aimed))
+        if solved is None:
+            break
+        proved = question.gap(Theorem(form, asked, solved))
+        if proved < least:
+            best, least = solved, proved
+        if least <= max(gap, aimed):
+            break
+        aimed = min(4 * aimed, 100.0) if not np.isfinite(least) else (aimed + least) / 2
+    return best, least
+
+
+def _programs_of(form: LiftedForm, question: Question, slack: float) -> list[LiftedProgram]:
+    loss, privacy = question.aim(slack)
+    return [lifted_program(form, form.private[j], each, loss) for j, each in privacy.items()]
+
+
+def _work_estimate(network: Network, question: Question) -> float:
+    """About :func:`_work_of`, before anything large is made."""
+    sizes = np.asarray(network.blocks.sizes, dtype=float)
+    length = float(network.L)
+    if not network.noise.independent:
+        # A split into own and common noise has at least so many common ones (it must have room for all correlations).
+        free = float(np.sum(sizes * (sizes + 1) / 2))
+        length += max(1.0, network.N - (np.sqrt(8 * free + 1) - 1) / 2)
+    rows = list(network.private.values())
+    widths = [length * rows[j].shape[0] for j in question.privacy]
+    mains = (network.public.shape[0] + length) ** 3
+    return float(sum(n**3 * (mains + 2 * np.sum(sizes**3)) for n in widths))
+
+
+def _work_of(programs: list[LiftedProgram]) -> float:
+    """Σ (cone size)³ over all programs: what an iteration's eigendecompositions cost."""
+    return float(sum((cone.shape[0] * program.n) ** 3 for program in programs for cone in program.cones))

@@ -1,0 +1,93 @@
+"""A trade-off with a proof of how good it is; a design that stays far from its bound is searched for again.
+
+Where more than 5 % stays open, either the bound is loose or the design is poor. The proof names the directions
+of x that leave it least room (:func:`~veilnet.designs.lower_bound.proving.hidden_directions`); hiding them is
+where the search starts anew, and what it finds replaces the design if it is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from veilnet._core.progress import Progress
+from veilnet._core.types import Array
+from veilnet.designs.joint.hidden import hiding
+from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.solver import least_loss, most_privacy
+from veilnet.designs.lower_bound.proving import hidden_directions, prove_least_loss, prove_most_privacy
+from veilnet.designs.questions import read_weights
+from veilnet.designs.shrink import sanitizers_from_shrink
+from veilnet.designs.tradeoff import aimed_at
+from veilnet.model.standard_form import standard_form
+from veilnet.plans.lower_bound.proof import Proof
+from veilnet.plans.plan import Plan, make_plan
+
+_OPEN = 0.05
+# A loss allowed is aimed at with this relative margin, and a better design is better by more than it.
+_MARGIN = 1e-8
+
+
+def proved_plan(
+    plan: Plan,
+    gap: float,
+    weights: Mapping[str, float] | None = None,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Plan:
+    """The plan, or a better one, with the proof that comes nearest to ``gap``; as it was where nothing is proved."""
+    shares = dict(zip(plan.network.private, read_weights(plan.network, weights), strict=True))
+    proof = _prove(plan, gap, shares, progress)
+    if proof is None:
+        return plan
+    plan = plan.with_proof(proof)
+    if plan.gap <= _OPEN:
+        return plan
+    better = _restarted(plan, proof, shares, seed)
+    if better is None:
+        return plan
+    again = _prove(better, gap, shares, progress)
+    best = [better.with_proof(each) for each in (proof, again) if each is not None]
+    return min(best, key=lambda each: each.gap)
+
+
+def _prove(plan: Plan, gap: float, shares: Mapping[str, float], progress: Progress | None) -> Proof | None:
+    if any(target > 0 for target in plan.targets.values()):
+        return prove_least_loss(
+            plan.network, plan.targets, -plan.utility, gap, design=plan.sanitizers, progress=progress
+        )
+    if plan.most_loss is None:
+        return None
+    reached = min(plan.privacy[name] / share for name, share in shares.items() if share > 0)
+    if not 0 < reached < np.inf:
+        return None
+    return prove_most_privacy(
+        plan.network, plan.most_loss, shares, reached, gap, design=plan.sanitizers, progress=progress
+    )
+
+
+def _restarted(plan: Plan, proof: Proof, shares: Mapping[str, float], seed: int) -> Plan | None:
+    """A better plan from hiding what the proof says is hidden, None where there is none."""
+    form = standard_form(plan.network)
+    objective = JointObjective(form)
+    warm: list[list[Array]] = [hiding(objective, each) for each in hidden_directions(proof, plan.network)]
+    if plan.targets:
+        found = least_loss(form, aimed_at(plan.targets), starts=0, warm=warm, seed=seed)
+        better = found.loss < -plan.utility * (1 - _MARGIN)
+    else:
+        allowed = (plan.most_loss or 0.0) * (1 - _MARGIN)
+        found = most_privacy(form, allowed, np.array(list(shares.values())), starts=0, warm=warm, seed=seed)
+        reached = [found.privacy[k] / plan.privacy[name] for k, name in enumerate(shares) if shares[name] > 0]
+        better = min(reached) > 1 + _MARGIN
+    if not better:
+        return None
+    return make_plan(
+        plan.network,
+        sanitizers_from_shrink(plan.network, found.shrink),
+        "joint",
+        targets=plan.targets,
+        most_loss=plan.most_loss,
+        details={**plan.details, "restarted_from_proof": True, "kkt_residual": found.kkt_residual},
+    )

@@ -1,0 +1,68 @@
+"""A statement about one network that no design can break, with the multipliers that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from veilnet._core.frozen import Frozen, lock
+from veilnet._core.types import Array
+from veilnet.model.network import Network
+from veilnet.plans.lower_bound.lifted_form import lifted_form
+from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
+
+__all__ = ["Proof"]
+
+
+@dataclass(frozen=True, eq=False)
+class Proof(Frozen):
+    """No mechanism loses at most ``loss`` and hides every parameter in ``privacy`` at least as much as it says.
+
+    loss:        a utility loss β.
+    privacy:     name -> p_j.
+    multipliers: of the theorem, one for each name (:mod:`veilnet.plans.lower_bound.theorem`).
+    common:      how correlated noise was split, (N, k); None where agents' noises are independent.
+    """
+
+    loss: float
+    privacy: Mapping[str, float]
+    multipliers: tuple[Multipliers, ...]
+    common: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "privacy", MappingProxyType(dict(self.privacy)))
+        lock(self.common)
+        for given in self.multipliers:
+            lock([given.root, given.public, given.turn, given.turns, given.heard, given.links])
+
+    def theorem(self, network: Network) -> Theorem:
+        """The theorem on this network; ValueError where the multipliers were made for another kind of network."""
+        unknown = [name for name in self.privacy if name not in network.private]
+        if unknown:
+            raise ValueError(f"proof: {unknown[0]!r} is no private parameter of the network")
+        places = {name: place for place, name in enumerate(network.private)}
+        if (self.common is None) != network.noise.independent:
+            raise ValueError("proof: made for another noise than the network's")
+        if self.common is not None and (self.common.ndim != 2 or self.common.shape[0] != network.N):
+            raise ValueError(f"proof: the common noise should have {network.N} rows")
+        form = lifted_form(network, self.common)
+        return Theorem(form, tuple(places[name] for name in self.privacy), self.multipliers)
+
+    def holds(self, network: Network) -> bool:
+        """Whether the theorem, checked anew from the network and the multipliers alone, says so."""
+        return self.surplus(network) > 0.0
+
+    def surplus(self, network: Network) -> float:
+        """By how much the theorem's inequality holds, rounding deducted; -inf where the multipliers do not fit."""
+        if not (np.isfinite(self.loss) and all(np.isfinite(each) for each in self.privacy.values())):
+            return -np.inf
+        try:
+            theorem = self.theorem(network)
+            asked = dict(zip(theorem.asked, self.privacy.values(), strict=True))
+            with np.errstate(all="ignore"):
+                return theorem.surplus(self.loss, asked)
+        except (ValueError, np.linalg.LinAlgError):
+            return -np.inf

@@ -1,0 +1,352 @@
+"""The proof of a gap: sound whatever the multipliers, confirmed in 40 digits, tight where the optimum is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+import veilnet as vn
+from helpers.exact_theorem import exact_surplus
+from helpers.networks import random_network
+from helpers.paper_networks import paper_network
+from veilnet._core.errors import InvalidPlan
+from veilnet._core.types import Array
+from veilnet.designs.lower_bound.lifted_program import lifted_program
+from veilnet.designs.lower_bound.proving import hidden_directions, prove_least_loss, prove_most_privacy
+from veilnet.designs.lower_bound.semidefinite import solve_semidefinite
+from veilnet.designs.proved import proved_plan
+from veilnet.io._sealed import digest, seal
+from veilnet.io.plan_files import plan_id_of
+from veilnet.model.standard_form import standard_form
+from veilnet.plans.lower_bound.lifted_form import lifted_form
+from veilnet.plans.lower_bound.proof import Proof
+from veilnet.plans.lower_bound.theorem import Multipliers, Theorem, turn_of, turned
+from veilnet.plans.verification import verify
+
+KINDS: list[dict[str, object]] = [
+    {"noise": "per agent", "prior": "none", "public_rows": 1, "private_rows": (1,)},
+    {"noise": "per agent", "prior": "covariance", "public_rows": 2, "private_rows": (1,)},
+    {"noise": "variances", "prior": "singular", "public_rows": 1, "private_rows": (2,)},
+    {"noise": "per agent", "prior": "information", "public_rows": 1, "private_rows": (1, 1)},
+    {"noise": "joint", "prior": "covariance", "public_rows": 1, "private_rows": (1,)},
+]
+
+
+def kind_of(place: int) -> vn.Network:
+    sizes = (2, 1, 1) if KINDS[place]["noise"] == "joint" else (2, 1, 2)
+    return random_network(11 + place, sizes=sizes, parameters=3, **KINDS[place])  # type: ignore[arg-type]
+
+
+def costly(network: vn.Network) -> float:
+    """A privacy above the ceiling of every parameter and below every limit."""
+    verdict = vn.check(network)
+    ceiling, limit = max(verdict.ceiling.values()), min(verdict.limit.values())
+    return ceiling + (0.4 * (limit - ceiling) if np.isfinite(limit) else 1 + ceiling)
+
+
+@pytest.fixture(scope="module")
+def proved() -> list[vn.Plan]:
+    """One plan of each kind, with its proof."""
+    networks = [kind_of(place) for place in range(len(KINDS))]
+    return [vn.design(network, privacy=costly(network), prove=0.02) for network in networks]
+
+
+@pytest.mark.parametrize("place", range(len(KINDS)))
+def test_what_numpy_accepts_is_confirmed_in_40_digits(proved: list[vn.Plan], place: int) -> None:
+    """The oracle builds the standard form and A_j in mpmath from the network's numbers alone."""
+    plan = proved[place]
+    assert plan.proof is not None
+    assert plan.proof.holds(plan.network)
+    exact = float(exact_surplus(plan.network, plan.proof))
+    assert exact > 0
+    # The deduction for rounding is one: the check's own number never exceeds the exact one.
+    assert plan.proof.surplus(plan.network) <= exact
+
+
+def test_the_gap_is_small_where_it_should_be(proved: list[vn.Plan]) -> None:
+    """Four of five kinds within 2 %; the bound is below the loss of the plan in every one."""
+    for plan in proved:
+        assert plan.proof is not None
+        assert 0 < plan.proof.loss <= -plan.utility
+        assert plan.gap == pytest.approx(-plan.utility / plan.proof.loss - 1)
+    assert sum(plan.gap <= 0.02 for plan in proved) >= 4
+
+
+@pytest.mark.parametrize("place", range(len(KINDS)))
+def test_no_multipliers_prove_what_a_design_refutes(proved: list[vn.Plan], place: int) -> None:
+    """Soundness: disturbed at every scale, in every part, multipliers never bound beyond a loss that exists."""
+    plan = proved[place]
+    assert plan.proof is not None
+    rng = np.random.default_rng([5, place])
+    form = lifted_form(plan.network, plan.proof.common)
+    asked = tuple(range(len(plan.proof.privacy)))
+    privacy = dict(zip(asked, plan.proof.privacy.values(), strict=True))
+    proves_something = 0
+    for trial in range(60):
+        scale = 10.0 ** rng.uniform(-6, 1)
+        disturbed = tuple(_disturbed(rng, given, scale) for given in plan.proof.multipliers)
+        bound = Theorem(form, asked, disturbed).largest_loss(privacy, 100.0)
+        assert bound <= -plan.utility, trial
+        proves_something += bound > 0
+    assert proves_something >= 5
+
+
+def _disturbed(rng: np.random.Generator, given: Multipliers, scale: float) -> Multipliers:
+    def shaken(array: Array) -> Array:
+        size = float(np.max(np.abs(array), initial=0.0)) or 1.0
+        return np.asarray(array + scale * size * rng.standard_normal(array.shape))
+
+    parts = rng.permutation(["root", "public", "turn", "turns", "heard", "links", "weight"])[
+        : rng.integers(1, 8)
+    ]
+    changes: dict[str, object] = {}
+    for name in parts:
+        value = getattr(given, str(name))
+        if name == "weight":
+            changes["weight"] = float(abs(value + scale * rng.standard_normal()))
+        else:
+            changes[str(name)] = tuple(map(shaken, value)) if isinstance(value, tuple) else shaken(value)
+    return replace(given, **changes)  # type: ignore[arg-type]
+
+
+def test_turns_vanish_on_what_is_its_own_partial_transpose() -> None:
+    rng = np.random.default_rng(3)
+    x, v = rng.standard_normal((3, 3)), rng.standard_normal(4)
+    turn = turned(rng.standard_normal((3, 6)), 3, 4)
+    assert abs(np.sum(turn * np.kron(x + x.T, np.outer(v, v)))) < 1e-12
+    np.testing.assert_allclose(turned(turn_of(turn, 3, 4), 3, 4), turn)
+
+
+def one_agent(seed: int) -> vn.Network:
+    rng = np.random.default_rng(seed)
+    return vn.Network(
+        observe={"only": rng.standard_normal((3, 3))},
+        noise=1.0,
+        public=rng.standard_normal((1, 3)),
+        private={"g": rng.standard_normal((1, 3))},
+        prior=vn.Prior(covariance=np.diag(rng.uniform(1, 5, 3))),
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_one_agent_whose_optimum_is_known(seed: int) -> None:
+    """One agent that sees all of x reaches every error covariance between P and P0: a linear program in it.
+
+    With P̃ = I + D^½ Y D^½, D = P0 - I in standard form, 0 ⪯ Y ⪯ I: the dual max_μ μ ε - tr((μ B - A)_+) is exact.
+    """
+    network = one_agent(seed)
+    target = costly(network)
+    form = standard_form(network)
+    excess = np.linalg.inv(form.information) - np.eye(3)
+    values, vectors = np.linalg.eigh(excess)
+    half = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    lost, hidden = (
+        half @ form.public.T @ form.public @ half,
+        half @ form.private[0].T @ form.private[0] @ half,
+    )
+
+    def minus_dual(mu: float) -> float:
+        eigenvalues = np.linalg.eigvalsh(mu * hidden - lost)
+        return float(np.sum(np.maximum(eigenvalues, 0)) - mu * target)
+
+    optimum = -float(
+        minimize_scalar(minus_dual, bounds=(0, 1e3), method="bounded", options={"xatol": 1e-10}).fun
+    )
+    plan = vn.design(network, privacy=target, prove=0.01)
+    assert plan.proof is not None
+    assert plan.proof.loss <= optimum * (1 + 1e-6)
+    assert plan.proof.loss >= optimum * 0.98
+    assert -plan.utility >= optimum * (1 - 1e-6)
+
+
+def three_scalars() -> vn.Network:
+    return vn.Network(
+        observe={"a": [[1.0, 0.4]], "b": [[0.3, 1.0]], "c": [[1.0, -0.8]]},
+        noise=[1.0, 0.5, 0.8],
+        public=[[1.0, 0.2]],
+        private={"g": [[0.1, 1.0]]},
+        prior=vn.Prior(covariance=np.diag([2.0, 6.0])),
+    )
+
+
+def exhaustive(network: vn.Network, *, target: float | None = None, allowed: float = 0.0) -> float:
+    """The least loss for ``target``, or the most privacy within ``allowed``: X_i of three scalar agents on a grid of
+    [0, 1]³, then on finer ones around the best.
+    """
+    form = standard_form(network)
+    low, high = np.zeros(3), np.ones(3)
+    best = np.inf if target is not None else 0.0
+    for _ in range(6):
+        grid = np.array(list(product(*np.linspace(low, high, 31).T)))
+        information = form.information + np.einsum("ti,ia,ib->tab", grid, form.observe, form.observe)
+        error = np.linalg.inv(information)
+        loss = np.einsum("ka,tab,kb->t", form.public, error, form.public) - 1
+        privacy = np.einsum("ka,tab,kb->t", form.private[0], error, form.private[0]) - 1
+        if target is not None:
+            judged = np.where(privacy >= target, loss, np.inf)
+            place = int(np.argmin(judged))
+            best = min(best, float(judged[place]))
+        else:
+            judged = np.where(loss <= allowed, privacy, 0.0)
+            place = int(np.argmax(judged))
+            best = max(best, float(judged[place]))
+        reach = (high - low) / 8
+        low, high = np.maximum(grid[place] - reach, 0), np.minimum(grid[place] + reach, 1)
+    return best
+
+
+def test_both_questions_against_exhaustive_search() -> None:
+    """Three scalar agents: every mechanism is a point of a cube. Neither bound is ever beaten, and both are tight."""
+    network = three_scalars()
+    target = costly(network)
+    plan = vn.design(network, privacy=target, prove=0.01)
+    assert plan.proof is not None
+    best = exhaustive(network, target=target)
+    assert 0.98 * best <= plan.proof.loss <= best
+    allowed = -plan.utility
+    other = vn.design(network, utility_loss=allowed, prove=0.01)
+    assert other.proof is not None
+    most = exhaustive(network, allowed=allowed)
+    assert most <= other.proof.privacy["g"] <= 1.02 * most
+    assert other.gap == pytest.approx(other.proof.privacy["g"] / other.privacy["g"] - 1)
+
+
+def test_a_statement_beyond_the_optimum_is_refused(proved: list[vn.Plan]) -> None:
+    plan = proved[0]
+    assert plan.proof is not None
+    boast = Proof(-plan.utility * 1.01, plan.proof.privacy, plan.proof.multipliers)
+    assert not boast.holds(plan.network)
+    with pytest.raises(InvalidPlan, match="proof"):
+        plan.with_proof(boast)
+    elsewhere = kind_of(1)
+    assert not replace(plan.proof, privacy=dict.fromkeys(elsewhere.private, 1.0)).holds(elsewhere)
+
+
+def test_closed_forms_have_no_gap_and_the_rest_says_what_is_proved(proved: list[vn.Plan]) -> None:
+    network = kind_of(1)
+    assert vn.design(network).gap == 0.0
+    assert "optimal" in str(vn.design(network))
+    power = vn.design(network, power=2.0)
+    assert power.gap == power.details["relative_gap"]
+    bare = vn.design(network, privacy=costly(network))
+    assert bare.gap == np.inf
+    assert "not proved" in str(bare)
+    assert "no design loses less than" in str(proved[1])
+
+
+def test_too_large_is_said_and_not_tried() -> None:
+    network = paper_network(0, 12, 3, True)
+    assert prove_least_loss(network, {"g1": 10.0}, 0.1, 0.01) is None
+
+
+def test_two_solvers_agree() -> None:
+    """The splitting and Clarabel on one network: multipliers differ, what they prove does not."""
+    pytest.importorskip("clarabel")
+    network = kind_of(0)
+    plan = vn.design(network, privacy=costly(network), prove=0.005)
+    form = lifted_form(network)
+    target = costly(network)
+    solved = solve_semidefinite(form, [lifted_program(form, form.private[0], target, -0.9975 * plan.utility)])
+    assert solved is not None
+    assert plan.proof is not None
+    theirs = Theorem(form, (0,), solved).largest_loss({0: target}, -plan.utility)
+    assert theirs == pytest.approx(plan.proof.loss, rel=0.01)
+
+
+def test_a_poor_design_is_replaced_by_what_the_proof_says_is_hidden() -> None:
+    network = random_network(
+        7, noise="per agent", prior="covariance", sizes=(2, 2, 2), parameters=3, private_rows=(1,)
+    )
+    target = costly(network)
+    poor = vn.design(network, privacy=target, method="alternating", sweeps=1)
+    best = vn.design(network, privacy=target)
+    assert -poor.utility > -1.2 * best.utility
+    mended = proved_plan(poor, 0.02)
+    assert -mended.utility <= -1.001 * best.utility
+    assert mended.gap < 0.05
+    assert mended.proof is not None
+    for direction in hidden_directions(mended.proof, network):
+        assert direction.shape == (3,)
+        assert np.linalg.norm(direction) == pytest.approx(1.0)
+
+
+def test_most_privacy_without_a_design_to_improve() -> None:
+    """Nothing reached, nothing to compare with: no proof rather than a wrong one."""
+    network = three_scalars()
+    assert prove_most_privacy(network, 0.0, {"g": 1.0}, 1.0, 0.01) is None
+
+
+# --- saved proofs
+
+
+def test_a_saved_proof_comes_back_and_is_verified(proved: list[vn.Plan], tmp_path: Path) -> None:
+    for place in (1, 4):
+        plan = proved[place]
+        folder = tmp_path / str(place)
+        plan.save(folder)
+        again = vn.Plan.load(folder)
+        assert again.gap == plan.gap
+        checks = verify(folder, plan.network)
+        assert all(check.ok for check in checks)
+        assert any(check.promised == plan.proof.loss for check in checks if plan.proof is not None)
+
+
+def test_a_plan_saved_over_one_with_a_proof_leaves_no_proof(proved: list[vn.Plan], tmp_path: Path) -> None:
+    proved[1].save(tmp_path / "plan")
+    vn.design(proved[1].network).save(tmp_path / "plan")
+    assert not (tmp_path / "plan" / "proof.json").exists()
+    assert vn.Plan.load(tmp_path / "plan").gap == 0.0
+
+
+def _rewrite(path: Path, change: dict[str, object]) -> dict[str, object]:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document.pop("checksum")
+    document.update(change)
+    path.write_bytes(seal(document))
+    return dict(document)
+
+
+@pytest.mark.parametrize("lie", ["edited", "missing", "boast", "multipliers"])
+def test_a_tampered_proof_is_refused(proved: list[vn.Plan], tmp_path: Path, lie: str) -> None:
+    """From a naive edit to a forger who rewrites every checksum, digest and id."""
+    plan = proved[1]
+    assert plan.proof is not None
+    folder = tmp_path / "plan"
+    plan.save(folder)
+    path = folder / "proof.json"
+    if lie == "edited":
+        path.write_text(path.read_text(encoding="utf-8").replace('"loss": 0', '"loss": 1'), encoding="utf-8")
+    elif lie == "missing":
+        path.unlink()
+    else:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        multipliers = document["multipliers"]
+        loss = plan.proof.loss
+        if lie == "boast":
+            loss = -1.5 * plan.utility
+        else:
+            first = multipliers[0]["root"]["data"]
+            multipliers[0]["root"]["data"] = first[64:128] + first[64:]
+        whole = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        whole.pop("checksum")
+        content = {name: document[name] for name in ("loss", "privacy", "common", "multipliers")} | {
+            "loss": loss
+        }
+        whole["proof"] = {"loss": loss, "privacy": document["privacy"], "digest": digest(content)}
+        whole["plan"] = plan_id_of(whole)
+        (folder / "plan.json").write_bytes(seal(whole))
+        for other in folder.glob("*.json"):
+            if other.name != "plan.json":
+                extra: dict[str, object] = content if other.name == "proof.json" else {}
+                _rewrite(other, {"plan": whole["plan"], **extra})
+    with pytest.raises(InvalidPlan, match="proof"):
+        vn.Plan.load(folder)
+    failed = [check for check in verify(folder, plan.network) if not check.ok]
+    assert len(failed) == 1
+    assert failed[0].what in ("proof.json", "loss that no design undercuts")
