@@ -45,6 +45,11 @@ def test_mixed_readings_are_not_alarming() -> None:
     assert found.ok
     assert "no resolution" in found.notes[0]  # exact numbers protect continuous readings only
     assert not inspect(sanitizer([[0.7, 0.5, -0.3]], [1.0])).notes
+    assert not inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0.1, 0.1])).notes
+    assert (
+        "some readings are continuous"
+        in inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0, 0])).notes[0]
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -85,6 +90,7 @@ def test_two_readings_in_one_number() -> None:
     # A grid, or noise, above the small part leaves nothing to read off.
     assert inspect(sanitizer([[1.0, 1e-6, 0.0]], grid=[2.0**-10])).ok
     assert inspect(sanitizer([[1.0, 1e-6, 0.0]], [0.01], grid=[2.0**-40])).ok
+    assert inspect(sanitizer([[1.0, 1e-6, 0.0]], grid=[2.0**-40], resolution=[0.1, 1.0, 1.0])).ok
     # Units may explain a factor of a thousand: a note, no alarm.
     perhaps = inspect(sanitizer([[1.0, 1e-4, 0.0]], grid=[2.0**-40]))
     assert perhaps.ok

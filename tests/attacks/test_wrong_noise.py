@@ -111,6 +111,24 @@ def test_the_wrong_law_is_caught(plan: Plan, agent: str, law: str) -> None:
     assert agent in found["law of the noise"]
 
 
+@pytest.mark.parametrize("law", ["normal", "Laplace", "cut at 2, stretched"])
+def test_the_law_is_told_through_dither(law: str) -> None:
+    """Readings with a resolution are dithered first: noise much wider than that is still tested."""
+    network = random_network(1, noise="per agent", prior="covariance", sizes=(3, 3))
+    dithered = vn.Network(
+        dict(network.observe), {"a0": network.noise.block(0), "a1": network.noise.block(1)}, network.public,
+        dict(network.private), network.prior, resolution={"a0": 0.05, "a1": 0.05},
+    )  # fmt: skip
+    rows = np.random.default_rng(5).standard_normal((2, 3))
+    made = {a: vn.Sanitizer(rows, [40.0, 30.0], agent=a, resolution=[0.05] * 3) for a in ("a0", "a1")}
+    plan = make_plan(dithered, made, "test")
+    rng = np.random.default_rng([9, 2**40])
+    draw = rng.standard_normal if law == "normal" else lambda shape: LAWS[law](rng, shape)
+    bare = mutant(plan.sanitizers["a0"], draw)
+    found = failures(plan, "a0", lambda y: bare(y + rng.uniform(-0.025, 0.025, y.shape)))
+    assert list(found) == ([] if law == "normal" else ["law of the noise"])
+
+
 def test_numbers_on_a_coarser_grid_are_caught(plan: Plan) -> None:
     honest = plan.sanitizers["a0"]
     assert honest.grid is not None

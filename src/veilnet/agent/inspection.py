@@ -155,7 +155,9 @@ def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str
     step = np.zeros(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
     alarms: list[str] = []
     notes: list[str] = []
-    for place, (row, floor) in enumerate(zip(sizes, np.maximum(deviations, step), strict=True)):
+    width = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
+    dither = np.abs(sanitizer.compression) @ (width / 2.0)
+    for place, (row, floor) in enumerate(zip(sizes, np.max([deviations, step, dither], axis=0), strict=True)):
         legible = row > np.maximum(4 * floor, 1e-13 * np.max(row, initial=0.0))
         small = np.flatnonzero(legible & (row * _PACKED <= np.max(row, initial=0.0)))
         if small.size:
@@ -173,13 +175,14 @@ def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str
 
 def _on_resolution(sanitizer: Sanitizer, noisy: Booleans) -> list[str]:
     """Exact numbers protect continuous readings only, unless readings are dithered first."""
-    if np.all(noisy):
+    if np.all(noisy) or (sanitizer.resolution is not None and np.all(sanitizer.resolution > 0)):
         return []
-    if getattr(sanitizer, "resolution", None) is not None:
-        return []
+    stated = (
+        "states no resolution" if sanitizer.resolution is None else "says that some readings are continuous"
+    )
     return [
         "numbers sent exactly protect only readings that are continuous: a sensor that rounds (to 0.1 °C, say) gives "
-        "combinations that can name its raw readings, unless they are dithered; this file states no resolution"
+        f"combinations that can name its raw readings, unless they are dithered; this file {stated}"
     ]
 
 
