@@ -155,6 +155,14 @@ def test_extras_are_added_once_each_and_never_lost(sandbox: Sandbox) -> None:
     assert verb("reproduce") == verb("check") == verb("audit") == added
 
 
+@pytest.mark.parametrize("arguments", [("sign", "plan"), ("sanitize", "a.json", "--trust", "designer.pub")])
+def test_signatures_are_installed_where_they_are_needed(sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
+    sandbox.run(sandbox.root / "veilnet", "sanitize", "a.json")
+    sandbox.run(sandbox.root / "veilnet", *arguments)
+    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
+    assert installed == ["plot]", "plot,sign]"]
+
+
 def test_what_the_tests_need_is_enough_for_every_verb(sandbox: Sandbox) -> None:
     sandbox.run()
     marks = sandbox.root / ".venv"
