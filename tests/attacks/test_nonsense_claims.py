@@ -60,3 +60,12 @@ def test_check_says_infinite_only_where_it_is(seen: float) -> None:
     # a must send its reading; b its own, since the public estimate is y_a - seen * y_b.
     assert verdict.ceiling["g"] == pytest.approx(0.0, abs=1e-6)
     assert not verdict.achievable
+
+
+def test_a_public_loss_beyond_all_figures_is_confirmed_and_a_smaller_claim_is_not() -> None:
+    network = vn.Network({"a": np.eye(2)}, 1.0, [[1, 0]], {"g": [0, 1]})
+    sanitizers = {"a": vn.Sanitizer(noise=[2e17, 0.0])}
+    claim = Promise(-2e17, {"g": 0.0}, {}, None)
+    assert certify(network, sanitizers, claim).ok
+    assert certify(network, sanitizers, replace(claim, utility=-np.inf)).ok
+    assert not certify(network, sanitizers, replace(claim, utility=-1e12)).ok

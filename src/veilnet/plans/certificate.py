@@ -14,7 +14,7 @@ import numpy as np
 
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
-from veilnet.recheck.route import Recheck
+from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6
@@ -154,8 +154,10 @@ def _privacy_of(name: str) -> str:
 
 
 def _agree(promised: float, found: float) -> bool:
-    if np.isinf(promised) or np.isinf(found):
-        return bool(np.isinf(promised) and found > _LOST)
+    if np.isinf(promised):
+        return bool(found > _LOST)
+    if np.isinf(found):  # both beyond what is told apart
+        return bool(promised >= WITHOUT_BOUND)
     return bool(abs(promised - found) <= _AGREEMENT * (1 + promised))
 
 
