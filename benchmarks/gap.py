@@ -78,7 +78,7 @@ def small(count: int) -> Iterator[Instance]:
             target = costly(network, float(rng.uniform(0.1, 0.9)))
             if target is not None:
                 found += 1
-                words = f"L={parameters} n={sizes} U={len(network.public)} G={list(private)} prior {prior}"
+                words = f"L={parameters} n={sizes} U={len(network.U)} G={list(private)} prior {prior}"
                 family = "small, independent" if noise == "per agent" else "small, correlated"
                 yield Instance(family, words, network, target)
 

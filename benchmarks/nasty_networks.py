@@ -161,7 +161,7 @@ def wrong_promises(plan: vn.Plan) -> list[str]:
     weak = min(1e-10, 1e8 * (np.finfo(float).eps * plan.network.conditioning) ** 2)
     with mp.workdps(DIGITS):
         truth = Truth(plan.network, plan.sanitizers)
-        asked = [("utility", plan.network.public, -plan.utility)]
+        asked = [("utility", plan.network.U, -plan.utility)]
         asked += [(name, plan.network.private[name], value) for name, value in plan.privacy.items()]
         for what, rows, promised in asked:
             if np.isinf(promised):

@@ -120,7 +120,10 @@ def commands(rows: int, flushed: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         vn.design(network).save(folder / "plan")
-        lines = [",".join(network.readings["kitchen"]), *(",".join(map(repr, y)) for y in readings.tolist())]
+        lines = [
+            ",".join(network.reading_names["kitchen"]),
+            *(",".join(map(repr, y)) for y in readings.tolist()),
+        ]
         (folder / "all.csv").write_text("\n".join(lines) + "\n")
         (folder / "few.csv").write_text("\n".join(lines[: flushed + 1]) + "\n")
         sanitize = ["sanitize", folder / "plan/kitchen.json", "--in"]

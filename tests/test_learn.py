@@ -107,7 +107,7 @@ def test_frames_give_names_and_agents_may_use_them() -> None:
     agents = {"kitchen": ["s0", "s1"], "hall": ["s3"]}
     transformer = SanitizingTransformer(agents, random_state=0).set_output(transform="pandas")
     transformer.fit(frame, pandas.Series(y, name="T_out"), sensitive=pandas.DataFrame({"people": people}))
-    assert list(transformer.network_.public_blocks) == ["T_out"]
+    assert list(transformer.network_.public) == ["T_out"]
     assert list(transformer.network_.private) == ["people"]
     sent = transformer.transform(frame)
     assert list(sent.columns) == ["kitchen_1", "hall_1"]

@@ -22,19 +22,22 @@ if TYPE_CHECKING:
     )
     from veilnet.agent.sanitizer import Sanitizer
     from veilnet.auditing.auditor import audit
+    from veilnet.auditing.ledger import Ledger
     from veilnet.bounds.knowledge import bits_revealed, crlb, privacy, privacy_limit, utility
-    from veilnet.calibration.fitting import fit
+    from veilnet.calibration.fitting import DoubtfulModel, fit, fit_report
     from veilnet.centre.fusion import Estimate, Fusion
     from veilnet.designs.choice import design
     from veilnet.designs.frontiers import Frontier, frontier
     from veilnet.designs.questions import Worst
     from veilnet.model.network import Network, Prior
     from veilnet.plans.plan import Plan
+    from veilnet.plans.verification import verify
     from veilnet.verdict.exact_test import Verdict, check
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DoubtfulModel",
     "Estimate",
     "Frontier",
     "Fusion",
@@ -43,6 +46,7 @@ __all__ = [
     "InvalidPlan",
     "InvalidReading",
     "InvalidRequest",
+    "Ledger",
     "MissingExtra",
     "Network",
     "NotObservable",
@@ -58,10 +62,12 @@ __all__ = [
     "crlb",
     "design",
     "fit",
+    "fit_report",
     "frontier",
     "privacy",
     "privacy_limit",
     "utility",
+    "verify",
 ]
 
 # Where each name lives.
@@ -84,9 +90,11 @@ _NAMES_IN = {
     "designs.questions": ("Worst",),
     "designs.frontiers": ("frontier", "Frontier"),
     "plans.plan": ("Plan",),
+    "plans.verification": ("verify",),
     "centre.fusion": ("Fusion", "Estimate"),
-    "calibration.fitting": ("fit",),
+    "calibration.fitting": ("fit", "fit_report", "DoubtfulModel"),
     "auditing.auditor": ("audit",),
+    "auditing.ledger": ("Ledger",),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES_IN.items() for name in names}
 

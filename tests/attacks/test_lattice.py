@@ -247,7 +247,7 @@ def test_a_colluder_hands_over_readings_without_dither() -> None:
 
 def test_what_dither_costs_is_said_in_words() -> None:
     network = house()
-    rows = network.public
+    rows = network.U
     before, after = vn.crlb(undithered(network)), vn.crlb(network)
     expected = np.trace(rows @ after @ rows.T) / np.trace(rows @ before @ rows.T) - 1
     assert dither_cost(network) == pytest.approx(expected, rel=1e-9)

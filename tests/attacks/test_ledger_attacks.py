@@ -41,7 +41,7 @@ def folder(tmp_path_factory) -> Path:
     place = network.blocks.rows(network.position["kitchen"])
     centre = network.offset[place] + network.H[place] @ network.prior.mean
     readings = centre + 0.01 * np.random.default_rng(0).standard_normal((ROWS, len(centre)))
-    names = network.readings["kitchen"]
+    names = network.reading_names["kitchen"]
     lines = [[*names], *(map(repr, row) for row in readings.tolist())]
     (target / "counted.csv").write_text("".join(",".join(line) + "\n" for line in lines))
     told = (target / "counted.csv").read_text().splitlines()

@@ -41,7 +41,7 @@ def pipe(monkeypatch, capfd):
 
 
 def names_of(agent: str) -> list[str]:
-    return list(house().readings[agent])
+    return list(house().reading_names[agent])
 
 
 def readings_of(agent: str, rows: int, seed: int = 0) -> np.ndarray:
@@ -71,7 +71,7 @@ def test_names_that_streams_use_are_no_names_of_readings(name: str) -> None:
     """A reading called ``row`` was sent in clear, as the number of its row."""
     model = {"noise": 1.0, "public": [[1.0, 0.0]], "private": {"g": [[0.0, 1.0]]}}
     with pytest.raises(vn.InvalidNetwork, match="may not be called"):
-        vn.Network({"a": np.eye(2)}, **model, readings={"a": ["T", name]})
+        vn.Network({"a": np.eye(2)}, **model, reading_names={"a": ["T", name]})
     with pytest.raises(vn.InvalidNetwork, match="may not be called"):
         vn.Sanitizer(np.eye(2), names=["T", name])
 

@@ -105,17 +105,17 @@ def house() -> vn.Network:
 def test_the_secure_sum(noise: str, prior: str) -> None:
     network = random_network(2, noise=noise, prior=prior)
     raw = direct_information(network, {})
-    joint = network.public @ np.linalg.solve(raw, network.H.T @ np.linalg.inv(network.noise.matrix()))
+    joint = network.U @ np.linalg.solve(raw, network.H.T @ np.linalg.inv(network.noise.matrix()))
     observed = joint @ network.H
     information = (
         prior_information(network)
         + observed.T @ np.linalg.pinv(joint @ network.noise.matrix() @ joint.T, rcond=1e-10) @ observed
     )
     known = secure_sum(network)
-    for rows in (network.public, *network.private.values()):
+    for rows in (network.U, *network.private.values()):
         truth = direct_growth(network, information, rows)
         assert growth(known, rows) == pytest.approx(truth, rel=1e-6, abs=1e-8)
-    assert growth(known, network.public) == pytest.approx(0.0, abs=1e-9)
+    assert growth(known, network.U) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_baselines_of_the_house(house: vn.Network) -> None:

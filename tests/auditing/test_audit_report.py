@@ -121,7 +121,7 @@ def table(plan: Plan, samples: Samples, by_parameter: bool) -> dict[str, Any]:
         columns |= {f"{agent}[{k + 1}]": own[:, k] for k in range(own.shape[1])}
     if by_parameter:
         x = np.linalg.lstsq(
-            np.concatenate([plan.network.public, *plan.network.private.values()]),
+            np.concatenate([plan.network.U, *plan.network.private.values()]),
             np.concatenate([samples.public, *samples.private.values()], axis=1).T,  # type: ignore[list-item]
         )[0].T
         return columns | {name: x[:, k] for k, name in enumerate(plan.network.parameters)}
@@ -161,7 +161,7 @@ def test_data_that_the_model_does_not_describe() -> None:
     network = plan.network
     assert network.prior is not None
     narrow = vn.Network(
-        dict(network.observe), network.noise, network.public, dict(network.private),
+        dict(network.observe), network.noise, network.U, dict(network.private),
         vn.Prior(covariance=0.05 * np.asarray(network.prior.covariance), mean=network.prior.mean),
     )  # fmt: skip
     samples = simulate(narrow, 4000, 0)

@@ -195,7 +195,7 @@ def test_dropout_is_evaluation_without_the_agents(noise: str, prior: str) -> Non
     for silent in (("a0",), ("a1", "a4")):
         quiet = {a: vn.Sanitizer.silent(network.observe[a].shape[0]) for a in silent}
         for kept in (sanitizers, {}):
-            truth = direct_growth(network, direct_information(network, {**kept, **quiet}), network.public)
+            truth = direct_growth(network, direct_information(network, {**kept, **quiet}), network.U)
             assert close(loss_without(network, kept, silent), truth)
     for size, row in enumerate(dropout_rows(network, sanitizers, 3, lambda _: None), start=1):
         worst = max(loss_without(network, sanitizers, some) for some in combinations(network.agents, size))
@@ -266,8 +266,8 @@ def test_a_mistaken_centre_against_simulation(noise: str) -> None:
         messages[agent] = own @ s.compression.T + rng.standard_normal((len(y), s.sent)) * np.sqrt(
             np.diag(s.noise)
         )
-    errors = LinearCentre(network, sanitizers).estimate(messages, network.public) - x @ network.public.T
-    raw = np.trace(network.public @ np.linalg.inv(direct_information(truth, {})) @ network.public.T)
+    errors = LinearCentre(network, sanitizers).estimate(messages, network.U) - x @ network.U.T
+    raw = np.trace(network.U @ np.linalg.inv(direct_information(truth, {})) @ network.U.T)
     simulated = np.mean(np.sum(errors**2, axis=1)) / raw - 1
     computed = WrongModel(network, sanitizers).outcome(mistake)
     assert computed.public_loss == pytest.approx(simulated, rel=0.03)

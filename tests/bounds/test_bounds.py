@@ -44,7 +44,7 @@ def test_bounds_agree_with_the_definition(noise: str, prior: str, kind: str) -> 
     def growth(rows: np.ndarray) -> float:
         return float(np.trace(rows @ bound @ rows.T) / np.trace(rows @ raw @ rows.T)) - 1
 
-    assert vn.utility(network, sanitizers) == pytest.approx(-growth(network.public), rel=1e-9)
+    assert vn.utility(network, sanitizers) == pytest.approx(-growth(network.U), rel=1e-9)
     trace, worst = vn.privacy(network, sanitizers), vn.privacy(network, sanitizers, worst=True)
     for name, rows in network.private.items():
         assert trace[name] == pytest.approx(growth(rows), rel=1e-9)

@@ -120,7 +120,7 @@ def test_bounds_to_a_millionth(noise: str, prior: str, kind: str) -> None:
             deviation = np.sqrt(np.diag(reference))
             assert np.max(np.abs(found - reference) / np.outer(deviation, deviation)) < 1e-6
         # Ratios to the raw bound are exact to a millionth of the ratio; "invertible" has growth zero.
-        loss = trace_growth(network.public, bound, raw)
+        loss = trace_growth(network.U, bound, raw)
         assert 1 - vn.utility(network, sanitizers) == pytest.approx(1 + loss, rel=1e-6)
         assert 1 + vn.privacy(network, sanitizers)["g"] == pytest.approx(
             1 + trace_growth(rows, bound, raw), rel=1e-6

@@ -255,7 +255,7 @@ def test_erratum_14_sanitization_need_not_enlarge_every_error(prior: str) -> Non
     sent = {name: vn.Sanitizer.raw(network.observe[name].shape[0]) for name in network.agents}
     assert distance(vn.crlb(network, sent), raw) < 1e-12
 
-    shares = network.public @ gain(network)
+    shares = network.U @ gain(network)
     free = {}
     for place, name in enumerate(network.agents):
         share = shares[:, network.blocks.rows(place)]
@@ -266,6 +266,4 @@ def test_erratum_14_sanitization_need_not_enlarge_every_error(prior: str) -> Non
     values = np.linalg.eigvalsh(grown)
     assert values[-1] > 1e-2 * scale  # something is hidden,
     assert values[0] > -1e-10 * scale  # nothing is known better,
-    np.testing.assert_allclose(
-        grown @ network.public.T, 0, atol=1e-10 * scale
-    )  # and u is known as well as before
+    np.testing.assert_allclose(grown @ network.U.T, 0, atol=1e-10 * scale)  # and u is known as well as before

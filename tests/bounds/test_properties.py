@@ -72,7 +72,7 @@ def rebuilt(network: vn.Network, **changes: Any) -> vn.Network:
     arguments = {
         "observe": dict(network.observe),
         "noise": network.noise.matrix(),
-        "public": network.public,
+        "public": network.U,
         "private": dict(network.private),
         "prior": network.prior,
     }
@@ -188,7 +188,7 @@ def test_coordinates_of_x_do_not_matter(case: Case) -> None:
         changed = rebuilt(
             network,
             observe={name: rows @ back for name, rows in network.observe.items()},
-            public=network.public @ back,
+            public=network.U @ back,
             private={name: rows @ back for name, rows in network.private.items()},
             prior=prior,
         )
@@ -231,7 +231,7 @@ def test_units_do_not_matter(case: Case, data: st.DataObject) -> None:
         network,
         observe={name: own[name][:, None] * rows / parameter for name, rows in network.observe.items()},
         noise=network.noise.matrix() * np.outer(reading, reading),
-        public=network.public / parameter,
+        public=network.U / parameter,
         private={name: rows / parameter for name, rows in network.private.items()},
         prior=prior,
     )

@@ -55,7 +55,7 @@ def test_planted_model_is_found_within_its_standard_errors() -> None:
     network = vn.fit(data, **ROLES)
     assert network.agents == tuple(AGENTS)
     assert network.parameters == ("T_out", "people")
-    np.testing.assert_array_equal(network.public, [[1.0, 0.0]])
+    np.testing.assert_array_equal(network.U, [[1.0, 0.0]])
     np.testing.assert_array_equal(network.private["people"], [[0.0, 1.0]])
     x = np.column_stack([np.ones(rows), data["T_out"], data["people"]])
     error = np.column_stack([network.offset - OFFSET, network.H - H])
@@ -107,8 +107,8 @@ def test_groups_of_columns_are_one_parameter() -> None:
         data, agents={"one": READINGS}, public={"climate": ["T_out", "RH_out"]}, private={"home": "people"}
     )
     assert network.parameters == ("T_out", "RH_out", "people")
-    assert list(network.public_blocks) == ["climate"]
-    assert network.public.shape == (2, 3)
+    assert list(network.public) == ["climate"]
+    assert network.U.shape == (2, 3)
     np.testing.assert_array_equal(network.private["home"], [[0, 0, 1]])
 
 

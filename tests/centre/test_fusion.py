@@ -23,7 +23,7 @@ def with_offsets(network: vn.Network, seed: int) -> vn.Network:
     return vn.Network(
         observe=dict(network.observe),
         noise=network.noise.matrix(),
-        public=network.public,
+        public=network.U,
         private=dict(network.private),
         prior=network.prior,
         offset=offset,
@@ -45,7 +45,7 @@ def simulate(
         agent: sanitizers[agent].sanitize(readings[:, network.blocks.rows(place)], rng=rng)
         for place, agent in enumerate(network.agents)
     }
-    return x @ network.public.T, messages
+    return x @ network.U.T, messages
 
 
 def noisy_plan(network: vn.Network, seed: int) -> vn.Plan:
@@ -73,7 +73,7 @@ def test_errors_have_the_promised_covariance(noise, prior, missing) -> None:
     plan = noisy_plan(network, 2)
     truth, messages = simulate(network, plan.sanitizers, ROWS, 1)
     estimate = vn.Fusion(plan).estimate({a: z for a, z in messages.items() if a not in missing})
-    promised = network.public @ direct_crlb(network, without(plan, missing)) @ network.public.T
+    promised = network.U @ direct_crlb(network, without(plan, missing)) @ network.U.T
     assert np.allclose(estimate.covariance[0], promised, rtol=1e-7, atol=1e-9 * np.trace(promised))
     assert estimate.covariance.shape == (ROWS, 2, 2)
     assert estimate.missing == (missing,) * ROWS
@@ -91,11 +91,9 @@ def test_designed_plans_keep_their_promise(power) -> None:
     plan = vn.design(network, power=power)
     truth, messages = simulate(network, plan.sanitizers, ROWS, 4)
     estimate = vn.Fusion(plan).estimate(messages)
-    promised = network.public @ vn.crlb(network, plan.sanitizers) @ network.public.T
+    promised = network.U @ vn.crlb(network, plan.sanitizers) @ network.U.T
     assert not law_is_off(estimate.public - truth, promised)
-    loss = (
-        np.trace(estimate.covariance[0]) / np.trace(network.public @ vn.crlb(network) @ network.public.T) - 1
-    )
+    loss = np.trace(estimate.covariance[0]) / np.trace(network.U @ vn.crlb(network) @ network.U.T) - 1
     assert loss == pytest.approx(-plan.utility, abs=1e-9)
     assert estimate.labels == ("mean temperature", "heat loss")
     assert estimate.units == ("°C", "kW")
@@ -135,8 +133,8 @@ def _compare_with_definition(network: vn.Network, plan: vn.Plan, one, arrived) -
     information = direct_information(network, sanitizers)
     values, vectors = np.linalg.eigh(information)
     known = values > 1e-9 * max(values[-1], 1e-300)
-    outside = np.linalg.norm(network.public @ vectors[:, ~known], axis=1)
-    assert np.array_equal(one.estimable, outside <= 1e-6 * np.linalg.norm(network.public, axis=1))
+    outside = np.linalg.norm(network.U @ vectors[:, ~known], axis=1)
+    assert np.array_equal(one.estimable, outside <= 1e-6 * np.linalg.norm(network.U, axis=1))
     if not known.all():
         return
     mean = np.zeros(network.L) if network.prior is None else network.prior.mean
@@ -144,7 +142,7 @@ def _compare_with_definition(network: vn.Network, plan: vn.Plan, one, arrived) -
     rows, covariance, shifted = _dense_messages(network, plan, arrived)
     weights = rows.T @ np.linalg.pinv(covariance, hermitian=True, rcond=1e-12)
     x = np.linalg.solve(information, prior @ mean + weights @ shifted)
-    assert np.allclose(one.public, network.public @ x, rtol=1e-6, atol=1e-6)
+    assert np.allclose(one.public, network.U @ x, rtol=1e-6, atol=1e-6)
 
 
 def _dense_messages(network: vn.Network, plan: vn.Plan, arrived):
@@ -190,8 +188,8 @@ def test_what_is_not_determined_is_not_estimated() -> None:
 def test_with_a_prior_nothing_arriving_leaves_the_prior() -> None:
     network = random_network(6, prior="covariance")
     estimate = vn.Fusion(vn.design(network)).estimate({})
-    assert np.allclose(estimate.public, network.public @ network.prior.mean)
-    assert np.allclose(estimate.covariance, network.public @ network.prior.covariance @ network.public.T)
+    assert np.allclose(estimate.public, network.U @ network.prior.mean)
+    assert np.allclose(estimate.covariance, network.U @ network.prior.covariance @ network.U.T)
 
 
 def test_a_plan_without_messages_estimates_nothing_without_a_prior() -> None:
@@ -220,7 +218,7 @@ def test_agents_without_a_sanitizer_send_raw_readings() -> None:
     }
     estimate = fusion.estimate(messages)
     raw = direct_information(network, plan.sanitizers)
-    expected = network.public @ (
+    expected = network.U @ (
         network.prior.mean
         + np.linalg.solve(raw, (raw - network.prior.information) @ (x - network.prior.mean))
     )

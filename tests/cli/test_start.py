@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network = house()
     vn.design(network).save(where / "plan")
     row = network.offset[network.blocks.rows(0)].tolist()
-    lines = [",".join(network.readings[network.agents[0]]), ",".join(map(repr, row))]
+    lines = [",".join(network.reading_names[network.agents[0]]), ",".join(map(repr, row))]
     (where / "readings.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return where
 

@@ -20,7 +20,7 @@ def loss_and_privacy(plan: vn.Plan) -> tuple[float, dict[str, float]]:
     """Straight from the definition, with dense matrices."""
     network = plan.network
     left, raw = direct_information(network, plan.sanitizers), direct_information(network, {})
-    loss = direct_error(left, network.public) / direct_error(raw, network.public) - 1
+    loss = direct_error(left, network.U) / direct_error(raw, network.U) - 1
     return loss, {
         name: direct_error(left, rows) / direct_error(raw, rows) - 1 for name, rows in network.private.items()
     }
@@ -125,7 +125,7 @@ def _hidden_change(network: vn.Network) -> Array:
     bound = vn.crlb(network)
     psi = bound @ network.H.T @ np.linalg.inv(network.noise.matrix())
     conditions = np.concatenate(
-        [network.public @ psi[:, network.blocks.rows(i)] @ h for i, h in enumerate(network.observe.values())]
+        [network.U @ psi[:, network.blocks.rows(i)] @ h for i, h in enumerate(network.observe.values())]
     )
     return np.asarray(np.linalg.svd(conditions)[2][-1])
 

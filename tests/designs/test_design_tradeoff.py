@@ -38,7 +38,7 @@ def costly_targets(network: vn.Network, part: float = 0.5) -> dict[str, float]:
 def direct(plan: vn.Plan) -> tuple[float, dict[str, float]]:
     network = plan.network
     left, raw = direct_information(network, plan.sanitizers), direct_information(network, {})
-    loss = direct_error(left, network.public) / direct_error(raw, network.public) - 1
+    loss = direct_error(left, network.U) / direct_error(raw, network.U) - 1
     return loss, {
         name: direct_error(left, rows) / direct_error(raw, rows) - 1 for name, rows in network.private.items()
     }
@@ -120,7 +120,7 @@ def test_without_a_prior_privacy_without_bound_has_a_finite_price() -> None:
     strong = vn.design(network, privacy=1e5, starts=FEW)
     assert 0.9 * price <= -strong.utility <= price * (1 + 1e-6)
     # brute force over the directions that the public rows do not see: nothing is cheaper
-    blind = np.linalg.svd(network.public)[2][network.public.shape[0] :]
+    blind = np.linalg.svd(network.U)[2][network.U.shape[0] :]
     prices = []
     for angle in np.linspace(0, np.pi, 181):
         change = np.cos(angle) * blind[0] + np.sin(angle) * blind[1]

@@ -17,9 +17,7 @@ def printed_algorithm_1_vectors(network: vn.Network, agent: int) -> Array:
     psi = vn.crlb(network) @ network.H.T @ np.linalg.inv(network.noise.matrix())
     phi = np.linalg.inv(network.noise.matrix()) @ (np.eye(network.N) - network.H @ psi)
     rows = network.blocks.rows(agent)
-    return np.asarray(
-        null_space(np.concatenate([network.public @ psi[:, rows], phi[rows, rows]]), rcond=1e-9)
-    )
+    return np.asarray(null_space(np.concatenate([network.U @ psi[:, rows], phi[rows, rows]]), rcond=1e-9))
 
 
 def test_erratum_3_theorem_1_is_not_necessary() -> None:
@@ -165,7 +163,7 @@ def test_erratum_13_identical_agents_do_not_suffice() -> None:
             np.testing.assert_allclose(block, blocks[0], atol=1e-14)
         assert blocks[0].shape == (network.L, network.N // network.S)  # printed: N x (N/S)
         observe = network.observe["room0"]
-        tied = network.public @ blocks[0] @ observe @ covariance @ network.private["gait"].T
+        tied = network.U @ blocks[0] @ observe @ covariance @ network.private["gait"].T
         verdict = vn.check(network)
         assert verdict.achievable == (np.linalg.norm(tied) < 1e-12) == (leak == 0.0)
         if leak == 0.0:
@@ -175,7 +173,7 @@ def test_erratum_13_identical_agents_do_not_suffice() -> None:
             assert abs(plan.utility) < 1e-9
     # With the tie no noise at perfect utility comes near the limit, however strong.
     assert verdict.ceiling["gait"] < 0.99 * verdict.limit["gait"]
-    shares = [network.public @ block for block in blocks]
+    shares = [network.U @ block for block in blocks]
     strong = {
         agent: vn.Sanitizer(noise=1e9 * (basis := null_space(share)) @ basis.T)
         for agent, share in zip(network.agents, shares, strict=True)

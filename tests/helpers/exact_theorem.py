@@ -97,7 +97,7 @@ class ExactForm:
             nuisance = proof.common.shape[1]
             self._split(network, proof, noise, roots)
         self.size = network.L + nuisance
-        self.public = self._scaled(network.public, back, error, nuisance)
+        self.public = self._scaled(network.U, back, error, nuisance)
         self.private = {
             name: self._scaled(rows, back, error, nuisance) for name, rows in network.private.items()
         }

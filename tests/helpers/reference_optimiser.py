@@ -44,7 +44,7 @@ class Reference:
         self.coupling = white @ noise @ white.T - np.eye(len(noise))
         for block in self.blocks:
             self.coupling[block, block] = 0.0
-        self.wanted = [rows @ change for rows in (network.public, *network.private.values())]
+        self.wanted = [rows @ change for rows in (network.U, *network.private.values())]
         self.wanted = [rows / np.linalg.norm(rows) for rows in self.wanted]
         self.count = sum(size * (size + 1) // 2 for size in self.sizes)
         self.is_level = np.concatenate([[False] * len(_PLANES[size]) + [True] * size for size in self.sizes])

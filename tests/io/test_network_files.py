@@ -97,13 +97,13 @@ def assert_same(first: vn.Network, second: vn.Network) -> None:
     assert first.agents == second.agents
     assert first.parameters == second.parameters
     assert list(first.units.items()) == list(second.units.items())
-    assert list(first.public_blocks) == list(second.public_blocks)
+    assert list(first.public) == list(second.public)
     assert list(first.private) == list(second.private)
     assert np.array_equal(first.blocks.sizes, second.blocks.sizes)
     assert same_bits(first.H, second.H)
     assert same_bits(first.offset, second.offset)
-    for name, rows in first.public_blocks.items():
-        assert same_bits(rows, second.public_blocks[name])
+    for name, rows in first.public.items():
+        assert same_bits(rows, second.public[name])
     for name, rows in first.private.items():
         assert same_bits(rows, second.private[name])
     assert first.noise.independent == second.noise.independent
@@ -247,7 +247,7 @@ private = { g = [0, 1] }
 agents = { a = { observe = [1, 0] }, b = { observe = [0, 1] } }
 """
     loaded = vn.Network.load(write(tmp_path, text))
-    assert list(loaded.public_blocks) == ["public"]
+    assert list(loaded.public) == ["public"]
     assert np.array_equal(loaded.noise.matrix(), 0.5 * np.eye(2))
 
 
@@ -638,7 +638,7 @@ def test_the_house_shows_what_is_at_stake() -> None:
     for name, rows in network.private.items():
         known = np.trace(rows @ raw @ rows.T)
         assert known < 0.15 * np.trace(rows @ prior.covariance @ rows.T), name
-    assert set(network.units) <= {*network.parameters, *network.public_blocks, *network.private}
+    assert set(network.units) <= {*network.parameters, *network.public, *network.private}
     # offset and prior mean are physical: an ordinary room at 20 °C, some 500 ppm of CO2
     expected = network.H @ prior.mean + network.offset
     kitchen = expected[network.blocks.rows(network.position["kitchen"])]
@@ -678,12 +678,12 @@ def test_names_and_limits_of_readings_survive(suffix: str, tmp_path: Path) -> No
         noise=1.0,
         public={"u": [1, 0]},
         private={"g": [0, 1]},
-        readings={"kitchen": ["T1", "RH é"]},
+        reading_names={"kitchen": ["T1", "RH é"]},
         limits={"kitchen": ([-40.0, 0.1], [60.0, np.inf]), "hall": (-np.inf, 5.5)},
     )
     network.save(tmp_path / f"n{suffix}")
     again = vn.Network.load(tmp_path / f"n{suffix}")
-    assert dict(again.readings) == {"kitchen": ("T1", "RH é")}
+    assert dict(again.reading_names) == {"kitchen": ("T1", "RH é")}
     assert set(again.limits) == {"kitchen", "hall"}
     for agent, edges in network.limits.items():
         for mine, theirs in zip(edges, again.limits[agent], strict=True):
@@ -698,10 +698,10 @@ def test_names_and_limits_of_readings_survive(suffix: str, tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (
-            {"readings": {"kitchen": ["T1"]}},
-            "readings of 'kitchen': names: expected 2, one per reading, found 1",
+            {"reading_names": {"kitchen": ["T1"]}},
+            "reading_names of 'kitchen': names: expected 2, one per reading, found 1",
         ),
-        ({"readings": {"cellar": ["T1"]}}, "readings: unknown 'cellar'"),
+        ({"reading_names": {"cellar": ["T1"]}}, "reading_names: unknown 'cellar'"),
         ({"limits": {"kitchen": (3.0, 1.0)}}, "limits of 'kitchen': limits: expected lowest below highest"),
         ({"limits": {"kitchen": 3.0}}, "limits of 'kitchen': limits: expected (lowest, highest)"),
     ],

@@ -233,7 +233,7 @@ def test_limits_taken_away_are_found_by_verify(tmp_path, capsys) -> None:
         public=[[1.0, 0, 0]],
         private={"g": [[0.0, 1, 0]]},
         limits={"kitchen": (-5, 5)},
-        readings={"hall": ["T"]},
+        reading_names={"hall": ["T"]},
     )
     network.save(tmp_path / "network.json")
     vn.design(network).save(tmp_path / "plan")

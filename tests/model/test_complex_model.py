@@ -102,7 +102,7 @@ def test_real_bound_is_the_complex_one(kind: str, with_prior: bool) -> None:
     assert np.abs(pseudo(found)).max() < 1e-12 * np.abs(expected).max()
     # E|û - u|² and E|ĝ - g|² are the traces over real and imaginary rows
     for rows, complex_rows in [
-        (network.public, PUBLIC),
+        (network.U, PUBLIC),
         *((network.private[k], v) for k, v in PRIVATE.items()),
     ]:
         complex_rows = np.atleast_2d(complex_rows)
@@ -182,7 +182,7 @@ def test_names_offsets_and_readings_follow_the_complex_ones() -> None:
     )
     assert network.parameters[:5] == ("Re ann", "Re bo", "Re cy", "Re di", "Im ann")
     assert network.unit("Im di") == "Pa"
-    assert network.public.shape == (2, 2 * PERSONS)
+    assert network.U.shape == (2, 2 * PERSONS)
     x = rng.normal(size=PERSONS) + 1j * rng.normal(size=PERSONS)
     for name, H in observe.items():
         read = (

@@ -128,7 +128,7 @@ def test_names_units_offsets_and_labels() -> None:
         offset={"a1": [5.0, 6.0]},
     )
     assert network.public_rows == ("warmth[1]", "warmth[2]", "light")
-    assert np.array_equal(network.public, np.eye(3))
+    assert np.array_equal(network.U, np.eye(3))
     assert (network.unit("warmth"), network.unit("light"), network.unit("h")) == ("°C", "", "%")
     assert network.offset.tolist() == [0, 0, 0, 5, 6, 0, 0, 0, 0]
     assert network_with(offset=np.arange(9)).offset.tolist() == list(range(9))
@@ -176,8 +176,8 @@ def test_a_network_cannot_be_changed() -> None:
         network.prior.mean = np.ones(3)
     with pytest.raises(TypeError):
         network.private["gait"] = np.eye(3)
-    arrays = [network.H, network.public, network.offset, network.private["gait"], network.noise.matrix()]
-    arrays += [network.observe["a0"], network.public_blocks["public"], network.noise.block(0)]
+    arrays = [network.H, network.U, network.offset, network.private["gait"], network.noise.matrix()]
+    arrays += [network.observe["a0"], network.public["public"], network.noise.block(0)]
     arrays += [network.prior.information, network.prior.root, network.prior.mean, network.prior.covariance]
     for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
@@ -237,7 +237,7 @@ def test_complex_rows_and_readings_mean_the_same_numbers() -> None:
     network = vn.Network.from_complex(
         {"a": np.eye(3)}, [1.0, 2.0, 3.0], rows, {"g": rows[:1]}, offset={"a": [1j, 2, 3]}
     )
-    np.testing.assert_allclose(join_complex(network.public @ stack_complex(x)), rows @ x, rtol=1e-12)
+    np.testing.assert_allclose(join_complex(network.U @ stack_complex(x)), rows @ x, rtol=1e-12)
     np.testing.assert_allclose(np.diag(network.noise.matrix()), [0.5, 1.0, 1.5, 0.5, 1.0, 1.5])
     assert network.offset.tolist() == [0, 2, 3, 1, 0, 0]
     assert vn.Network.from_complex({"a": np.eye(1)}, 3.0, [1], {"g": [1j]}).noise.block(0)[0, 0] == 1.5

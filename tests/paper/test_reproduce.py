@@ -97,7 +97,7 @@ def test_one_draw_serves_every_number_of_agents() -> None:
         assert agents == network.S
         assert network.N == 72
         np.testing.assert_array_equal(network.H, drawn.observe)
-        np.testing.assert_array_equal(network.public, drawn.public[:2])
+        np.testing.assert_array_equal(network.U, drawn.public[:2])
 
 
 @pytest.mark.parametrize(("name", "prior"), [("fig1", False), ("fig2", True)])

@@ -283,6 +283,11 @@ def test_help_imports_no_mathematics() -> None:
 
 MODULES = {module.name for module in pkgutil.iter_modules(veilnet.__path__, "veilnet.")}
 PUBLIC = [
+    "Worst",
+    "Ledger",
+    "DoubtfulModel",
+    "fit_report",
+    "verify",
     "Network",
     "Prior",
     "fit",

@@ -195,7 +195,7 @@ def test_perfect_utility_iff_no_noise_meets_a_share(prior: str) -> None:
     psi = gain(network)
     free, meeting = {}, {}
     for place, agent in enumerate(network.agents):
-        share = network.public @ psi[:, network.blocks.rows(place)]
+        share = network.U @ psi[:, network.blocks.rows(place)]
         hidden = null_space(share)
         columns = hidden @ rng.standard_normal((hidden.shape[1], 2))
         free[agent] = vn.Sanitizer(noise=10 * columns @ columns.T)

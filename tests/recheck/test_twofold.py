@@ -60,7 +60,7 @@ def test_the_precise_recheck_agrees_with_the_definition(noise: str, prior: str, 
     sanitizers = random_sanitizers(network, 5, kind)
     information = direct_information(network, sanitizers)
     recheck = TwofoldRecheck(network, sanitizers)
-    for rows in (network.public, *network.private.values()):
+    for rows in (network.U, *network.private.values()):
         expected = direct_growth(network, information, rows)
         if np.isinf(expected):
             assert recheck.growth(rows, 1e-22) > WITHOUT_BOUND

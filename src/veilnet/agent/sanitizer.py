@@ -120,7 +120,7 @@ class Sanitizer(Frozen):
         """
         return self._changed(
             agent=agent,
-            names=network.readings.get(agent, self.names),
+            names=network.reading_names.get(agent, self.names),
             limits=network.limits.get(agent, self.limits),
             resolution=network.resolution.get(agent),
         )

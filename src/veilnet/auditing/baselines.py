@@ -171,7 +171,7 @@ def _private_enough(point: Point, own: Point) -> bool:
 
 
 def _point(strength: float, known: Knowledge) -> Point:
-    loss = _without_rounding(growth(known, known.network.public))
+    loss = _without_rounding(growth(known, known.network.U))
     return Point(strength, loss, {n: _without_rounding(value) for n, value in privacies(known).items()})
 
 
@@ -249,7 +249,7 @@ def _discriminant(spread: _Spread, agent: str) -> Array:
     scale = spread.deviations(agent)
     network = spread.network
     private = np.concatenate(list(network.private.values()))
-    wanted = spread.signal(agent, network.public) / scale[:, None] / scale
+    wanted = spread.signal(agent, network.U) / scale[:, None] / scale
     unwanted = (spread.signal(agent, private) + spread.noise(agent)) / scale[:, None] / scale
     return np.asarray(eigh(wanted, unwanted)[1].T[::-1] / scale)
 
@@ -264,7 +264,7 @@ def _first_rows(network: Network, rows_of: Mapping[str, Array], count: int) -> K
 
 def secure_sum(network: Network) -> Knowledge:
     """What Σ_i U Ψ_i y_i alone tells: one joint message whose rows are A = U Ψ, with noise A R A'."""
-    joint = share_of_estimate(network, network.in_raw_coordinates(network.public))
+    joint = share_of_estimate(network, network.in_raw_coordinates(network.U))
     if network.noise.independent:
         half = np.concatenate(
             [joint[:, network.blocks.rows(k)] @ cholesky(network.noise.block(k)) for k in range(network.S)],

@@ -17,7 +17,7 @@ def network_fingerprint(network: Network) -> str:
     digest = hashlib.sha256(b"veilnet-network")
     for name in (*network.agents, "/", *network.parameters, "/", *network.private):
         digest.update(name.encode() + b"\0")
-    arrays = [network.H, network.public, *network.private.values(), network.prior_root]
+    arrays = [network.H, network.U, *network.private.values(), network.prior_root]
     arrays += [network.noise.block(place) for place in range(network.S)]
     if not network.noise.independent:
         arrays.append(network.noise.matrix())

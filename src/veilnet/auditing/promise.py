@@ -62,7 +62,7 @@ def simulation_rows(
     network = plan.network
     centre = LinearCentre(network, deployment.planned)
     known = centre.knowledge
-    asked = [_Estimated(f"public estimate ({', '.join(network.public_blocks)})", network.public, public=True)]
+    asked = [_Estimated(f"public estimate ({', '.join(network.public)})", network.U, public=True)]
     asked += [
         _Estimated(f"best linear attack on {name}", rows, public=False)
         for name, rows in network.private.items()

@@ -176,7 +176,7 @@ def utility(network: Network, sanitizers: Sanitizers | Planned) -> float:
     network:    the model.
     sanitizers: agent -> Sanitizer, or a Plan; agents that are not named send their readings raw.
     """
-    return 0.0 - knowledge(network, sanitizers).growth(network.public)
+    return 0.0 - knowledge(network, sanitizers).growth(network.U)
 
 
 def privacy(network: Network, sanitizers: Sanitizers | Planned, *, worst: bool = False) -> dict[str, float]:

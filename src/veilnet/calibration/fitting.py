@@ -210,7 +210,7 @@ def _network(roles: _Roles, model: LinearModel, readings: Array, noise: Noise, p
         prior=Prior(covariance=model.covariance, mean=model.mean) if prior else None,
         offset=model.offset,
         parameters=roles.parameters,
-        readings=roles.agents,
+        reading_names=roles.agents,
         resolution=resolution,
     )
 

@@ -167,8 +167,8 @@ def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
         expected=np.concatenate(expected),
         correlation=None if network.noise.independent else _correlation(network, mechanisms, whiten, blocks),
         prior=network.in_raw_coordinates(network.prior_root),
-        public=network.in_raw_coordinates(network.public),
-        public_expected=network.public @ mean,
+        public=network.in_raw_coordinates(network.U),
+        public_expected=network.U @ mean,
         labels=network.public_rows,
         units=_units(network),
         least_share=smallest_share(network),
@@ -219,4 +219,4 @@ def _close(mine: Array, theirs: Array) -> bool:
 
 
 def _units(network: Network) -> tuple[str, ...]:
-    return tuple(network.unit(name) for name, rows in network.public_blocks.items() for _ in range(len(rows)))
+    return tuple(network.unit(name) for name, rows in network.public.items() for _ in range(len(rows)))

@@ -38,9 +38,7 @@ def plan_table(plan: Plan) -> Table:
     """What the centre's error on each parameter does under a plan."""
     from veilnet._core.words import number, times
 
-    rows = [
-        ["public", ", ".join(plan.network.public_blocks), times(1 - plan.utility), "", number(plan.utility)]
-    ]
+    rows = [["public", ", ".join(plan.network.public), times(1 - plan.utility), "", number(plan.utility)]]
     rows += [
         ["private", name, times(1 + p), times(1 + plan.worst_direction[name]), number(p)]
         for name, p in plan.privacy.items()

@@ -131,7 +131,7 @@ def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> 
         agent, equals, command = item.partition("=")
         if not equals:
             raise InvalidRequest(f"--run: expected agent=command, found {item!r}")
-        found[agent] = CommandMechanism(command, plan.network.readings.get(agent, ()))
+        found[agent] = CommandMechanism(command, plan.network.reading_names.get(agent, ()))
     return found
 
 

@@ -48,7 +48,7 @@ def command(
     _say("A small house")
     console.print(
         f"{network.S} rooms ({', '.join(network.agents)}) take {network.N} readings. A heating controller collects "
-        f"them. It may know {' and '.join(network.public_blocks)}; it must not learn {', '.join(network.private)}."
+        f"them. It may know {' and '.join(network.public)}; it must not learn {', '.join(network.private)}."
     )
     _say("1. What the centre learns from raw readings")
     console.print(_knowledge(played["free"]))

@@ -53,7 +53,7 @@ def play(plan: Plan, rows: int, seed: int) -> list[Line]:
         [Fusion(plan).estimate(sent).public, LinearCentre(network, plan.sanitizers).estimate(sent, private)],
         axis=1,
     )
-    wanted = np.concatenate([network.public, private])
+    wanted = np.concatenate([network.U, private])
     measured = np.sqrt(np.mean((estimate - truth @ wanted.T) ** 2, axis=0))
     columns = [
         _deviations(wanted, network.prior.covariance),
@@ -70,7 +70,7 @@ def play(plan: Plan, rows: int, seed: int) -> list[Line]:
 def _rows(network: Network) -> list[tuple[str, str, bool]]:
     """(label of the row, name of its parameter, whether it is private), public rows first."""
     found = []
-    for hidden, named in ((False, network.public_blocks), (True, network.private)):
+    for hidden, named in ((False, network.public), (True, network.private)):
         for name, rows in named.items():
             for row in rows:
                 parts = " and ".join(network.parameters[k] for k in np.flatnonzero(row)[:2])

@@ -120,7 +120,7 @@ class Frontier:
             axes.axvline(1 + self.limit, color="tab:red", linestyle=":", label="nothing sent at all (limit)")
         axes.set_xscale("log")
         axes.set_xlabel(f"error variance on {', '.join(self.network.private)} grows at least so many-fold")
-        axes.set_ylabel(f"error variance on {', '.join(self.network.public_blocks)}\ngrows by (%)")
+        axes.set_ylabel(f"error variance on {', '.join(self.network.public)}\ngrows by (%)")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
         axes.grid(alpha=0.3)

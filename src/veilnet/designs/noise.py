@@ -169,7 +169,7 @@ def _hidden_changes(verdict: Verdict, targets: Mapping[str, float]) -> NoiseShap
 
 def _hidden_space(network: Network) -> Array:
     """Columns z, in coordinates of x, with U Ψ_i H_i z = 0 for every agent."""
-    estimate = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.public)))
+    estimate = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.U)))
     observed = network.in_raw_coordinates(network.H)
     conditions = np.concatenate(
         [estimate[:, rows] @ observed[rows] for rows in map(network.blocks.rows, range(network.S))]

@@ -61,7 +61,7 @@ def to_document(network: Network) -> dict[str, Any]:
         document["noise"] = network.sensor_noise.matrix()
     if network.units:
         document["units"] = dict(network.units)
-    document["public"] = {name: _short(rows) for name, rows in network.public_blocks.items()}
+    document["public"] = {name: _short(rows) for name, rows in network.public.items()}
     document["private"] = {name: _short(rows) for name, rows in network.private.items()}
     if network.prior is not None:
         document["prior"] = {
@@ -76,8 +76,8 @@ def _agent(network: Network, place: int) -> dict[str, Any]:
     rows = network.blocks.rows(place)
     name = network.agents[place]
     entry: dict[str, Any] = {}
-    if name in network.readings:
-        entry["readings"] = list(network.readings[name])
+    if name in network.reading_names:
+        entry["readings"] = list(network.reading_names[name])
     if name in network.resolution:
         entry["resolution"] = network.resolution[name]
     if name in network.limits:
@@ -139,7 +139,7 @@ def from_document(document: Any, folder: Path) -> Network:
         },
         parameters=_texts(document["parameters"], "parameters") if "parameters" in document else None,
         units=_units(document["units"]) if "units" in document else None,
-        readings={
+        reading_names={
             name: _texts(entry["readings"], dotted("agents", name, "readings"))
             for name, entry in entries.items()
             if "readings" in entry

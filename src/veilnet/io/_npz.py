@@ -60,7 +60,7 @@ def _arrays(network: Network) -> Arrays:
         "observe": network.H,
         "offset": network.offset,
         "parameters": np.array(network.parameters),
-        **_named_rows("public", network.public_blocks),
+        **_named_rows("public", network.public),
         **_named_rows("private", network.private),
         **_noise_arrays(network),
     }
@@ -70,9 +70,9 @@ def _arrays(network: Network) -> Arrays:
     if network.units:
         arrays["unit_names"] = np.array(list(network.units))
         arrays["unit_values"] = np.array(list(network.units.values()))
-    if network.readings:
+    if network.reading_names:
         names = [
-            network.readings.get(a, ("",) * int(n))
+            network.reading_names.get(a, ("",) * int(n))
             for a, n in zip(network.agents, network.blocks.sizes, strict=True)
         ]
         arrays["reading_names"] = np.array([name for each in names for name in each])
@@ -139,7 +139,7 @@ def read_npz(path: Path) -> Network:
         offset=_numbers(arrays, "offset", 1),
         parameters=_texts(arrays, "parameters"),
         units=_units(arrays),
-        readings=_reading_names(arrays, names, Blocks(sizes)),
+        reading_names=_reading_names(arrays, names, Blocks(sizes)),
         limits=_limits(arrays, names, Blocks(sizes)),
         resolution=_resolution(arrays, names, Blocks(sizes)),
     )

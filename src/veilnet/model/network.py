@@ -45,13 +45,14 @@ class Network(Frozen):
     parameters: names of the L entries of x, for messages.
     units:      unit of a public, private or parameter name, for reports.
     agents:     names for a stack; generated when left out.
-    readings:   agent -> names of its readings, to check the columns an agent is fed; none when left out.
+    reading_names: agent -> names of its readings, to check the columns an agent is fed; none when left out.
     limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: beyond them a reading
                 is a fault, and nothing of its row is sent.
     resolution: agent -> step of its readings, one number or one per reading; or one step for everyone. Readings on
                 such a lattice are dithered by one step before anything else; 0 says that they are continuous.
                 Where nothing is said, exact numbers protect only continuous readings.
 
+    ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
     ``sensor_noise`` is the noise as it was given: of the readings as an agent gets them, their rounding included.
     ``noise`` is what every bound, design and promise uses: that of the readings as they are combined, dither
     included, R + diag(q²/12). The two are one object where nothing is dithered.
@@ -71,7 +72,7 @@ class Network(Frozen):
         parameters: Sequence[str] | None = None,
         units: Mapping[str, str] | None = None,
         agents: Sequence[str] | None = None,
-        readings: Mapping[str, Sequence[str]] | None = None,
+        reading_names: Mapping[str, Sequence[str]] | None = None,
         limits: Mapping[str, Any] | None = None,
         resolution: Mapping[str, Any] | float | None = None,
     ) -> None:
@@ -83,18 +84,20 @@ class Network(Frozen):
             _read_resolution(resolution, self.agents, self.blocks)
         )
         self.noise: NoiseModel = dithered(self.sensor_noise, self.steps, self.agents)
-        self.public_blocks, self.public = _read_public(public, self.L)
+        self.public: Mapping[str, Array]
+        self.U: Array
+        self.public, self.U = _read_public(public, self.L)
         self.private: Mapping[str, Array] = MappingProxyType(_read_private(private, self.L))
         self.prior = _read_prior(prior, self.L)
         self.offset = _read_offset(offset, self.agents, self.blocks)
-        self.readings: Mapping[str, tuple[str, ...]] = MappingProxyType(
-            _per_agent(readings, self.agents, self.blocks, "readings", read_reading_names)
+        self.reading_names: Mapping[str, tuple[str, ...]] = MappingProxyType(
+            _per_agent(reading_names, self.agents, self.blocks, "reading_names", read_reading_names)
         )
         self.limits: Mapping[str, tuple[Array, Array]] = MappingProxyType(
             _per_agent(limits, self.agents, self.blocks, "limits", read_limits)
         )
         self.units: Mapping[str, str] = MappingProxyType(
-            _read_units(units, (*self.public_blocks, *self.private, *self.parameters))
+            _read_units(units, (*self.public, *self.private, *self.parameters))
         )
         self._refuse_unobservable()
         self._freeze()
@@ -121,7 +124,7 @@ class Network(Frozen):
         """One label per row of U."""
         return tuple(
             name if rows.shape[0] == 1 else f"{name}[{k + 1}]"
-            for name, rows in self.public_blocks.items()
+            for name, rows in self.public.items()
             for k in range(rows.shape[0])
         )
 
@@ -224,7 +227,7 @@ class Network(Frozen):
         noise = "independent" if self.noise.independent else "correlated"
         return (
             f"Network({self.S} agents, {self.N} readings, {self.L} parameters, {noise} noise, "
-            f"public {list(self.public_blocks)}, private {list(self.private)}, {prior})"
+            f"public {list(self.public)}, private {list(self.private)}, {prior})"
         )
 
 

@@ -55,7 +55,7 @@ def standard_form(network: Network) -> StandardForm:
         observe=network.in_raw_coordinates(own_white),
         coupling=None if network.noise.independent else _coupling(network),
         blocks=network.blocks,
-        public=_unit(network.in_raw_coordinates(network.public)),
+        public=_unit(network.in_raw_coordinates(network.U)),
         private=tuple(_unit(network.in_raw_coordinates(rows)) for rows in network.private.values()),
     )
 

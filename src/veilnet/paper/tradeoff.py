@@ -120,7 +120,7 @@ def measured_loss(problem: Case, shrink: list[Array], threshold: float) -> float
     reached = known.growth(network.private[PRIVATE])
     if reached < threshold:
         raise InvalidPlan(f"privacy: {threshold:.12g} was asked for, {reached:.12g} is reached")
-    return known.growth(network.public)
+    return known.growth(network.U)
 
 
 def _costs(problem: Case, threshold: float) -> bool:

@@ -76,7 +76,7 @@ class Certificate:
 def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:
     """Recompute every promise from the network and the sanitizers alone."""
     model = Recheck(network, sanitizers)
-    loss = model.growth(network.public, -promise.utility)
+    loss = model.growth(network.U, -promise.utility)
     findings = [
         Finding(_UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),
     ]

@@ -135,7 +135,7 @@ class Plan(Frozen):
         return load_plan(folder)
 
     def __str__(self) -> str:
-        public = ", ".join(self.network.public_blocks)
+        public = ", ".join(self.network.public)
         lines = [
             f"Plan ({self.method}): {len(self.sanitizers)} agents send {sum(self.sent.values())} numbers "
             f"for {self.network.N} readings.",
@@ -205,7 +205,7 @@ def make_plan(
     """
     gridded = with_release_grid(network, sanitizers)
     known = knowledge(network, gridded)
-    utility = 0.0 - known.growth(network.public)
+    utility = 0.0 - known.growth(network.U)
     privacy = {name: known.growth(rows) for name, rows in network.private.items()}
     promise = Promise(utility, privacy, dict(targets or {}), most_loss, dict(worst_targets or {}))
     promise, certificate = confirmed_promise(network, gridded, promise)

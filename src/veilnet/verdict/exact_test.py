@@ -116,7 +116,7 @@ class Verdict:
         return "\n".join([self._headline(), *map(self._one_parameter, self.ceiling), *self._footnotes()])
 
     def _headline(self) -> str:
-        public = join_names(list(self.network.public_blocks))
+        public = join_names(list(self.network.public))
         if self.achievable:
             strong = "one likes" if self.network.prior is None else "the prior allows"
             return f"Privacy is free: it can be made as strong as {strong}, without any loss on {public}."
@@ -195,7 +195,7 @@ def _sufficient_shares(network: Network) -> Shares:
         return mine
     for finer in _FINER:
         candidate = shares(network, finer=finer)
-        if Recheck(network, share_sanitizers(candidate)).growth(network.public, 0.0) <= _NO_LOSS:
+        if Recheck(network, share_sanitizers(candidate)).growth(network.U, 0.0) <= _NO_LOSS:
             return candidate
     return mine
 

@@ -70,7 +70,7 @@ def printed_theorem(network: Network) -> PrintedTheorem:
 
 
 def _theorem_1(network: Network) -> PrintedTheorem:
-    public = _white_shares(network, orthonormal_rows(network.in_raw_coordinates(network.public)))
+    public = _white_shares(network, orthonormal_rows(network.in_raw_coordinates(network.U)))
     private = {
         name: _white_shares(network, orthonormal_rows(network.in_raw_coordinates(rows)))
         for name, rows in network.private.items()
@@ -92,7 +92,7 @@ def _theorem_1(network: Network) -> PrintedTheorem:
 
 
 def _theorem_2(network: Network) -> PrintedTheorem:
-    public = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.public)))
+    public = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.U)))
     prior = network.in_raw_coordinates(network.prior_root)
     observed = network.in_raw_coordinates(network.H)
     # Both sides in units of their own deviation: rows of U by the raw error, rows of G by the prior error.

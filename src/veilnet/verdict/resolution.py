@@ -20,8 +20,8 @@ def dither_cost(network: Network) -> float:
     if not np.any(network.steps):
         return 0.0
     undithered = triangle(np.concatenate([network.prior_root, network.sensor_noise.whiten(network.H)]))
-    with_dither = float(np.sum(network.in_raw_coordinates(network.public) ** 2))
-    return with_dither / _squares(undithered, network.public) - 1.0
+    with_dither = float(np.sum(network.in_raw_coordinates(network.U) ** 2))
+    return with_dither / _squares(undithered, network.U) - 1.0
 
 
 def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:

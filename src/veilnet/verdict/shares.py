@@ -66,7 +66,7 @@ def shares(network: Network, *, finer: float = 1.0) -> Shares:
 
     ``finer`` moves the line of the rank decisions down by this factor, where rounding had put it too high.
     """
-    estimate = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.public)))
+    estimate = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.U)))
     tolerance = max(_SMALLEST_PART, finer * 64 * EPS * network.conditioning * float(np.sqrt(network.N)))
     ranks = np.zeros(network.S, dtype=np.intp)
     kept, dropped = np.inf, 0.0

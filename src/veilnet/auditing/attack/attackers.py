@@ -184,7 +184,7 @@ def _public_on_data(
     centre: LinearCentre, messages: Mapping[str, Array], samples: Samples, chance: float
 ) -> list[Row]:
     """The public estimate on data from the world, where the truth is known and it can be estimated."""
-    rows = centre.network.public
+    rows = centre.network.U
     if samples.public is None or np.isinf(centre.knowledge.growth(rows)):
         return []
     squares = np.sum((centre.estimate(messages, rows) - samples.public) ** 2, axis=1)

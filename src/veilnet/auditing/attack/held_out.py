@@ -37,7 +37,7 @@ def simulate(network: Network, count: int, seed: int) -> Samples:
     rng = np.random.default_rng([seed, 4])
     x = draw_x(network, rng, count)
     truth = {name: x @ rows.T for name, rows in network.private.items()}
-    return Samples(draw_readings(network, x, rng), truth, x @ network.public.T, network)
+    return Samples(draw_readings(network, x, rng), truth, x @ network.U.T, network)
 
 
 def read_samples(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any) -> Samples:
@@ -61,12 +61,12 @@ def _from_arrays(network: Network, data: Mapping[str, Any]) -> Samples:
     if "x" in data:
         x = _matrix(data, "x", network.L)
         truth = {name: x @ rows.T for name, rows in network.private.items()}
-        public: Array | None = x @ network.public.T
+        public: Array | None = x @ network.U.T
     else:
         truth = {name: _matrix(data, name, len(rows)) for name, rows in network.private.items()}
-        known = all(name in data for name in network.public_blocks)
+        known = all(name in data for name in network.public)
         public = (
-            np.concatenate([_matrix(data, n, len(r)) for n, r in network.public_blocks.items()], axis=1)
+            np.concatenate([_matrix(data, n, len(r)) for n, r in network.public.items()], axis=1)
             if known
             else None
         )
@@ -91,7 +91,7 @@ def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any
         wanted += list(names) if names and set(names) <= known else _labels(agent, int(size))
     by_parameter = set(network.parameters) <= known
     truths = {name: _labels(name, len(rows)) for name, rows in network.private.items()}
-    publics = [label for name, rows in network.public_blocks.items() for label in _labels(name, len(rows))]
+    publics = [label for name, rows in network.public.items() for label in _labels(name, len(rows))]
     named = all(set(labels) <= known for labels in truths.values())
     if not named and not by_parameter:
         missing = next(label for labels in truths.values() for label in labels if label not in known)
@@ -113,7 +113,7 @@ def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any
         truth = {name: stacked(labels) for name, labels in truths.items()}
     elif x is not None:
         truth = {name: x @ rows.T for name, rows in network.private.items()}
-    public = stacked(publics) if with_public else None if x is None else x @ network.public.T
+    public = stacked(publics) if with_public else None if x is None else x @ network.U.T
     return _checked(stacked(wanted), truth, public)
 
 

@@ -194,7 +194,7 @@ def _widths(sanitizer: Sanitizer) -> Array:
 def _name(network: Network, place: int) -> str:
     agent = network.agents[int(network.blocks.owner[place])]
     within = place - int(network.blocks.starts[network.position[agent]])
-    names = network.readings.get(agent)
+    names = network.reading_names.get(agent)
     return f"{agent}'s {names[within]}" if names else f"{agent}'s reading {within + 1}"
 
 

@@ -31,7 +31,7 @@ SECTION = "dropout"
 
 def loss_without(network: Network, sanitizers: Mapping[str, Sanitizer], silent: tuple[str, ...]) -> float:
     """Utility loss when these agents are silent, against raw readings of all agents; inf when u is lost."""
-    return growth(_without(network, sanitizers, silent), network.public)
+    return growth(_without(network, sanitizers, silent), network.U)
 
 
 def _without(network: Network, sanitizers: Mapping[str, Sanitizer], silent: tuple[str, ...]) -> Knowledge:
@@ -82,9 +82,9 @@ def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetE
             for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
         }
         terms = agent_terms(network, sanitizers, silent)
-        return terms.error(network.in_raw_coordinates(network.public)), MOST_SETS
+        return terms.error(network.in_raw_coordinates(network.U)), MOST_SETS
 
     def without(places: tuple[int, ...]) -> Knowledge:
         return _without(network, sanitizers, tuple(network.agents[k] for k in places))
 
-    return DirectErrors(without, network.public, network.S), MOST_SETS_JOINT
+    return DirectErrors(without, network.U, network.S), MOST_SETS_JOINT

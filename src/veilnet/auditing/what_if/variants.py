@@ -24,13 +24,13 @@ def changed(network: Network, **changes: Any) -> Network:
     known: dict[str, Any] = {
         "observe": dict(network.observe),
         "noise": network.sensor_noise,
-        "public": dict(network.public_blocks),
+        "public": dict(network.public),
         "private": dict(network.private),
         "prior": network.prior,
         "offset": network.offset,
         "parameters": network.parameters,
         "units": dict(network.units),
-        "readings": dict(network.readings),
+        "reading_names": dict(network.reading_names),
         "limits": dict(network.limits),
         "resolution": dict(network.resolution),
     }

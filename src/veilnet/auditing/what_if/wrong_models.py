@@ -86,7 +86,7 @@ class WrongModel:
         """What is lost and kept when ``truth`` is the network."""
         known = knowledge(truth, self.sanitizers)
         return Outcome(
-            public_loss=self._centre_loss(truth, known.growth(truth.public)),
+            public_loss=self._centre_loss(truth, known.growth(truth.U)),
             privacy={name: growth(known, rows) for name, rows in truth.private.items()},
         )
 
@@ -109,7 +109,7 @@ class WrongModel:
         root = cholesky(joint_covariance(network, sent))
         factor = solve_lower(root, compression @ network.H)
         information = network.prior.information + factor.T @ factor
-        white = np.linalg.solve(information, network.public.T).T @ factor.T
+        white = np.linalg.solve(information, network.U.T).T @ factor.T
         weights = solve_lower(root, np.ascontiguousarray(white.T), transposed=True).T
         return weights @ compression, weights
 
@@ -133,11 +133,11 @@ class WrongModel:
             return best
         combined, weights = estimator
         _, added = self._messages
-        off = combined @ truth.H - truth.public
+        off = combined @ truth.H - truth.U
         bias = combined @ (truth.H - self.network.H) @ truth.prior.mean
         error = np.sum((off @ truth.prior.covariance) * off) + bias @ bias
         error += np.sum((combined @ truth.noise.matrix()) * combined) + np.sum(weights**2 * added)
-        raw = knowledge(truth).error_covariance(truth.public)
+        raw = knowledge(truth).error_covariance(truth.U)
         return float(error / np.trace(raw) - 1.0)
 
 

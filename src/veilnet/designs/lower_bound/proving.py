@@ -199,7 +199,7 @@ def _work_estimate(network: Network, question: Question) -> float:
         length += max(1.0, network.N - (np.sqrt(8 * free + 1) - 1) / 2)
     rows = list(network.private.values())
     widths = [length * rows[j].shape[0] for j in question.privacy]
-    mains = (network.public.shape[0] + length) ** 3
+    mains = (network.U.shape[0] + length) ** 3
     return float(sum(n**3 * (mains + 2 * np.sum(sizes**3)) for n in widths))
 
 
