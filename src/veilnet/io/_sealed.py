@@ -74,7 +74,7 @@ def convert(document: Mapping[str, Any], kind: type[Document], path: Path) -> Do
     """The table as a typed document, or an error that names the file and the key."""
     try:
         return msgspec.convert(document, type=kind, strict=True)
-    except (ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidPlan(f"{path}: {_short(error)}; the file was changed: {_AGAIN}") from error
 
 

@@ -167,7 +167,7 @@ class ReadingReader(LineReader):
                 raise Refused("the list does not say which reading is which; name them, or give --no-header")
             try:
                 numbers = _FLOATS.decode(raw)
-            except (ValueError, RecursionError):
+            except (msgspec.MsgspecError, ValueError, RecursionError):
                 raise Refused("expected a JSON list of numbers") from None
             if len(numbers) != self._columns:
                 raise Refused(f"expected {self._columns} numbers, found {len(numbers)}")
