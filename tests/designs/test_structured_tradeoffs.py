@@ -28,7 +28,6 @@ def test_within_one_percent_of_another_method(number: int) -> None:
 
 @pytest.mark.parametrize("number", [15, 23, 28, 47])
 def test_more_privacy_never_costs_less(number: int) -> None:
-    """Each of these was 20 % to 80 % dearer at some privacy than at a larger one."""
     network = structured_network(number)
     losses = [-vn.design(network, privacy=level).utility for level in grid_of_levels(network, 9)]
     assert all(more >= less * (1 - 1e-6) - 1e-12 for less, more in pairwise(losses))

@@ -244,12 +244,13 @@ class Curve:
                     for p in leading
                     if reached.estimate[p] < reached.estimate[leading[0]] + SETTINGS.promising
                 ]
-                polish(
-                    search,
-                    [reached.one(place) for place in worth] + ([] if above is None else [above.shrink]),
-                )
-                if above is not None:
-                    ready.append(self._finished(above.shrink))
+                polish(search, [reached.one(place) for place in worth])
+                higher = [] if above is None else [self._finished(above.shrink)]
+                higher += [self._finished(plan) for plan in pool.plans]
+                ready += [plan for plan in higher if problem.safe(plan.at)]
+                best = min((finished.value for finished, _ in search.finished), default=np.inf)
+                cheaper = [plan for plan in ready if problem.safe(plan.at) and plan.value < best]
+                polish(search, [plan.shrink for plan in sorted(cheaper, key=lambda plan: plan.value)[:2]])
                 if float(targets.max()) < self.ceiling * (1 + SETTINGS.near_ceiling):
                     run = Run(self.objective, problem.copy(), shares(self.objective), SETTINGS.cold_margin)
                     search.runs.append(run)

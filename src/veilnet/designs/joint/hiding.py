@@ -89,7 +89,15 @@ def hiding_like(form: StandardForm, protect: Booleans, plans: Sequence[list[Arra
         start = blind.T @ objective.least_known(plan)[1][:, 0]
         if np.linalg.norm(start) < 0.5:
             continue
-        for coordinates in (start, settle(objective, problem, blind, start)):
+        settled = settle(
+            objective,
+            problem,
+            blind,
+            start,
+            steps=SETTINGS.hiding_steps,
+            tolerance=SETTINGS.hiding_tolerance,
+        )
+        for coordinates in (start, settled):
             direction = blind @ (coordinates / np.linalg.norm(coordinates))
             loss = objective(hiding(objective, direction)).loss
             found.append(_Candidate(direction[:, None], loss, blind))

@@ -90,8 +90,8 @@ class SearchSettings:
     primed_margin: float = 1e-3
 
     small_entries: int = 150
-    scouted_levels: tuple[float, ...] = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
-    scouts: int = 32
+    scouted_levels: tuple[float, ...] = (0.03, 0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.87, 0.96)
+    scouts: int = 24
     scout_schedule: tuple[tuple[int, float], ...] = ((15, 0.9), (15, 0.9), (20, 0.5), (25, 0.05), (25, 0.0))
     visit_schedule: tuple[tuple[int, float], ...] = ((12, 0.0), (12, 0.0), (15, 0.02), (20, 0.02), (20, 0.0))
     kept_per_level: int = 3
