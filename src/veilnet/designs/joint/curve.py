@@ -346,7 +346,14 @@ class Curve:
                 starts = self._race_starts if self._starts is not None else -(-self._race_starts // 2)
                 problem = least_loss_problem(self.objective, wanted)
                 self._rungs[rung] = solve(
-                    self.form, self.objective, problem, starts, [], self._seed, self._tell
+                    self.form,
+                    self.objective,
+                    problem,
+                    starts,
+                    [],
+                    self._seed,
+                    self._tell,
+                    rounds=SETTINGS.rung_rounds,
                 )
             found.append(self._rungs[rung])
             if self._rungs[rung].interrupted:

@@ -80,8 +80,13 @@ def solve(
     warm: Sequence[list[Array]],
     seed: int,
     tell: Teller,
+    *,
+    rounds: int = SETTINGS.last_rounds,
 ) -> JointResult:
-    """A race of ``starts`` cold starts and of warm ones; the best, and whether the search was stopped."""
+    """A race of ``starts`` cold starts and of warm ones; the best, and whether the search was stopped.
+
+    The leaders are taken to convergence in at most so many ``rounds``.
+    """
     search = Search.of(objective, problem, tell)
     interrupted = False
     try:
@@ -95,7 +100,7 @@ def solve(
         if starts > 1:
             _shake(search, leaders, starts // 2, seed)
         for done, run in enumerate(leaders):
-            converge(search, run)
+            converge(search, run, rounds)
             tell("convergence", (done + 1) / len(leaders))
     except Stopped:
         interrupted = True

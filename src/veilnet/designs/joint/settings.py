@@ -44,7 +44,8 @@ class SearchSettings:
     The curve:
 
     rung:            larger networks are raced, with half the starts, at levels whose 1 + p grow by this factor;
-                     plans between two of them are reached from both.
+                     plans between two of them are reached from both. rung_rounds: of the leaders, which need not
+                     converge there.
     step:            on small networks every answer is compared with the one at the next level above, of levels whose
                      log(1 + p) are so far apart.
     far:             privacy beyond this is had by knowing nothing of some direction of x, or not at all.
@@ -98,6 +99,7 @@ class SearchSettings:
     polished: int = 3
 
     rung: float = 3.0
+    rung_rounds: int = 2
     step: float = 0.15
     far: float = 1e4
     rounding: float = 5e-13
