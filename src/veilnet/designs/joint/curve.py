@@ -261,15 +261,8 @@ class Curve:
                 found = result_of(search, interrupted=False)
             else:
                 warm = self._raced(targets)
-                found = solve(
-                    self.form,
-                    self.objective,
-                    problem,
-                    0,
-                    [one.shrink for one in warm],
-                    self._seed,
-                    self._tell,
-                )
+                polish(search, [one.shrink for one in warm])
+                found = result_of(search, interrupted=self.stopped)
                 starts, agreed = sum(one.starts for one in warm), sum(one.agreed for one in warm)
                 iterations = sum(one.iterations for one in warm)
                 self.stopped |= found.interrupted
