@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
     from veilnet.auditing.auditor import audit
     from veilnet.auditing.ledger import Ledger
+    from veilnet.auditing.options import DifferentialPrivacy, LedgerCheck, Trials, WhatIf
     from veilnet.bounds.knowledge import bits_revealed, crlb, privacy, privacy_limit, utility
     from veilnet.calibration.fitting import DoubtfulModel, fit, fit_report
     from veilnet.centre.fusion import Estimate, Fusion
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DifferentialPrivacy",
     "DoubtfulModel",
     "Estimate",
     "Frontier",
@@ -47,14 +49,17 @@ __all__ = [
     "InvalidReading",
     "InvalidRequest",
     "Ledger",
+    "LedgerCheck",
     "MissingExtra",
     "Network",
     "NotObservable",
     "Plan",
     "Prior",
     "Sanitizer",
+    "Trials",
     "VeilnetError",
     "Verdict",
+    "WhatIf",
     "Worst",
     "audit",
     "bits_revealed",
@@ -95,6 +100,7 @@ _NAMES_IN = {
     "calibration.fitting": ("fit", "fit_report", "DoubtfulModel"),
     "auditing.auditor": ("audit",),
     "auditing.ledger": ("Ledger",),
+    "auditing.options": ("WhatIf", "Trials", "DifferentialPrivacy", "LedgerCheck"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES_IN.items() for name in names}
 

@@ -136,23 +136,25 @@ def test_a_dithered_plan_passes_on_the_same_readings() -> None:
 def test_simulated_readings_suffice_where_the_resolution_is_stated() -> None:
     """No data: the network's own lattice is attacked. What is deployed without its dither fails."""
     plan = vn.design(house())
-    assert vn.audit(plan, only=["lattice"], rows=1000).ok
+    assert vn.audit(plan, only=["lattice"], trials=vn.Trials(rows=1000)).ok
     bare = {agent: s.replace(resolution=None) for agent, s in plan.sanitizers.items()}
-    report = vn.audit(plan, sanitizers=bare, only=["lattice", "deployed"], rows=1000)
+    report = vn.audit(plan, sanitizers=bare, only=["lattice", "deployed"], trials=vn.Trials(rows=1000))
     failed = {row.what for row in report.rows if row.verdict == "fail"}
     assert "gait, from the readings' lattice" in failed
     assert {"sanitizers against the plan", "strength of the noise"} <= failed
     as_boxes = {agent: (lambda y, s=s: np.asarray(s.sanitize(y))) for agent, s in bare.items()}
-    report = vn.audit(plan, sanitizers=as_boxes, only=["lattice"], rows=1000)
+    report = vn.audit(plan, sanitizers=as_boxes, only=["lattice"], trials=vn.Trials(rows=1000))
     assert not report.ok
 
 
 def test_without_a_resolution_the_audit_says_what_it_left_out() -> None:
-    report = vn.audit(vn.design(undithered(house())), only=["lattice"], rows=1000)
+    report = vn.audit(vn.design(undithered(house())), only=["lattice"], trials=vn.Trials(rows=1000))
     assert report.ok
     assert "protect only continuous readings" in report.remarks()[0]
     continuous = vn.design(coarse_network(0, 1, 0.0))
-    assert [row.verdict for row in vn.audit(continuous, only=["lattice"], rows=1000).rows] == ["ok"]
+    assert [
+        row.verdict for row in vn.audit(continuous, only=["lattice"], trials=vn.Trials(rows=1000)).rows
+    ] == ["ok"]
 
 
 @pytest.mark.parametrize("step", [0.05, 0.3, 1.0, 2.0])

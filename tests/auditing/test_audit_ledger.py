@@ -118,8 +118,8 @@ def test_every_change_is_noticed(plans: tuple[Plan, Plan], tmp_path: Path) -> No
     assert "no such ledger" in "; ".join(verify_ledger(path, plan.network, heads[4]))
 
 
-def test_a_rewritten_chain_that_crosses_its_limit(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
-    """Hashes are no signatures: a forger can extend the chain, but not past the limit unnoticed."""
+def test_a_rewritten_chain_that_leaves_too_little_privacy(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
+    """Hashes are no signatures: a forger can extend the chain, but not leave too little privacy unnoticed."""
     from veilnet.io._chain import _digest
 
     plan, _ = plans
@@ -129,7 +129,7 @@ def test_a_rewritten_chain_that_crosses_its_limit(plans: tuple[Plan, Plan], tmp_
     entry = {k: v for k, v in line.items() if k not in ("hash", "previous")} | {"releases": 10**6}
     forged = {**entry, "previous": line["previous"], "hash": _digest(entry, line["previous"])}
     path.write_text(path.read_text().splitlines()[0] + "\n" + json.dumps(forged) + "\n")
-    assert "below its limit" in "; ".join(verify_ledger(path, plan.network))
+    assert "that has to remain" in "; ".join(verify_ledger(path, plan.network))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_mistakes_are_refused(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
         ledger.record(plan, 0)
     with pytest.raises(vn.InvalidRequest, match="head"):
         ledger.verify("nonsense")
-    with pytest.raises(vn.InvalidRequest, match="limits"):
+    with pytest.raises(vn.InvalidRequest, match="least_privacy"):
         Ledger.create(tmp_path / "m", plan.network, {})
     with pytest.raises(vn.InvalidRequest, match="unknown"):
         Ledger.create(tmp_path / "m", plan.network, {"nobody": 1.0})

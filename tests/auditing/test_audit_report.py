@@ -100,7 +100,7 @@ def test_without_scikit_learn(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     plan = some_plan(2)
-    report = vn.audit(plan, only=["attackers"], quick=True)
+    report = vn.audit(plan, only=["attackers"], trials=vn.Trials(quick=True))
     assert report.ok
     remark = 'NOTE: left out: learned attackers need scikit-learn: pip install "veilnet[sklearn]"'
     assert remark in str(report)
@@ -108,7 +108,7 @@ def test_without_scikit_learn(
     assert run(["audit", str(tmp_path / "plan"), "--only", "attackers", "--quick"]) == 0
     assert remark in capsys.readouterr().out
     with pytest.raises(vn.MissingExtra, match="veilnet\\[sklearn\\]"):
-        vn.audit(plan, only=["attackers"], attackers=["ridge"], quick=True)
+        vn.audit(plan, only=["attackers"], trials=vn.Trials(attackers=["ridge"], quick=True))
 
 
 # --- held-out data
@@ -147,7 +147,7 @@ def test_held_out_tables(by_parameter: bool, tmp_path: Path) -> None:
         assert (read.public is not None) == by_parameter
         for name, truth in samples.private.items():
             assert np.allclose(read.private[name], truth, rtol=1e-9, atol=1e-9)
-    report = vn.audit(plan, path, only=["attackers"], attackers=["ridge"])
+    report = vn.audit(plan, path, only=["attackers"], trials=vn.Trials(attackers=["ridge"]))
     assert "approximately" in str(report)
     assert report.to_dict()["on_data"] is True
     rows = report.rows
@@ -168,7 +168,9 @@ def test_data_that_the_model_does_not_describe() -> None:
     data: dict[str, Any] = {
         agent: samples.readings[:, network.blocks.rows(k)] for k, agent in enumerate(network.agents)
     }
-    rows = vn.audit(plan, data | dict(samples.private), only=["attackers"], attackers=["ridge"]).rows
+    rows = vn.audit(
+        plan, data | dict(samples.private), only=["attackers"], trials=vn.Trials(attackers=["ridge"])
+    ).rows
     assert any(row.verdict == "fail" and "does not describe" in row.sentence for row in rows)
 
 
@@ -188,14 +190,14 @@ def test_data_tell_what_a_plan_without_prior_counts_on_nobody_knowing() -> None:
         agent: x @ rows.T + np.sqrt(0.1) * rng.standard_normal((3000, 3))
         for agent, rows in network.observe.items()
     }
-    rows = vn.audit(plan, data | {"x": x}, only=["attackers"], attackers=["ridge"]).rows
+    rows = vn.audit(plan, data | {"x": x}, only=["attackers"], trials=vn.Trials(attackers=["ridge"])).rows
     verdicts = {row.what: row.verdict for row in rows}
     assert verdicts.pop("best linear on seen") == "ok"
     assert verdicts.pop("public estimate on data") == "ok"
     assert set(verdicts.values()) == {"info"}
     # The unbiased estimate is held to its bound all the same.
     quiet = {agent: y - np.sqrt(0.5) * (y - x @ network.observe[agent].T) for agent, y in data.items()}
-    rows = vn.audit(plan, quiet | {"x": x}, only=["attackers"], attackers=["ridge"]).rows
+    rows = vn.audit(plan, quiet | {"x": x}, only=["attackers"], trials=vn.Trials(attackers=["ridge"])).rows
     assert {row.what for row in rows if row.verdict == "fail"} == {"best linear on seen"}
 
 
@@ -242,7 +244,7 @@ def test_data_that_cannot_be_read() -> None:
 def test_the_whole_report() -> None:
     plan = some_plan(3)
     seen: list[float] = []
-    report = vn.audit(plan, quick=True, progress=lambda _what, part: seen.append(part))
+    report = vn.audit(plan, trials=vn.Trials(quick=True), progress=lambda _what, part: seen.append(part))
     assert report.ok
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
@@ -261,20 +263,34 @@ def test_the_whole_report() -> None:
 
 
 @pytest.mark.parametrize(
+    ("group", "options", "words"),
+    [
+        (vn.Trials, {"rows": 10}, "rows"), (vn.Trials, {"rows": "many"}, "rows"), (vn.Trials, {"seed": -1}, "seed"),
+        (vn.Trials, {"seed": 0.5}, "seed"), (vn.Trials, {"false_alarm": 1.0}, "false_alarm"),
+        (vn.WhatIf, {"releases": 0}, "releases"), (vn.WhatIf, {"releases": [2, 0.5]}, "releases"),
+        (vn.WhatIf, {"agents_colluding": 0}, "agents_colluding"), (vn.WhatIf, {"least_privacy": 5.0}, "withstand"),
+        (vn.WhatIf, {"model_error": -0.05}, "model_error"),
+        (vn.WhatIf, {"model_error": 5.0}, "5 % is model_error=0.05"),
+        (vn.DifferentialPrivacy, {"delta": 0.0}, "delta"), (vn.DifferentialPrivacy, {"delta": 1.0}, "delta"),
+        (vn.LedgerCheck, {"path": 3}, "path"), (vn.LedgerCheck, {"path": "x", "releases": -1}, "releases"),
+    ],
+)  # fmt: skip
+def test_wrong_options(group: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(vn.InvalidRequest, match=words):
+        group(**options)
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"rows": 10}, "rows"), ({"releases": 0}, "releases"), ({"false_alarm": 1.0}, "false_alarm"),
-        ({"limits": {"nobody": 1.0}}, "limits"), ({"limits": -2.0}, "limit of"), ({"only": ["nothing"]}, "only"),
-        ({"only": ["ledger"]}, "ledger"), ({"sanitizers": 3}, "sanitizers"),
-        ({"sanitizers": {"a0": 3}}, "sanitizers"), ({"agents_colluding": 0}, "agents_colluding"),
-        ({"limits": 5.0}, "withstand"), ({"seed": -1}, "seed"), ({"seed": 0.5}, "seed"), ({"rows": "many"}, "rows"),
-        ({"model_error": -5.0}, "model_error"), ({"ledger_head": "1-a"}, "ledger_head: there is no ledger"),
-        ({"ledger_releases": 3}, "ledger_releases: there is no ledger"),
-        ({"releases": 3, "only": ["promise"]}, "releases: only the section 'repetition' heeds it"),
-        ({"agents_colluding": 1, "only": ["promise"]}, "only the section 'collusion' or 'dropout' heeds it"),
+        ({"what_if": vn.WhatIf(releases=2, least_privacy={"nobody": 1.0})}, "least_privacy"),
+        ({"what_if": vn.WhatIf(releases=2, least_privacy=-2.0)}, "least_privacy of"),
+        ({"only": ["nothing"]}, "only"), ({"only": ["ledger"]}, "ledger"), ({"sanitizers": 3}, "sanitizers"),
+        ({"sanitizers": {"a0": 3}}, "sanitizers"),
+        ({"what_if": {"releases": 3}}, "what_if: expected a veilnet.WhatIf, found dict"),
+        ({"trials": 3}, "trials: expected a veilnet.Trials"), ({"ledger": "x"}, "ledger=vn.LedgerCheck\\(path="),
+        ({"differential_privacy": 1e-6}, "differential_privacy: expected"),
         ({"data": {}, "only": ["promise"]}, "data: only the section 'attackers'"),
-        ({"reading_bounds": {}, "only": ["promise"]}, "reading_bounds: only the section 'differential privacy'"),
-        ({"ledger": "x", "only": ["promise"]}, "ledger: only the section 'ledger' heeds it"),
     ],
 )  # fmt: skip
 def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
@@ -282,6 +298,23 @@ def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
         vn.audit(some_plan(1), **options)
     with pytest.raises(vn.InvalidRequest, match="plan"):
         vn.audit("plan/")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"what_if": vn.WhatIf(releases=3)}, "releases: only the section 'repetition' heeds it"),
+        ({"what_if": vn.WhatIf(agents_colluding=1)}, "only the section 'collusion' or 'dropout' heeds it"),
+        ({"what_if": vn.WhatIf(model_error=0.1)}, "model_error: only the section 'models'"),
+        ({"trials": vn.Trials(attackers=["ridge"])}, "attackers: only the section 'attackers'"),
+        ({"differential_privacy": vn.DifferentialPrivacy(reading_bounds={})}, "reading_bounds: only the section"),
+        ({"differential_privacy": vn.DifferentialPrivacy(delta=1e-5)}, "delta: only the section"),
+        ({"ledger": vn.LedgerCheck("x")}, "ledger: only the section 'ledger' heeds it"),
+    ],
+)  # fmt: skip
+def test_options_without_effect_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(vn.InvalidRequest, match=words):
+        vn.audit(some_plan(1), only=["promise"], **options)
 
 
 def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -296,20 +329,22 @@ def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     assert plot.stat().st_size > 10_000
     # Privacy that three colluders would leave is judged when a limit is given.
     command = ["audit", str(tmp_path / "plan"), "--only", "collusion", "--colluding", "3", "--json"]
-    assert run([*command, "--limit", "gait=5"]) == 1
+    assert run([*command, "--least-privacy", "gait=5"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert any(row["verdict"] == "fail" and row["section"] == "collusion" for row in report["rows"])
     command[command.index("3")] = "1"
-    assert run([*command, "--limit", "gait=0"]) == 0
+    assert run([*command, "--least-privacy", "gait=0"]) == 0
     capsys.readouterr()
     assert run(["audit", str(tmp_path / "nowhere")]) == 2
-    assert run(["audit", str(tmp_path / "plan"), "--limit", "much"]) == 2
+    assert run(["audit", str(tmp_path / "plan"), "--least-privacy", "much"]) == 2
     assert run(["audit", str(tmp_path / "plan"), "--run", "kitchen"]) == 2
     assert run(["audit", str(tmp_path / "plan"), "--run", "kitchen=an 'open quote"]) == 2
     capsys.readouterr()
     for wrong, words in [
-        (["--limit", "gait=5"], "--colluding"), (["--limit", "gait=5", "--limit", "7"], "'7'"),
-        (["--seed", "-1"], "--seed"), (["--plot", str(tmp_path / "b.doc")], ".svg"),
+        (["--least-privacy", "gait=5"], "--colluding"),
+        (["--least-privacy", "gait=5", "--least-privacy", "7"], "'7'"),
+        (["--head", "1-a"], "--head: there is no ledger"), (["--released", "3"], "--released: there is no ledger"),
+        (["--model-error", "5"], "0.05"), (["--seed", "-1"], "--seed"), (["--plot", str(tmp_path / "b.doc")], ".svg"),
         (["--plot", str(plot), "--only", "promise"], "--only baselines"),
     ]:  # fmt: skip
         assert run(["audit", str(tmp_path / "plan"), *wrong]) == 2

@@ -28,8 +28,8 @@ def stopping_in(section: str) -> Callable[[str, float], bool]:
 
 
 def test_progress_answering_false_stops_and_the_report_says_so() -> None:
-    whole = vn.audit(PLAN, only=["deployed", "promise", "lattice"], quick=True)
-    stopped = vn.audit(PLAN, quick=True, progress=stopping_in("collusion"), attackers=None)
+    whole = vn.audit(PLAN, only=["deployed", "promise", "lattice"], trials=vn.Trials(quick=True))
+    stopped = vn.audit(PLAN, progress=stopping_in("collusion"), trials=vn.Trials(quick=True, attackers=None))
     assert stopped.interrupted
     assert not whole.interrupted
     assert [row.what for row in stopped.rows] == [row.what for row in whole.rows]
@@ -70,5 +70,5 @@ def test_own_regressors_learn_from_every_row_whatever_their_class_is_called() ->
         def predict(self, features: Any) -> Any:
             return np.tile(self.middle, (len(features), 1))
 
-    vn.audit(PLAN, only=["attackers"], attackers={"mine": MLPRegressor()}, rows=16_000)
+    vn.audit(PLAN, only=["attackers"], trials=vn.Trials(attackers={"mine": MLPRegressor()}, rows=16_000))
     assert seen == [8000, 8000]

@@ -120,7 +120,7 @@ def test_greedy_sets_come_with_a_bound(noise: str, monkeypatch: pytest.MonkeyPat
                 assert 1 + least >= 0.5 * (1 + truth)  # the relaxation is tight enough to be of use
 
 
-def test_limits_on_collusion_decide() -> None:
+def test_least_privacy_under_collusion_decide() -> None:
     network, sanitizers = setting(1, "per agent", "covariance")
     left = min(
         r.found for r in collusion_rows(network, sanitizers, 1, {}, lambda _: None) if r.what.startswith("g0")
@@ -283,7 +283,7 @@ def test_the_assumption_that_matters_most() -> None:
         public=[[1.0, 0.0]], private={"g": [[0.0, 1.0]]}, prior=vn.Prior(covariance=np.eye(2), mean=[3.0, 0.0]),
     )  # fmt: skip
     sanitizers = {"sees u": vn.Sanitizer([[1.0]]), "sees g": vn.Sanitizer(noise=[0.5])}
-    rows = {r.what: r for r in wrong_model_rows(network, sanitizers, 5.0, 0, lambda _: None)}
+    rows = {r.what: r for r in wrong_model_rows(network, sanitizers, 0.05, 0, lambda _: None)}
     assert rows["public error, rests most on"].found == "what sees u observes (H)"
     assert "sees g" in str(rows["g, rests most on"].found)
     low, high = rows["g, model off by 5 %"].interval or (0.0, 0.0)

@@ -85,8 +85,6 @@ def differential_privacy_rows(
     delta: float,
 ) -> list[Row]:
     """(ε, δ) of every agent whose readings are bounded."""
-    if not 0 < delta < 1:
-        raise InvalidRequest(f"delta: expected a number between 0 and 1, found {delta}; 1e-6 is the default")
     widths = {agent: _widths(network, sanitizers, agent, bounds) for agent in network.agents}
     if bounds is not None:
         refuse_unknown(bounds, network.agents, "reading_bounds", error=InvalidRequest)

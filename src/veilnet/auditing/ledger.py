@@ -1,10 +1,10 @@
 """A ledger of releases: it adds up what they tell, and refuses the one that would tell too much.
 
 Every release of the same x adds Fisher information, by one plan or by several of the same network. The ledger
-keeps the sum in an append-only file and refuses a release after which some p_j would be below its limit. One
-ledger serves one x: one subject and one period over which x does not change.
+keeps the sum in an append-only file and refuses a release after which some p_j would be below the least that has to
+remain. One ledger serves one x: one subject and one period over which x does not change.
 
-The file is a chain of lines (:mod:`veilnet.io._chain`): a header with the network and the limits, then one
+The file is a chain of lines (:mod:`veilnet.io._chain`): a header with the network and the least privacy, then one
 entry per release with a counter and the information released. An auditor who keeps the last *head* (counter
 and hash) detects every later change of what it covers: lines altered, removed, reordered, and a ledger set
 back or begun anew. What the file cannot tell: releases that were never recorded, a reset when nobody kept a
@@ -28,7 +28,7 @@ from veilnet._core.linalg import triangle
 from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
-from veilnet.auditing.measures import privacies, read_limits
+from veilnet.auditing.measures import privacies, read_least_privacy
 from veilnet.auditing.what_if.repetition import first_below
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import knowledge_of_factor
@@ -39,19 +39,24 @@ from veilnet.plans.plan import Plan
 __all__ = ["Ledger"]
 
 _FORMAT = "veilnet-ledger/1"
+_LEAST_PRIVACY = "limits"  # its name in files of this format, which earlier versions read too
 
 
 class Ledger:
-    """Fisher information of all releases of one x, with a limit on what they may tell.
+    """Fisher information of all releases of one x, with the privacy that has to remain after them.
 
-    ``Ledger.create(path, network, limits)`` begins one; ``Ledger(path, network)`` opens it. Threads may share
-    one object, and processes one file: each record is added whole, after all others.
+    ``Ledger.create(path, network, least_privacy)`` begins one; ``Ledger(path, network)`` opens it. Threads may
+    share one object, and processes one file: each record is added whole, after all others.
+
+    path:          the ledger's file.
+    network:       the network whose x is released, the one the ledger was begun with.
+    least_privacy: (attribute) private name -> the least p_j that has to remain, as it was begun with.
     """
 
     def __init__(self, path: str | PathLike[str], network: Network) -> None:
         self.path = Path(path)
         self.network = network
-        self.limits: dict[str, float] = {}
+        self.least_privacy: dict[str, float] = {}
         self._factor: Array = np.zeros((0, network.L))
         self._count, self._head, self._torn = 0, "", False
         self._turn = RLock()
@@ -63,13 +68,21 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, path: str | PathLike[str], network: Network, limits: float | Mapping[str, float]
+        cls, path: str | PathLike[str], network: Network, least_privacy: float | Mapping[str, float]
     ) -> Ledger:
-        """Begin a ledger: ``limits`` is the least privacy p_j that has to remain (0: one raw release)."""
-        asked = read_limits(network, limits)
+        """Begin a ledger.
+
+        path:          the file to begin; there must be none yet.
+        network:       the network whose x is released.
+        least_privacy: the privacy p_j that has to remain after all releases, one number or name -> number
+                       (0: as much as one raw release leaves).
+        """
+        asked = read_least_privacy(network, least_privacy)
         if not asked:
-            raise InvalidRequest("limits: expected at least one limit; give limits=5.0 or {'gait': 5.0}")
-        header = {"format": _FORMAT, "network": network_fingerprint(network), "limits": asked}
+            raise InvalidRequest(
+                "least_privacy: expected at least one number; give least_privacy=5.0 or {'gait': 5.0}"
+            )
+        header = {"format": _FORMAT, "network": network_fingerprint(network), _LEAST_PRIVACY: asked}
         begin_chain(path, header)
         return cls(path, network)
 
@@ -91,7 +104,10 @@ class Ledger:
             return privacies(knowledge_of_factor(self.network, self._factor))
 
     def remaining(self, plan: Plan) -> float:
-        """How many more releases of a plan the limits allow; inf when it is as many as one likes."""
+        """How many more releases are possible before too little privacy remains; inf when as many as one likes.
+
+        plan: the plan by which they would be made.
+        """
         once = self._factor_of(plan)
 
         def margin(count: int) -> float:
@@ -105,7 +121,10 @@ class Ledger:
     def record(self, plan: Plan, releases: int = 1) -> dict[str, float]:
         """Record releases *before* they are made; returns the privacy left after them.
 
-        Raises Infeasible, and records nothing, when a limit would be crossed.
+        plan:     the plan by which they are made, one of the ledger's own network.
+        releases: how many.
+
+        Raises Infeasible, and records nothing, when less than the least privacy would remain.
         """
         if not isinstance(releases, int | np.integer) or releases < 1:
             raise InvalidRequest(f"releases: expected a positive whole number, found {releases!r}")
@@ -114,11 +133,11 @@ class Ledger:
         with self._turn, open_chain(self.path, _FORMAT) as chain:
             self._read(chain)  # another process may have added to it
             left = self._privacy_with(added)
-            for name, limit in self.limits.items():
-                if left[name] < limit:
+            for name, least in self.least_privacy.items():
+                if left[name] < least:
                     raise Infeasible(
                         f"ledger: {releases} more release{'s' if releases > 1 else ''} would leave the privacy "
-                        f"of {name} at {number(left[name])}, below its limit {number(limit)}; "
+                        f"of {name} at {number(left[name])}, below the {number(least)} that has to remain; "
                         f"{number(self.remaining(plan))} more are possible, then x has to change or stay untold"
                     )
             chain.append(
@@ -161,7 +180,7 @@ class Ledger:
 
     def _margin(self, added: Array) -> float:
         left = self._privacy_with(added)
-        return min(left[name] - limit for name, limit in self.limits.items())
+        return min(left[name] - least for name, least in self.least_privacy.items())
 
     def _read(self, chain: Chain) -> None:
         lines = chain.read()
@@ -169,11 +188,13 @@ class Ledger:
         if header.get("network") != network_fingerprint(self.network):
             raise InvalidPlan(f"{self.path}: the ledger belongs to another network; open it with its own")
         try:
-            self.limits = read_limits(self.network, header.get("limits"))
+            self.least_privacy = read_least_privacy(self.network, header.get(_LEAST_PRIVACY))
         except InvalidRequest as error:
             raise InvalidPlan(f"{self.path}: {error}") from error
-        if not self.limits:
-            raise InvalidPlan(f"{self.path}: the ledger has no limits: it was changed")
+        if not self.least_privacy:
+            raise InvalidPlan(
+                f"{self.path}: the ledger does not say what privacy has to remain: it was changed"
+            )
         self._count = 0
         self._factor = np.zeros((0, self.network.L))
         for line in lines:
@@ -223,8 +244,8 @@ def verify_ledger(
     left = ledger.privacy()
     problems += [
         f"the recorded releases leave the privacy of {name} at {number(left[name])}, "
-        f"below its limit {number(limit)}"
-        for name, limit in ledger.limits.items()
-        if left[name] < limit
+        f"below the {number(least)} that has to remain"
+        for name, least in ledger.least_privacy.items()
+        if left[name] < least
     ]
     return problems

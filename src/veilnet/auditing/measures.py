@@ -33,22 +33,22 @@ def privacies(known: Knowledge) -> dict[str, float]:
     return {name: growth(known, rows) for name, rows in known.network.private.items()}
 
 
-def read_limits(network: Network, limits: float | Mapping[str, float] | None) -> dict[str, float]:
+def read_least_privacy(network: Network, least: float | Mapping[str, float] | None) -> dict[str, float]:
     """The least privacy that has to remain: one number for all, or name -> number."""
-    if limits is None:
+    if least is None:
         return {}
-    if isinstance(limits, Mapping):
-        refuse_unknown(limits, tuple(network.private), "limits", error=InvalidRequest)
+    if isinstance(least, Mapping):
+        refuse_unknown(least, tuple(network.private), "least_privacy", error=InvalidRequest)
         found = {
-            str(name): as_number(value, f"limit of {name!r}", error=InvalidRequest)
-            for name, value in limits.items()
+            str(name): as_number(value, f"least_privacy of {name!r}", error=InvalidRequest)
+            for name, value in least.items()
         }
     else:
-        found = dict.fromkeys(network.private, as_number(limits, "limits", error=InvalidRequest))
+        found = dict.fromkeys(network.private, as_number(least, "least_privacy", error=InvalidRequest))
     for name, value in found.items():
         if value <= -1:
             raise InvalidRequest(
-                f"limit of {name!r}: expected a privacy above -1, found {value:g}; "
+                f"least_privacy of {name!r}: expected a privacy above -1, found {value:g}; "
                 "0 means: never better than one raw reading"
             )
     return found

@@ -35,16 +35,17 @@ def command(
     releases: Annotated[
         int | None, typer.Option("--releases", help="The same x is released so many times.")
     ] = None,
-    limit: Annotated[
+    least_privacy: Annotated[
         list[str] | None,
         typer.Option(
-            "--limit",
-            help="Least privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
+            "--least-privacy",
+            help="Privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
         ),
     ] = None,
     model_error: Annotated[
-        float, typer.Option("--model-error", help="By how many percent the model may be off.")
-    ] = 5.0,
+        float,
+        typer.Option("--model-error", metavar="NUMBER", help="How far the model may be off, 0.05 is 5 %."),
+    ] = 0.05,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of releases to verify.")] = None,
     head: Annotated[str | None, typer.Option("--head", help="The ledger's head at the last audit.")] = None,
     released: Annotated[
@@ -77,6 +78,17 @@ def command(
     check_plot(plot)
     if plot is not None and only and "baselines" not in only:
         raise InvalidRequest("--plot: it draws the baselines; add --only baselines, or leave --only out")
+    for option, value in (("--head", head), ("--released", released)):
+        if value is not None and ledger is None:
+            raise InvalidRequest(
+                f"{option}: there is no ledger to compare it with; give --ledger, or leave it out"
+            )
+    what_if = vn.WhatIf(
+        agents_colluding=colluding,
+        releases=releases,
+        least_privacy=amounts(least_privacy, "--least-privacy"),
+        model_error=model_error,
+    )
     loaded = vn.Plan.load(plan)
     mechanisms = _mechanisms(loaded, deployed, run)
     with progress("auditing", total=1.0) as steps:
@@ -84,16 +96,10 @@ def command(
             loaded,
             data,
             sanitizers=mechanisms,
-            agents_colluding=colluding,
-            releases=releases,
-            limits=amounts(limit, "--limit"),
-            model_error=model_error,
-            ledger=ledger,
-            ledger_head=head,
-            ledger_releases=released,
+            what_if=what_if,
+            trials=vn.Trials(seed=seed, quick=quick),
+            ledger=None if ledger is None else vn.LedgerCheck(ledger, head, released),
             only=only or None,
-            quick=quick,
-            seed=seed,
             progress=lambda _what, part: steps.update(part),
         )
     if plot is not None:

@@ -81,7 +81,7 @@ def collusion_rows(
     network: Network,
     sanitizers: Mapping[str, Sanitizer],
     most: int,
-    limits: Mapping[str, float],
+    least_privacy: Mapping[str, float],
     advance: Callable[[float], None],
 ) -> list[Row]:
     """Privacy left by each single agent and by the worst set of up to ``most`` agents."""
@@ -108,7 +108,7 @@ def collusion_rows(
                     figures["no set of this size leaves less than"] = study.least(name, size)
                 colluders = tuple(network.agents[k] for k in worst.agents)
                 left = privacy_left(network, sanitizers, colluders, betrays)[name]
-                rows.append(_row(name, colluders, betrays, promised[name], left, limits, figures))
+                rows.append(_row(name, colluders, betrays, promised[name], left, least_privacy, figures))
             done += 1
             advance(done / (len(kinds) * len(sizes)))
     return rows
@@ -120,21 +120,22 @@ def _row(
     betrays: Betrayal,
     promised: float,
     left: float,
-    limits: Mapping[str, float],
+    least_privacy: Mapping[str, float],
     figures: dict[str, object],
 ) -> Row:
     who = join_names(colluders)
     verb = "hands" if len(colluders) == 1 else "hand"
     sentence = f"if {who} {verb} over {betrays}, the centre's error on {name} grows {times(1 + left)}"
     if not figures["exact"]:
-        least = float(figures["no set of this size leaves less than"])  # type: ignore[arg-type]
-        sentence += f" (found greedily; no set of {len(colluders)} brings it below {times(1 + least)})"
+        bound = float(figures["no set of this size leaves less than"])  # type: ignore[arg-type]
+        sentence += f" (found greedily; no set of {len(colluders)} brings it below {times(1 + bound)})"
     sentence += f", instead of {times(1 + promised)}."
     verdict: Judgement = "info"
     floor = float(figures.get("no set of this size leaves less than", left))  # type: ignore[arg-type]
-    if name in limits:
-        verdict = "fail" if left < limits[name] else "warn" if floor < limits[name] else "ok"
-        figures["limit"] = limits[name]
+    if name in least_privacy:
+        least = least_privacy[name]
+        verdict = "fail" if left < least else "warn" if floor < least else "ok"
+        figures["least privacy"] = least
     what = f"{name}, {'worst ' if len(colluders) > 1 else ''}{len(colluders)} hand over {betrays}"
     if len(colluders) == 1:
         what = f"{name}, {who} hands over {betrays}"

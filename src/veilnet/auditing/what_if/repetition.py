@@ -1,4 +1,4 @@
-"""Repeated releases: what T releases of the same x reveal, and how many until a limit is crossed.
+"""Repeated releases: what T releases of the same x reveal, and how many until too little privacy remains.
 
 Three ways to release again, each the same as one release in a changed network:
 
@@ -67,10 +67,10 @@ def releases_until(
     network: Network,
     sanitizers: Mapping[str, Sanitizer],
     name: str,
-    limit: float,
+    least: float,
     again: Again = "fresh",
 ) -> float:
-    """The first number of releases after which p_j of a private parameter is below the limit; inf: never."""
+    """The first number of releases after which p_j of a private parameter is below ``least``; inf: never."""
     rows = network.private[name]
     if again == "fresh":
         once = triangle(message_factor(network, sanitizers))
@@ -82,22 +82,22 @@ def releases_until(
         def left(count: int) -> float:
             return growth(repeated(network, sanitizers, count, again), rows)
 
-    return first_below(left, limit)
+    return first_below(left, least)
 
 
-def first_below(value: Callable[[int], float], limit: float) -> float:
-    """The first whole number at which a falling function is below the limit; inf beyond 2^40."""
-    if value(1) < limit:
+def first_below(value: Callable[[int], float], level: float) -> float:
+    """The first whole number at which a falling function is below a level; inf beyond 2^40."""
+    if value(1) < level:
         return 1.0
     high = 2
-    while value(high) >= limit:
+    while value(high) >= level:
         high *= 2
         if high > _MANY:
             return np.inf
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if value(middle) >= limit else (low, middle)
+        low, high = (middle, high) if value(middle) >= level else (low, middle)
     return float(high)
 
 
@@ -105,9 +105,9 @@ def repetition_rows(
     network: Network,
     sanitizers: Mapping[str, Sanitizer],
     releases: Sequence[int],
-    limits: Mapping[str, float],
+    least_privacy: Mapping[str, float],
 ) -> list[Row]:
-    """For each private parameter: privacy after some releases, and how many until a limit is crossed."""
+    """For each private parameter: privacy after some releases, and how many until too little privacy remains."""
     noisy = any(np.any(s.noise) or s.dithers for s in sanitizers.values())
     ways: tuple[Again, ...] = get_args(Again) if noisy else ("fresh",)
     rows = []
@@ -120,8 +120,8 @@ def repetition_rows(
         for count in releases:
             left = after["fresh"][count]
             verdict: Judgement = "info"
-            if name in limits:
-                verdict = "fail" if left < limits[name] else "ok"
+            if name in least_privacy:
+                verdict = "fail" if left < least_privacy[name] else "ok"
             sentence = (
                 f"{count} releases of the same x leave the centre's error on {name} at {number(1 + left)} times "
                 "that from one raw release."
@@ -129,18 +129,18 @@ def repetition_rows(
             figures: dict[str, float] = {again: values[count] for again, values in after.items()}
             what = f"{name}, {count} releases"
             rows.append(Row(SECTION, what, promised, left, verdict, sentence, figures=figures))
-        limit = limits.get(name, promised / 2 if np.isfinite(promised) else 1.0)
+        least = least_privacy.get(name, promised / 2 if np.isfinite(promised) else 1.0)
         crossed: dict[str, float] = {
-            again: releases_until(network, sanitizers, name, limit, again) for again in ways
+            again: releases_until(network, sanitizers, name, least, again) for again in ways
         }
         parts = [
             f"{_IN_WORDS[again]}: {'never' if np.isinf(count) else f'at release {count:.0f}'}"
             for again, count in crossed.items()
         ]
-        sentence = f"the error on {name} falls below {times(1 + limit)}: {'; '.join(parts)}."
-        what = f"{name}, releases until below {number(limit)}"
+        sentence = f"the error on {name} falls below {times(1 + least)}: {'; '.join(parts)}."
+        what = f"{name}, releases until below {number(least)}"
         rows.append(
             Row(SECTION, what, None, crossed["fresh"], "info", sentence,
-                figures={"limit": limit, **crossed})
+                figures={"least privacy": least, **crossed})
         )  # fmt: skip
     return rows

@@ -144,38 +144,40 @@ class WrongModel:
 def wrong_model_rows(
     network: Network,
     sanitizers: Mapping[str, Sanitizer],
-    percent: float,
+    error: float,
     seed: int,
     advance: Callable[[float], None],
 ) -> list[Row]:
-    """Range of utility and privacy when H, R and the prior are off, and the assumption that matters most."""
+    """Range of utility and privacy when H, R and the prior are off, and the assumption that matters most.
+
+    ``error`` is how far they are off, a fraction: 0.05 is 5 %.
+    """
     model = WrongModel(network, sanitizers)
     rng = np.random.default_rng([seed, 3])
-    size = percent / 100.0
     sound = model.under(network)
     outcomes: list[Outcome] = []
     draws = _DRAWS if network.N <= _LARGE else 4
     for turn in range(draws):
-        outcomes += model.outcomes([_mistake(network, rng, size, None)])
+        outcomes += model.outcomes([_mistake(network, rng, error, None)])
         advance(0.5 * (turn + 1) / draws)
-    singles = _single(model, rng, size, lambda done: advance(0.5 + 0.5 * done))
+    singles = _single(model, rng, error, lambda done: advance(0.5 + 0.5 * done))
     names = list(network.private)
     return [
-        *(_privacy_range(name, sound, outcomes, percent) for name in names),
-        _public_range(sound, outcomes, percent),
-        *(_privacy_rests_on(name, sound, singles, percent) for name in names),
-        _public_rests_on(sound, singles, percent),
+        *(_privacy_range(name, sound, outcomes, error) for name in names),
+        _public_range(sound, outcomes, error),
+        *(_privacy_rests_on(name, sound, singles, error) for name in names),
+        _public_rests_on(sound, singles, error),
         *attacker_rows(network, sanitizers),
     ]
 
 
 def _mistake(
-    network: Network, rng: np.random.Generator, size: float, only: tuple[str, int] | None
+    network: Network, rng: np.random.Generator, error: float, only: tuple[str, int] | None
 ) -> Mistake:
-    """A random mistake of this relative size; ``only`` names one assumption and an agent (-1: all)."""
+    """A random mistake of this relative size, ``error``; ``only`` names one assumption and an agent (-1: all)."""
 
     def part(kind: str, shape: tuple[int, ...]) -> Array:
-        draw = size * rng.standard_normal(shape)
+        draw = error * rng.standard_normal(shape)
         if only is None:
             return draw
         if only[0] != kind:
@@ -193,7 +195,7 @@ def _mistake(
 
 
 def _single(
-    model: WrongModel, rng: np.random.Generator, size: float, advance: Callable[[float], None]
+    model: WrongModel, rng: np.random.Generator, error: float, advance: Callable[[float], None]
 ) -> dict[str, list[Outcome]]:
     """Outcomes when one assumption alone is off: each agent's H and R, and the prior."""
     network = model.network
@@ -208,7 +210,7 @@ def _single(
     for done, (label, only) in enumerate(assumptions.items()):
         found[label] = []
         for _ in range(_DRAWS_EACH if network.N <= _LARGE else 1):
-            drawn = _mistake(network, rng, size, only)
+            drawn = _mistake(network, rng, error, only)
             other = Mistake(-drawn.observe, -drawn.noise, -drawn.prior)
             found[label] += model.outcomes([drawn, other])
         advance((done + 1) / len(assumptions))
@@ -219,47 +221,49 @@ def _range(values: list[float]) -> tuple[float, float]:
     return (min(values), max(values)) if values else (np.nan, np.nan)
 
 
-def _privacy_range(name: str, sound: Outcome, outcomes: list[Outcome], percent: float) -> Row:
+def _privacy_range(name: str, sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
     low, high = _range([outcome.privacy[name] for outcome in outcomes])
     sentence = (
-        f"with H, R and prior off by {percent:g} %, the error on {name} grows {times(1 + low)} in the worst "
+        f"with H, R and prior off by {100 * error:g} %, the error on {name} grows {times(1 + low)} in the worst "
         f"of {len(outcomes)} random cases and {times(1 + high)} in the best."
     )
-    what = f"{name}, model off by {percent:g} %"
+    what = f"{name}, model off by {100 * error:g} %"
     return Row(SECTION, what, sound.privacy[name], low, "info", sentence, (low, high))
 
 
-def _public_range(sound: Outcome, outcomes: list[Outcome], percent: float) -> Row:
+def _public_range(sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
     low, high = _range([outcome.public_loss for outcome in outcomes])
     sentence = (
-        f"with H, R and prior off by {percent:g} %, the centre's public error (it keeps the plan's model) "
+        f"with H, R and prior off by {100 * error:g} %, the centre's public error (it keeps the plan's model) "
         f"grows {times(1 + max(high, 0.0))} at most in {len(outcomes)} random cases."
     )
-    what = f"public error, model off by {percent:g} %"
+    what = f"public error, model off by {100 * error:g} %"
     return Row(SECTION, what, sound.public_loss, high, "info", sentence, (low, high))
 
 
-def _privacy_rests_on(name: str, sound: Outcome, singles: Mapping[str, list[Outcome]], percent: float) -> Row:
+def _privacy_rests_on(name: str, sound: Outcome, singles: Mapping[str, list[Outcome]], error: float) -> Row:
     """The single assumption whose being off takes most privacy away."""
     harm = {
         label: _privacy_harm(sound.privacy[name], [outcome.privacy[name] for outcome in outcomes])
         for label, outcomes in singles.items()
     }
-    return _rests_on(f"{name}, rests most on", f"the privacy of {name}", harm, percent)
+    return _rests_on(f"{name}, rests most on", f"the privacy of {name}", harm, error)
 
 
-def _public_rests_on(sound: Outcome, singles: Mapping[str, list[Outcome]], percent: float) -> Row:
+def _public_rests_on(sound: Outcome, singles: Mapping[str, list[Outcome]], error: float) -> Row:
     """The single assumption whose being off costs the public estimate most."""
     harm = {
         label: _public_harm(sound.public_loss, [outcome.public_loss for outcome in outcomes])
         for label, outcomes in singles.items()
     }
-    return _rests_on("public error, rests most on", "the public estimate", harm, percent)
+    return _rests_on("public error, rests most on", "the public estimate", harm, error)
 
 
-def _rests_on(what: str, subject: str, harm: Mapping[str, float], percent: float) -> Row:
+def _rests_on(what: str, subject: str, harm: Mapping[str, float], error: float) -> Row:
     worst = max(harm, key=lambda label: harm[label])
-    sentence = f"{subject} rests most on {worst}: off by {percent:g} %, it costs up to {number(harm[worst])}."
+    sentence = (
+        f"{subject} rests most on {worst}: off by {100 * error:g} %, it costs up to {number(harm[worst])}."
+    )
     return Row(SECTION, what, None, worst, "info", sentence, figures={"cost": harm})
 
 
