@@ -88,17 +88,29 @@ class Sanitizer(Frozen):
 
     @classmethod
     def silent(cls, readings: int, *, agent: str = "") -> Sanitizer:
-        """Sends nothing at all."""
+        """Sends nothing at all.
+
+        readings: how many readings the agent has.
+        agent:    whose sanitizer it is.
+        """
         return cls(np.zeros((0, _read_count(readings))), agent=agent)
 
     @classmethod
     def raw(cls, readings: int, *, agent: str = "") -> Sanitizer:
-        """Sends the readings as they are."""
+        """Sends the readings as they are.
+
+        readings: how many readings the agent has.
+        agent:    whose sanitizer it is.
+        """
         return cls(np.eye(_read_count(readings)), agent=agent)
 
     @classmethod
     def exact(cls, rows: Array, *, offset: Array, agent: str = "") -> Sanitizer:
         """Sends independent combinations of readings without noise; for callers that made the rows.
+
+        rows:   the combinations, linearly independent.
+        offset: what the readings show at x = 0.
+        agent:  whose sanitizer it is.
 
         Skips the checks of the constructor: with many agents they would cost more than the design.
         """
@@ -110,13 +122,17 @@ class Sanitizer(Frozen):
         )  # fmt: skip
 
     def with_grid(self, grid: Array) -> Sanitizer:
-        """The same sanitizer, releasing on the given grid."""
+        """The same sanitizer, releasing on a grid.
+
+        grid: the step of each number sent, a power of two.
+        """
         return self._changed(grid=_read_grid(grid, self.sent))
 
     def for_agent(self, agent: str, network: Network) -> Sanitizer:
         """The same sanitizer, with the names, limits and resolution the network gives that agent's readings.
 
-        The dither is the network's alone: its promises count it.
+        agent:   whose sanitizer it becomes.
+        network: what it takes them from. The dither is the network's alone: its promises count it.
         """
         return self._changed(
             agent=agent,
@@ -153,7 +169,9 @@ class Sanitizer(Frozen):
         return self._with(rows, np.diag(noisy.astype(float)))
 
     def as_noise(self, power: float) -> Sanitizer:
-        """Noise alone (C = I) of total power tr Θ, the withheld directions sharing what is left of it.
+        """Noise alone (C = I), the withheld directions sharing the power that the noisy rows leave.
+
+        power: the total, tr Θ.
 
         Proposition 1 of the paper, mended: Θ = A^-1 Λ A^-T with A the sent rows completed by the withheld
         ones. Withholding is the limit of power without bound; the bound on x converges like 1 / power.
@@ -172,7 +190,10 @@ class Sanitizer(Frozen):
         return self._with(np.eye(self.readings), (carried + carried.T) / 2)
 
     def as_compression(self, power: float) -> Sanitizer:
-        """Withhold every noisy row whose variance, in units of the readings, is at least ``power``."""
+        """The same sanitizer without its noisiest rows: what they would tell is withheld.
+
+        power: the variance of noise, in units of the readings, from which a row is withheld.
+        """
         rows, noisy = self.normal
         variances = np.full(rows.shape[0], 0.0)
         variances[noisy] = 1.0 / np.sum(rows[noisy] ** 2, axis=1)
@@ -182,12 +203,14 @@ class Sanitizer(Frozen):
     # --- running it
 
     def sanitize(self, readings: Any, *, rng: np.random.Generator | int | None = None) -> AnyArray:
-        """Sanitize one reading (N_i,) or a block (T, N_i); see :mod:`veilnet.agent.release`.
+        """What the agent sends of its readings; see :mod:`veilnet.agent.release`.
 
-        Noise comes from the operating system's entropy. ``rng`` replaces it by a seeded generator for
-        simulation; the result is then a :class:`veilnet.agent.release.NotPrivate` array. Raises InvalidReading,
-        naming the row, where a reading may not be released: nothing of the block is sent then. Warns when
-        there is no grid: the low bits of what is sent are then not protected.
+        readings: one row (N_i,) or a block (T, N_i).
+        rng:      a generator or seed, for simulation: it replaces the operating system's entropy, from which noise
+                  comes otherwise, and the result is a :class:`veilnet.agent.release.NotPrivate` array.
+
+        Raises InvalidReading, naming the row, where a reading may not be released: nothing of the block is sent
+        then. Warns when there is no grid: the low bits of what is sent are then not protected.
         """
         return release(self.recipe, readings, rng)
 
@@ -207,14 +230,20 @@ class Sanitizer(Frozen):
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write what this agent needs to one JSON file."""
+        """Write what this agent needs to one file.
+
+        path: a JSON file.
+        """
         from veilnet.io.sanitizer_files import save_sanitizer
 
         save_sanitizer(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Sanitizer:
-        """Read a sanitizer file; a truncated or changed one is refused."""
+        """Read a sanitizer from its file; a truncated or changed one is refused.
+
+        path: what :meth:`save` wrote, or an agent's file in the folder of a plan.
+        """
         from veilnet.io.sanitizer_files import load_sanitizer
 
         return load_sanitizer(path)
@@ -225,15 +254,24 @@ class Sanitizer(Frozen):
         return positive_root(self.noise)
 
     def replace(self, **changes: Any) -> Sanitizer:
-        """A copy with some arguments of the constructor changed."""
+        """A copy with some arguments of the constructor changed.
+
+        changes: those arguments by name; a name that the constructor does not know is a TypeError.
+        """
         return Sanitizer(**(self._arguments() | changes))
 
     def same_as(self, other: Sanitizer) -> bool:
-        """Whether another sanitizer does the same to the last bit, for the same agent."""
+        """Whether another one does the same to the last bit, for the same agent.
+
+        other: the sanitizer to compare with.
+        """
         return _same(self._arguments(), other._arguments())
 
     def same_readings_as(self, other: Sanitizer) -> bool:
-        """Whether another one takes the same readings: agent, names, limits and resolution."""
+        """Whether another one takes the same readings: agent, names, limits and resolution.
+
+        other: the sanitizer to compare with.
+        """
         mine, theirs = self._arguments(), other._arguments()
         return all(_same(mine[name], theirs[name]) for name in ("agent", "names", "limits", "resolution"))
 

@@ -51,7 +51,12 @@ class DoubtfulModel(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A network made from data, how good it is, and where it is doubtful."""
+    """A network made from data, how good it is, and where it is doubtful.
+
+    network:  the model.
+    report:   how well it describes the data, reading by reading and parameter by parameter.
+    warnings: what is doubtful about it, a sentence each.
+    """
 
     network: Network
     report: CalibrationReport
@@ -101,7 +106,16 @@ def fit_report(
     noise: Noise = "joint",
     prior: bool = True,
 ) -> Calibration:
-    """What :func:`fit` does, with the report; the doubts are listed instead of warned about."""
+    """What :func:`fit` does, with the report; the doubts are listed instead of warned about.
+
+    table:   name -> column, a frame, a structured array or a CSV file, rows in time order.
+    agents:  agent -> the columns it reads.
+    public:  columns that may be known; or name -> columns, to give several one name.
+    private: columns that must not, likewise.
+    missing: "refuse" a table with missing values, or "drop" the rows that have any.
+    noise:   "joint", or "independent" where agents are known to share no noise.
+    prior:   whether the centre knows mean and covariance of x beforehand.
+    """
     _refuse_other(missing, Missing, "missing")
     _refuse_other(noise, Noise, "noise")
     roles = _Roles(agents, public, private)

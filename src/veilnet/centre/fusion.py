@@ -38,7 +38,9 @@ class Estimate:
                 is infinite. One set of agents in all rows: a view that takes no memory.
     estimable:  (T, rows) or (rows,).
     missing:    names of the agents that did not send: a tuple, or one per row.
-    sets:       the distinct sets of agents that sent, their covariances, and ``set_of_row``.
+
+    Rows with the same agents share a covariance. ``set_of_row`` numbers, for each row, the set of agents that sent;
+    ``set_covariance``, ``set_estimable`` and ``set_missing`` have what belongs to each set.
     """
 
     public: Array
@@ -102,7 +104,8 @@ class Planned(Protocol):
 class Fusion:
     """Estimates the public parameters of a plan from sanitized messages.
 
-    Make it from a plan, or from the file ``plan/center.json`` with :meth:`load`.
+    plan: a :class:`veilnet.Plan`, or the model of its messages. At the centre, :meth:`load` reads that model from
+          the file ``plan/center.json``.
     """
 
     def __init__(self, plan: Planned | CentreModel) -> None:
@@ -123,7 +126,10 @@ class Fusion:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Fusion:
-        """Read ``plan/center.json``; a truncated or changed file is refused."""
+        """A fusion from its file; a truncated or changed one is refused.
+
+        path: ``center.json`` in the folder of a saved plan.
+        """
         from veilnet.io.centre_files import load_centre
 
         return cls(load_centre(path))
@@ -139,10 +145,12 @@ class Fusion:
         return {a: int(n) for a, n in zip(self.agents, self.model.blocks.sizes, strict=True)}
 
     def estimate(self, messages: Mapping[str, Any] | Any) -> Estimate:
-        """Estimate from agent -> message: (M_i,) for one row, (T, M_i) for many, all of the same length.
+        """The public parameters, estimated from whatever arrived.
 
-        Or from one array, (M,) or (T, M), with the numbers of all agents side by side in sending order. An
-        agent that is left out, or whose numbers in a row are not all finite, is missing in that row.
+        messages: agent -> message, (M_i,) for one row or (T, M_i) for many, all of the same length; or one array,
+                  (M,) or (T, M), with the numbers of all agents side by side in sending order.
+
+        An agent that is left out, or whose numbers in a row are not all finite, is missing in that row.
         """
         parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
         rows = 1 if count is None else count

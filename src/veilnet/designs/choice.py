@@ -48,6 +48,7 @@ def design(
 
     Without targets: the most privacy at perfect utility, in closed form.
 
+    network:      the model.
     privacy:      p_j to reach, one number for all or name -> number (others are then left at 0): least
                   utility loss. At or below the ceiling the answer is closed and costs nothing. The number is the mean
                   over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction.

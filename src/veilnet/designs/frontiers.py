@@ -61,9 +61,13 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """The least utility loss for each privacy asked, with the ceiling (free up to there) and the limit.
+    """The least utility loss for each privacy asked of every private parameter alike.
 
-    ``interrupted`` says that the search was stopped before it had every point; those in ``rows`` keep their promises.
+    network:     the model.
+    rows:        the points, in the order of the privacy asked.
+    ceiling:     the privacy up to which it is free, the smallest over the private parameters.
+    limit:       the privacy that even silence does not exceed, likewise.
+    interrupted: whether the search was stopped before it had every point; those in ``rows`` keep their promises.
     """
 
     network: Network
@@ -91,7 +95,10 @@ class Frontier:
         return lines.getvalue()
 
     def plot(self, path: str | PathLike[str] | None = None) -> Figure:
-        """Utility loss against privacy, ceiling and limit marked; written to ``path`` when one is given."""
+        """Utility loss against privacy, ceiling and limit marked.
+
+        path: where to write the figure too, .svg, .png or .pdf; nowhere when left out.
+        """
         try:
             from matplotlib.figure import Figure
             from matplotlib.ticker import StrMethodFormatter
@@ -151,14 +158,15 @@ def frontier(
 ) -> Frontier:
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
 
-    ``prove`` adds to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
+    network:  the model.
+    privacy:  the list; when left out, twenty points from half the ceiling to nearly the limit.
+    seed:     of the joint search.
+    prove:    add to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
+    progress: called with (what is being done, fraction done); returning False stops the search, and the points
+              found so far are returned in a frontier marked as interrupted.
 
-    Without a list: twenty points from half the ceiling to nearly the limit. Points beyond the limit are kept
-    and marked infeasible. Each point is what :func:`design` answers for it, whatever else is in the list, but
-    for this: a plan for more privacy serves for less, so the curve is monotone.
-
-    ``progress`` is called with (what is being done, fraction done); returning False stops the search, and the
-    points found so far are returned in a frontier marked as interrupted.
+    Points beyond the limit are kept and marked infeasible. Each point is what :func:`design` answers for it,
+    whatever else is in the list, but for this: a plan for more privacy serves for less, so the curve is monotone.
     """
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())

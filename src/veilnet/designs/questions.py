@@ -22,6 +22,8 @@ class Worst:
 
     The plain target p_j is a mean over the directions of g_j. ``Worst(5)`` asks that the error variance of *each*
     combination of its rows grow by at least 5, 6-fold that is. With one row the two are the same.
+
+    privacy: how much every direction has to reach, at least 0.
     """
 
     privacy: float

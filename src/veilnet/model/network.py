@@ -134,7 +134,10 @@ class Network(Frozen):
         return {name: place for place, name in enumerate(self.agents)}
 
     def unit(self, name: str) -> str:
-        """Unit of a named parameter, empty when none was given."""
+        """The unit of something that has a name, empty when none was given.
+
+        name: of a public or private parameter, or of an entry of x.
+        """
         return self.units.get(name, "")
 
     @derived
@@ -168,7 +171,10 @@ class Network(Frozen):
         return max(condition_of_triangle(self.raw_triangle), self.noise.condition())
 
     def in_raw_coordinates(self, rows: Array) -> Array:
-        """rows T^-1: coordinates of x in which the raw information is the identity."""
+        """A T^-1: coordinates of x in which the raw information is the identity.
+
+        rows: A, (rows, L).
+        """
         return np.ascontiguousarray(solve_upper(self.raw_triangle, rows.T, transposed=True).T)
 
     def _refuse_unobservable(self) -> None:
@@ -202,22 +208,45 @@ class Network(Frozen):
         public: Mapping[str, Any] | Any,
         private: Mapping[str, Any],
         prior: Prior | None = None,
-        **options: Any,
+        *,
+        offset: Mapping[str, Any] | None = None,
+        parameters: Sequence[str] | None = None,
+        units: Mapping[str, str] | None = None,
+        resolution: Mapping[str, Any] | float | None = None,
     ) -> Network:
-        """The equivalent real network of a complex one with circular noise (the paper's Example 1)."""
+        """The equivalent real network of a complex one with circular noise (the paper's Example 1).
+
+        observe, public, private: as in :class:`Network`, of complex numbers; agents by name.
+        noise:      the Hermitian covariance E[n n^H], joint or by agent, variances, or one variance for all.
+        prior:      of the real and then the imaginary parts of x (:func:`veilnet.model.complex.circular_prior`).
+        offset:     what readings show at x = 0: agent -> complex vector.
+        parameters: names of the entries of x; their parts are called "Re name" and "Im name".
+        units:      of names in the real network.
+        resolution: as in :class:`Network`, of real and imaginary parts alike.
+        """
         from veilnet.model.complex import real_arguments
 
-        return cls(**real_arguments(observe, noise, public, private, prior, **options))
+        real = real_arguments(
+            observe, noise, public, private, prior,
+            offset=offset, parameters=parameters, units=units, resolution=resolution,
+        )  # fmt: skip
+        return cls(**real)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Network:
-        """Read a network from .toml, .json or .npz; nothing is ever unpickled."""
+        """Read a network from a file; nothing is ever unpickled.
+
+        path: a file that ends in .toml, .json or .npz.
+        """
         from veilnet.io.network_files import load_network
 
         return load_network(path)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write to .toml, .json or .npz; reading it back gives the same numbers to the last bit."""
+        """Write the network to a file; reading it back gives the same numbers to the last bit.
+
+        path: a file that ends in .toml, .json or .npz.
+        """
         from veilnet.io.network_files import save_network
 
         save_network(self, path)

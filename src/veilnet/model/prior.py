@@ -22,8 +22,9 @@ from veilnet._core.validation import (
 class Prior(Frozen):
     """Gaussian prior information J0 ⪰ 0 on x, with a mean.
 
-    Give the covariance P0 (then J0 = P0^-1 is of full rank), or the information J0, which may be singular
-    where nothing is known. ``mean`` defaults to zero.
+    covariance:  P0; then J0 = P0^-1 is of full rank. Give this or ``information``.
+    information: J0, which may be singular where nothing is known.
+    mean:        of x; zero when left out.
     """
 
     def __init__(self, covariance: Any = None, *, information: Any = None, mean: Any = None) -> None:

@@ -35,7 +35,8 @@ class Plan(Frozen):
     utility:     the paper's u <= 0; 0 is perfect.
     privacy:     p_j per private parameter, inf where g_j can no longer be estimated.
     certificate: the same numbers recomputed from the network and the sanitizers alone, by another route.
-    targets:     the p_j asked for; worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
+    targets:     the p_j asked for.
+    worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
     details:     how it was found, in the method's own terms (starts, iterations, bounds, power).
     proof:       what no design can beat, with the multipliers that prove it, where ``design(..., prove=)`` found one.
     """
@@ -87,7 +88,10 @@ class Plan(Frozen):
         return max(0.0, max(each / self.privacy[name] for name, each in self.proof.privacy.items()) - 1.0)
 
     def with_proof(self, proof: Proof) -> Plan:
-        """The same plan with a proof of how good it is; InvalidPlan where the proof does not hold on its network."""
+        """The same plan with a proof of how good it is; InvalidPlan where the proof does not hold on its network.
+
+        proof: what no design of this network can beat, with the multipliers that prove it.
+        """
         if not proof.holds(self.network):
             raise InvalidPlan(
                 "proof: the theorem's inequality does not hold on this network; nothing is proved"
@@ -122,14 +126,20 @@ class Plan(Frozen):
         return {agent: sanitizer.sent for agent, sanitizer in self.sanitizers.items()}
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write one file per agent, one for the centre and one for the whole."""
+        """Write one file per agent, one for the centre and one for the whole.
+
+        folder: where to; it is made if there is none, and a plan in it is replaced, whole or not at all.
+        """
         from veilnet.io.plan_files import save_plan
 
         save_plan(self, folder)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Plan:
-        """Read a plan folder and verify it; a changed, truncated or mixed-up file is refused."""
+        """Read a plan and verify it; a changed, truncated or mixed-up file is refused.
+
+        folder: where :meth:`save` or ``veilnet design --out`` wrote it.
+        """
         from veilnet.plans.verification import load_plan
 
         return load_plan(folder)

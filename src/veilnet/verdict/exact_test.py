@@ -47,6 +47,7 @@ _MOST_AGENTS_IN_WORDS = 200
 class Verdict:
     """Whether privacy can be free in a network, and who stands in the way.
 
+    network:    the model that was asked about.
     achievable: arbitrarily strong privacy at perfect utility (ASUP), exactly.
     ceiling:    most privacy p_j at perfect utility, per private parameter; inf where it is unbounded.
     limit:      ε_j^max, the privacy if nothing at all were sent.
@@ -168,7 +169,10 @@ class Verdict:
 
 
 def check(network: Network) -> Verdict:
-    """Can privacy be free in this network? Exact, by a few dense factorisations."""
+    """Can privacy be free in this network? Exact, by a few dense factorisations.
+
+    network: the model.
+    """
     expect(network, Network, "network")
     mine = _sufficient_shares(network)
     sent = share_sanitizers(mine)
