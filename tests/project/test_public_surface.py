@@ -96,6 +96,7 @@ def test_the_names_are_those_of_the_contract_and_what_was_added() -> None:
     assert set(vn.__all__) == CONTRACT | ADDED
     assert not CONTRACT & ADDED
     assert sorted(vn.__all__) == list(vn.__all__) == dir(vn)
+    assert set(vn._MODULE_OF) == set(vn.__all__)
 
 
 @pytest.mark.parametrize("owner", MEMBERS, ids=lambda owner: owner.__name__)

@@ -12,7 +12,7 @@ NOTHING = 5e-4
 """A variance that grows by less than this part is said not to grow."""
 
 
-def direction_in_words(direction: Array, names: Sequence[str], *, most: int = 4) -> str:
+def direction_in_words(direction: Array, names: Sequence[str], *, parts_shown: int = 4) -> str:
     """A direction of x by the user's names, largest parts first: ``0.71 gait - 0.71 presence``."""
     norm = float(np.linalg.norm(direction))
     unit = direction / (norm if norm > 0 else 1.0)
@@ -20,19 +20,19 @@ def direction_in_words(direction: Array, names: Sequence[str], *, most: int = 4)
     if len(order) == 1:
         return names[order[0]]
     lead = np.sign(unit[order[0]]) if order else 1.0
-    parts = [(float(lead * unit[k]), names[k]) for k in order[:most]]
+    parts = [(float(lead * unit[k]), names[k]) for k in order[:parts_shown]]
     text = " ".join(
         (f"{'-' if value < 0 else '+'} " if place else "") + f"{abs(value):.2g} {name}"
         for place, (value, name) in enumerate(parts)
     )
-    return text + (f" + {len(order) - most} smaller parts" if len(order) > most else "")
+    return text + (f" + {len(order) - parts_shown} smaller parts" if len(order) > parts_shown else "")
 
 
-def join_names(names: Sequence[str], *, most: int = 6) -> str:
+def join_names(names: Sequence[str], *, names_shown: int = 6) -> str:
     """``a, b and c``; long lists are cut."""
-    shown = list(names[:most])
-    if len(names) > most:
-        return ", ".join(shown) + f" and {len(names) - most} more"
+    shown = list(names[:names_shown])
+    if len(names) > names_shown:
+        return ", ".join(shown) + f" and {len(names) - names_shown} more"
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
 
 

@@ -199,7 +199,7 @@ def _unit(rows: Array) -> Array:
     return np.asarray(rows / np.where(sizes > 0, sizes, 1.0)[:, None])
 
 
-def _combination(row: Array, names: list[str], *, most: int = 6) -> str:
+def _combination(row: Array, names: list[str], *, parts_shown: int = 6) -> str:
     """``0.71 T1 - 0.2 RH1``, coefficients as they are."""
     order = [int(k) for k in np.argsort(-np.abs(row)) if row[k] != 0]
     if not order:
@@ -207,6 +207,6 @@ def _combination(row: Array, names: list[str], *, most: int = 6) -> str:
     text = " ".join(
         (("- " if row[k] < 0 else "+ ") if place else ("-" if row[k] < 0 else ""))
         + f"{abs(row[k]):.3g} {names[k]}"
-        for place, k in enumerate(order[:most])
+        for place, k in enumerate(order[:parts_shown])
     )
-    return text + (f" and {len(order) - most} more" if len(order) > most else "")
+    return text + (f" and {len(order) - parts_shown} more" if len(order) > parts_shown else "")

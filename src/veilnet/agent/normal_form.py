@@ -107,21 +107,23 @@ def _row_basis(rows: Array, errors: Array) -> Array:
     return np.asarray(basis[singular > max(rows.shape)])
 
 
-def _rotate(rows: Array, most: int) -> Array:
+def _rotate(rows: Array, largest_rank: int) -> Array:
     """Rows with unit noise, rotated until orthogonal; rotations leave unit noise as it is.
 
-    ``most`` is the dimension of the space they live in: any further row is rounding.
+    ``largest_rank`` is the dimension of the space they live in: any further row is rounding.
     """
-    if rows.shape[0] == 0 or most == 0:
+    if rows.shape[0] == 0 or largest_rank == 0:
         return rows[:0]
     # Rotating rows of very different sizes would lose the small ones to rounding: keep them apart.
     sizes = np.linalg.norm(rows, axis=1)
-    if rows.shape[0] <= most and np.max(sizes) > 1e6 * np.min(sizes):
+    if rows.shape[0] <= largest_rank and np.max(sizes) > 1e6 * np.min(sizes):
         unit = rows / sizes[:, None]
         if np.linalg.svd(unit, compute_uv=False)[-1] > 1e-8:
             return rows
     _, singular, basis = np.linalg.svd(rows, full_matrices=False)
-    keep = (singular > _tolerance(rows.shape) * float(singular[0])) & (np.arange(singular.size) < most)
+    keep = (singular > _tolerance(rows.shape) * float(singular[0])) & (
+        np.arange(singular.size) < largest_rank
+    )
     return np.asarray(singular[keep, None] * basis[keep])
 
 

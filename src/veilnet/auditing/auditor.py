@@ -224,10 +224,10 @@ class _Parts:
 
         return wrong_model_rows(self.plan.network, self.deployment.planned, error, int(self.trials.seed), go)
 
-    def dropout(self, most: int, go: Advance) -> list[Row]:
+    def dropout(self, silent_at_most: int, go: Advance) -> list[Row]:
         from veilnet.auditing.what_if.dropout import dropout_rows
 
-        return dropout_rows(self.plan.network, self.deployment.planned, most, go)
+        return dropout_rows(self.plan.network, self.deployment.planned, silent_at_most, go)
 
     def differential_privacy(self, asked: DifferentialPrivacy) -> list[Row]:
         from veilnet.auditing.differential_privacy import differential_privacy_rows

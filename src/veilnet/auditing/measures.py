@@ -24,8 +24,8 @@ def growth(known: Knowledge, rows: Array) -> float:
     half = known.network.in_raw_coordinates(rows) @ known.directions
     weights = np.sum((half / np.max(np.abs(half))) ** 2, axis=0)
     seen = known.known
-    shares = known.shares[seen] ** 2
-    return float(np.sum(weights[seen] * (1.0 - shares) / shares) / np.sum(weights))
+    left = known.sharpness[seen] ** 2
+    return float(np.sum(weights[seen] * (1.0 - left) / left) / np.sum(weights))
 
 
 def privacies(known: Knowledge) -> dict[str, float]:

@@ -32,17 +32,17 @@ __all__ = [
     "gain",
     "knowledge",
     "knowledge_of_factor",
+    "least_sharpness",
     "privacy",
     "privacy_limit",
     "residual_information",
     "share_of_estimate",
-    "smallest_share",
     "utility",
 ]
 
-# A direction counts as unknown when less than this fraction of its raw deviation is left; larger where the
-# model amplifies rounding. A privacy of 1e22 is thus "without bound".
-_SMALLEST_SHARE = 1e-11
+# A direction counts as unknown when it is known less sharply than this; more where the model amplifies rounding.
+# A privacy of 1e22 is thus "without bound".
+_LEAST_SHARPNESS = 1e-11
 # A row leaves the estimable space when more than this part of it lies outside; more where the model
 # amplifies rounding.
 _OUTSIDE = 1e-8
@@ -52,13 +52,14 @@ _OUTSIDE = 1e-8
 class Knowledge:
     """What some messages tell about x, in coordinates where the raw readings tell the identity.
 
-    shares:     square roots of k, descending, in [0, 1].
-    directions: columns are the directions V, in the order of ``shares``.
+    sharpness:  square roots of k, descending, in [0, 1]: the deviation that raw readings leave in a direction, as a
+                part of what these messages leave. 1 is as sharp as raw, 0 unknown.
+    directions: columns are the directions V, in the order of ``sharpness``.
     known:      which directions are determined at all.
     """
 
     network: Network
-    shares: Array
+    sharpness: Array
     directions: Array
     known: Booleans
 
@@ -73,7 +74,7 @@ class Knowledge:
         if np.any(self._leaves(half)):
             return np.inf
         weights = np.sum((half / np.max(np.abs(half))) ** 2, axis=0)
-        fractions = np.minimum(self.shares[self.known] ** 2, 1.0)
+        fractions = np.minimum(self.sharpness[self.known] ** 2, 1.0)
         return float(np.sum(weights[self.known] * (1.0 - fractions) / fractions) / np.sum(weights))
 
     def worst_growth(self, rows: Array) -> float:
@@ -87,7 +88,7 @@ class Knowledge:
             basis = left[:, rank:].T @ basis
         if basis.shape[0] == 0:
             return np.inf
-        upper = _graded_triangle(basis[:, self.known] / self.shares[self.known])
+        upper = _graded_triangle(basis[:, self.known] / self.sharpness[self.known])
         least_error = 1.0 / np.linalg.norm(solve_upper(upper, np.eye(len(upper))), 2) ** 2
         return max(0.0, float(least_error) - 1.0)
 
@@ -97,7 +98,7 @@ class Knowledge:
         leaves = self._leaves(half)
         if np.any(leaves):
             raise self._not_determined(half[leaves])
-        half = half[:, self.known] / self.shares[self.known]
+        half = half[:, self.known] / self.sharpness[self.known]
         return np.asarray(half @ half.T)
 
     def _leaves(self, half: Array) -> Booleans:
@@ -136,19 +137,19 @@ def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
     stacked = np.concatenate([network.prior_root, factor])
     if stacked.shape[0] > 2 * network.L:
         stacked = triangle(stacked)
-    _, shares, directions = np.linalg.svd(network.in_raw_coordinates(stacked), full_matrices=True)
+    _, sharpness, directions = np.linalg.svd(network.in_raw_coordinates(stacked), full_matrices=True)
     full = np.zeros(network.L)
-    full[: shares.size] = shares[: network.L]
-    return Knowledge(network, full, directions.T, full > smallest_share(network))
+    full[: sharpness.size] = sharpness[: network.L]
+    return Knowledge(network, full, directions.T, full > least_sharpness(network))
 
 
-def smallest_share(network: Network) -> float:
-    """Below this share of the raw deviation a direction counts as unknown: rounding of this network."""
-    return max(_SMALLEST_SHARE, 64 * EPS * network.conditioning * float(np.sqrt(network.L)))
+def least_sharpness(network: Network) -> float:
+    """Below this sharpness a direction counts as unknown: rounding of this network."""
+    return max(_LEAST_SHARPNESS, 64 * EPS * network.conditioning * float(np.sqrt(network.L)))
 
 
 def _outside(network: Network) -> float:
-    return max(_OUTSIDE, smallest_share(network))
+    return max(_OUTSIDE, least_sharpness(network))
 
 
 def crlb(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Array:
@@ -240,7 +241,7 @@ def residual_information(network: Network) -> Array:
 
 
 def _log2_det(basis: Array, known: Knowledge) -> float:
-    upper = _graded_triangle(basis @ known.directions / known.shares)
+    upper = _graded_triangle(basis @ known.directions / known.sharpness)
     return float(2 * np.sum(np.log2(np.abs(np.diag(upper)))))
 
 

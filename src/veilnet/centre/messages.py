@@ -7,8 +7,8 @@ expects:
 
 with correlations between the e_i of different agents where the readings' noise had them. x is counted from
 the prior mean, in coordinates where the raw readings and the prior together have the identity as information:
-singular values of the observed rows are then the shares of the raw deviation that are left, and what is too
-small to be told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
+singular values of the observed rows then say how sharply each direction is known, and what is too small to be
+told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.knowledge import smallest_share
+from veilnet.bounds.knowledge import least_sharpness
 from veilnet.bounds.message_noise import Sent, joint_covariance
 from veilnet.model.network import Network
 
@@ -61,7 +61,7 @@ class CentreModel:
     prior:       (r, L) with information prior'prior.
     public:      (rows, L); ``public_expected`` its value at the prior mean.
     labels:      one per public row, with ``units``, empty where none was given.
-    least_share: directions known to less than this share of the raw deviation count as unknown.
+    least_sharpness: directions known less sharply than this count as unknown.
     """
 
     agents: tuple[str, ...]
@@ -75,7 +75,7 @@ class CentreModel:
     public_expected: Array
     labels: tuple[str, ...]
     units: tuple[str, ...]
-    least_share: float
+    least_sharpness: float
     plan: str = ""
 
     @cached_property
@@ -92,14 +92,14 @@ class CentreModel:
         if root is not None:
             factor = solve_lower(root, factor)
         stacked = np.concatenate([self.prior, factor])
-        left, shares, directions = np.linalg.svd(stacked, full_matrices=False)
-        known = shares > self.least_share
+        left, sharpness, directions = np.linalg.svd(stacked, full_matrices=False)
+        known = sharpness > self.least_sharpness
         half = self.public @ directions[known].T
         # What lies outside the known directions, without forming the unknown ones.
         outside = np.linalg.norm(self.public - half @ directions[known], axis=1)
-        limit = max(_OUTSIDE, self.least_share)
+        limit = max(_OUTSIDE, self.least_sharpness)
         estimable = outside <= limit * np.linalg.norm(self.public, axis=1)
-        half = half / shares[known]
+        half = half / sharpness[known]
         gain = half @ left[len(self.prior) :, known].T
         if root is not None:
             gain = solve_lower(root, np.ascontiguousarray(gain.T), transposed=True).T
@@ -123,7 +123,7 @@ class CentreModel:
     def _comparable(self) -> list[Array]:
         """Everything in it; roots that are not unique by what is."""
         parts = [*self.whiten, self.observe, self.public, self.prior.T @ self.prior]
-        parts += [self.public_expected[:, None], np.array([[self.least_share]])]
+        parts += [self.public_expected[:, None], np.array([[self.least_sharpness]])]
         for place, white in enumerate(self.whiten):
             parts.append((white @ self.expected[self.blocks.rows(place)])[:, None])
         return parts if self.correlation is None else [*parts, self.correlation]
@@ -171,7 +171,7 @@ def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
         public_expected=network.U @ mean,
         labels=network.public_rows,
         units=_units(network),
-        least_share=smallest_share(network),
+        least_sharpness=least_sharpness(network),
         plan=plan,
     )
 

@@ -26,7 +26,7 @@ def verdict_table(verdict: Verdict) -> Table:
                 times(1 + verdict.ceiling[name]),
                 times(1 + verdict.limit[name]),
                 "yes" if name not in verdict.blocked else "no",
-                join_names(agents, most=3) if agents else "-",
+                join_names(agents, names_shown=3) if agents else "-",
             ]
         )
     return table(
@@ -46,12 +46,12 @@ def plan_table(plan: Plan) -> Table:
     return table(["", "parameter", "error variance grows", "most exposed part", "u or p"], rows)
 
 
-def sending_table(plan: Plan, *, most: int = 20) -> Table:
+def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
     """What each agent sends under a plan."""
     import numpy as np
 
     rows: list[list[object]] = []
-    for agent, sanitizer in list(plan.sanitizers.items())[:most]:
+    for agent, sanitizer in list(plan.sanitizers.items())[:agents_shown]:
         kept, noisy = sanitizer.normal
         rows.append(
             [
@@ -62,6 +62,6 @@ def sending_table(plan: Plan, *, most: int = 20) -> Table:
                 sanitizer.readings - kept.shape[0],
             ]
         )
-    if len(plan.sanitizers) > most:
-        rows.append([f"... {len(plan.sanitizers) - most} more", "", "", "", ""])
+    if len(plan.sanitizers) > agents_shown:
+        rows.append([f"... {len(plan.sanitizers) - agents_shown} more", "", "", "", ""])
     return table(["agent", "readings", "sent exactly", "sent with noise", "withheld"], rows)

@@ -38,37 +38,37 @@ def proved_plan(
     progress: Progress | None = None,
 ) -> Plan:
     """The plan, or a better one, with the proof that comes nearest to ``gap``; as it was where nothing is proved."""
-    shares = dict(zip(plan.network.private, read_weights(plan.network, weights), strict=True))
-    proof = _prove(plan, gap, shares, progress)
+    by_name = dict(zip(plan.network.private, read_weights(plan.network, weights), strict=True))
+    proof = _prove(plan, gap, by_name, progress)
     if proof is None:
         return plan
     plan = plan.with_proof(proof)
     if plan.gap <= _OPEN:
         return plan
-    better = _restarted(plan, proof, shares, seed)
+    better = _restarted(plan, proof, by_name, seed)
     if better is None:
         return plan
-    again = _prove(better, gap, shares, progress)
+    again = _prove(better, gap, by_name, progress)
     best = [better.with_proof(each) for each in (proof, again) if each is not None]
     return min(best, key=lambda each: each.gap)
 
 
-def _prove(plan: Plan, gap: float, shares: Mapping[str, float], progress: Progress | None) -> Proof | None:
+def _prove(plan: Plan, gap: float, weights: Mapping[str, float], progress: Progress | None) -> Proof | None:
     if any(target > 0 for target in plan.targets.values()):
         return prove_least_loss(
             plan.network, plan.targets, -plan.utility, gap, design=plan.sanitizers, progress=progress
         )
     if plan.most_loss is None:
         return None
-    reached = min(plan.privacy[name] / share for name, share in shares.items() if share > 0)
+    reached = min(plan.privacy[name] / weight for name, weight in weights.items() if weight > 0)
     if not 0 < reached < np.inf:
         return None
     return prove_most_privacy(
-        plan.network, plan.most_loss, shares, reached, gap, design=plan.sanitizers, progress=progress
+        plan.network, plan.most_loss, weights, reached, gap, design=plan.sanitizers, progress=progress
     )
 
 
-def _restarted(plan: Plan, proof: Proof, shares: Mapping[str, float], seed: int) -> Plan | None:
+def _restarted(plan: Plan, proof: Proof, weights: Mapping[str, float], seed: int) -> Plan | None:
     """A better plan from hiding what the proof says is hidden, None where there is none."""
     form = standard_form(plan.network)
     objective = JointObjective(form)
@@ -78,8 +78,10 @@ def _restarted(plan: Plan, proof: Proof, shares: Mapping[str, float], seed: int)
         better = found.loss < -plan.utility * (1 - _MARGIN)
     else:
         allowed = (plan.most_loss or 0.0) * (1 - _MARGIN)
-        found = most_privacy(form, allowed, np.array(list(shares.values())), starts=0, warm=warm, seed=seed)
-        reached = [found.privacy[k] / plan.privacy[name] for k, name in enumerate(shares) if shares[name] > 0]
+        found = most_privacy(form, allowed, np.array(list(weights.values())), starts=0, warm=warm, seed=seed)
+        reached = [
+            found.privacy[k] / plan.privacy[name] for k, name in enumerate(weights) if weights[name] > 0
+        ]
         better = min(reached) > 1 + _MARGIN
     if not better:
         return None

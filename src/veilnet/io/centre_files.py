@@ -91,7 +91,7 @@ def centre_document(model: CentreModel) -> dict[str, Any]:
         "prior": model.prior.tolist(),
         "agents": agents,
         "correlation": None if model.correlation is None else model.correlation.tolist(),
-        "least_share": float(model.least_share),
+        "least_share": float(model.least_sharpness),
     }
 
 
@@ -134,7 +134,7 @@ def _model(found: CentreDocument) -> CentreModel:
         public_expected=np.array([p.expected for p in found.public]),
         labels=tuple(p.name for p in found.public),
         units=tuple(p.unit for p in found.public),
-        least_share=found.least_share,
+        least_sharpness=found.least_share,
         plan=found.plan,
     )
     model.complete  # noqa: B018 - computed here, so that a model that cannot be is refused here

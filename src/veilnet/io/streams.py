@@ -100,7 +100,7 @@ class LineReader(ABC):
         self.last_row = 0
         self.rows_told = False
 
-    def blocks(self, most: int) -> Iterator[Block]:
+    def blocks(self, rows_at_most: int) -> Iterator[Block]:
         """Blocks of at most so many lines, each given as soon as it is read."""
         block = Block()
         while True:
@@ -112,7 +112,7 @@ class LineReader(ABC):
             while long and raw and not raw.endswith(b"\n"):
                 raw = self._file.readline(_LONGEST_LINE)
             self._take(b"" if long else raw, block, long=long)
-            if len(block.rows) + len(block.refused) >= most:
+            if len(block.rows) + len(block.refused) >= rows_at_most:
                 yield block
                 block = Block()
         self._at_end()

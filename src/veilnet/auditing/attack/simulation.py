@@ -11,7 +11,7 @@ from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.what_if.variants import prior_mean
-from veilnet.bounds.knowledge import Knowledge, smallest_share
+from veilnet.bounds.knowledge import Knowledge, least_sharpness
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
 from veilnet.model.network import Network
 from veilnet.model.noise import NoiseModel
@@ -34,10 +34,10 @@ def draw_x(network: Network, rng: np.random.Generator, rows: int) -> Array:
     if covariance is not None:
         return np.asarray(mean + rng.standard_normal((rows, network.L)) @ cholesky(covariance).T)
     # In raw coordinates J0 = V diag(k²) V': deviations 1/k where something is known.
-    _, shares, directions = _thin_svd(network.in_raw_coordinates(network.prior.root))
+    _, sharpness, directions = _thin_svd(network.in_raw_coordinates(network.prior.root))
     deviations = np.full(network.L, _ANYWHERE)
-    known = shares > smallest_share(network)
-    deviations[known] = 1.0 / shares[known]
+    known = sharpness > least_sharpness(network)
+    deviations[known] = 1.0 / sharpness[known]
     raw_draws = rng.standard_normal((rows, network.L)) * deviations @ directions
     return np.asarray(mean + raw_draws @ raw.T)
 
@@ -96,8 +96,8 @@ class LinearCentre:
         observed = [s.compression @ network.H[rows] for rows, s in self._parts]
         self.factor = self._whiten(observed)
         stacked = network.in_raw_coordinates(np.concatenate([network.prior_root, self.factor]))
-        left, shares, directions = _thin_svd(stacked)
-        self.knowledge = Knowledge(network, shares, directions.T, shares > smallest_share(network))
+        left, sharpness, directions = _thin_svd(stacked)
+        self.knowledge = Knowledge(network, sharpness, directions.T, sharpness > least_sharpness(network))
         self._left = left[:, self.knowledge.known]
 
     def _message_roots(self) -> list[Array]:
@@ -125,7 +125,7 @@ class LinearCentre:
         """Estimates (T, k) of A x for rows A that the messages determine."""
         knowledge = self.knowledge
         half = self.network.in_raw_coordinates(rows) @ knowledge.directions[:, knowledge.known]
-        back = half / knowledge.shares[knowledge.known]
+        back = half / knowledge.sharpness[knowledge.known]
         count = len(next(iter(messages.values()))) if messages else 1
         prior = np.broadcast_to(
             (self.network.prior_root @ prior_mean(self.network))[:, None],

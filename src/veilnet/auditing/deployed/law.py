@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, ndtr
 
 from veilnet._core.types import Array
-from veilnet.auditing.deployed.signs import Sign
+from veilnet.auditing.deployed.measurements import Measurement
 from veilnet.auditing.statistics import subgaussian_p
 
 # Draws known only to within more than this (in deviations) are left to the test of strength.
@@ -33,41 +33,41 @@ _LEAST_IN_MIXTURE = (
 LogDensity = Callable[[Array], Array]
 
 
-def law_signs(agent: str, white: Array, rounding: Array) -> list[Sign]:
+def law_measurements(agent: str, white: Array, rounding: Array) -> list[Measurement]:
     """Signs that draws (T, k) are not independent standard normals, each known to within ``rounding`` (k,)."""
-    signs: list[Sign] = []
+    measured: list[Measurement] = []
     for draws, off in zip(white.T, rounding.tolist(), strict=True):
         if off <= _MOST_ROUNDING:
-            signs += _fit(agent, draws, off)
-            signs += _tails(agent, draws, off)
-            signs += _known_laws(agent, draws, off)
-            signs += _sizes(agent, draws, off)
-    return signs
+            measured += _fit(agent, draws, off)
+            measured += _tails(agent, draws, off)
+            measured += _known_laws(agent, draws, off)
+            measured += _sizes(agent, draws, off)
+    return measured
 
 
-def low_bits(agent: str, multiples: Array, deviation: Array) -> list[Sign]:
+def low_bits(agent: str, multiples: Array, deviation: Array) -> list[Measurement]:
     """Signs that numbers sent, as multiples (T, m) of the step, lie on a coarser grid than the public one.
 
     A normal number of deviation σ in steps has bit j set with probability 1/2 to within exp(-2π²σ²/4^(j+1)): nothing,
     while σ is above 4·2^j.
     """
-    signs = []
+    measured = []
     words = f"{agent}: its numbers lie on a coarser grid than the public one: its noise has too few digits"
     for column, sigma in zip(multiples.T, deviation.tolist(), strict=True):
         for bit in range(max(0, int(np.floor(np.log2(max(sigma, 1.0) / 4.0))) + 1)):
             odd = np.mod(np.floor(column / 2.0**bit), 2.0)
             score = float(np.sum(2.0 * odd - 1.0) / np.sqrt(odd.size))
-            signs.append(Sign("law", agent, float(subgaussian_p(np.array(score))), score, words))
-    return signs
+            measured.append(Measurement("law", agent, float(subgaussian_p(np.array(score))), score, words))
+    return measured
 
 
-def half_precision(agent: str, draws: Array, rounding: Array) -> list[Sign]:
+def half_precision(agent: str, draws: Array, rounding: Array) -> list[Measurement]:
     """Signs that draws (T, k) are numbers of half precision (11 bits), each known to within ``rounding``.
 
     Where such numbers lie farther apart than rounding reaches, a normal draw falls within reach of one with a
     probability of about reach / spacing; draws of half precision always do.
     """
-    signs = []
+    measured = []
     words = f"{agent}: its noise was computed in half precision: it takes few values, far apart"
     for column, off in zip(draws.T, rounding.tolist(), strict=True):
         _, exponents = np.frexp(column)
@@ -86,22 +86,22 @@ def half_precision(agent: str, draws: Array, rounding: Array) -> list[Sign]:
         p = float(np.exp(-2.0 * beyond**2 / distance.size))
         if hits == distance.size:
             p = min(p, float(np.exp(np.sum(np.log(chance[telling])))))
-        signs.append(Sign("law", agent, min(1.0, p), hits / distance.size, words))
-    return signs
+        measured.append(Measurement("law", agent, min(1.0, p), hits / distance.size, words))
+    return measured
 
 
-def _fit(agent: str, draws: Array, off: float) -> list[Sign]:
+def _fit(agent: str, draws: Array, off: float) -> list[Measurement]:
     count = draws.size
     expected = ndtr(np.sort(draws))
     steps = np.arange(count + 1) / count
     distance = float(max(np.max(steps[1:] - expected), np.max(expected - steps[:-1])))
     beyond = max(0.0, distance - off / np.sqrt(2 * np.pi))
     words = f"{agent}: its noise has the planned strength but is not normal (off by {distance:.2g} in probability)"
-    return [Sign("law", agent, min(1.0, float(2 * np.exp(-2 * count * beyond**2))), distance, words)]
+    return [Measurement("law", agent, min(1.0, float(2 * np.exp(-2 * count * beyond**2))), distance, words)]
 
 
-def _tails(agent: str, draws: Array, off: float) -> list[Sign]:
-    signs = []
+def _tails(agent: str, draws: Array, off: float) -> list[Measurement]:
+    measured = []
     for line in _TAILS:
         found = int(np.sum(np.abs(draws) > line))
         most = 2 * float(ndtr(-(line - off)))
@@ -112,12 +112,12 @@ def _tails(agent: str, draws: Array, off: float) -> list[Sign]:
             f"{agent}: {found} of {draws.size} draws of its noise lie beyond {line:g} deviations, "
             f"{draws.size * least:.3g} of normal noise would"
         )
-        signs.append(Sign("law", agent, min(1.0, 2 * min(few, many)), found / draws.size, words))
-    return signs
+        measured.append(Measurement("law", agent, min(1.0, 2 * min(few, many)), found / draws.size, words))
+    return measured
 
 
-def _known_laws(agent: str, draws: Array, off: float) -> list[Sign]:
-    signs = []
+def _known_laws(agent: str, draws: Array, off: float) -> list[Measurement]:
+    measured = []
     sizes = np.abs(draws)
     # Rounding may have moved a draw by ``off``: take the other law at its least and the normal one at its most.
     normal = -0.5 * np.maximum(sizes - off, 0.0) ** 2 - 0.5 * np.log(2 * np.pi)
@@ -129,23 +129,23 @@ def _known_laws(agent: str, draws: Array, off: float) -> list[Sign]:
         evidence = float(np.sum(other - normal))
         p = float(np.exp(-evidence)) if evidence > 0 else 1.0
         words = f"{agent}: its noise is {name}, not normal"
-        signs.append(Sign("law", agent, p, evidence, words))
-    return signs
+        measured.append(Measurement("law", agent, p, evidence, words))
+    return measured
 
 
-def _sizes(agent: str, draws: Array, off: float) -> list[Sign]:
+def _sizes(agent: str, draws: Array, off: float) -> list[Measurement]:
     """Sizes of draws a few apart must be unrelated, as their signs are: large or small is a fair coin each time."""
     large = np.where(np.abs(draws) > MEDIAN_SIZE, 1.0, -1.0)
     unfair = 4 * off / np.sqrt(2 * np.pi)  # of ±1, for what rounding may have moved across the line
     words = f"{agent}: the size of its noise depends on what it was shortly before"
-    signs = []
+    measured = []
     for lag in range(1, _LAGS + 1):
         first = np.flatnonzero((np.arange(large.size) // lag) % 2 == 0)
         first = first[first + lag < large.size]
         score = abs(float(np.sum(large[first] * large[first + lag]))) / np.sqrt(max(1, first.size))
         beyond = max(0.0, score - unfair * np.sqrt(first.size))
-        signs.append(Sign("law", agent, float(subgaussian_p(np.array(beyond))), score, words))
-    return signs
+        measured.append(Measurement("law", agent, float(subgaussian_p(np.array(beyond))), score, words))
+    return measured
 
 
 def _uniform(size: Array) -> Array:

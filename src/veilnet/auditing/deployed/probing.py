@@ -22,17 +22,17 @@ from veilnet.agent.grid import CROSSING_LIMIT, crossing_probability
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
-from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_signs, low_bits
+from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_measurements, low_bits
+from veilnet.auditing.deployed.measurements import Measurement, Streams, score_against
 from veilnet.auditing.deployed.seeds import Span, guessed_seed
 from veilnet.auditing.deployed.sharing import between_agents
-from veilnet.auditing.deployed.signs import Sign, Streams, score_against
 from veilnet.auditing.statistics import chi_square_p, subgaussian_p, subgaussian_square_p
 from veilnet.auditing.what_if.variants import simulated
 from veilnet.model.readings import dither_variance
 
 _ROWS = 1024  # rows per probing call: half the variance is noticed with certainty
 _LAGS = 16  # repetitions up to this many rows apart are sought by correlation, any other by equality
-_FAR = 100.0  # some probes lie this many times farther out, so that small errors in C show
+_FARTHER_OUT = 100.0  # some probes lie this many times farther out, so that small errors in C show
 _SLACK = 1.001  # rounding of sums inside a grid step
 
 
@@ -103,29 +103,29 @@ class Noise:
         return np.asarray(white / (1.0 + np.sqrt(self.swelling)))
 
 
-def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -> list[Sign]:
-    """Every sign of every agent, and of every two of them."""
+def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -> list[Measurement]:
+    """Every measurement of every agent, and of every two of them."""
     rng = np.random.default_rng([seed, 1])
     wide = simulated(deployment.network)
     typical = draw_readings(wide, draw_x(wide, rng, _ROWS), rng)
-    signs: list[Sign] = []
+    measured: list[Measurement] = []
     streams: dict[str, Streams] = {}
     agents = deployment.network.agents
     for place, agent in enumerate(agents):
         own = np.ascontiguousarray(typical[:, deployment.network.blocks.rows(place)])
         try:
             found, streams[agent] = _one_agent(deployment, agent, own, rng)
-            signs += found
+            measured += found
         except Misbehaves as trouble:
-            signs.append(Sign("answers", agent, 0.0, 0.0, f"{agent}: {trouble}"))
+            measured.append(Measurement("answers", agent, 0.0, 0.0, f"{agent}: {trouble}"))
         advance((place + 1) / len(agents))
-    signs += between_agents(streams)
-    return signs
+    measured += between_agents(streams)
+    return measured
 
 
 def _one_agent(
     deployment: Deployment, agent: str, typical: Array, rng: np.random.Generator
-) -> tuple[list[Sign], Streams]:
+) -> tuple[list[Measurement], Streams]:
     planned = deployment.planned[agent]
     noise = Noise.of(planned)
     reading = _inside(typical[:1], planned)
@@ -139,34 +139,36 @@ def _one_agent(
     far = _far(spread, planned, rng)
     if planned.sent == 0:
         empty = np.zeros((0, 0))
-        return [Sign("answers", agent, 1.0, 0.0, f"{agent}: sends nothing")], Streams(empty, empty, empty)
+        return [Measurement("answers", agent, 1.0, 0.0, f"{agent}: sends nothing")], Streams(
+            empty, empty, empty
+        )
     blocks = [(same, calls[0]), (same, calls[1]), (spread, answers[0]), (spread, answers[1])]
     if far is not None:
         blocks.append((far, deployment.release(agent, far)))
     left = [z - (y - planned.offset) @ planned.compression.T for y, z in blocks]
-    signs = [Sign("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
-    signs += _on_grid(agent, noise, np.concatenate([z for _, z in blocks]))
-    signs += _exact_rows(agent, noise, blocks, left)
-    signs += _within_reach(agent, noise, blocks, left)
+    measured = [Measurement("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
+    measured += _on_grid(agent, noise, np.concatenate([z for _, z in blocks]))
+    measured += _exact_rows(agent, noise, blocks, left)
+    measured += _within_reach(agent, noise, blocks, left)
     white = [noise.white(rest) for rest in left]
-    signs += _strength(agent, noise, white)
+    measured += _strength(agent, noise, white)
     normal = noise.without_dither()
     drawn = [normal.white(rest) for rest in left]
-    signs += law_signs(agent, np.concatenate(drawn), normal.rounding)
-    signs += _digits(agent, normal, calls, drawn[2:], left[2:])
-    signs += guessed_seed(agent, drawn[0], normal.rounding, span)
+    measured += law_measurements(agent, np.concatenate(drawn), normal.rounding)
+    measured += _digits(agent, normal, calls, drawn[2:], left[2:])
+    measured += guessed_seed(agent, drawn[0], normal.rounding, span)
     calm = [noise.calm(rest) for rest in white]
     for (y, _), rest in zip(blocks[2:], calm[2:], strict=True):
-        signs += _follows(agent, y, rest)
-    signs += _repeats(agent, calm[:2])
-    signs += _equal_stretches(agent, noise, np.concatenate(calls))
+        measured += _follows(agent, y, rest)
+    measured += _repeats(agent, calm[:2])
+    measured += _equal_stretches(agent, noise, np.concatenate(calls))
     dithered = _dithered(noise)
     dither = [rest[:, dithered] / (noise.step[dithered] / 2.0) for rest in left[2:4]]
-    signs += _same_dither(agent, dither)
+    measured += _same_dither(agent, dither)
     if agent in deployment.repeatable:
         words = f"{agent}: its answers say themselves that their noise is seeded and can be repeated"
-        signs.append(Sign("fresh noise", agent, 0.0, 0.0, words))
-    return signs, Streams(np.concatenate(calm[:2]), dither[0], _coins(np.concatenate(drawn[:2]), normal))
+        measured.append(Measurement("fresh noise", agent, 0.0, 0.0, words))
+    return measured, Streams(np.concatenate(calm[:2]), dither[0], _coins(np.concatenate(drawn[:2]), normal))
 
 
 # --- readings
@@ -187,7 +189,7 @@ def _far(spread: Array, planned: Sanitizer, rng: np.random.Generator) -> Array |
             return None
         return np.asarray(rng.uniform(low, high, spread.shape))
     middle = np.mean(spread, axis=0)
-    far = middle + _FAR * (spread - middle)
+    far = middle + _FARTHER_OUT * (spread - middle)
     if planned.grid is not None and planned.sent:
         chances = crossing_probability(far - planned.offset, planned.compression, planned.grid)
         if np.max(chances) > CROSSING_LIMIT / 4:
@@ -198,16 +200,16 @@ def _far(spread: Array, planned: Sanitizer, rng: np.random.Generator) -> Array |
 # --- tests of one agent
 
 
-def _on_grid(agent: str, noise: Noise, sent: Array) -> list[Sign]:
+def _on_grid(agent: str, noise: Noise, sent: Array) -> list[Measurement]:
     if noise.sanitizer.grid is None and _sends_everything(noise.sanitizer):
         return []  # nothing is withheld, so nothing can show in the low bits
     if noise.sanitizer.grid is None:
         words = f"{agent}: the plan sets no grid, so the low bits of what it sends are not protected"
-        return [Sign("grid", agent, 0.0, 1.0, words)]
+        return [Measurement("grid", agent, 0.0, 1.0, words)]
     multiples = sent / noise.step
     off = np.mean((multiples != np.rint(multiples)) | ((sent == 0) & np.signbit(sent)))
     words = f"{agent}: {100 * off:.3g} % of its numbers do not lie on the public grid"
-    return [Sign("grid", agent, 0.0 if off > 0 else 1.0, float(off), words)]
+    return [Measurement("grid", agent, 0.0 if off > 0 else 1.0, float(off), words)]
 
 
 def _sends_everything(sanitizer: Sanitizer) -> bool:
@@ -215,9 +217,11 @@ def _sends_everything(sanitizer: Sanitizer) -> bool:
     return rows.shape[0] == sanitizer.readings and not np.any(noisy)
 
 
-def _exact_rows(agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]) -> list[Sign]:
+def _exact_rows(
+    agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]
+) -> list[Measurement]:
     """Rows without noise: what is left must be rounding, always."""
-    signs = []
+    measured = []
     for (y, _), rest in zip(blocks, left, strict=True):
         if not noise.exact.shape[1]:
             continue
@@ -226,32 +230,32 @@ def _exact_rows(agent: str, noise: Noise, blocks: list[tuple[Array, Array]], lef
         beyond = np.abs(rest @ noise.exact) / (allowed @ np.abs(noise.exact))
         worst = float(np.max(beyond))
         words = f"{agent}: a number sent without noise is not the combination the plan says"
-        signs.append(Sign("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
-    return signs
+        measured.append(Measurement("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
+    return measured
 
 
 def _within_reach(
     agent: str, noise: Noise, blocks: list[tuple[Array, Array]], left: list[Array]
-) -> list[Sign]:
+) -> list[Measurement]:
     """Numbers that carry dither and nothing else: what is left is never more than half a step of each reading."""
     only = (np.diag(noise.sanitizer.noise) == 0) & (noise.reach > 0)
     if not only.any():
         return []
-    signs = []
+    measured = []
     for (y, _), rest in zip(blocks, left, strict=True):
         sums = np.abs(y - noise.sanitizer.offset) @ np.abs(noise.sanitizer.compression).T
         allowed = noise.reach + _SLACK * noise.step + 4e-15 * (y.shape[1] + 2) * sums
         worst = float(np.max((np.abs(rest) / allowed)[:, only]))
         words = f"{agent}: a number sent with dither alone is not the combination the plan says"
-        signs.append(Sign("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
-    return signs
+        measured.append(Measurement("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
+    return measured
 
 
-def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Sign]:
+def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Measurement]:
     """The variance along every direction, and the correlation of every two, must be the plan's."""
-    signs: list[Sign] = []
+    measured: list[Measurement] = []
     if not noise.noisy.shape[1]:
-        return signs
+        return measured
     kinds = ("the same reading", "other readings", "readings far out")
     for kind, rests in zip(kinds, (white[:2], white[2:4], white[4:]), strict=True):
         if not rests:
@@ -262,21 +266,21 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Sign]:
         law = chi_square_p if noise.normal else subgaussian_square_p
         for p, ratio in zip(law(sums, len(stack), noise.swelling), ratios, strict=True):
             words = f"{agent}: for {kind}, its noise has {100 * ratio:.3g} % of the variance the plan says"
-            signs.append(Sign("noise", agent, float(p), float(ratio), words))
+            measured.append(Measurement("noise", agent, float(p), float(ratio), words))
         calm = noise.calm(stack)
         means = np.sum(calm, axis=0) / np.sqrt(len(stack))
-        signs += [
-            Sign("noise", agent, float(p), float(m), f"{agent}: its noise is not centred for {kind}")
+        measured += [
+            Measurement("noise", agent, float(p), float(m), f"{agent}: its noise is not centred for {kind}")
             for p, m in zip(subgaussian_p(means), means, strict=True)
         ]
         for j in range(stack.shape[1]):
             scores = score_against(calm[:, j], calm[:, j + 1 :])
             chances = subgaussian_p(scores) if noise.normal else _mixed_p(stack, j, noise.swelling)
-            signs += [
-                Sign("noise", agent, float(p), float(s), f"{agent}: its noise is correlated otherwise")
+            measured += [
+                Measurement("noise", agent, float(p), float(s), f"{agent}: its noise is correlated otherwise")
                 for p, s in zip(chances, scores, strict=True)
             ]
-    return signs
+    return measured
 
 
 def _mixed_p(stack: Array, j: int, swelling: Array) -> Array:
@@ -293,7 +297,7 @@ def _mixed_p(stack: Array, j: int, swelling: Array) -> Array:
     return np.minimum(1.0, chances[0] + chances[1])
 
 
-def _follows(agent: str, readings: Array, rest: Array) -> list[Sign]:
+def _follows(agent: str, readings: Array, rest: Array) -> list[Measurement]:
     """What is left must not follow the readings: each score is 1-sub-Gaussian given them."""
     if not rest.shape[1]:
         return []
@@ -303,25 +307,25 @@ def _follows(agent: str, readings: Array, rest: Array) -> list[Sign]:
     scores = (basis.T @ rest).reshape(-1)
     words = f"{agent}: what it sends follows its readings otherwise than the plan says"
     return [
-        Sign("response", agent, float(p), float(s), words)
+        Measurement("response", agent, float(p), float(s), words)
         for p, s in zip(subgaussian_p(scores), scores, strict=True)
     ]
 
 
 def _digits(
     agent: str, noise: Noise, calls: list[Array], white: list[Array], left: list[Array]
-) -> list[Sign]:
+) -> list[Measurement]:
     """Noise must use every value of the public grid, not those of a coarser one or of half precision."""
     deviation = np.sqrt(np.maximum(np.diag(noise.sanitizer.noise), 0.0))
     noisy = np.flatnonzero((deviation > 4 * noise.step) & (noise.step > 0))
     if not noisy.size:
         return []
     steps = noise.step[noisy]
-    signs = low_bits(agent, np.concatenate(calls)[:, noisy] / steps, deviation[noisy] / steps)
+    measured = low_bits(agent, np.concatenate(calls)[:, noisy] / steps, deviation[noisy] / steps)
     # Such noise is rounded to the nearest multiple: half a step.
-    signs += half_precision(agent, np.concatenate(white), noise.rounding / 2)
+    measured += half_precision(agent, np.concatenate(white), noise.rounding / 2)
     unit = np.exp2(np.round(np.log2(deviation[noisy])))  # a power of two changes no digit
-    return signs + half_precision(agent, np.concatenate(left)[:, noisy] / unit, steps / unit / 2)
+    return measured + half_precision(agent, np.concatenate(left)[:, noisy] / unit, steps / unit / 2)
 
 
 def _coins(white: Array, noise: Noise) -> Array:
@@ -330,7 +334,7 @@ def _coins(white: Array, noise: Noise) -> Array:
     return np.where(np.abs(white[:, sure]) > MEDIAN_SIZE, 1.0, -1.0)
 
 
-def _repeats(agent: str, white: list[Array]) -> list[Sign]:
+def _repeats(agent: str, white: list[Array]) -> list[Measurement]:
     """Noise of rows a few apart, and of one row in two calls, must be uncorrelated."""
     words = f"{agent}: its noise repeats itself: the same draws are used again"
     scores = [score_against(a, b[:, None]) for a, b in zip(white[0].T, white[1].T, strict=True)]
@@ -341,13 +345,13 @@ def _repeats(agent: str, white: list[Array]) -> list[Sign]:
         first = first[first + lag < len(rest)]
         scores += [score_against(column[first], column[first + lag, None]) for column in rest.T]
     return [
-        Sign("fresh noise", agent, float(p), float(s), words)
+        Measurement("fresh noise", agent, float(p), float(s), words)
         for values in scores
         for p, s in zip(subgaussian_p(values), values, strict=True)
     ]
 
 
-def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Sign]:
+def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Measurement]:
     """No stretch of noisy numbers sent for one reading may ever come again, at any distance.
 
     A number with noise σ on a grid of step s takes no value with probability above s/(σ√2π),
@@ -375,7 +379,7 @@ def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Sign]:
         equal += stretch in seen
         seen.add(stretch)
     words = f"{agent}: the same noise was drawn {equal} times again for the same reading"
-    return [Sign("fresh noise", agent, 1e-18 if equal else 1.0, float(equal), words)]
+    return [Measurement("fresh noise", agent, 1e-18 if equal else 1.0, float(equal), words)]
 
 
 def _dithered(noise: Noise) -> Booleans:
@@ -383,7 +387,7 @@ def _dithered(noise: Noise) -> Booleans:
     return np.asarray((np.diag(noise.covariance) == 0) & (noise.step > 0))
 
 
-def _same_dither(agent: str, dither: list[Array]) -> list[Sign]:
+def _same_dither(agent: str, dither: list[Array]) -> list[Measurement]:
     words = f"{agent}: the random rounding of its numbers repeats itself: the same draws are used again"
     scores = [float(score_against(a, b[:, None])[0]) for a, b in zip(dither[0].T, dither[1].T, strict=True)]
-    return [Sign("fresh noise", agent, float(subgaussian_p(np.array(s))), s, words) for s in scores]
+    return [Measurement("fresh noise", agent, float(subgaussian_p(np.array(s))), s, words) for s in scores]

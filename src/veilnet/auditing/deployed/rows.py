@@ -10,8 +10,8 @@ from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.deployed.deployment import Deployment
+from veilnet.auditing.deployed.measurements import Measurement
 from veilnet.auditing.deployed.probing import probe
-from veilnet.auditing.deployed.signs import Sign
 from veilnet.auditing.report import Row
 
 SECTION = "what is deployed"
@@ -34,31 +34,31 @@ def deployed_rows(
     deployment: Deployment, chance: float, seed: int, advance: Callable[[float], None]
 ) -> list[Row]:
     """Compare what is deployed with the plan; ``chance`` is the false-alarm rate of all rows together."""
-    signs = probe(deployment, seed, advance)
-    line = chance / max(1, len(signs))
+    measured = probe(deployment, seed, advance)
+    line = chance / max(1, len(measured))
     rows = _compared(deployment)
     for check, (what, good) in _CHECKS.items():
-        own = [sign for sign in signs if sign.check == check]
+        own = [each for each in measured if each.check == check]
         if own:
             rows.append(_row(what, good, own, line))
     return rows
 
 
-def _row(what: str, good: str, signs: list[Sign], line: float) -> Row:
-    bad = [sign for sign in signs if sign.p <= line]
-    smallest = min(sign.p for sign in signs)
-    figures: dict[str, object] = {"measurements": len(signs), "smallest p": smallest, "line": line}
+def _row(what: str, good: str, measured: list[Measurement], line: float) -> Row:
+    bad = [each for each in measured if each.p <= line]
+    smallest = min(each.p for each in measured)
+    figures: dict[str, object] = {"measurements": len(measured), "smallest p": smallest, "line": line}
     if not bad:
         return Row(SECTION, what, "as planned", "as planned", "ok", f"{good}.", figures=figures)
-    worst: dict[str, Sign] = {}
-    for sign in bad:
-        if sign.who not in worst or sign.p < worst[sign.who].p:
-            worst[sign.who] = sign
+    worst: dict[str, Measurement] = {}
+    for each in bad:
+        if each.who not in worst or each.p < worst[each.who].p:
+            worst[each.who] = each
     shown = list(worst.values())
-    sentence = "; ".join(sign.words for sign in shown[:4])
+    sentence = "; ".join(each.words for each in shown[:4])
     if len(shown) > 4:
         sentence += f"; and {len(shown) - 4} more"
-    figures |= {"who": list(worst), "found": {sign.who: sign.found for sign in shown}}
+    figures |= {"who": list(worst), "found": {each.who: each.found for each in shown}}
     return Row(SECTION, what, "as planned", "not as planned", "fail", f"{sentence}.", figures=figures)
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from veilnet._core.types import Array, Integers
-from veilnet.auditing.deployed.signs import Sign, Streams, score_against
+from veilnet.auditing.deployed.measurements import Measurement, Streams, score_against
 from veilnet.auditing.statistics import subgaussian_p
 
 _MOST_PAIRS = 2000  # beyond, two streams are compared at the same place only
 
 
-def between_agents(streams: dict[str, Streams]) -> list[Sign]:
+def between_agents(streams: dict[str, Streams]) -> list[Measurement]:
     """Noise and random rounding of two agents must be unrelated, whatever the distance in their streams."""
-    signs = []
+    measured = []
     kinds = (
         ({agent: s.white for agent, s in streams.items()}, "their noise"),
         ({agent: s.dither for agent, s in streams.items()}, "their random rounding"),
@@ -27,8 +27,8 @@ def between_agents(streams: dict[str, Streams]) -> list[Sign]:
             worst = float(scores[np.argmax(np.abs(scores))])
             p = min(1.0, scores.size * float(subgaussian_p(np.array(worst))))
             words = f"{one} and {other}: {kind} is drawn from the same seed"
-            signs.append(Sign("seeds", f"{one}, {other}", p, worst, words))
-    return signs
+            measured.append(Measurement("seeds", f"{one}, {other}", p, worst, words))
+    return measured
 
 
 def _fair(coins: Array) -> Array:

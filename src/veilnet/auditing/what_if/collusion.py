@@ -80,13 +80,13 @@ def _without_dither(network: Network, agents: tuple[str, ...]) -> Network:
 def collusion_rows(
     network: Network,
     sanitizers: Mapping[str, Sanitizer],
-    most: int,
+    colluding: int,
     least_privacy: Mapping[str, float],
     advance: Callable[[float], None],
 ) -> list[Row]:
-    """Privacy left by each single agent and by the worst set of up to ``most`` agents."""
+    """Privacy left by each single agent and by the worst set of up to ``colluding`` agents."""
     promised = privacy_left(network, sanitizers, (), "noise")
-    sizes = range(1, min(most, network.S) + 1)
+    sizes = range(1, min(colluding, network.S) + 1)
     kinds: tuple[Betrayal, ...] = (
         ("readings", "noise")
         if any(np.any(s.noise) or s.dithers for s in sanitizers.values())
@@ -160,10 +160,10 @@ class _Study:
         rows = self.network.private[name]
         errors: SetErrors
         if self.terms is not None:
-            errors, most = self.terms.error(self.network.in_raw_coordinates(rows)), MOST_SETS
+            errors, affordable = self.terms.error(self.network.in_raw_coordinates(rows)), MOST_SETS
         else:
-            errors, most = DirectErrors(self._with, rows, self.network.S), MOST_SETS_JOINT
-        return worst_set(errors, self.network.S, size, most)
+            errors, affordable = DirectErrors(self._with, rows, self.network.S), MOST_SETS_JOINT
+        return worst_set(errors, self.network.S, size, affordable)
 
     def _with(self, places: tuple[int, ...]) -> Knowledge:
         colluders = tuple(self.network.agents[k] for k in places)

@@ -40,13 +40,16 @@ def _without(network: Network, sanitizers: Mapping[str, Sanitizer], silent: tupl
 
 
 def dropout_rows(
-    network: Network, sanitizers: Mapping[str, Sanitizer], most: int, advance: Callable[[float], None]
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    silent_at_most: int,
+    advance: Callable[[float], None],
 ) -> list[Row]:
-    """The loss for each single silent agent and for the worst set of up to ``most``."""
+    """The loss for each single silent agent and for the worst set of up to ``silent_at_most``."""
     everyone = loss_without(network, sanitizers, ())
     rows = []
     errors, most_sets = _errors(network, sanitizers)
-    sizes = range(1, min(most, network.S) + 1)
+    sizes = range(1, min(silent_at_most, network.S) + 1)
     for size in sizes:
         found = worst_set(errors, network.S, size, most_sets, largest=True)
         silent = tuple(network.agents[k] for k in found.agents)

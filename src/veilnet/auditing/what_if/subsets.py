@@ -52,10 +52,12 @@ class WorstSet:
     exact: bool
 
 
-def worst_set(errors: SetErrors, agents: int, size: int, most: int, *, largest: bool = False) -> WorstSet:
+def worst_set(
+    errors: SetErrors, agents: int, size: int, sets_affordable: int, *, largest: bool = False
+) -> WorstSet:
     """The set of so many agents with the least error (or the largest)."""
     sign = -1.0 if largest else 1.0
-    if size > 1 and comb(agents, size) <= most:
+    if size > 1 and comb(agents, size) <= sets_affordable:
         places = np.array(list(combinations(range(agents), size)), dtype=np.intp).reshape(-1, size)
         masks = np.zeros((len(places), agents), bool)
         masks[np.arange(len(places))[:, None], places] = True

@@ -36,9 +36,9 @@ class CentralPath(NamedTuple):
     gap: float
 
 
-def follow_central_path(cost: Array, gains: Array, shares: Array) -> CentralPath:
-    """An optimal X at the end of the central path; ``gains`` stacks the B_j."""
-    count = shares.size
+def follow_central_path(cost: Array, gains: Array, required: Array) -> CentralPath:
+    """An optimal X at the end of the central path; ``gains`` stacks the B_j, ``required`` the tr(B_j X) asked for."""
+    count = required.size
     prices = np.full(count, 1.0 / count)
     flat = gains.reshape(count, -1)
     level, previous = _FIRST, np.inf
@@ -54,7 +54,7 @@ def follow_central_path(cost: Array, gains: Array, shares: Array) -> CentralPath
         weighted = rotated * (np.multiply.outer(product, product) / (level * both))
         curvature = weighted.reshape(count, -1) @ rotated.reshape(count, -1).T
         curvature[np.diag_indices(count)] += level / prices**2
-        slope = shares + level / prices - reached
+        slope = required + level / prices - reached
         _, change, failed = dposv(curvature, slope)
         decrement = float(np.sqrt(max(slope @ change, 0.0) / level)) if not failed else 0.0
         if decrement < 0.3 and level > _NEAR:
@@ -62,7 +62,7 @@ def follow_central_path(cost: Array, gains: Array, shares: Array) -> CentralPath
             continue
         if failed or (decrement < 0.3 and decrement > 0.1 * previous):
             # Newton's step has shrunk to rounding: this point of the path is as good as it gets.
-            finished = _finish(cost, gains, shares, prices, vectors, hidden, level)
+            finished = _finish(cost, gains, required, prices, vectors, hidden, level)
             if best is None or finished.gap < best.gap:
                 best = finished
             if best.gap <= _GAP or level <= _LAST or failed:
@@ -75,7 +75,7 @@ def follow_central_path(cost: Array, gains: Array, shares: Array) -> CentralPath
         reach = float(np.min(prices[falling] / -change[falling])) if np.any(falling) else np.inf
         prices = prices + min(1.0 if decrement < 1 else 2 / (1 + decrement), 0.9 * reach) * change
     if best is None:
-        best = _finish(cost, gains, shares, prices, vectors, hidden, level)
+        best = _finish(cost, gains, required, prices, vectors, hidden, level)
     return best
 
 
@@ -89,7 +89,7 @@ def _central_eigenvalues(z: Array) -> tuple[Array, Array]:
 
 
 def _finish(
-    cost: Array, gains: Array, shares: Array, prices: Array, vectors: Array, hidden: Array, level: float
+    cost: Array, gains: Array, required: Array, prices: Array, vectors: Array, hidden: Array, level: float
 ) -> CentralPath:
     """Round eigenvalues near 0 and 1, adjust the others to meet the constraints, measure the gap."""
     between = (hidden > _FRACTION) & (hidden < 1 - _FRACTION)
@@ -99,7 +99,7 @@ def _finish(
     if np.any(between) and np.any(binding):
         inner = vectors[:, between]
         seen = (inner.T @ gains[binding] @ inner).reshape(int(binding.sum()), -1)
-        missing = shares[binding] - np.tensordot(gains[binding], shrink, 2)
+        missing = required[binding] - np.tensordot(gains[binding], shrink, 2)
         change = np.linalg.pinv(seen, rcond=_UNSEEN / max(_UNSEEN, float(np.linalg.norm(seen)))) @ missing
         change = change.reshape(inner.shape[1], -1)
         block, basis = np.linalg.eigh(np.diag(hidden[between]) + 0.5 * (change + change.T))
@@ -108,8 +108,8 @@ def _finish(
         shrink = outer @ outer.T + (turned * np.clip(block, 0.0, 1.0)) @ turned.T
     # Whatever is still missing is made up by moving towards silence.
     reached = np.tensordot(gains, shrink, 2)
-    towards = float(np.max((shares - reached) / np.maximum(1 - reached, 1e-300), initial=0.0))
+    towards = float(np.max((required - reached) / np.maximum(1 - reached, 1e-300), initial=0.0))
     shrink = shrink + min(towards, 1.0) * (np.eye(cost.shape[0]) - shrink)
     surplus = np.linalg.eigvalsh(np.tensordot(prices, gains, 1) - cost)
-    bound = float(prices @ shares - surplus[surplus > 0].sum())
+    bound = float(prices @ required - surplus[surplus > 0].sum())
     return CentralPath(shrink, prices, float(np.vdot(cost, shrink)) - bound)

@@ -56,8 +56,8 @@ def solve_subproblem(utility_cost: Array, privacy_gains: Sequence[Array], thresh
         return np.eye(size)
     demanding = np.flatnonzero(wanted > 0)
     scaled = [privacy_gains[int(j)] / totals[j] for j in demanding]
-    shares = np.minimum(wanted[demanding] / totals[demanding], 1.0)
-    return _solve_scaled(utility_cost / cost, scaled, shares)
+    required = np.minimum(wanted[demanding] / totals[demanding], 1.0)
+    return _solve_scaled(utility_cost / cost, scaled, required)
 
 
 def solve_factored(factors: Array, edges: Integers, thresholds: Array, guess: float) -> Optimum | None:
@@ -108,27 +108,27 @@ def dual_value(
     return float(prices @ thresholds - values[values > 0].sum())
 
 
-def _solve_scaled(cost: Array, gains: list[Array], shares: Array) -> Array:
-    """The subproblem with every trace 1, so that each share lies in (0, 1]."""
-    forced = shares >= 1 - 1e-14
+def _solve_scaled(cost: Array, gains: list[Array], required: Array) -> Array:
+    """The subproblem with every trace 1, so that each gain ``required`` lies in (0, 1]."""
+    forced = required >= 1 - 1e-14
     if np.any(forced):
-        return _with_forced_silence(cost, gains, shares, forced)
+        return _with_forced_silence(cost, gains, required, forced)
     free = _null_projector(cost)
-    missing = shares - np.array([np.sum(gain * free) for gain in gains])
+    missing = required - np.array([np.sum(gain * free) for gain in gains])
     if not np.any(missing > 0):
         return free
     # If one constraint alone gives a point that meets the others, that point is optimal; else all at once.
-    for _ in range(2 if shares.size > 1 else 1):
+    for _ in range(2 if required.size > 1 else 1):
         first = int(np.argmax(missing))
-        one = search_price(cost, gains[first], float(shares[first])).matrix()
-        missing = shares - np.array([np.sum(gain * one) for gain in gains])
+        one = search_price(cost, gains[first], float(required[first])).matrix()
+        missing = required - np.array([np.sum(gain * one) for gain in gains])
         missing[first] = 0.0
         if not np.any(missing > 0):
             return one
-    return _greatest(follow_central_path(cost, np.stack(gains), shares).shrink, cost)
+    return _greatest(follow_central_path(cost, np.stack(gains), required).shrink, cost)
 
 
-def _with_forced_silence(cost: Array, gains: list[Array], shares: Array, forced: Booleans) -> Array:
+def _with_forced_silence(cost: Array, gains: list[Array], required: Array, forced: Booleans) -> Array:
     """A share of 1 leaves no choice on the range of that B_j: X is the identity there; solve on the rest."""
     total = np.sum([gain for gain, full in zip(gains, forced, strict=True) if full], axis=0)
     values, vectors = np.linalg.eigh(total)
@@ -137,7 +137,7 @@ def _with_forced_silence(cost: Array, gains: list[Array], shares: Array, forced:
         return np.eye(cost.shape[0])
     inner_gains = [rest.T @ gain @ rest for gain, full in zip(gains, forced, strict=True) if not full]
     hidden = np.array([1 - np.trace(gain) for gain in inner_gains])
-    inner = solve_subproblem(rest.T @ cost @ rest, inner_gains, shares[~forced] - hidden)
+    inner = solve_subproblem(rest.T @ cost @ rest, inner_gains, required[~forced] - hidden)
     shrink: Array = np.eye(cost.shape[0]) - rest @ (np.eye(rest.shape[1]) - inner) @ rest.T
     return shrink
 

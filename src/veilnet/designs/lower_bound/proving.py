@@ -59,7 +59,7 @@ class Question:
         if self.reached is None:
             bound = theorem.largest_loss(self.privacy, self.loss)
             return self.loss / bound - 1.0 if bound > 0 else np.inf
-        return theorem.least_privacy(self.loss, self.privacy, self.reached) / self.reached - 1.0
+        return theorem.least_unaffordable_privacy(self.loss, self.privacy, self.reached) / self.reached - 1.0
 
 
 def prove_least_loss(
@@ -92,8 +92,8 @@ def prove_most_privacy(
 ) -> Proof | None:
     """A proof that a loss of ``loss`` buys at most p_j = reached (1 + gap) weight_j for all j; None for nothing."""
     places = {name: place for place, name in enumerate(network.private)}
-    shares = {places[name]: weight for name, weight in weights.items() if weight > 0}
-    question = Question(shares, loss, reached)
+    by_place = {places[name]: weight for name, weight in weights.items() if weight > 0}
+    question = Question(by_place, loss, reached)
     return _prove(network, question, gap, design, progress or silent)
 
 

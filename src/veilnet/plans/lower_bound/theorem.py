@@ -145,23 +145,23 @@ class Theorem:
         )
         return found if np.isfinite(found) else -np.inf
 
-    def largest_loss(self, privacy: Mapping[int, float], most: float) -> float:
-        """The largest β in [0, most] at which the inequality holds; 0 where it holds nowhere (a loss is >= 0)."""
-        if self.proves(most, privacy):
-            return most
+    def largest_loss(self, privacy: Mapping[int, float], ceiling: float) -> float:
+        """The largest β in [0, ceiling] at which the inequality holds; 0 where it holds nowhere (a loss is >= 0)."""
+        if self.proves(ceiling, privacy):
+            return ceiling
         if not self.proves(0.0, privacy):
             return 0.0
-        low, high = 0.0, most
+        low, high = 0.0, ceiling
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             low, high = (middle, high) if self.proves(middle, privacy) else (low, middle)
         return low
 
-    def least_privacy(self, loss: float, shares: Mapping[int, float], least: float) -> float:
-        """The least t >= least with a proof that p_j >= t·shares_j costs more than ``loss``; inf where none is."""
+    def least_unaffordable_privacy(self, loss: float, weights: Mapping[int, float], least: float) -> float:
+        """The least t >= least with a proof that p_j >= t·weights_j costs more than ``loss``; inf where none is."""
 
         def holds(t: float) -> bool:
-            return self.proves(loss, {j: t * share for j, share in shares.items()})
+            return self.proves(loss, {j: t * weight for j, weight in weights.items()})
 
         if holds(least):
             return least

@@ -1,4 +1,4 @@
-"""What probing a sanitizer yields: signs, each with how likely a sound one shows it."""
+"""What probing a sanitizer yields: measurements, each with how likely a sound one shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veilnet._core.types import Array
 
 
 @dataclass(frozen=True)
-class Sign:
+class Measurement:
     """One thing measured at one agent (or two): how likely a sound sanitizer shows it, and what it shows."""
 
     check: str
