@@ -17,7 +17,7 @@ import veilnet as vn
 from helpers.networks import random_network
 from veilnet._core.types import Array
 from veilnet.auditing.deployed.deployment import deployment
-from veilnet.auditing.deployed.law import half_precision, law_signs, low_bits
+from veilnet.auditing.deployed.law import half_precision, law_measurements, low_bits
 from veilnet.auditing.deployed.rows import deployed_rows
 from veilnet.auditing.deployed.seeds import Span, guessed_seed
 from veilnet.plans.plan import Plan, make_plan
@@ -174,8 +174,8 @@ def test_a_clock_in_seconds_is_caught_even_when_calls_are_seconds_apart(plan: Pl
 def test_pythons_generator_is_tried_too() -> None:
     generator = random.Random(17)
     drawn = np.array([[generator.gauss(0, 1)] for _ in range(20)])
-    (sign,) = guessed_seed("a", drawn, np.array([1e-4]), Span(1e9, 1e9))
-    assert sign.p < 1e-20
+    (each,) = guessed_seed("a", drawn, np.array([1e-4]), Span(1e9, 1e9))
+    assert each.p < 1e-20
 
 
 @pytest.mark.parametrize("agent", ["a0", "a1", "a2"])
@@ -192,12 +192,12 @@ def test_p_values_of_the_law_are_honest() -> None:
     for _ in range(400):
         draws = rng.standard_normal((512, 1))
         rounded = np.rint(draws * 256) / 256
-        for sign in law_signs("a", rounded, np.array([1 / 512])):
-            smallest.setdefault(sign.words.split(":")[1][:24], []).append(sign.p)
+        for each in law_measurements("a", rounded, np.array([1 / 512])):
+            smallest.setdefault(each.words.split(":")[1][:24], []).append(each.p)
         bits = low_bits("a", np.rint(draws * 512), np.array([512.0]))
-        smallest.setdefault("bits", []).extend(sign.p for sign in bits)
+        smallest.setdefault("bits", []).extend(each.p for each in bits)
         half = half_precision("a", draws + rng.uniform(-1, 1, draws.shape) * 5e-4, np.array([5e-4]))
-        smallest.setdefault("half", []).extend(sign.p for sign in half)
+        smallest.setdefault("half", []).extend(each.p for each in half)
     assert len(smallest) >= 10
     for kind, values in smallest.items():
         found = np.array(values)

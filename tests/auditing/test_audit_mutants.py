@@ -86,8 +86,8 @@ def test_p_values_are_honest(plan: Plan) -> None:
             agent: (lambda y, s=s, agent=agent, rngs=rngs: np.asarray(s.sanitize(y, rng=rngs[agent])))
             for agent, s in plan.sanitizers.items()
         }
-        signs = probe(deployment(plan, deployed), seed, lambda _: None)
-        ps = np.array([sign.p for sign in signs])
+        measured = probe(deployment(plan, deployed), seed, lambda _: None)
+        ps = np.array([each.p for each in measured])
         small += int(np.sum(ps <= 1e-3))
         total += ps.size
         smallest = min(smallest, float(ps.min()))

@@ -18,7 +18,12 @@ import pytest
 
 import veilnet as vn
 from veilnet._core.frozen import derived
-from veilnet.auditing import Audit
+from veilnet.auditing import Audit, AuditReport, Row
+from veilnet.calibration.fitting import Calibration
+from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
+from veilnet.designs.frontiers import Point
+from veilnet.plans.certificate import Certificate, Finding
+from veilnet.plans.verification import Check
 
 # What scripts of other people call. Nothing may ever leave this set.
 CONTRACT = {
@@ -60,6 +65,11 @@ PARAMETERS = {
     "Sanitizer": ("compression", "noise"),
     "Fusion": ("plan",),
 }
+# What public functions return without a public name: read by users, so explained to them.
+RETURNED = (
+    Audit, AuditReport, Calibration, CalibrationReport, Certificate, Check, Finding, ParameterReport, Point,
+    ReadingReport, Row,
+)  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
 PASS_THROUGH = {"Sanitizer.replace"}
 
@@ -71,17 +81,23 @@ def documented(name: str, docstring: str) -> bool:
 
 
 def callables() -> Iterator[tuple[str, Any, str]]:
-    """(label, callable, docstring) of every public function, class and public method of a public class."""
-    for name in sorted(vn.__all__):
-        thing = getattr(vn, name)
+    """(label, callable, docstring) of every public function, class and method, and of what they return."""
+    things = {name: getattr(vn, name) for name in vn.__all__} | {kind.__name__: kind for kind in RETURNED}
+    for name, thing in sorted(things.items()):
         if not inspect.isclass(thing):
             yield name, thing, inspect.getdoc(thing) or ""
         elif not issubclass(thing, Exception):
-            yield name, thing, inspect.getdoc(thing) or ""
+            yield name, thing, _with_bases(thing)
             for member, raw in vars(thing).items():
                 method = raw.__func__ if isinstance(raw, classmethod | staticmethod) else raw
                 if not member.startswith("_") and inspect.isfunction(method):
                     yield f"{name}.{member}", method, inspect.getdoc(method) or ""
+
+
+def _with_bases(kind: type) -> str:
+    """The docstring of a class, and those of the classes it extends, whose fields it has too."""
+    own = [vars(each).get("__doc__") or "" for each in kind.__mro__ if each.__module__.startswith("veilnet")]
+    return "\n".join(inspect.cleandoc(text) for text in own if text)
 
 
 CALLABLES = list(callables())

@@ -45,7 +45,10 @@ _DEFAULT_DIFFERENTIAL_PRIVACY = DifferentialPrivacy()
 
 @dataclass(frozen=True, eq=False)
 class Audit(AuditReport):
-    """A report with the baselines that were computed for it, for :func:`plot_baselines`."""
+    """A report with what was computed for it and can be drawn.
+
+    baselines: other protections of the same network, for :func:`plot_baselines`; empty when they were not run.
+    """
 
     baselines: tuple[Baseline, ...] = ()
 

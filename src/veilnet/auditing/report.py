@@ -46,6 +46,7 @@ class AuditReport:
     rows:        the findings, in the order they were made.
     false_alarm: the chance, at most, that a sound plan soundly deployed shows any "fail" that is decided
                  by chance, over the whole audit.
+    title:       what was audited, in words.
     on_data:     whether rows from the world were judged, where that chance holds approximately.
     interrupted: whether the audit was stopped before every section was finished; rows are those of the sections
                  that were.
@@ -73,7 +74,10 @@ class AuditReport:
         return tuple(dict.fromkeys(row.section for row in self.rows))
 
     def of(self, section: str) -> tuple[Row, ...]:
-        """The rows of one section."""
+        """The rows of one section.
+
+        section: its name, one of ``sections``.
+        """
         return tuple(row for row in self.rows if row.section == section)
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,6 +12,8 @@ __all__ = ["CalibrationReport", "ParameterReport", "ReadingReport"]
 class ReadingReport:
     """One reading against the model.
 
+    name:            its column in the table.
+    agent:           who reads it.
     explained:       R² in the fit: the part of the reading's variance that x explains.
     held_out:        R² on contiguous blocks of rows the fit had not seen; may be negative.
     drift:           mean square error on those blocks against the fitted noise variance; 1 is steady.
@@ -46,7 +48,11 @@ class ReadingReport:
 class ParameterReport:
     """One entry of x.
 
+    name:        its column in the table.
+    role:        "public" or "private".
+    mean, deviation: of the column.
     values:      how many different values the column takes.
+    skewness, kurtosis, normality: of the column; excess kurtosis; probability under normality.
     persistence: its lag-1 correlation.
     told:        for a private parameter, the part of its variance that the public ones explain.
     """
@@ -73,6 +79,8 @@ class CalibrationReport:
     noise_shrinkage, prior_shrinkage: how far correlations were moved to zero, 0 to 1.
     conditions:     condition numbers, units removed, of the parameters' correlation, of the noise
                     correlation, and of the raw information.
+    readings:       one report for each reading, agent by agent.
+    parameters:     one report for each entry of x.
     """
 
     rows: int

@@ -38,8 +38,11 @@ _BEYOND_CEILING = 100.0
 class Point:
     """One privacy asked of all private parameters, and what it costs.
 
-    ``method`` is "perfect" where it is free, "joint" where it is not, "infeasible" beyond the limit (then
-    utility is NaN and there is no plan).
+    asked:   the privacy asked of every private parameter.
+    utility: the paper's u <= 0 of the plan; NaN where there is none.
+    privacy: p_j that the plan reaches, per private parameter.
+    method:  "perfect" where it is free, "joint" where it is not, "infeasible" beyond the limit.
+    plan:    what each agent sends; None where it is infeasible.
     """
 
     asked: float

@@ -45,7 +45,13 @@ class Promise:
 
 @dataclass(frozen=True)
 class Finding:
-    """One promise and what the recheck found."""
+    """One promise and what the recheck found.
+
+    what:     which promise, in words.
+    promised: the figure the plan claims, or was asked for.
+    found:    the figure that stands against it.
+    ok:       whether the promise is confirmed.
+    """
 
     what: str
     promised: float
@@ -55,7 +61,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The promises of a plan, recomputed by another route."""
+    """The promises of a plan, recomputed by another route.
+
+    findings: one for each promise.
+    """
 
     findings: tuple[Finding, ...]
 

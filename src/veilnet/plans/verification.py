@@ -33,7 +33,14 @@ __all__ = ["Check", "SavedPlan", "confirmed", "load_plan", "verify"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was verified: what was promised, what was found, and a note where it is not confirmed."""
+    """One thing that was verified.
+
+    what:     which, in words.
+    ok:       whether it is confirmed.
+    promised: the figure the plan claims, None where it is not about a figure.
+    found:    the figure that was recomputed, likewise.
+    note:     what is wrong, where it is not confirmed.
+    """
 
     what: str
     ok: bool
