@@ -14,7 +14,7 @@ from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.run import Run
 from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
-from veilnet.designs.joint.starts import random_shrink, shares
+from veilnet.designs.joint.starts import random_shrink, share_projectors
 from veilnet.model.standard_form import StandardForm
 
 
@@ -84,7 +84,7 @@ def by_definition(form: StandardForm, shrink: list[Array]) -> tuple[float, Array
 
 def ceiling_and_limit(form: StandardForm) -> tuple[Array, Array]:
     objective = JointObjective(form)
-    start = shares(objective)
+    start = share_projectors(objective)
     return objective(start).privacy, objective([0 * x for x in start]).privacy
 
 
@@ -154,7 +154,7 @@ def test_tiny_losses_keep_their_digits() -> None:
     """Next to perfect utility the loss is proportional to the shrinkage, far below rounding of the trace 1."""
     form = small_network(2, (3, 3, 3), 3, public=1)
     objective = JointObjective(form)
-    perfect = shares(objective)
+    perfect = share_projectors(objective)
     losses = [objective([(1 - s) * p for p in perfect]).loss for s in (1e-6, 1e-12, 1e-13)]
     assert losses[1] == pytest.approx(losses[0] * 1e-6, rel=1e-3)
     assert losses[2] == pytest.approx(losses[0] * 1e-7, rel=1e-2)

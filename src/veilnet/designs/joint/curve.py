@@ -38,7 +38,7 @@ from veilnet.designs.joint.search import (
 )
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished
-from veilnet.designs.joint.starts import shares
+from veilnet.designs.joint.starts import share_projectors
 from veilnet.designs.joint.telling import Teller
 from veilnet.designs.joint.withholding import telling_nothing
 from veilnet.model.standard_form import StandardForm
@@ -69,7 +69,7 @@ class Curve:
         self._starts, self._seed = starts, seed
         self._tell = Teller(progress)
         asked = self.weights > 0
-        sharing = shares(self.objective)
+        sharing = share_projectors(self.objective)
         silent = [0 * x for x in sharing]
         self.ceiling, self.limit = (
             float(np.min(self._privacy(shrink)[asked] / self.weights[asked])) for shrink in (sharing, silent)
@@ -197,7 +197,7 @@ class Curve:
     def _closed_forms(self) -> list[Finished]:
         """Plans that serve at every level: nothing told of what is asked about, or directions hidden altogether."""
         asked = self.weights > 0
-        silent = self._privacy([0 * x for x in shares(self.objective)])
+        silent = self._privacy([0 * x for x in share_projectors(self.objective)])
         unbounded = asked & np.isinf(silent)
         plans = [plan.shrink for plan in hiding_plans(self.form, unbounded, self._seed)]
         if not np.any(unbounded):
@@ -252,7 +252,9 @@ class Curve:
                 cheaper = [plan for plan in ready if problem.safe(plan.at) and plan.value < best]
                 polish(search, [plan.shrink for plan in sorted(cheaper, key=lambda plan: plan.value)[:2]])
                 if float(targets.max()) < self.ceiling * (1 + SETTINGS.near_ceiling):
-                    run = Run(self.objective, problem.copy(), shares(self.objective), SETTINGS.cold_margin)
+                    run = Run(
+                        self.objective, problem.copy(), share_projectors(self.objective), SETTINGS.cold_margin
+                    )
                     search.runs.append(run)
                     converge(search, run)
                 starts, iterations = pool.scouted, pool.iterations

@@ -19,7 +19,7 @@ from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.starts import (
     random_projectors,
     random_shrink,
-    shares,
+    share_projectors,
     silence,
     unseen_by,
 )
@@ -33,7 +33,7 @@ _SAME_LOSS, _SAME_PLACE = 1e-5, 1e-2
 
 def room_of(objective: JointObjective, targets: Array) -> Array:
     """How far targets lie from the ceiling below and from the limit above, in logarithms."""
-    sharing = shares(objective)
+    sharing = share_projectors(objective)
     wanted = np.log(np.maximum(targets, _TINY))
     ceiling = np.log(np.maximum(objective(sharing).privacy, _TINY))
     limit = np.log(np.maximum(objective([0 * x for x in sharing]).privacy, _TINY))
@@ -66,7 +66,7 @@ class Pool:
     ) -> None:
         self._objective = objective
         self._batch = BatchObjective(form)
-        self.plans: list[list[Array]] = [shares(objective), *known]
+        self.plans: list[list[Array]] = [share_projectors(objective), *known]
         self.scouted = 0
         rng = np.random.default_rng([seed, 3])
         blind = unseen_by(form.public)

@@ -20,7 +20,7 @@ from veilnet.designs.joint.problem import Problem
 from veilnet.designs.joint.run import Run, toward_vertex
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished, finish, retreat
-from veilnet.designs.joint.starts import disturbed, shares, starting_points
+from veilnet.designs.joint.starts import disturbed, share_projectors, starting_points
 from veilnet.designs.joint.telling import Teller
 from veilnet.model.standard_form import StandardForm
 
@@ -63,7 +63,7 @@ class Search:
     @classmethod
     def of(cls, objective: JointObjective, problem: Problem, tell: Teller) -> Search:
         """A search that can already hand out its shares, retreated to where every constraint holds."""
-        return cls(objective, problem, retreat(objective, problem, shares(objective)), tell)
+        return cls(objective, problem, retreat(objective, problem, share_projectors(objective)), tell)
 
 
 def default_starts(form: StandardForm) -> int:

@@ -26,7 +26,7 @@ def starting_points(
     """
     rng = np.random.default_rng(seed)
     if starts > 0:
-        yield shares(objective)
+        yield share_projectors(objective)
     if starts < 2:
         return
     blind = unseen_by(form.public)
@@ -45,10 +45,10 @@ def starting_points(
         elif number % 3 == 1:
             yield random_shrink(objective, rng)
         else:
-            yield shares(objective, rng.uniform(0.0, 1.0), rng)
+            yield share_projectors(objective, rng.uniform(0.0, 1.0), rng)
 
 
-def shares(
+def share_projectors(
     objective: JointObjective, disturbance: float = 0.0, rng: np.random.Generator | None = None
 ) -> list[Array]:
     """Projectors onto each agent's share of the public estimate, disturbed relative to its size."""
