@@ -306,6 +306,7 @@ def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
         ({"what_if": vn.WhatIf(releases=3)}, "releases: only the section 'repetition' heeds it"),
         ({"what_if": vn.WhatIf(agents_colluding=1)}, "only the section 'collusion' or 'dropout' heeds it"),
         ({"what_if": vn.WhatIf(model_error=0.1)}, "model_error: only the section 'models'"),
+        ({"what_if": vn.WhatIf(agents_colluding=1, least_privacy=1.0), "only": ["dropout"]}, "least_privacy: only"),
         ({"trials": vn.Trials(attackers=["ridge"])}, "attackers: only the section 'attackers'"),
         ({"differential_privacy": vn.DifferentialPrivacy(reading_bounds={})}, "reading_bounds: only the section"),
         ({"differential_privacy": vn.DifferentialPrivacy(delta=1e-5)}, "delta: only the section"),
@@ -314,7 +315,7 @@ def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
 )  # fmt: skip
 def test_options_without_effect_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(vn.InvalidRequest, match=words):
-        vn.audit(some_plan(1), only=["promise"], **options)
+        vn.audit(some_plan(1), **({"only": ["promise"]} | options))
 
 
 def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

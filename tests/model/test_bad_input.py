@@ -454,6 +454,11 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
         vn.InvalidRequest,
         ("network", "expected a veilnet.Network", "found str"),
     ),
+    "frontier from a seed that is none": (
+        lambda: vn.frontier(network(), [1.0], seed=-1),
+        vn.InvalidRequest,
+        ("seed", "expected a whole number of at least 0", "found -1"),
+    ),
     "bound of no network": (
         lambda: vn.crlb("house.toml"),
         vn.InvalidRequest,

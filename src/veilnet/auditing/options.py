@@ -150,6 +150,7 @@ HEEDED_BY: dict[str, tuple[Section, ...]] = {
     "attackers": (Section.ATTACKERS,),
     "agents_colluding": (Section.COLLUSION, Section.DROPOUT),
     "releases": (Section.REPETITION,),
+    "least_privacy": (Section.COLLUSION, Section.REPETITION),
     "model_error": (Section.MODELS,),
     "reading_bounds": (Section.DIFFERENTIAL_PRIVACY,),
     "delta": (Section.DIFFERENTIAL_PRIVACY,),

@@ -18,7 +18,7 @@ from veilnet._core.words import number
 from veilnet.designs.joint import Curve
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan
-from veilnet.designs.questions import read_gap
+from veilnet.designs.questions import read_count, read_gap
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
@@ -171,6 +171,7 @@ def frontier(
     Points beyond the limit are kept and marked infeasible. Each point is what :func:`design` answers for it,
     whatever else is in the list, but for this: a plan for more privacy serves for less, so the curve is monotone.
     """
+    seed = read_count(seed, "seed", least=0)
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     asked = _read_levels(privacy, ceiling, limit)
