@@ -98,7 +98,7 @@ def test_the_plan_tells_how_it_was_found() -> None:
 def test_most_privacy_within_a_loss(noise: str, prior: str, sizes: tuple[int, ...]) -> None:
     network = random_network(15, noise=noise, prior=prior, sizes=sizes)
     verdict = vn.check(network)
-    for loss in (0.02, 0.3):
+    for loss in (0.1,):
         plan = vn.design(network, utility_loss=loss, starts=FEW)
         assert -plan.utility <= loss
         level = min(plan.privacy.values())

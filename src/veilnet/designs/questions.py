@@ -41,7 +41,7 @@ def read_targets(network: Network, privacy: Any) -> tuple[dict[str, float], dict
         privacy = dict.fromkeys(network.private, privacy)
     if not isinstance(privacy, Mapping):
         return none | _per_name(privacy, list(network.private), "privacy"), {}
-    refuse_unknown(privacy, list(network.private), "privacy")
+    refuse_unknown(privacy, list(network.private), "privacy", error=InvalidRequest)
     worst = {
         name: each.privacy for name, each in privacy.items() if isinstance(each, Worst) and each.privacy > 0
     }
