@@ -2,9 +2,8 @@
 
     python benchmarks/structured.py [--networks 200] [--starts 25] [--grid 25] [--jobs 2] [--first 0]
 
-The networks (few agents of one to three readings, ones and halves, repeated rows, one to three private
-parameters, every
-kind of prior, correlated noise) and the optimiser (SLSQP on angles and levels) live with the tests. Losses of
+The networks (few agents of one to three readings, ones and halves, repeated rows, one to three private parameters,
+every kind of prior, correlated noise) and the optimiser (SLSQP on angles and levels) live with the tests. Losses of
 `design` are compared at three levels; then every point of a grid from the ceiling to the limit is asked for, each as
 `design` answers it, and the loss of its middle is given back as ``utility_loss=``.
 """
