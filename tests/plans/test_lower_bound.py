@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import replace
 from itertools import product
@@ -312,7 +313,7 @@ def _rewrite(path: Path, change: dict[str, object]) -> dict[str, object]:
     return dict(document)
 
 
-@pytest.mark.parametrize("lie", ["edited", "missing", "boast", "multipliers"])
+@pytest.mark.parametrize("lie", ["edited", "missing", "boast", "multipliers", "impossible privacy"])
 def test_a_tampered_proof_is_refused(proved: list[vn.Plan], tmp_path: Path, lie: str) -> None:
     """From a naive edit to a forger who rewrites every checksum, digest and id."""
     plan = proved[1]
@@ -330,6 +331,10 @@ def test_a_tampered_proof_is_refused(proved: list[vn.Plan], tmp_path: Path, lie:
         loss = plan.proof.loss
         if lie == "boast":
             loss = -1.5 * plan.utility
+        elif lie == "impossible privacy":
+            # 1 + ε below zero would make the theorem's inequality hold for any loss
+            loss = -1.5 * plan.utility
+            document["privacy"] = dict.fromkeys(document["privacy"], -2.0)
         else:
             first = multipliers[0]["root"]["data"]
             multipliers[0]["root"]["data"] = first[64:128] + first[64:]
@@ -350,3 +355,14 @@ def test_a_tampered_proof_is_refused(proved: list[vn.Plan], tmp_path: Path, lie:
     failed = [check for check in verify(folder, plan.network) if not check.ok]
     assert len(failed) == 1
     assert failed[0].what in ("proof.json", "loss that no design undercuts")
+
+
+def test_claims_that_the_theorem_does_not_cover_prove_nothing(proved: list[vn.Plan]) -> None:
+    plan = proved[1]
+    assert plan.proof is not None
+    for privacy, loss in ((-2.0, plan.proof.loss), (plan.proof.privacy, -0.5), (np.nan, plan.proof.loss)):
+        asked = privacy if not isinstance(privacy, float) else dict.fromkeys(plan.proof.privacy, privacy)
+        false = dataclasses.replace(plan.proof, loss=loss, privacy=asked)
+        assert not false.holds(plan.network)
+        with pytest.raises(vn.InvalidPlan):
+            plan.with_proof(false)

@@ -64,7 +64,7 @@ def command(
             progress=lambda _what, part: steps.update(part),
         )
     if out is not None:
-        plan.save(out)
+        plan.save(out, force=force)
     if json:
         print_json(
             {

@@ -8,10 +8,13 @@ where the search starts anew, and what it finds replaces the design if it is bet
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
-from veilnet._core.progress import Progress
+from veilnet._core.errors import InvalidPlan
+from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import hiding
 from veilnet.designs.joint.objective import JointObjective
@@ -37,23 +40,47 @@ def proved_plan(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Plan:
-    """The plan, or a better one, with the proof that comes nearest to ``gap``; as it was where nothing is proved."""
+    """The plan, or a better one, with the proof that comes nearest to ``gap``; as it was where nothing is proved.
+
+    Where ``progress`` answers False, what is proved by then is all, and the plan says that it was interrupted.
+    """
     by_name = dict(zip(plan.network.private, read_weights(plan.network, weights), strict=True))
-    proof = _prove(plan, gap, by_name, progress)
+    watch = _Watch(progress)
+    best = _best_proved(plan, gap, by_name, seed, watch)
+    if not watch.stopped:
+        return best
+    return replace(best, details=MappingProxyType({**best.details, "interrupted": True}))
+
+
+class _Watch:
+    """Passes progress on, and remembers whether the answer was to stop."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = silent if progress is None else progress
+        self.stopped = False
+
+    def __call__(self, what: str, part: float) -> bool | None:
+        answer = self._progress(what, part)
+        self.stopped |= asks_to_stop(answer)
+        return answer
+
+
+def _best_proved(plan: Plan, gap: float, weights: Mapping[str, float], seed: int, watch: _Watch) -> Plan:
+    proof = _prove(plan, gap, weights, watch)
     if proof is None:
         return plan
     plan = plan.with_proof(proof)
-    if plan.gap <= _OPEN:
+    if plan.gap <= _OPEN or watch.stopped:
         return plan
-    better = _restarted(plan, proof, by_name, seed)
+    better = _restarted(plan, proof, weights, seed, watch)
     if better is None:
         return plan
-    again = _prove(better, gap, by_name, progress)
+    again = None if watch.stopped else _prove(better, gap, weights, watch)
     best = [better.with_proof(each) for each in (proof, again) if each is not None]
     return min(best, key=lambda each: each.gap)
 
 
-def _prove(plan: Plan, gap: float, weights: Mapping[str, float], progress: Progress | None) -> Proof | None:
+def _prove(plan: Plan, gap: float, weights: Mapping[str, float], progress: Progress) -> Proof | None:
     if any(target > 0 for target in plan.targets.values()):
         return prove_least_loss(
             plan.network, plan.targets, -plan.utility, gap, design=plan.sanitizers, progress=progress
@@ -68,28 +95,34 @@ def _prove(plan: Plan, gap: float, weights: Mapping[str, float], progress: Progr
     )
 
 
-def _restarted(plan: Plan, proof: Proof, weights: Mapping[str, float], seed: int) -> Plan | None:
+def _restarted(
+    plan: Plan, proof: Proof, weights: Mapping[str, float], seed: int, progress: Progress
+) -> Plan | None:
     """A better plan from hiding what the proof says is hidden, None where there is none."""
     form = standard_form(plan.network)
     objective = JointObjective(form)
     warm: list[list[Array]] = [hiding(objective, each) for each in hidden_directions(proof, plan.network)]
     if plan.targets:
-        found = least_loss(form, aimed_at(plan.targets), starts=0, warm=warm, seed=seed)
+        found = least_loss(form, aimed_at(plan.targets), starts=0, warm=warm, seed=seed, progress=progress)
         better = found.loss < -plan.utility * (1 - _MARGIN)
     else:
         allowed = (plan.most_loss or 0.0) * (1 - _MARGIN)
-        found = most_privacy(form, allowed, np.array(list(weights.values())), starts=0, warm=warm, seed=seed)
+        wanted = np.array(list(weights.values()))
+        found = most_privacy(form, allowed, wanted, starts=0, warm=warm, seed=seed, progress=progress)
         reached = [
             found.privacy[k] / plan.privacy[name] for k, name in enumerate(weights) if weights[name] > 0
         ]
         better = min(reached) > 1 + _MARGIN
     if not better:
         return None
-    return make_plan(
-        plan.network,
-        sanitizers_from_shrink(plan.network, found.shrink),
-        "joint",
-        targets=plan.targets,
-        most_loss=plan.most_loss,
-        details={**plan.details, "restarted_from_proof": True, "kkt_residual": found.kkt_residual},
-    )
+    try:
+        return make_plan(
+            plan.network,
+            sanitizers_from_shrink(plan.network, found.shrink),
+            "joint",
+            targets=plan.targets,
+            most_loss=plan.most_loss,
+            details={**plan.details, "restarted_from_proof": True, "kkt_residual": found.kkt_residual},
+        )
+    except InvalidPlan:
+        return None  # the plan at hand is confirmed; one that is not takes nobody's place

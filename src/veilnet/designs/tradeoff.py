@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.designs.joint import (
@@ -108,7 +108,7 @@ def first_confirmed(
 ) -> Plan:
     """The first answer (X, and how it was found) that the independent recheck confirms, as a plan."""
     refusal: InvalidPlan | None = None
-    for shrink, details in answers:
+    for shrink, details in _as_long_as_numbers_last(answers):
         try:
             return make_plan(
                 verdict.network,
@@ -121,11 +121,32 @@ def first_confirmed(
             )
         except InvalidPlan as error:
             refusal = refusal or error
+    reason = (
+        "the search met numbers beyond floating point"
+        if refusal is None
+        else f"{refusal}; aiming higher did not help"
+    )
     raise InvalidPlan(
-        f"{refusal}; aiming higher did not help. The network amplifies rounding "
+        f"{reason}. The network amplifies rounding "
         f"{verdict.network.conditioning:.1g}-fold: ask for a privacy further from its limit, or scale and reduce "
         "the parameters of x until fewer of them are nearly indistinguishable"
     ) from refusal
+
+
+def _as_long_as_numbers_last(
+    answers: Iterator[tuple[list[Array], dict[str, Any]]],
+) -> Iterator[tuple[list[Array], dict[str, Any]]]:
+    """The answers up to the first for which floating point does not suffice."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        while True:
+            try:
+                yield next(answers)
+            except StopIteration:
+                return
+            except VeilnetError:
+                raise
+            except (np.linalg.LinAlgError, ValueError):
+                return  # no convergence, or an overflow on the way: the caller says what to change
 
 
 def told(result: JointResult) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 The trace p_j is a mean over the directions of g_j, so one of them can stay known while others make up for it. Here
 every direction a of g_j is asked for: a'P̃a >= (1 + ε) a'Pa, which is to say that the smallest generalised
 eigenvalue of (G_j P̃ G_j', G_j P G_j') is at least 1 + ε. Each direction by itself is a private parameter with one
-row, and only a few matter: the solver starts with the rows of g_j, looks for the direction its plan leaves most exposed, adds that, and
-begins again from the plan it has until no direction is left below the target.
+row, and only a few matter: the solver starts with the rows of g_j, looks for the direction its plan leaves most
+exposed, adds that, and begins again from the plan it has until no direction is left below the target.
 """
 
 from __future__ import annotations

@@ -25,6 +25,10 @@ from veilnet.io._locking import lock
 
 _LONGEST_LINE = 2**28  # bytes
 _OURS = ("previous", "hash")
+_KINDS = {
+    "veilnet-ledger/1": "a ledger of plans (vn.Ledger, for audit --ledger)",
+    "veilnet-releases/1": "an agent's ledger of releases (for sanitize --ledger)",
+}
 
 
 class Chain:
@@ -103,7 +107,10 @@ class Chain:
                 f"{self._path}: line {self.lines + 1} does not continue the ledger: it was changed"
             )
         if not self.lines and line["format"] != self._kind:
-            raise InvalidPlan(f"{self._path}: expected the format {self._kind!r}; is it the right file?")
+            raise InvalidRequest(
+                f"{self._path}: expected {_KINDS.get(self._kind, self._kind)}, "
+                f"found {_KINDS.get(str(line['format']), 'another kind of file')}"
+            )
         return dict(line)
 
 

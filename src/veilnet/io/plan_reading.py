@@ -68,7 +68,7 @@ def check_destination(folder: Path, network: Network, *, force: bool) -> None:
     if difference:
         raise InvalidPlan(
             f"{folder}: holds the plan of another network ({difference}); choose another folder, "
-            "or give --force to replace that plan"
+            "or give --force (in Python force=True) to replace that plan"
         )
 
 

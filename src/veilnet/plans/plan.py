@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -85,6 +86,8 @@ class Plan(Frozen):
             return 0.0
         if self.proof is None or self.proof.loss < allowed:
             return np.inf
+        if any(self.privacy[name] <= 0 for name in self.proof.privacy):
+            return np.inf
         return max(0.0, max(each / self.privacy[name] for name, each in self.proof.privacy.items()) - 1.0)
 
     def with_proof(self, proof: Proof) -> Plan:
@@ -125,13 +128,17 @@ class Plan(Frozen):
         """How many numbers each agent sends."""
         return {agent: sanitizer.sent for agent, sanitizer in self.sanitizers.items()}
 
-    def save(self, folder: str | PathLike[str]) -> None:
+    def save(self, folder: str | PathLike[str], *, force: bool = False) -> None:
         """Write one file per agent, one for the centre and one for the whole.
 
-        folder: where to; it is made if there is none, and a plan in it is replaced, whole or not at all.
+        folder: where to; it is made if there is none, and an earlier plan of the same network in it is replaced,
+                whole or not at all.
+        force:  replace the plan of another network too; without it, InvalidPlan is raised and nothing is written.
         """
         from veilnet.io.plan_files import save_plan
+        from veilnet.io.plan_reading import check_destination
 
+        check_destination(Path(folder), self.network, force=force)
         save_plan(self, folder)
 
     @classmethod
@@ -175,7 +182,7 @@ class Plan(Frozen):
         if self.gap == 0.0:
             return "no design does better: this one is optimal"
         if np.isinf(self.gap):
-            return "how far from the best possible it is was not proved (design(..., prove=True) tries to)"
+            return "how far from the best possible it is was not proved (prove=True, or --prove, tries to)"
         share = f"{100 * self.gap:.2g} %"
         if self.method == "power":
             return (

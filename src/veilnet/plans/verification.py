@@ -111,6 +111,9 @@ def confirmed(saved: SavedPlan) -> Plan:
     for check in _file_checks(saved, saved.network):
         if not check.ok:
             raise InvalidPlan(check.note)
+    for check in _grid_checks(saved, saved.network):
+        if not check.ok:
+            raise InvalidPlan(f"{saved.where}: {check.what}: {check.note}; save the plan again")
     certificate = _certified(saved.network, saved.sanitizers, saved.promise)
     if not certificate.ok:
         raise InvalidPlan(f"{saved.where}: its promise is not confirmed: {certificate.complaint()}")

@@ -2,8 +2,8 @@
 
 Both questions are asked of the same curve. `Curve.at` gives the least loss at a level; `Curve.within` the largest
 level within a loss, found as the root of the former, so that the two are inverse to each other. What is known in
-closed form bounds the curve everywhere: shares are free up to the ceiling, telling nothing reaches the limit, and hiding
-directions altogether is privacy without bound; a plan for more privacy serves for less.
+closed form bounds the curve everywhere: shares are free up to the ceiling, telling nothing reaches the limit, and
+hiding directions altogether is privacy without bound; a plan for more privacy serves for less.
 
 In between, plans are followed from levels that depend on the network alone, upwards and downwards: on small
 networks from everything a batch of scouts has found (:mod:`veilnet.designs.joint.pool`), on larger ones from

@@ -18,6 +18,7 @@ class SearchSettings:
 
     race_rounds:     per round, steps between updates of the multipliers, and how far a start then jumps towards the
                      projectors its Lagrangian wishes for; after each round the worse half is dropped.
+    race_jump:       the same jump for disturbed copies.
     kick_steps, settle_steps: the same for disturbed copies of the leaders, and for those that look promising.
     promising, better: in log loss, how close to its parent a copy must come to settle, how far below to replace it.
     finishers:       how many leaders are taken to convergence.

@@ -2,9 +2,8 @@
 
 p_j is at its limit when no message moves the prior's estimate of g_j. In standard form it is enough that for every
 row a of G_j some v with J0 v = a has X_i H_i v = 0 at every agent; then J̃ v = a, and a'J̃^+ a = a'J0^+ a. For J0 ≻ 0
-only v = J0^-1 a will do. A singular J0 leaves a choice, v = J0^+ a + n with n in Null(J0), and the loss
-depends much on
-n: it is optimised. Among all X that withhold given directions, sending everything else is best for utility.
+only v = J0^-1 a will do. A singular J0 leaves a choice, v = J0^+ a + n with n in Null(J0), and the loss depends
+much on n: it is optimised. Among all X that withhold given directions, sending everything else is best for utility.
 """
 
 from __future__ import annotations

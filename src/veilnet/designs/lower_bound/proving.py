@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
 
 _CHUNK = 50
 _MOST_ITERATIONS = 1500
+# Seconds of this process after which a proof takes what it has: a few designs' worth.
+_PATIENCE = 30.0
 # One splitting iteration costs about Σ (cone size)³; together they get this much (half a minute on one core).
 _WORK = 8e9
 _MOST_WORK_EACH = 3e9
@@ -150,6 +153,7 @@ def _search(
     aimed = gap / 2 if work < _SMALL else max(gap / 2, _FIRST_AIM)
     splitting.aim(_programs_of(form, question, aimed))
     waited = 0
+    end = time.process_time() + _PATIENCE
     for done in range(0, iterations, _CHUNK):
         if asks_to_stop(progress("proving the gap", done / iterations)):
             return best, least
@@ -159,7 +163,7 @@ def _search(
         proved = question.gap(Theorem(form, asked, multipliers))
         if proved < least:
             best, least = multipliers, proved
-        if least <= gap:
+        if least <= gap or time.process_time() > end:
             return best, least
         # Aim for more where what was aimed at is nearly proved, for less where it resists.
         nearly, resists = proved < _NEARLY * aimed and aimed > gap / 2, waited >= iterations / _AIMS

@@ -57,8 +57,9 @@ class Proof(Frozen):
 
     def surplus(self, network: Network) -> float:
         """By how much the theorem's inequality holds, rounding deducted; -inf where the multipliers do not fit."""
-        if not (np.isfinite(self.loss) and all(np.isfinite(each) for each in self.privacy.values())):
-            return -np.inf
+        claims = [self.loss, *self.privacy.values()]
+        if not all(np.isfinite(each) and each >= 0 for each in claims):
+            return -np.inf  # the theorem supposes β >= 0 and c_j = 1 + ε_j >= 1
         try:
             theorem = self.theorem(network)
             asked = dict(zip(theorem.asked, self.privacy.values(), strict=True))
