@@ -320,7 +320,10 @@ def test_saving_again_removes_only_what_was_the_plans(tmp_path) -> None:
     (folder / "data.json").write_text("[1, 2]")
     (folder / "broken.json").write_text("{")
     vn.Sanitizer(np.eye(2)).save(folder / "lone.json")
-    named(["a", "d"]).save(folder)
+    with pytest.raises(vn.InvalidPlan, match="holds the plan of another network"):
+        named(["a", "d"]).save(folder)
+    assert list(vn.Plan.load(folder).sanitizers) == ["a", "b", "c"]
+    named(["a", "d"]).save(folder, force=True)
     assert sorted(path.name for path in folder.iterdir()) == [
         "a.json", "broken.json", "center.json", "d.json", "data.json", "lone.json", "notes.txt", "plan.json",
     ]  # fmt: skip
@@ -347,7 +350,9 @@ def test_a_damaged_plan_can_be_saved_over(tmp_path) -> None:
     plan.save(tmp_path)
     for path in tmp_path.glob("*.json"):
         path.write_bytes(path.read_bytes()[:80])
-    plan.save(tmp_path)
+    with pytest.raises(vn.InvalidPlan, match="cannot be read"):
+        plan.save(tmp_path)
+    plan.save(tmp_path, force=True)
     assert vn.Plan.load(tmp_path).sanitizers.keys() == {"a", "b"}
 
 
@@ -368,7 +373,7 @@ def test_an_interrupted_save_leaves_the_old_plan_or_the_new_one(fail_at, tmp_pat
 
     monkeypatch.setattr(Path, "replace", replace)
     try:
-        new.save(folder)
+        new.save(folder, force=True)
     except OSError:
         assert fail_at <= 5
     else:
@@ -378,7 +383,7 @@ def test_an_interrupted_save_leaves_the_old_plan_or_the_new_one(fail_at, tmp_pat
     assert list(vn.Plan.load(folder).sanitizers) == agents
     assert not [path for path in folder.iterdir() if path.name.startswith(".veilnet")]
     assert {path.stem for path in folder.iterdir()} == {"plan", "center", *agents}
-    new.save(folder)
+    new.save(folder, force=True)
     assert list(vn.Plan.load(folder).sanitizers) == ["a", "c"]
     assert not (folder / "b.json").exists()
 
