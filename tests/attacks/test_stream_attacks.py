@@ -14,7 +14,7 @@ import pytest
 
 import veilnet as vn
 from veilnet import cli
-from veilnet.io import _sealed, sanitizer_files
+from veilnet.io import _sealed, appending, message_streams, sanitizer_files
 from veilnet.io.template import house
 
 
@@ -247,6 +247,66 @@ def test_a_missing_row_is_said_to_tell_something(folder, pipe) -> None:
     code, out, err = pipe(["sanitize", folder / "kitchen.json"], ("\n".join(lines) + "\n").encode())
     assert (code, sent_rows(out)) == (1, 2)
     assert "the centre sees that they are missing" in err
+
+
+# --- adding to files
+
+
+def _foreign(suffix: str, ours: bytes) -> dict[str, bytes]:
+    """Files that are not the kitchen's, most of them without a line end at the end."""
+    lines = ours.splitlines(keepends=True)
+    header, message = (lines[0], lines[1]) if suffix == "csv" else (b"", lines[0])
+    hall, other = message.replace(b"kitchen", b"hall"), message.replace(b"kitchen", b"kitchen2")
+    plan = json.loads(message)["plan"] if suffix == "jsonl" else message.decode().split(",")[1]
+    return {
+        "no line end": b"precious, no newline",
+        "lines": b"precious\nlines\nand a tail",
+        "whole lines": b"precious\nlines\n",
+        "one line and a tail": b"precious\ntail",
+        "bytes": bytes(range(256)) * 300,
+        "zeros": bytes(5000),
+        "a blank line": header + message + b"\n",
+        "a longer beginning": (header[:-1] or b'{"row": 1') + b" precious",
+        "another agent, torn": header + hall[:-3],
+        "another agent": header + hall,
+        "an agent with a longer name, torn": header + other[:-3],
+        "another plan, torn": header + message.replace(plan.encode(), b"00000000")[:-3],
+        "a foreign line at the end": header + message + b"precious\ntail",
+        "another first line": b"precious\n" + message + message[:9],
+        "no row": header + (b",x" if header else b'{"row": , '),
+    }
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_foreign_files_are_refused_and_stay_as_they_are(suffix: str, folder, sent, tmp_path, pipe) -> None:
+    """A text without a line end was emptied and given a header; longer ones lost their last line."""
+    source, out = folder.parent / "kitchen.csv", tmp_path / f"out.{suffix}"
+    command = ["sanitize", folder / "kitchen.json", "--in", source, "--out", out, "--append"]
+    for what, content in _foreign(suffix, sent[f"kitchen.{suffix}"].read_bytes()).items():
+        out.write_bytes(content)
+        code, _, err = pipe(command)
+        assert (what, code) == (what, 2)
+        assert str(out) in err
+        assert out.read_bytes() == content, what
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("agent", ["kitchen", 'é "0", [0.0]}'])
+def test_our_own_file_is_continued_wherever_it_was_cut_off(suffix, private, agent, tmp_path) -> None:
+    mark = message_streams.MessageMark("cf6785d0ab", agent, private)
+    values = np.array([[-50.83, 1e-9], [8.0, -3e22], [0.0, 1.5]])
+    header = message_streams.message_header(suffix, 2, mark)
+    ours = header + message_streams.message_lines(suffix, [10, 11, 12], values, mark)
+    out = tmp_path / "out"
+    for length in range(len(ours) + 1):
+        out.write_bytes(ours[:length])
+        whole = ours[: ours[:length].rfind(b"\n") + 1]
+        with appending.appending(out, suffix, 2, mark) as file:
+            found = file.last_row, file.cut
+        messages = whole.count(b"\n") - (suffix == "csv")
+        assert found == (9 + messages if messages > 0 else 0, length - len(whole))
+        assert out.read_bytes() == (whole or header)
 
 
 # --- output that cannot be written, or should not be

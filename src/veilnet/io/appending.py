@@ -1,8 +1,8 @@
 """A file of messages that is added to and survives being killed: no torn, doubled or foreign line.
 
 What is added is on the disk before the next block is read. A line that was being written when the run was
-killed has no line end: it is no message, and is cut off. The file must be one of the same agent and plan, and
-only one run adds to it at a time.
+killed has no line end: it is no message, and is cut off. The file must be one of the same agent and plan, which
+is made sure of before a byte of it is changed, and only one run adds to it at a time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
+
+import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet.io._atomic import remember_folder
 from veilnet.io._chain import write_all
 from veilnet.io._locking import lock
-from veilnet.io.message_streams import MessageMark, MessageReader, message_header
+from veilnet.io.message_streams import MessageMark, MessageReader, message_header, message_lines
 from veilnet.io.streams import Format
 
 __all__ = ["AppendedFile", "appending"]
@@ -58,13 +60,12 @@ def appending(path: Path, format: Format, columns: int, mark: MessageMark) -> It
             raise InvalidRequest(f"{path}: another run is adding to this file; wait until it has ended")
         size = file.seek(0, os.SEEK_END)
         last, end = _last_line(file, size)
+        last_row = _last_row(file, last, end, path, format, columns, mark)
         os.ftruncate(file.fileno(), end)
-        found = AppendedFile(file.fileno(), path, 0, end, size - end)
+        found = AppendedFile(file.fileno(), path, last_row, end, size - end)
         if end == 0:
             found.write(message_header(format, columns, mark))
             remember_folder(path.parent)
-        else:
-            found.last_row = _last_row(file, last, path, format, columns, mark)
         yield found
 
 
@@ -83,20 +84,51 @@ def _last_line(file: IO[bytes], size: int) -> tuple[bytes, int]:
 
 
 def _last_row(
-    file: IO[bytes], last: bytes, path: Path, format: Format, columns: int, mark: MessageMark
+    file: IO[bytes], last: bytes, end: int, path: Path, format: Format, columns: int, mark: MessageMark
 ) -> int:
-    """The row of the last message; an error where the file is not one of this agent and plan."""
+    """The row of the last message, 0 where there is none; an error where the file is not of this agent and plan.
+
+    ``last`` is the last line that has its end, at ``end``. What follows is torn. Behind a message of ours it is
+    ours, whatever a power cut made of it; otherwise it has to be the beginning of what we would have written.
+    """
+    header = message_header(format, columns, mark)
+    file.seek(end)
+    torn = file.read()
     file.seek(0)
-    first = file.readline() if format == "csv" else b""
-    if format == "csv" and first != message_header(format, columns, mark):
-        raise InvalidReading(
-            f"{path}: expected the messages of {mark.agent!r}{'' if mark.private else ' made with --seed'} to add "
-            "to, but its header is another; choose another file"
-        )
-    if format == "csv" and first == last:
+    if end < len(header) and (end or not header.startswith(torn)):
+        _refuse(path, mark, "it does not begin with their header")
+    if end >= len(header) and file.read(len(header)) != header:
+        _refuse(path, mark, "its header is another")
+    if end == len(header) and not _begins_message(torn, format, mark):
+        _refuse(path, mark, "what stands in it is no message of this agent and plan")
+    if end <= len(header):
         return 0
-    reader = MessageReader(io.BytesIO(first + last), format, columns, mark=mark, label=str(path))
-    blocks = list(reader.blocks(2))
-    if not blocks or blocks[-1].refused:
+    file.seek(0)
+    first = file.readline()
+    lines = [first] if len(first) == end else [first, last]
+    reader = MessageReader(io.BytesIO(b"".join(lines)), format, columns, mark=mark, label=str(path))
+    if sum(len(block.rows) for block in reader.blocks(2)) != len(lines) - (format == "csv"):
         raise InvalidReading(f"{path}: its last line is no message to continue; choose another file")
     return reader.last_row
+
+
+def _begins_message(torn: bytes, format: Format, mark: MessageMark) -> bool:
+    """Whether a run that was killed while it wrote a message of this agent and plan may have left these bytes."""
+    sample = message_lines(format, [0], np.zeros((1, 1)), mark)
+    before, _, after = sample.partition(b"0")  # the row
+    after = after[: after.rindex(b"0.0")]
+    if len(torn) <= len(before):
+        return before.startswith(torn)
+    rest = torn.removeprefix(before).lstrip(b"0123456789")
+    if not torn.startswith(before) or (rest and not torn[len(before) : len(before) + 1].isdigit()):
+        return False
+    if len(rest) <= len(after):
+        return after.startswith(rest)
+    return rest.startswith(after) and not rest.removeprefix(after).strip(b"+-.,0123456789e ]}")
+
+
+def _refuse(path: Path, mark: MessageMark, found: str) -> NoReturn:
+    raise InvalidReading(
+        f"{path}: expected the messages of {mark.agent!r}{'' if mark.private else ' made with --seed'} to add to, "
+        f"but {found}; nothing in it was changed: choose another file"
+    )
