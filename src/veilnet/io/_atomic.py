@@ -44,15 +44,38 @@ def replacing(path: str | PathLike[str], *, mode: int | None = None) -> Iterator
 
 
 def create(path: str | PathLike[str], content: bytes) -> None:
-    """A new file with this content: there whole or not at all; FileExistsError where something is already."""
+    """A new file with this content: there whole or not at all; FileExistsError where something is already.
+
+    File systems without hard links (memory cards) get the file written in its place. It is removed when that
+    fails; only a power cut or a kill at that moment leaves a part of it, which readers then refuse.
+    """
     target = Path(path)
     with _beside(target, path) as (file, beside):
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
         _release_on_windows(file)
-        os.link(beside, target)  # unlike renaming, this refuses to replace
+        try:
+            os.link(beside, target)  # unlike renaming, this refuses to replace
+        except FileExistsError:
+            raise
+        except OSError:
+            _create_in_place(target, content)
     remember_folder(target.parent)
+
+
+def _create_in_place(target: Path, content: bytes) -> None:
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            lock(handle, wait=False)  # whoever opens it meanwhile waits, or is told that it is in use
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+    except BaseException:
+        with suppress(OSError):
+            target.unlink()
+        raise
 
 
 def write_bytes(path: str | PathLike[str], content: bytes, *, mode: int | None = None) -> None:
