@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.io import _atomic
-from veilnet.io._locking import lock
+from veilnet.io._locking import lock, require_lock
 
 _LONGEST_LINE = 2**28  # bytes
 _OURS = ("previous", "hash")
@@ -127,14 +127,19 @@ def begin_chain(path: str | PathLike[str], header: Mapping[str, Any]) -> None:
 
 @contextmanager
 def open_chain(path: Path, kind: str, *, write: bool = True, wait: bool = True) -> Iterator[Chain]:
-    """The file, locked until the block ends; for others to wait, or to be told that it is in use."""
+    """The file, locked until the block ends; for others to wait, or to be told that it is in use.
+
+    Nothing is written without a lock: two writers would both continue the same line.
+    """
     try:
         file = path.open("r+b" if write else "rb")
     except FileNotFoundError:
         raise InvalidPlan(f"{path}: no such ledger; begin one first") from None
     with file:
-        if not lock(file.fileno(), wait=wait, shared=not write) and not wait:
-            raise VeilnetError(f"{path}: another run uses this ledger; wait until it has ended")
+        if write or not wait:
+            require_lock(file.fileno(), path, "uses this ledger", wait=wait, shared=not write)
+        else:
+            lock(file.fileno(), shared=True)  # without one, an entry that is being written may look torn
         yield Chain(file, path, kind)
 
 

@@ -1,18 +1,28 @@
 """Locks on open files, which end with the process that holds them, however it ends.
 
 A lock belongs to an opened file, so two threads that each open the file exclude each other like two
-processes. Where the system has no such locks the answer is False, and callers do without what only a lock
-makes safe.
+processes. Not every file system has such locks. Callers that can do without what only a lock makes safe ask
+:func:`lock`; those that cannot, since a second writer would do damage, ask :func:`require_lock`.
 """
 
 from __future__ import annotations
 
+import errno
 import sys
+from pathlib import Path
+
+from veilnet._core.errors import VeilnetError
+
+_TAKEN = (
+    errno.EWOULDBLOCK,
+    errno.EAGAIN,
+    errno.EACCES,
+    errno.EDEADLK,
+)  # the last where Windows gave up waiting
 
 if sys.platform == "win32":  # pragma: no cover
 
-    def lock(handle: int, *, wait: bool = True, shared: bool = False) -> bool:
-        """Whether the file is now ours alone (or, shared, free of writers); waits for it unless told not to."""
+    def _take(handle: int, *, wait: bool, shared: bool) -> None:
         import msvcrt
         import os
 
@@ -21,21 +31,35 @@ if sys.platform == "win32":  # pragma: no cover
         os.lseek(handle, 2**40, os.SEEK_SET)  # beyond any content: a locked byte cannot be read
         try:
             msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
         finally:
             os.lseek(handle, place, os.SEEK_SET)
-        return True
 
 else:
 
-    def lock(handle: int, *, wait: bool = True, shared: bool = False) -> bool:
-        """Whether the file is now ours alone (or, shared, free of writers); waits for it unless told not to."""
+    def _take(handle: int, *, wait: bool, shared: bool) -> None:
         import fcntl
 
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        try:
-            fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+        fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
+
+
+def lock(handle: int, *, wait: bool = True, shared: bool = False) -> bool:
+    """Whether the file is now ours alone (or, shared, free of writers); waits for it unless told not to."""
+    try:
+        _take(handle, wait=wait, shared=shared)
+    except OSError:
+        return False
+    return True
+
+
+def require_lock(handle: int, path: Path, use: str, *, wait: bool = True, shared: bool = False) -> None:
+    """Like :func:`lock`, but an error where the lock is not held; ``use`` says what another run would be doing."""
+    try:
+        _take(handle, wait=wait, shared=shared)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            raise VeilnetError(f"{path}: another run {use}; wait until it has ended") from None
+        raise VeilnetError(
+            f"{path}: the file could not be locked ({error.strerror}), as on file systems without locks, so nothing "
+            "would keep a second run out; nothing was written: keep the file on a local disk"
+        ) from error

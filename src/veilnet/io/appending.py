@@ -19,7 +19,7 @@ import numpy as np
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet.io._atomic import remember_folder
 from veilnet.io._chain import write_all
-from veilnet.io._locking import lock
+from veilnet.io._locking import require_lock
 from veilnet.io.message_streams import MessageMark, MessageReader, message_header, message_lines
 from veilnet.io.streams import Format
 
@@ -56,8 +56,7 @@ def appending(path: Path, format: Format, columns: int, mark: MessageMark) -> It
     if path.exists() and not path.is_file():
         raise InvalidRequest(f"{path}: --append needs a regular file, found a folder, a device or a pipe")
     with open(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666), "rb") as file:  # noqa: PTH123
-        if not lock(file.fileno(), wait=False):
-            raise InvalidRequest(f"{path}: another run is adding to this file; wait until it has ended")
+        require_lock(file.fileno(), path, "is adding to this file", wait=False)
         size = file.seek(0, os.SEEK_END)
         last, end = _last_line(file, size)
         last_row = _last_row(file, last, end, path, format, columns, mark)

@@ -1,0 +1,136 @@
+"""File systems without locks or hard links: nothing is written that a second run could spoil, or that is torn."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import veilnet as vn
+from helpers.networks import random_network
+from veilnet.auditing import Ledger
+from veilnet.io import _atomic, _chain, _locking
+from veilnet.io.appending import appending
+from veilnet.io.message_streams import MessageMark
+from veilnet.plans.plan import Plan
+
+FAILURES = [
+    (errno.ENOLCK, "could not be locked.*local disk"),
+    (errno.EOPNOTSUPP, "could not be locked.*local disk"),
+    (errno.EAGAIN, "another run"),
+    (errno.EACCES, "another run"),
+    (errno.EDEADLK, "another run"),
+]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return vn.design(random_network(0, noise="joint", prior="covariance"))
+
+
+def without_locks(monkeypatch, code: int) -> None:
+    def take(handle: int, *, wait: bool, shared: bool) -> None:
+        del handle, wait, shared
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(_locking, "_take", take)
+
+
+def without_links(monkeypatch, code: int = errno.EPERM) -> None:
+    def link(source: object, target: object) -> None:
+        raise OSError(code, os.strerror(code), str(source), None, str(target))
+
+    monkeypatch.setattr(_atomic.os, "link", link)
+
+
+# --- no locks
+
+
+@pytest.mark.parametrize(("code", "says"), FAILURES)
+def test_a_ledger_is_not_written_without_its_lock(code, says, plan: Plan, tmp_path, monkeypatch) -> None:
+    """Whoever was ready to wait for the lock went on without it."""
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    ledger.record(plan)
+    before = (tmp_path / "l").read_bytes()
+    without_locks(monkeypatch, code)
+    with pytest.raises(vn.VeilnetError, match=says):
+        ledger.record(plan)
+    for wait in (True, False):
+        with (
+            pytest.raises(vn.VeilnetError, match=says),
+            _chain.open_chain(tmp_path / "l", "veilnet-ledger/1", wait=wait),
+        ):
+            pytest.fail("the ledger was opened to be written")
+    assert (tmp_path / "l").read_bytes() == before
+    assert Ledger(tmp_path / "l", plan.network).count == 1  # reading needs none
+
+
+@pytest.mark.parametrize(("code", "says"), FAILURES)
+def test_messages_are_not_added_without_a_lock(code, says, tmp_path: Path, monkeypatch) -> None:
+    out, mark = tmp_path / "m.csv", MessageMark("cf6785d0", "kitchen")
+    with appending(out, "csv", 1, mark) as file:
+        file.write(b"1,cf6785d0,kitchen,0.5\n2,cf67")
+    before = out.read_bytes()
+    without_locks(monkeypatch, code)
+    with pytest.raises(vn.VeilnetError, match=says), appending(out, "csv", 1, mark):
+        pytest.fail("the file was opened to be written")
+    assert out.read_bytes() == before
+
+
+def test_a_second_run_is_told_of_the_first(tmp_path: Path) -> None:
+    """With the system's own locks: what they answer is understood as a file in use."""
+    out, mark = tmp_path / "m.csv", MessageMark("cf6785d0", "kitchen")
+    with (
+        appending(out, "csv", 1, mark),
+        pytest.raises(vn.VeilnetError, match="another run is adding to this file"),
+        appending(out, "csv", 1, mark),
+    ):
+        pytest.fail("two runs add to one file")
+
+
+# --- no hard links
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES])
+def test_a_ledger_begins_where_there_are_no_hard_links(code: int, plan: Plan, tmp_path, monkeypatch) -> None:
+    """On a memory card it could not."""
+    without_links(monkeypatch, code)
+    ledger = Ledger.create(tmp_path / "l", plan.network, -0.99)
+    ledger.record(plan)
+    assert ledger.verify(releases=1) == []
+    before = (tmp_path / "l").read_bytes()
+    with pytest.raises(vn.InvalidRequest, match="a ledger is there already"):
+        Ledger.create(tmp_path / "l", plan.network, -0.99)
+    assert (tmp_path / "l").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["l"]
+
+
+def test_a_ledger_of_releases_begins_there_too(tmp_path: Path, monkeypatch) -> None:
+    from veilnet.io.release_ledger import open_release_ledger
+
+    without_links(monkeypatch)
+    with open_release_ledger(tmp_path / "l", "cf6785d0", "kitchen", 5) as ledger:
+        assert (ledger.count, ledger.budget) == (0, 5)
+    assert json.loads((tmp_path / "l").read_text())["agent"] == "kitchen"
+
+
+def test_what_cannot_be_written_there_is_removed(tmp_path: Path, monkeypatch) -> None:
+    without_links(monkeypatch)
+    real, calls = os.fsync, []
+
+    def fsync(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 2:  # the first is of the file beside
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(_atomic.os, "fsync", fsync)
+    with pytest.raises(OSError, match="No space left") as caught:
+        _atomic.create(tmp_path / "l", b"content\n")
+    assert caught.value.filename == str(tmp_path / "l")
+    assert list(tmp_path.iterdir()) == []
+    _atomic.create(tmp_path / "l", b"content\n")
+    assert (tmp_path / "l").read_bytes() == b"content\n"
