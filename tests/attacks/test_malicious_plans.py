@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import sys
@@ -15,6 +16,7 @@ import veilnet as vn
 from helpers.networks import random_network
 from veilnet.agent.inspection import inspect
 from veilnet.cli import run
+from veilnet.io import _reading
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.signing import make_key, sign_files
 from veilnet.plans.plan import make_plan
@@ -202,6 +204,97 @@ def test_signed_plans(
     # The attacker signs with a key of their own: still not trusted.
     sign_files([file], other)
     assert sanitized(monkeypatch, capfd, str(file), "--trust", public)[:2] == (2, "")
+
+
+@pytest.fixture
+def swapped_after_reading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The agent's file; whoever writes there replaces it by a malicious one as soon as it was read once."""
+    file = folder / "a0.json"
+    original = _reading.read_bytes
+
+    def read_then_swapped(path: Path, limit: int) -> bytes:
+        content = original(path, limit)
+        if path == file:
+            malicious(file)
+        return content
+
+    monkeypatch.setattr(_reading, "read_bytes", read_then_swapped)
+    return file
+
+
+def test_what_runs_is_what_was_checked(
+    swapped_after_reading: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = swapped_after_reading
+    honest = file.read_bytes()
+    sent = vn.Sanitizer.load(file).sent
+    file.write_bytes(honest)
+    code, out, err = sanitized(
+        monkeypatch, capfd, str(file), "--trust", hashlib.sha256(honest).hexdigest(), "--json"
+    )
+    assert file.read_bytes() != honest  # it was swapped, and yet
+    assert code == 0, err
+    assert sent < 3
+    assert len(json.loads(out.splitlines()[-1])["values"]) == sent
+    # The other way about: what is read first is malicious, and an honest file later does not save it.
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", hashlib.sha256(honest).hexdigest())[:2] == (
+        2,
+        "",
+    )
+
+
+def test_a_signature_is_checked_on_the_bytes_that_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "a0.json"
+    honest = file.read_bytes()
+    make_key(tmp_path / "designer.key")
+    sign_files([file], tmp_path / "designer.key")
+    malicious(file)
+
+    def read_then_mended(path: Path, limit: int) -> bytes:
+        content = path.read_bytes()[:limit]
+        path.write_bytes(honest)
+        return content
+
+    monkeypatch.setattr(_reading, "read_bytes", read_then_mended)
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", str(tmp_path / "designer.pub"))[:2] == (2, "")
+    assert file.read_bytes() == honest
+
+
+def test_pinned_is_what_was_inspected(swapped_after_reading: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = swapped_after_reading
+    honest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert run(["inspect", str(file), "--pin", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["fingerprint"] == honest
+    assert json.loads(file.with_suffix(".trust").read_text())["fingerprints"] == [honest]
+
+
+def test_a_pin_beside_the_file_binds_whatever_the_command_line_trusts(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "a0.json"
+    assert run(["inspect", str(file), "--pin"]) == 0
+    honest = hashlib.sha256(file.read_bytes()).hexdigest()
+    capfd.readouterr()
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", honest)[0] == 0
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", "0" * 64)[:2] == (2, "")
+    malicious(file)
+    make_key(tmp_path / "designer.key")
+    sign_files([file], tmp_path / "designer.key")  # another plan of the very designer
+    for trust in (hashlib.sha256(file.read_bytes()).hexdigest(), str(tmp_path / "designer.pub")):
+        code, out, err = sanitized(monkeypatch, capfd, str(file), "--trust", trust)
+        assert (code, out) == (2, "")
+        assert "not trusted" in err
+    file.with_suffix(".trust").unlink()
+    assert sanitized(monkeypatch, capfd, str(file), "--trust", str(tmp_path / "designer.pub"))[0] == 0
+
+
+def test_what_is_not_trusted_is_not_pinned(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = folder / "a0.json"
+    assert run(["inspect", str(file), "--pin", "--trust", "0" * 64]) == 1
+    assert "Not pinned: it is not trusted" in capfd.readouterr().out
+    assert not file.with_suffix(".trust").exists()
 
 
 def test_a_plan_that_does_not_hold_is_not_signed(folder: Path, tmp_path: Path) -> None:

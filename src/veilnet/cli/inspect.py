@@ -28,26 +28,29 @@ def command(
     from veilnet._core.errors import InvalidPlan
     from veilnet.agent.inspection import inspect
     from veilnet.cli._shared import console, print_json
-    from veilnet.io.sanitizer_files import read_sanitizer
+    from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
     from veilnet.io.trust import fingerprint, pinned, require_trust
     from veilnet.io.trust import pin as write_pin
 
-    agent, plan = read_sanitizer(sanitizer)
+    content = sanitizer_bytes(sanitizer)
+    agent, plan = sanitizer_from_bytes(content, sanitizer)
     found = inspect(agent)
+    mark = fingerprint(content)
     distrust = ""
-    has_pins = not pin and pinned(sanitizer, trust or ()) is not None
-    if has_pins:
-        try:
-            require_trust(sanitizer, trust or ())
-        except InvalidPlan as error:
-            distrust = str(error)
+    pins = pinned(sanitizer, trust or ())
+    if pin:  # gives the pin beside the file a new content, so only those given count
+        pins = pins[:1] if trust else ()
+    try:
+        require_trust(sanitizer, content, pins)
+    except InvalidPlan as error:
+        distrust = str(error)
     if json:
         print_json(
             {
                 "agent": found.agent,
                 "plan": plan,
-                "fingerprint": fingerprint(sanitizer),
-                "trusted": None if not has_pins else not distrust,
+                "fingerprint": mark,
+                "trusted": None if not pins else not distrust,
                 "numbers": found.numbers,
                 "readings": found.exposures,
                 "alarms": found.alarms,
@@ -56,15 +59,14 @@ def command(
         )
     else:
         console.print(str(found), soft_wrap=True)
-        console.print(
-            f"Plan {plan or 'none'}; fingerprint of this file {fingerprint(sanitizer)}", soft_wrap=True
-        )
-        if has_pins:
+        console.print(f"Plan {plan or 'none'}; fingerprint of this file {mark}", soft_wrap=True)
+        if pins:
             console.print(distrust or "It is trusted: pinned, or signed with a pinned key.", soft_wrap=True)
-    if found.alarms and pin:
-        console.print("Not pinned: there is an alarm.", soft_wrap=True)
+    if pin and (found.alarms or distrust):
+        why = "there is an alarm" if found.alarms else "it is not trusted"
+        console.print(f"Not pinned: {why}.", soft_wrap=True)
     elif pin:
-        written = write_pin(sanitizer)
+        written = write_pin(sanitizer, content)
         if not json:
             console.print(
                 f"Pinned in {written}: sanitize refuses any other file in its place.", soft_wrap=True

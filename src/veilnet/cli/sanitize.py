@@ -74,13 +74,14 @@ def command(
     from veilnet.io.message_streams import MessageMark, message_lines
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.release_ledger import open_release_ledger
-    from veilnet.io.sanitizer_files import read_sanitizer
+    from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
     from veilnet.io.streams import format_for
-    from veilnet.io.trust import require_trust
+    from veilnet.io.trust import pinned, require_trust
 
     _check_options(source, out, append, ledger, budget, resend, flush, seed)
-    require_trust(sanitizer, () if trust is None else (trust,))
-    agent, plan = read_sanitizer(sanitizer)
+    content = sanitizer_bytes(sanitizer)
+    require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
+    agent, plan = sanitizer_from_bytes(content, sanitizer)
     kind = format_for(source, out, given=format)
     sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)

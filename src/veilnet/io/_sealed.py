@@ -37,9 +37,9 @@ def seal(document: dict[str, Any]) -> bytes:
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def open_sealed(path: Path, expected: str) -> dict[str, Any]:
-    """The table of a sealed file, without its checksum, which was found right."""
-    document, intact = read_sealed(path, expected)
+def open_sealed(path: Path, expected: str, content: bytes | None = None) -> dict[str, Any]:
+    """The table of a sealed file, without its checksum, which was found right; ``content`` as for read_sealed."""
+    document, intact = read_sealed(path, expected, content)
     if not intact:
         raise InvalidPlan(
             f"{path}: the checksum does not match, so the file was changed or damaged; {_AGAIN}"
@@ -47,13 +47,22 @@ def open_sealed(path: Path, expected: str) -> dict[str, Any]:
     return document
 
 
-def read_sealed(path: Path, expected: str) -> tuple[dict[str, Any], bool]:
-    """The table of a file of the expected format, and whether its checksum is right."""
+def sealed_bytes(path: Path) -> bytes:
+    """All bytes of a file that may be sealed, within the limit."""
     try:
-        text = _reading.read_bytes(path, _LIMIT).decode("utf-8")
-        document = _json.parse(text)
+        return _reading.read_bytes(path, _LIMIT)
     except InvalidNetwork as error:
         raise InvalidPlan(str(error)) from error
+
+
+def read_sealed(path: Path, expected: str, content: bytes | None = None) -> tuple[dict[str, Any], bool]:
+    """The table of a file of the expected format, and whether its checksum is right.
+
+    content: the bytes of the file, where they were read before; the file is not opened again.
+    """
+    content = sealed_bytes(path) if content is None else content
+    try:
+        document = _json.parse(content.decode("utf-8"))
     except ValueError as error:
         raise InvalidPlan(
             f"{path}: not readable as JSON ({_short(error)}); it was cut off or damaged: {_AGAIN}"

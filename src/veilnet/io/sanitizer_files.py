@@ -28,7 +28,7 @@ from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet.agent.grid import round_to_grid
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._atomic import write_bytes
-from veilnet.io._sealed import convert, open_sealed, seal
+from veilnet.io._sealed import convert, open_sealed, seal, sealed_bytes
 
 FORMAT = "veilnet-sanitizer/1"
 
@@ -69,7 +69,17 @@ def load_sanitizer(path: str | PathLike[str]) -> Sanitizer:
 
 def read_sanitizer(path: Path) -> tuple[Sanitizer, str | None]:
     """The sanitizer of a file and the id of the plan it belongs to."""
-    document = open_sealed(path, FORMAT)
+    return sanitizer_from_bytes(sanitizer_bytes(path), path)
+
+
+def sanitizer_bytes(path: Path) -> bytes:
+    """The bytes of an agent's file, read once: what is checked is then what is run."""
+    return sealed_bytes(path)
+
+
+def sanitizer_from_bytes(content: bytes, path: Path) -> tuple[Sanitizer, str | None]:
+    """The sanitizer and plan id in the bytes of a file; ``path`` only names the file in errors."""
+    document = open_sealed(path, FORMAT, content)
     return from_document(document, path), document["plan"]
 
 

@@ -73,8 +73,11 @@ def sign_files(paths: Sequence[Path], key: Path) -> list[Path]:
     return written
 
 
-def signature_complaint(path: Path, keys: Sequence[str]) -> str:
-    """Why a file does not count as signed by one of the keys (PEM); empty if it does."""
+def signature_complaint(path: Path, content: bytes, keys: Sequence[str]) -> str:
+    """Why the content of a file does not count as signed by one of the keys (PEM); empty if it does.
+
+    The file is not opened again; ``path`` tells where its envelope is.
+    """
     dsse, signer_module = _securesystemslib()
     serialization, _ = _cryptography()
     from securesystemslib.exceptions import VerificationError
@@ -86,7 +89,7 @@ def signature_complaint(path: Path, keys: Sequence[str]) -> str:
         envelope = _read_envelope(target, dsse)
     except InvalidPlan as error:
         return str(error)
-    if envelope.payload_type != PAYLOAD_TYPE or envelope.payload != path.read_bytes():
+    if envelope.payload_type != PAYLOAD_TYPE or envelope.payload != content:
         return f"the signature in {target.name} is that of another file"
     known = []
     for pem in keys:

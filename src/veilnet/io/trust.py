@@ -6,6 +6,9 @@ agent and comes by another way: the SHA-256 of the whole file, or the public key
 - given on the command line (``--trust``): a fingerprint, a public key (``designer.pub``), or a trust file;
 - or kept beside the agent's file, ``kitchen.trust`` for ``kitchen.json``, as ``veilnet inspect --pin`` writes it.
 
+Where there are both, both must accept the file: a pin beside it binds whatever the command line says. A file is read
+once, and what is checked here are the bytes that will be run.
+
 A trust file is JSON: ``{"format": "veilnet-trust/1", "fingerprints": [...], "keys": [...]}``, keys in PEM.
 """
 
@@ -48,9 +51,9 @@ class Trust:
         return Trust(self.fingerprints | other.fingerprints, (*self.keys, *other.keys))
 
 
-def fingerprint(path: Path) -> str:
-    """SHA-256 of the whole file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def fingerprint(content: bytes) -> str:
+    """SHA-256 of the whole file, given its bytes."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def pins_beside(path: Path) -> Path:
@@ -92,39 +95,45 @@ def read_trust(given: str) -> Trust:
     return Trust(plain, tuple(document.keys))
 
 
-def pinned(path: Path, given: Sequence[str] = ()) -> Trust | None:
-    """The pins that apply to an agent's file: those given, or those kept beside it, or None."""
+def pinned(path: Path, given: Sequence[str] = ()) -> tuple[Trust, ...]:
+    """The sets of pins that apply to an agent's file: those given, and those kept beside it; each must accept it."""
+    sets = []
     if given:
         trust = Trust()
         for each in given:
             trust |= read_trust(each)
-        return trust
+        sets.append(trust)
     beside = pins_beside(path)
-    return read_trust(str(beside)) if beside.exists() else None
+    if beside.exists():
+        sets.append(read_trust(str(beside)))
+    return tuple(sets)
 
 
-def require_trust(path: Path, given: Sequence[str] = ()) -> None:
-    """InvalidPlan where pins exist and the file is neither pinned nor signed with a pinned key."""
-    trust = pinned(path, given)
-    if trust is None or fingerprint(path) in trust.fingerprints:
-        return
-    reason = "its fingerprint is not one that is pinned"
-    if trust.keys:
-        from veilnet.io.signing import signature_complaint
-
-        reason = signature_complaint(path, trust.keys)
-        if not reason:
-            return
-    raise InvalidPlan(
-        f"{path}: not trusted ({reason}), so nothing is sent; ask whoever designs for the right file, or read it "
-        f"with 'veilnet inspect {path}' and pin it with --pin"
-    )
+def require_trust(path: Path, content: bytes, pins: Sequence[Trust]) -> None:
+    """InvalidPlan where some set of pins has neither the fingerprint of the content nor a key that signed it."""
+    for trust in pins:
+        reason = _distrust(path, content, trust)
+        if reason:
+            raise InvalidPlan(
+                f"{path}: not trusted ({reason}), so nothing is sent; ask whoever designs for the right file, or "
+                f"read it with 'veilnet inspect {path}' and pin it with --pin"
+            )
 
 
-def pin(path: Path) -> Path:
-    """Pin a file by its fingerprint, in the trust file beside it; earlier pins of it give way, keys stay."""
+def _distrust(path: Path, content: bytes, trust: Trust) -> str:
+    if fingerprint(content) in trust.fingerprints:
+        return ""
+    if not trust.keys:
+        return "its fingerprint is not one that is pinned"
+    from veilnet.io.signing import signature_complaint
+
+    return signature_complaint(path, content, trust.keys)
+
+
+def pin(path: Path, content: bytes) -> Path:
+    """Pin content by its fingerprint, in the trust file beside ``path``; earlier pins give way, keys stay."""
     beside = pins_beside(path)
     keys = list(read_trust(str(beside)).keys) if beside.exists() else []
-    content = {"format": FORMAT, "fingerprints": [fingerprint(path)], "keys": keys}
-    write_bytes(beside, (json.dumps(content, indent=2) + "\n").encode())
+    document = {"format": FORMAT, "fingerprints": [fingerprint(content)], "keys": keys}
+    write_bytes(beside, (json.dumps(document, indent=2) + "\n").encode())
     return beside
