@@ -19,6 +19,7 @@ from veilnet.cli import run
 from veilnet.io import _reading
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.signing import make_key, sign_files
+from veilnet.io.template import house
 from veilnet.plans.plan import make_plan
 from veilnet.plans.verification import verify
 
@@ -106,6 +107,58 @@ def test_noise_far_below_the_range_is_alarming() -> None:
     found = inspect(sanitizer(np.eye(3), [1e-6] * 3, limits=([0, 0, 0], [40, 100, 1])))
     assert "hides next to nothing of temperature" in found.alarms[0]
     assert inspect(sanitizer(np.eye(3), [25.0, 25.0, 1.0], limits=([0, 0, 0], [40, 100, 1]))).ok
+
+
+@pytest.mark.parametrize("noise", [None, [1e-18, 1e-18]])
+def test_two_readings_in_one_combination_of_the_numbers(noise: Any) -> None:
+    # No number is packed, but half their sum is temperature with humidity in its low digits.
+    p, q = np.array([1.0, 1e-4, 0, 0]), np.array([0, 0.5, 0.5, 1.0])
+    limits = ([0.0] * 4, [1.0] * 4)
+    rows = [p + q, p - q]
+    found = inspect(vn.Sanitizer(rows, noise, limits=limits))
+    assert "reading 1 in its high digits and reading 2 in its low ones" in " ".join(found.alarms)
+    assert "a combination of the numbers sent may carry" in " ".join(inspect(vn.Sanitizer(rows)).notes)
+    far = np.array([1.0, 1e-6, 0, 0])
+    assert not inspect(vn.Sanitizer([far + q, far - q])).ok  # more than units explain
+    # A grid, or noise, above the small part leaves nothing to read off; nor is there anything in q with another.
+    assert inspect(vn.Sanitizer(rows, grid=[2.0**-12] * 2, limits=limits)).ok
+    assert inspect(vn.Sanitizer(rows, [1e-4, 1e-4], limits=limits)).ok
+    assert inspect(vn.Sanitizer([q, [1.0, 0.3, -0.4, 0.2]], limits=limits)).ok
+
+
+def test_packed_whatever_it_is_mixed_with() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(50):
+        rows = np.concatenate([[[1.0, 1e-4, 0, 0, 0, 0]], rng.standard_normal((2, 6))])
+        found = inspect(vn.Sanitizer(rng.standard_normal((3, 3)) @ rows, limits=([0.0] * 6, [1.0] * 6)))
+        assert any("reading 1 in its high digits" in alarm for alarm in found.alarms)
+
+
+def test_negligible_noise_is_alarming_without_limits() -> None:
+    found = inspect(sanitizer(np.eye(3), [1e-12, 1.0, 1.0]))
+    assert "hides next to nothing of temperature" in found.alarms[0]
+    assert "humidity" not in found.alarms[0]
+    assert "humidity (±1)" in found.notes[0]
+    assert not inspect(sanitizer(1e6 * np.eye(3), [1e-2] * 3)).ok  # the coefficient counts
+    assert inspect(sanitizer(np.eye(3), [1e-2] * 3)).ok
+
+
+def test_each_reading_is_judged_by_what_is_known_of_it() -> None:
+    limits = ([0, 0, -np.inf], [40, 100, np.inf])
+    found = inspect(sanitizer(np.eye(3), [1e-6, 25.0, 4.0], limits=limits))
+    assert "hides next to nothing of temperature" in found.alarms[0]  # whatever vibration has for limits
+    assert "humidity" not in found.alarms[0]
+    assert "vibration (±2)" in found.notes[0]
+    stepped = inspect(sanitizer(np.eye(3), [25.0, 25.0, 1e-4], limits=limits, resolution=[0, 0, 1.0]))
+    assert "vibration (±0.01 of a resolution of 1)" in stepped.alarms[0]
+
+
+def test_no_alarm_on_the_plans_of_the_house() -> None:
+    network = house()
+    for plan in (vn.design(network), vn.design(network, method="exact")):
+        for agent, each in plan.sanitizers.items():
+            raw = [e for e in inspect(each).alarms if "two readings" in e or "hides" in e]
+            assert not raw, agent
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names, number
+from veilnet.agent.packing import packed
 from veilnet.agent.sanitizer import Sanitizer
 
 __all__ = ["Exposure", "Inspection", "inspect"]
@@ -21,13 +22,12 @@ Kind = Literal["exactly", "with noise", "mixed with others", "withheld"]
 
 # A reading is in the span of some rows when less than this part of it (units removed) is outside.
 _OUTSIDE = 1e-9
-# A coefficient so many times smaller than another of the same number, and still above its noise and grid, can be read
-# off its low digits.
-_PACKED = 1e3
-# Where the file states no limits, units alone may explain as much as this (pascals beside degrees).
-_UNITS = 1e5
 # Noise below this part of the range of a reading protects nothing worth having.
 _NEGLIGIBLE = 1e-3
+# Where no range is known, noise below this part of a step of the reading leaves the reading as it was.
+_PART_OF_STEP = 0.1
+# Where no step is known either, noise this small in the reading's own unit is taken for none.
+_TINY = 1e-5
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,10 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
         + (f"with noise of deviation {number(deviation)}" if deviation > 0 else "exactly")
         for place, (row, deviation) in enumerate(zip(sanitizer.compression, deviations.tolist(), strict=True))
     )
-    packed, perhaps = _packed(sanitizer, names)
-    alarms = (*_raw(exposures, rows, noisy), *_nearly_raw(exposures, sanitizer), *packed)
-    notes = (*perhaps, *_on_resolution(sanitizer, noisy))
+    in_digits, perhaps = packed(sanitizer, names, _ranges(sanitizer))
+    nearly, unsure = _nearly_raw(exposures, sanitizer)
+    alarms = (*_raw(exposures, rows, noisy), *nearly, *in_digits)
+    notes = (*perhaps, *unsure, *_on_resolution(sanitizer, noisy))
     return Inspection(sanitizer.agent, exposures, numbers, alarms, notes)
 
 
@@ -132,45 +133,36 @@ def _raw(exposures: tuple[Exposure, ...], rows: Array, noisy: Booleans) -> list[
     return [f"raw readings can be recovered exactly: {join_names(exact)}"]
 
 
-def _nearly_raw(exposures: tuple[Exposure, ...], sanitizer: Sanitizer) -> list[str]:
-    ranges = _ranges(sanitizer)
-    if ranges is None:
-        return []
-    found = [
-        f"{exposure.reading} (±{number(exposure.error)} of a range of {number(reach)})"
-        for exposure, reach in zip(exposures, ranges.tolist(), strict=True)
-        if exposure.error is not None and exposure.error < _NEGLIGIBLE * reach
-    ]
-    return [f"the noise hides next to nothing of {join_names(found)}"] if found else []
+def _nearly_raw(exposures: tuple[Exposure, ...], sanitizer: Sanitizer) -> tuple[list[str], list[str]]:
+    """Readings whose noise hides next to nothing, and a note on those where nothing tells whether it does.
 
-
-def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str]]:
-    """Numbers in which one reading stands in the high digits and another, still legible, in the low ones.
-
-    Returns what is alarming, and what is only worth a note, as units may explain it.
+    Each is judged by its own range, or else by its resolution, or else in its own unit.
     """
     ranges = _ranges(sanitizer)
-    sizes = np.abs(sanitizer.compression) * (np.ones(sanitizer.readings) if ranges is None else ranges)
-    deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
-    step = np.zeros(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
-    alarms: list[str] = []
-    notes: list[str] = []
-    width = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
-    dither = np.abs(sanitizer.compression) @ (width / 2.0)
-    for place, (row, floor) in enumerate(zip(sizes, np.max([deviations, step, dither], axis=0), strict=True)):
-        legible = row > np.maximum(4 * floor, 1e-13 * np.max(row, initial=0.0))
-        small = np.flatnonzero(legible & (row * _PACKED <= np.max(row, initial=0.0)))
-        if small.size:
-            low = join_names([names[int(k)] for k in small])
-            high = names[int(np.argmax(row))]
-            unit = "" if ranges is not None else " (unless units explain it: the file states no limits)"
-            ratio = float(np.max(row) / np.min(row[small]))
-            sure = ranges is not None or ratio >= _UNITS
-            (alarms if sure else notes).append(
-                f"number {place + 1} may carry two readings at once, {high} in its high digits and {low} in its "
-                f"low ones{unit}: where readings have a resolution, both can be read off it"
-            )
-    return alarms, notes
+    steps = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
+    found: list[str] = []
+    unsure: list[str] = []
+    for exposure, reach, step in zip(exposures, ranges.tolist(), steps.tolist(), strict=True):
+        if exposure.error is None:
+            continue
+        shown = f"{exposure.reading} (±{number(exposure.error)}"
+        if np.isfinite(reach):
+            if exposure.error < _NEGLIGIBLE * reach:
+                found.append(f"{shown} of a range of {number(reach)})")
+        elif step > 0 and exposure.error < _PART_OF_STEP * step:
+            found.append(f"{shown} of a resolution of {number(step)})")
+        elif exposure.error < _TINY:
+            found.append(f"{shown} in its own unit; the file states no limits)")
+        else:
+            unsure.append(f"{shown})")
+    alarms = [f"the noise hides next to nothing of {join_names(found)}"] if found else []
+    if not unsure:
+        return alarms, []
+    note = (
+        f"whether the noise hides enough of {join_names(unsure)} is for you to judge, in units of the reading: the "
+        "file states no limits"
+    )
+    return alarms, [note]
 
 
 def _on_resolution(sanitizer: Sanitizer, noisy: Booleans) -> list[str]:
@@ -186,12 +178,13 @@ def _on_resolution(sanitizer: Sanitizer, noisy: Booleans) -> list[str]:
     ]
 
 
-def _ranges(sanitizer: Sanitizer) -> Array | None:
+def _ranges(sanitizer: Sanitizer) -> Array:
+    """Of each reading, from its limits; nan where it has none."""
     if sanitizer.limits is None:
-        return None
+        return np.full(sanitizer.readings, np.nan)
     low, high = sanitizer.limits
     ranges = high - low
-    return np.asarray(ranges) if np.all(np.isfinite(ranges) & (ranges > 0)) else None
+    return np.asarray(np.where(np.isfinite(ranges) & (ranges > 0), ranges, np.nan))
 
 
 def _unit(rows: Array) -> Array:

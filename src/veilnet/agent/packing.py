@@ -1,0 +1,114 @@
+"""Two readings in one number: one in its high digits and another, still legible, in its low ones.
+
+The receiver adds and subtracts what it gets, so every combination of the numbers sent counts, not only those that
+are written in the file. Infinitely many cannot be tried. Tried are the numbers themselves, a reduced basis of what is
+sent (Gauss-Jordan elimination with complete pivoting: as many zeros as a basis can have), and, per reading, the
+combination nearest to that reading alone; each for the numbers without noise and for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import join_names
+from veilnet.agent.sanitizer import Sanitizer
+
+# A coefficient so many times smaller than another of the same number, and still above its noise and grid, can be read
+# off its low digits.
+PACKED = 1e3
+# Where the file states no limits, units alone may explain as much as this (pascals beside degrees).
+_UNITS = 1e5
+# What elimination leaves in place of a zero is at most so much of what it added up.
+_ROUNDING = 64 * np.finfo(float).eps
+
+
+def packed(sanitizer: Sanitizer, names: list[str], ranges: Array) -> tuple[list[str], list[str]]:
+    """What is alarming, and what is only worth a note, as units may explain it.
+
+    ranges: of the readings, from their limits; nan where there are none.
+    """
+    known = np.isfinite(ranges)
+    scale = np.where(known, ranges, 1.0)
+    alarms: list[str] = []
+    notes: list[str] = []
+    told: set[tuple[str, str]] = set()
+    width = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
+    for what, row, slack, noise in _combinations(sanitizer, scale):
+        sizes = np.abs(row) * scale
+        top = float(np.max(sizes, initial=0.0))
+        floor = max(noise, float(np.abs(row) @ (width / 2.0)))
+        legible = sizes > np.maximum(np.maximum(4 * floor, 1e-13 * top), slack * scale)
+        small = np.flatnonzero(legible & (sizes * PACKED <= top))
+        if not small.size:
+            continue
+        place = int(np.argmax(sizes))
+        high, low = names[place], join_names([names[int(k)] for k in small])
+        if (high, low) in told:
+            continue
+        told.add((high, low))
+        measured = bool(known[place] and np.all(known[small]))
+        unit = "" if measured else " (unless units explain it: the file states no limits)"
+        sure = measured or top / float(np.min(sizes[small])) >= _UNITS
+        (alarms if sure else notes).append(
+            f"{what} may carry two readings at once, {high} in its high digits and {low} in its "
+            f"low ones{unit}: where readings have a resolution, both can be read off it"
+        )
+    return alarms, notes
+
+
+def _combinations(sanitizer: Sanitizer, scale: Array) -> Iterator[tuple[str, Array, Array, float]]:
+    """(what, coefficients, their rounding, the larger of noise deviation and grid) of each combination tried."""
+    grid = np.zeros(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
+    deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
+    nothing = np.zeros(sanitizer.readings)
+    for place, row in enumerate(sanitizer.compression):
+        yield f"number {place + 1}", row, nothing, float(max(deviations[place], grid[place]))
+    rows, noisy = sanitizer.normal
+    if len(rows) < 2:
+        return
+    # How each row in normal form is made of the numbers sent, for what their grids become.
+    made = np.linalg.lstsq((sanitizer.compression * scale).T, (rows * scale).T, rcond=None)[0].T
+    for some in [~noisy, np.ones(len(rows), bool)] if np.any(noisy) else [~noisy]:
+        chosen = rows[some] * scale
+        if len(chosen) < 2:
+            continue
+        for weights in (*_reduced(chosen), *_nearest(chosen)):
+            row = weights @ chosen / scale
+            slack = _ROUNDING * (np.abs(weights) @ np.abs(chosen)) / scale
+            noise = float(np.linalg.norm(weights[noisy[some]]))
+            step = float(np.abs(weights @ made[some]) @ grid)
+            yield "a combination of the numbers sent", row, slack, max(noise, step)
+
+
+def _reduced(rows: Array) -> list[Array]:
+    """Weights of the reduced basis of some rows: each has a reading that no other has."""
+    weights = np.diag(1.0 / np.max(np.abs(rows), axis=1))
+    left, columns = list(range(len(rows))), []
+    while left:
+        current = weights @ rows
+        current[:, columns] = 0.0
+        current[np.abs(current) <= _ROUNDING * (np.abs(weights) @ np.abs(rows))] = 0.0
+        at, column = np.unravel_index(int(np.argmax(np.abs(current[left]))), current[left].shape)
+        pivot = left.pop(int(at))
+        if current[pivot, column] == 0:
+            break
+        columns.append(int(column))
+        weights[pivot] /= current[pivot, column]
+        others = np.arange(len(rows)) != pivot
+        weights[others] -= np.outer(current[others, column], weights[pivot])
+    return list(weights)
+
+
+def _nearest(rows: Array) -> list[Array]:
+    """Weights of the combinations in which one reading outweighs all others, as near to it alone as possible."""
+    found = []
+    units = rows / np.max(np.abs(rows), axis=1)[:, None]
+    for place, target in enumerate(np.eye(rows.shape[1])):
+        weights = np.linalg.lstsq(units.T, target, rcond=None)[0]
+        rest = np.abs(weights @ units)
+        if np.max(np.delete(rest, place), initial=0.0) * PACKED <= rest[place]:
+            found.append(weights / np.max(np.abs(rows), axis=1))
+    return found
