@@ -20,6 +20,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import veilnet as vn
 from veilnet.learn import PublicRegressor, SanitizingTransformer
 
+pytestmark = pytest.mark.slow
+
 AGENTS = {"kitchen": [0, 1, 2], "hall": [3, 4], "bath": [5, 6, 7]}
 
 

@@ -29,6 +29,8 @@ from veilnet.agent.randomness import (
     secure_uniform,
 )
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-8
 DRAWS = 4_000_000
 

@@ -12,6 +12,8 @@ import pytest
 
 import veilnet as vn
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "attacks_kills.py"
 
 

@@ -21,6 +21,8 @@ from veilnet.io.template import house
 from veilnet.plans.certificate import Promise, certify
 from veilnet.verdict.resolution import dither_cost
 
+pytestmark = pytest.mark.slow
+
 ROWS = 400
 
 

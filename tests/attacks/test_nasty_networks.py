@@ -16,6 +16,8 @@ import pytest
 import veilnet as vn
 from veilnet.verdict.exact_test import share_sanitizers
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def study() -> ModuleType:

@@ -22,6 +22,8 @@ from veilnet.auditing.deployed.rows import deployed_rows
 from veilnet.auditing.deployed.seeds import Span, guessed_seed
 from veilnet.plans.plan import Plan, make_plan
 
+pytestmark = pytest.mark.slow
+
 CHANCE = 5e-7
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 

@@ -27,6 +27,8 @@ from veilnet.auditing.promise import certificate_rows, exposure_rows, simulation
 from veilnet.auditing.statistics import SquareSum, chi_square_p
 from veilnet.plans.plan import Plan, make_plan
 
+pytestmark = pytest.mark.slow
+
 # --- differential privacy
 
 

@@ -22,6 +22,8 @@ from veilnet.auditing.deployed.rows import deployed_rows
 from veilnet.cli import run
 from veilnet.plans.plan import Plan, make_plan
 
+pytestmark = pytest.mark.slow
+
 SECTION = "what is deployed"
 
 

@@ -21,6 +21,8 @@ from veilnet.cli import run
 from veilnet.io.template import template_text
 from veilnet.plans.plan import Plan, make_plan
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("sklearn")
 
 

@@ -11,6 +11,8 @@ import pytest
 import veilnet as vn
 from helpers.networks import random_network
 
+pytestmark = pytest.mark.slow
+
 PLAN = vn.design(random_network(3, noise="per agent", prior="covariance"))
 
 

@@ -26,6 +26,8 @@ from veilnet.auditing.what_if.dropout import dropout_rows, loss_without
 from veilnet.auditing.what_if.repetition import Again, releases_until, repeated, repetition_rows
 from veilnet.auditing.what_if.wrong_models import Mistake, WrongModel, attacker_rows, wrong_model_rows
 
+pytestmark = pytest.mark.slow
+
 KINDS = [("joint", "covariance"), ("per agent", "covariance"), ("per agent", "none"), ("joint", "singular")]
 
 

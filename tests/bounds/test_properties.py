@@ -15,6 +15,8 @@ import veilnet as vn
 from helpers.networks import NOISES, PRIORS, SANITIZERS, random_network, random_sanitizers
 from veilnet._core.types import Array
 
+pytestmark = pytest.mark.slow
+
 SIZES = st.lists(st.integers(1, 4), min_size=2, max_size=5)
 
 

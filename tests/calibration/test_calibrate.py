@@ -21,6 +21,8 @@ from veilnet.calibration.shrinkage import held_out_likelihood, shrunk_covariance
 from veilnet.io.tables import column_names, read_columns
 from veilnet.model.lattice import step_of
 
+pytestmark = pytest.mark.slow
+
 AGENTS = {"kitchen": ["T1", "RH1"], "hall": ["T2"], "bath": ["T3", "RH3", "CO2"]}
 READINGS = [name for named in AGENTS.values() for name in named]
 ROLES = {"agents": AGENTS, "public": ["T_out"], "private": ["people"]}

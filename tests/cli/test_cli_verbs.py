@@ -14,6 +14,8 @@ from helpers.networks import random_network
 from veilnet.cli import run
 from veilnet.io.template import house
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def house_file(tmp_path: Path) -> str:

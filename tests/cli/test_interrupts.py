@@ -18,6 +18,8 @@ import veilnet as vn
 from helpers.paper_networks import paper_network
 from veilnet.cli import run
 
+pytestmark = pytest.mark.slow
+
 
 def start(arguments: list[str], folder: Path, inside: str) -> subprocess.Popen[str]:
     """The command as a process of its own, which writes "here" once it has entered ``module:function``."""

@@ -28,6 +28,8 @@ from veilnet.designs.alternating.subproblem import dual_value, search_price, sol
 from veilnet.designs.alternating.sweeps import _start, _Turn, alternate
 from veilnet.model.standard_form import StandardForm
 
+pytestmark = pytest.mark.slow
+
 
 def small_form(
     seed: int, sizes: tuple[int, ...], public: int, prior: str, private: int = 1, independent: bool = False

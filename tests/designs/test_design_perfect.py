@@ -13,6 +13,8 @@ from helpers.paper_networks import as_network, paper_arrays, paper_network
 from helpers.sdp_oracle import solve_reduced_form
 from veilnet._core.types import Array
 
+pytestmark = pytest.mark.slow
+
 PERFECT = 1e-10  # utility loss that is rounding, for well-conditioned networks
 
 

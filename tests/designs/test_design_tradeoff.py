@@ -14,6 +14,8 @@ from helpers.paper_networks import paper_network
 from veilnet.designs.joint.curve import Curve
 from veilnet.designs.joint.search import JointResult
 
+pytestmark = pytest.mark.slow
+
 FEW = 4  # starts, where the solver's quality is not the point
 
 KINDS = [

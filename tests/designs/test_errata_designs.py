@@ -11,6 +11,8 @@ from helpers.known_networks import counterexample, identical_agents
 from helpers.paper_networks import as_network, paper_arrays, paper_network
 from veilnet._core.types import Array
 
+pytestmark = pytest.mark.slow
+
 
 def printed_algorithm_1_vectors(network: vn.Network, agent: int) -> Array:
     """Null(Ξ_i) of the printed Algorithm 1: what agent i may fill with noise on its own."""

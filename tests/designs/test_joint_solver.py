@@ -17,6 +17,8 @@ from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
 from veilnet.designs.joint.starts import random_shrink, share_projectors
 from veilnet.model.standard_form import StandardForm
 
+pytestmark = pytest.mark.slow
+
 
 def small_network(
     seed: int,

@@ -18,6 +18,8 @@ from veilnet.designs.power.reduction import free_noise_problem
 from veilnet.designs.power.solver import PowerResult, maximize_privacy, maximize_privacy_from_root
 from veilnet.designs.power.splitting import Splitting
 
+pytestmark = pytest.mark.slow
+
 
 def reduce(arrays: PaperArrays) -> tuple[Array, Array, list[Array]]:
     """Root, gain and bases of a raw network."""

@@ -17,6 +17,8 @@ from helpers.reference_optimiser import Reference, best_loss
 from helpers.structured_networks import grid_of_levels, levels_between, structured_network
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("number", [2, 18, 34])
 def test_within_one_percent_of_another_method(number: int) -> None:

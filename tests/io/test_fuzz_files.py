@@ -31,6 +31,8 @@ from veilnet.io.plan_files import plan_id_of
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.plans.plan import make_plan
 
+pytestmark = pytest.mark.slow
+
 PER_EXAMPLE = 25  # mutated inputs in each example of hypothesis
 EXAMPLES = {"damaged plans": 120, "forged plans": 120, "networks": 80, "streams": 120, "messages": 40}
 

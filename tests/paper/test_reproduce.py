@@ -29,6 +29,8 @@ from veilnet.paper.settings import draw, network_of
 from veilnet.paper.statistics import summarize
 from veilnet.paper.tables import Table, csv_lines, read_table
 
+pytestmark = pytest.mark.slow
+
 TINY = Settings(
     draws=4,
     seed=3,

@@ -30,6 +30,8 @@ from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.theorem import Multipliers, Theorem, turn_of, turned
 from veilnet.plans.verification import verify
 
+pytestmark = pytest.mark.slow
+
 KINDS: list[dict[str, object]] = [
     {"noise": "per agent", "prior": "none", "public_rows": 1, "private_rows": (1,)},
     {"noise": "per agent", "prior": "covariance", "public_rows": 2, "private_rows": (1,)},

@@ -22,6 +22,8 @@ import pytest
 
 import veilnet
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHELL_FILES = ["veilnet", "test", ".ci/run", "tools/environment.sh"]
 
