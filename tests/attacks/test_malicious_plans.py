@@ -155,7 +155,7 @@ def test_each_reading_is_judged_by_what_is_known_of_it() -> None:
 
 def test_no_alarm_on_the_plans_of_the_house() -> None:
     network = house()
-    for plan in (vn.design(network), vn.design(network, method="exact")):
+    for plan in (vn.design(network), vn.design(network, method="perfect")):
         for agent, each in plan.sanitizers.items():
             raw = [e for e in inspect(each).alarms if "two readings" in e or "hides" in e]
             assert not raw, agent

@@ -86,7 +86,8 @@ def _combinations(sanitizer: Sanitizer, scale: Array) -> Iterator[tuple[str, Arr
 def _reduced(rows: Array) -> list[Array]:
     """Weights of the reduced basis of some rows: each has a reading that no other has."""
     weights = np.diag(1.0 / np.max(np.abs(rows), axis=1))
-    left, columns = list(range(len(rows))), list[int]()
+    left = list(range(len(rows)))
+    columns: list[int] = []
     while left:
         current = weights @ rows
         current[:, columns] = 0.0
