@@ -1,4 +1,4 @@
-"""Every attack in its long form, one script after the other; each prints what was tried and what was recovered.
+"""The attacks in their long form, one script after the other; each prints what was tried and what was recovered.
 
 python benchmarks/attacks.py
 """
@@ -11,8 +11,9 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run all ``attacks_*.py`` beside this file; the exit code is that of the first that fails."""
-    for script in sorted(Path(__file__).parent.glob("attacks_*.py")):
+    """Kills and full disks, the readings' lattice, networks hard on floating point; stops at the first that fails."""
+    here = Path(__file__).parent
+    for script in (*sorted(here.glob("attacks_*.py")), here / "lattice.py", here / "nasty_networks.py"):
         print(f"\n{script.stem}", flush=True)
         code = subprocess.run([sys.executable, str(script)], check=False).returncode
         if code:
