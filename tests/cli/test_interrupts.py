@@ -51,13 +51,20 @@ def start(arguments: list[str], folder: Path, inside: str) -> subprocess.Popen[s
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_interrupts,
     )
+
+
+def _hear_interrupts() -> None:
+    """As from a terminal: process pools of earlier tests may have left SIGINT ignored or blocked in this one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def interrupted(process: subprocess.Popen[str], *, group: bool = False) -> str:
     """Send SIGINT; what the process says on standard error, once it has ended.
 
-    ``group`` sends it to the helpers of the process as well, as a terminal does.
+    ``group`` sends it to the worker processes as well, as a terminal does.
     """
     assert process.poll() is None, (
         "it had ended before it was interrupted: the work is too small for this test"
@@ -111,7 +118,7 @@ def test_ctrl_c_ends_in_one_line_and_leaves_nothing(verb: str, home: Path) -> No
 def test_an_interrupted_reproduction_keeps_its_draws_and_is_resumed(
     jobs: int, group: bool, tmp_path: Path
 ) -> None:
-    """With helpers, SIGINT goes to all of them, as from a terminal."""
+    """With worker processes, SIGINT goes to all of them, as from a terminal."""
     arguments = ["reproduce", "fig1", "--draws", "6", "--out", "results", "--jobs", str(jobs)]
     process = start(arguments, tmp_path, "veilnet.paper.runs:_missing")
     draws = tmp_path / "results" / "draws" / "fig1"
