@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         NotObservable,
         VeilnetError,
     )
+    from veilnet.agent.memory import Memory
     from veilnet.agent.sanitizer import Sanitizer
     from veilnet.auditing.auditor import audit
     from veilnet.auditing.ledger import Ledger
@@ -50,6 +51,7 @@ __all__ = [
     "InvalidRequest",
     "Ledger",
     "LedgerCheck",
+    "Memory",
     "MissingExtra",
     "Network",
     "NotObservable",
@@ -89,6 +91,7 @@ _NAMES_IN = {
     ),
     "model.network": ("Network", "Prior"),
     "bounds.knowledge": ("crlb", "utility", "privacy", "privacy_limit", "bits_revealed"),
+    "agent.memory": ("Memory",),
     "agent.sanitizer": ("Sanitizer",),
     "verdict.exact_test": ("check", "Verdict"),
     "designs.choice": ("design",),

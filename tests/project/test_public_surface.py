@@ -34,7 +34,7 @@ CONTRACT = {
 # What was added since: options and results that users name, and the rest of what they may catch or call.
 ADDED = {
     "DifferentialPrivacy", "DoubtfulModel", "Estimate", "Frontier", "InvalidPlan", "InvalidReading",
-    "InvalidRequest", "Ledger", "LedgerCheck", "MissingExtra", "Trials", "Verdict", "WhatIf", "Worst",
+    "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials", "Verdict", "WhatIf", "Worst",
     "fit_report", "verify",
 }  # fmt: skip
 # What the contract says of the objects behind the names.

@@ -13,6 +13,7 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Booleans
 from veilnet.agent import grid
+from veilnet.agent.memory import Memory
 from veilnet.agent.randomness import NoiseSource
 
 __all__ = ["ROWS_AT_ONCE", "Recipe", "prepare"]
@@ -45,7 +46,9 @@ class Recipe:
     """What a sanitizer comes down to, worked out once.
 
     whose:       the agent, for messages; empty where the sanitizer has none.
-    compression: C; ``offset`` and ``limits`` of the readings, None where there are none, and their ``names``.
+    readings:    how many a row has; their ``offset`` and ``limits``, None where there are none, and ``names``.
+    memory:      what is kept from row to row, None where nothing is.
+    sensitivity: what a reading may do to the numbers sent, now or in any later row, per reading: C without a memory.
     dither:      width of the uniform draw that moves each reading first, None where none is moved.
     step:        of the grid of each number sent, None without a grid; ``unit`` the same for whole blocks.
     rows:        C', and
@@ -56,7 +59,9 @@ class Recipe:
 
     whose: str
 
-    compression: Array
+    readings: int
+    memory: Memory | None
+    sensitivity: Array
     offset: _EachRow | None
     limits: tuple[_EachRow, _EachRow] | None
     names: tuple[str, ...]
@@ -78,21 +83,16 @@ class Recipe:
             valid = np.asarray(np.isfinite(centred).all(axis=1))
         else:
             # a reading that is not finite has no bound either, so this one test covers it
-            valid = grid.releasable(centred, self.compression, self.step)
+            valid = grid.releasable(centred, self.sensitivity, self.step)
         if self.limits is not None:
             low, high = (edge.of(len(rows)) for edge in self.limits)
             valid = valid & np.asarray(((rows >= low) & (rows <= high)).all(axis=1))
         return centred, valid
 
     @property
-    def readings(self) -> int:
-        """How many readings a row has."""
-        return int(self.compression.shape[1])
-
-    @property
     def sent(self) -> int:
         """How many numbers are sent for a row."""
-        return int(self.compression.shape[0])
+        return int(self.sensitivity.shape[0])
 
     @property
     def speaker(self) -> str:
@@ -100,10 +100,18 @@ class Recipe:
         return f"{self.whose}: " if self.whose else ""
 
     def sanitize(self, centred: Array, source: NoiseSource) -> Array:
-        """The numbers to send for rows that may be released."""
-        if self.dither is not None:
-            centred = centred + source.uniform(centred.shape) * self.dither.of(len(centred))
-        values = centred @ self.rows
+        """The numbers to send for rows that may be released, where there is no memory."""
+        return self.combine(self.dithered(centred, source), source)
+
+    def dithered(self, centred: Array, source: NoiseSource) -> Array:
+        """The rows, each reading moved by a uniform draw of its step."""
+        if self.dither is None:
+            return centred
+        return np.asarray(centred + source.uniform(centred.shape) * self.dither.of(len(centred)))
+
+    def combine(self, known: Array, source: NoiseSource) -> Array:
+        """The numbers to send of what the agent knows in each row: its dithered readings, after its memory."""
+        values = known @ self.rows
         if self.draw is not None:
             values += self.draw(source, len(values))
         if self.step is None:
@@ -139,6 +147,7 @@ def prepare(
     limits: tuple[Array, Array] | None,
     resolution: Array | None,
     names: tuple[str, ...],
+    memory: Memory | None,
 ) -> Recipe:
     """The recipe of a sanitizer given by its parts (see :class:`veilnet.Sanitizer`); noise_root'noise_root = Θ.
 
@@ -164,7 +173,9 @@ def prepare(
             )
     return Recipe(
         whose=agent,
-        compression=compression,
+        readings=offset.size,
+        memory=memory,
+        sensitivity=compression if memory is None else _sensitivity(compression, memory),
         offset=_EachRow(offset) if np.any(offset) else None,
         limits=None if limits is None else (_EachRow(limits[0]), _EachRow(limits[1])),
         names=names,
@@ -175,6 +186,26 @@ def prepare(
         deviation=deviation / step,
         draw=_drawing(noise, noise_root, deviation / step, step),
     )
+
+
+def _sensitivity(compression: Array, memory: Memory) -> Array:
+    """What stands in C's place when a reading is checked against the grid (:func:`veilnet.agent.grid.releasable`).
+
+    Let a_j be what the rounding of a reading j rows ago can weigh in a number now: a product of absolute values, of
+    C itself for j = 0, of C_s F^j K through the memory, and once more through each later step that rounds what the
+    memory then holds. Their sum over j is at most a = |C_y| + |C_s| G (|K| + (I + |F|) G |K|), G = Σ|F^j|. If every
+    reading that was let in satisfies n a_i |y_i| ≤ b for each i, then Σ_j Σ_i a_ji |y_i,t-j| ≤ b, in any row. The
+    factor of k + n terms a sum has, where :func:`releasable` counts n, and two for the order in which blocks are
+    summed (:mod:`veilnet.agent.filtering`), complete it.
+    """
+    kept = memory.order
+    size = np.abs(memory.gain)
+    held = memory.reach @ size
+    through = np.abs(compression[:, :kept]) @ (
+        memory.reach @ (size + held + np.abs(memory.transition) @ held)
+    )
+    terms = 2 * memory.readings * (kept + memory.readings + 1) / (memory.readings + 1)
+    return np.asarray((np.abs(compression[:, kept:]) + through) * terms)
 
 
 def _drawing(

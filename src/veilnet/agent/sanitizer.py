@@ -4,6 +4,9 @@ Agent i sends z_i = C_i (y_i + d_i - offset_i) + ξ_i with ξ_i ~ N(0, Θ_i) and
 a lattice (mathematics, "Readings on a lattice"), none where they are continuous. Noise and compression are one thing
 (the paper's Proposition 1, mended): for invertible A, J̃(AC, Θ) = J̃(C, A^-1 Θ A^-T). Hence every mechanism
 has a normal form in which each row sent carries noise of variance 0 or 1 and withheld directions have no row.
+
+With a memory (:mod:`veilnet.agent.memory`) C_i acts on (s_i, y_i + d_i - offset_i), what the agent keeps of its past
+beside its reading; the normal form is that of these k + n numbers.
 """
 
 from __future__ import annotations
@@ -15,24 +18,26 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import AnyArray, Array, Booleans
-from veilnet._core.validation import (
-    as_array,
-    as_matrix,
-    as_name,
-    as_number,
-    as_square,
-    as_vector,
-    semidefinite,
+from veilnet._core.validation import as_name, as_number, as_vector
+from veilnet.agent.arguments import (
+    read_columns,
+    read_compression,
+    read_count,
+    read_grid,
+    read_memory,
+    read_noise,
+    read_steps,
 )
+from veilnet.agent.memory import Memory
 from veilnet.agent.normal_form import normal_form, right_inverse
 from veilnet.agent.recipe import Recipe, prepare
 from veilnet.agent.release import release
 from veilnet.model.network import Network
-from veilnet.model.readings import read_limits, read_reading_names, read_resolution
+from veilnet.model.readings import read_limits, read_reading_names
 
 __all__ = ["Sanitizer"]
 
@@ -40,7 +45,8 @@ __all__ = ["Sanitizer"]
 class Sanitizer(Frozen):
     """One agent's sanitization: z = C (y + d - offset) + ξ, ξ ~ N(0, Θ).
 
-    compression: C, rows are the numbers sent; identity when left out.
+    compression: C, rows are the numbers sent; identity when left out. With a memory of order k it has k + n columns
+                 and acts on the memory and the readings: z = C (s, y + d - offset) + ξ.
     noise:       Θ, a covariance, a vector of variances or one variance; none when left out.
     offset:      what the readings show at x = 0, subtracted before anything else.
     grid:        step of the public grid each sent number is rounded to (see :mod:`veilnet.agent.grid`).
@@ -48,6 +54,7 @@ class Sanitizer(Frozen):
                  them is a fault, and nothing of its row is sent.
     resolution:  step of the lattice each reading lies on, a number or one per reading: it is moved by d, uniform
                  over one step, before it is combined. 0 for continuous readings; None where nothing is known.
+    memory:      what is kept from row to row, a :class:`veilnet.agent.memory.Memory`; none when left out.
     agent:       whose sanitizer it is.
     names:       names of the readings, in order, to check columns against; none when left out.
     """
@@ -63,6 +70,7 @@ class Sanitizer(Frozen):
         grid: Any = None,
         limits: Any = None,
         resolution: Any = None,
+        memory: Memory | None = None,
         agent: str = "",
         names: Sequence[str] = (),
     ) -> None:
@@ -71,17 +79,19 @@ class Sanitizer(Frozen):
                 "sanitizer: expected compression=, noise= or both, found neither; "
                 "use Sanitizer.raw(n) to send readings as they are, Sanitizer.silent(n) to send nothing"
             )
-        self.compression: Array = _read_compression(compression, noise)
-        self.sent, self.readings = self.compression.shape
-        self.noise: Array = _read_noise(noise, self.sent)
+        self.memory = read_memory(memory, compression)
+        self.compression: Array = read_compression(compression, noise)
+        self.sent, columns = self.compression.shape
+        self.readings = columns if memory is None else read_columns(columns, memory)
+        self.noise: Array = read_noise(noise, self.sent)
         self.offset: Array = (
             np.zeros(self.readings) if offset is None else as_vector(offset, "offset", self.readings)
         )
-        self.grid: Array | None = None if grid is None else _read_grid(grid, self.sent)
+        self.grid: Array | None = None if grid is None else read_grid(grid, self.sent)
         self.limits: tuple[Array, Array] | None = (
             None if limits is None else read_limits(limits, self.readings)
         )
-        self.resolution: Array | None = None if resolution is None else _read_steps(resolution, self.readings)
+        self.resolution: Array | None = None if resolution is None else read_steps(resolution, self.readings)
         self.agent = agent if agent == "" else as_name(agent, "agent")
         self.names: tuple[str, ...] = read_reading_names(names, self.readings)
         self._freeze()
@@ -93,7 +103,7 @@ class Sanitizer(Frozen):
         readings: how many readings the agent has.
         agent:    whose sanitizer it is.
         """
-        return cls(np.zeros((0, _read_count(readings))), agent=agent)
+        return cls(np.zeros((0, read_count(readings))), agent=agent)
 
     @classmethod
     def raw(cls, readings: int, *, agent: str = "") -> Sanitizer:
@@ -102,7 +112,7 @@ class Sanitizer(Frozen):
         readings: how many readings the agent has.
         agent:    whose sanitizer it is.
         """
-        return cls(np.eye(_read_count(readings)), agent=agent)
+        return cls(np.eye(read_count(readings)), agent=agent)
 
     @classmethod
     def exact(cls, rows: Array, *, offset: Array, agent: str = "") -> Sanitizer:
@@ -117,7 +127,7 @@ class Sanitizer(Frozen):
         sent, readings = rows.shape
         return cls._unchecked(
             compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
-            grid=None, limits=None, resolution=None, agent=agent, names=(),
+            grid=None, limits=None, resolution=None, memory=None, agent=agent, names=(),
             normal=(rows, np.zeros(sent, bool)),
         )  # fmt: skip
 
@@ -126,7 +136,7 @@ class Sanitizer(Frozen):
 
         grid: the step of each number sent, a power of two.
         """
-        return self._changed(grid=_read_grid(grid, self.sent))
+        return self._changed(grid=read_grid(grid, self.sent))
 
     def for_agent(self, agent: str, network: Network) -> Sanitizer:
         """The same sanitizer, with the names, limits and resolution the network gives that agent's readings.
@@ -140,6 +150,11 @@ class Sanitizer(Frozen):
             limits=network.limits.get(agent, self.limits),
             resolution=network.resolution.get(agent),
         )
+
+    @property
+    def order(self) -> int:
+        """How many numbers the agent keeps from row to row; 0 without a memory."""
+        return 0 if self.memory is None else self.memory.order
 
     @property
     def dithers(self) -> bool:
@@ -176,6 +191,8 @@ class Sanitizer(Frozen):
         Proposition 1 of the paper, mended: Θ = A^-1 Λ A^-T with A the sent rows completed by the withheld
         ones. Withholding is the limit of power without bound; the bound on x converges like 1 / power.
         """
+        if self.memory is not None:
+            raise InvalidNetwork("sanitizer: noise alone on every reading is for one without a memory")
         rows, noisy = self.normal
         back, null = right_inverse(rows)
         carried = back[:, noisy] @ back[:, noisy].T
@@ -210,8 +227,14 @@ class Sanitizer(Frozen):
                   comes otherwise, and the result is a :class:`veilnet.agent.release.NotPrivate` array.
 
         Raises InvalidReading, naming the row, where a reading may not be released: nothing of the block is sent
-        then. Warns when there is no grid: the low bits of what is sent are then not protected.
+        then. Warns when there is no grid: the low bits of what is sent are then not protected. What a sanitizer with
+        a memory sends depends on the rows before, so it refuses: use :meth:`stream`.
         """
+        if self.memory is not None:
+            raise InvalidRequest(
+                f"{self.agent or 'sanitizer'}: what it sends depends on the rows before; nothing was sent: begin a "
+                "stream once with stream(), and give every row to that"
+            )
         return release(self.recipe, readings, rng)
 
     @cached_property
@@ -227,6 +250,7 @@ class Sanitizer(Frozen):
             limits=self.limits,
             resolution=self.resolution,
             names=self.names,
+            memory=self.memory,
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -283,6 +307,7 @@ class Sanitizer(Frozen):
             "grid": self.grid,
             "limits": self.limits,
             "resolution": self.resolution,
+            "memory": self.memory,
             "agent": self.agent,
             "names": self.names,
         }
@@ -297,9 +322,13 @@ class Sanitizer(Frozen):
             return f"Sanitizer({who}{self.readings} readings, sends nothing)"
         clear = int(np.sum(~noisy))
         withheld = self.readings - rows.shape[0]
-        parts = [f"sends {rows.shape[0]} number{'s' if rows.shape[0] > 1 else ''}"]
+        keeps = (
+            f"keeps {self.order} number{'s' if self.order > 1 else ''} of the past; " if self.order else ""
+        )
+        parts = [f"{keeps}sends {rows.shape[0]} number{'s' if rows.shape[0] > 1 else ''}"]
         parts.append(f"{clear} exact, {rows.shape[0] - clear} with noise")
-        parts.append(f"{withheld} direction{'s' if withheld != 1 else ''} withheld")
+        if self.memory is None:
+            parts.append(f"{withheld} direction{'s' if withheld != 1 else ''} withheld")
         return f"Sanitizer({who}{self.readings} readings, {'; '.join(parts)})"
 
 
@@ -308,48 +337,8 @@ def _same(mine: Any, theirs: Any) -> bool:
         return all(_same(mine[name], theirs[name]) for name in mine)
     if isinstance(mine, tuple) and isinstance(theirs, tuple):
         return len(mine) == len(theirs) and all(map(_same, mine, theirs))
+    if isinstance(mine, Memory):
+        return isinstance(theirs, Memory) and mine.same_as(theirs)
     if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
         return np.array_equal(mine, theirs)
     return bool(type(mine) is type(theirs) and mine == theirs)
-
-
-def _read_compression(compression: Any, noise: Any) -> Array:
-    if compression is None:
-        size = np.atleast_1d(as_array(noise, "noise")).shape[0]
-        return np.eye(size)
-    array = as_array(compression, "compression")
-    if array.ndim == 2 and array.shape[0] == 0 and array.shape[1] > 0:
-        return array
-    return as_matrix(array, "compression")
-
-
-def _read_count(readings: Any) -> int:
-    if not isinstance(readings, int | np.integer) or readings < 1:
-        raise InvalidNetwork(f"readings: expected a positive whole number, found {readings!r}")
-    return int(readings)
-
-
-def _read_noise(noise: Any, sent: int) -> Array:
-    if noise is None:
-        return np.zeros((sent, sent))
-    array = as_array(noise, "noise")
-    if array.ndim == 0 or (array.ndim == 1 and array.shape == (sent,)):
-        array = np.diag(np.broadcast_to(array, (sent,)))
-    if sent == 0 and array.shape == (0, 0):
-        return array
-    return semidefinite(as_square(array, "noise", sent), "noise")
-
-
-def _read_steps(resolution: Any, readings: int) -> Array:
-    try:
-        return read_resolution(resolution, readings)
-    except InvalidNetwork as error:
-        raise InvalidNetwork(f"resolution: {error}") from None
-
-
-def _read_grid(grid: Any, sent: int) -> Array:
-    steps = as_array(grid, "grid")
-    steps = np.array(np.broadcast_to(steps, (sent,))) if steps.ndim == 0 else as_vector(steps, "grid", sent)
-    if np.any(steps <= 0) or np.any(np.frexp(steps)[0] != 0.5):
-        raise InvalidNetwork(f"grid: expected positive powers of two, found {steps.tolist()}")
-    return steps

@@ -12,6 +12,8 @@ compression  rows of the numbers sent
 variances    of the noise of each number sent (0 or 1 in normal form), or null and
 covariance   the whole noise covariance instead
 grid         step of each number sent, null without a grid
+memory       ``transition`` F and ``gain`` K of what is kept from row to row; compression then acts on the memory and
+             the readings. Left out where nothing is kept
 checksum     see :mod:`veilnet.io._sealed`
 """
 
@@ -26,6 +28,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet.agent.grid import round_to_grid
+from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._atomic import write_bytes
 from veilnet.io._sealed import convert, open_sealed, seal, sealed_bytes
@@ -48,6 +51,14 @@ class SanitizerDocument(msgspec.Struct, forbid_unknown_fields=True):
     covariance: list[list[float]] | None
     grid: list[float] | None
     resolution: list[float] | None = None
+    memory: MemoryDocument | None = None
+
+
+class MemoryDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """What is kept from row to row: s = transition s + gain (y - offset)."""
+
+    transition: list[list[float]]
+    gain: list[list[float]]
 
 
 class LimitsDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,7 +104,7 @@ def to_document(sanitizer: Sanitizer, plan: str | None) -> dict[str, Any]:
             name: [float(v) if np.isfinite(v) else None for v in edge]
             for name, edge in zip(("lowest", "highest"), sanitizer.limits, strict=True)
         }
-    return {
+    document = {
         "format": FORMAT,
         "plan": plan,
         "agent": sanitizer.agent,
@@ -107,6 +118,12 @@ def to_document(sanitizer: Sanitizer, plan: str | None) -> dict[str, Any]:
         "covariance": None if diagonal else sanitizer.noise.tolist(),
         "grid": None if sanitizer.grid is None else sanitizer.grid.tolist(),
     }
+    if sanitizer.memory is not None:
+        document["memory"] = {
+            "transition": sanitizer.memory.transition.tolist(),
+            "gain": sanitizer.memory.gain.tolist(),
+        }
+    return document
 
 
 def from_document(document: dict[str, Any], path: Path) -> Sanitizer:
@@ -117,19 +134,22 @@ def from_document(document: dict[str, Any], path: Path) -> Sanitizer:
     if not 1 <= found.readings <= len(found.offset):
         raise InvalidPlan(f"{path}: expected {len(found.offset)} readings, found {found.readings}")
     try:
+        memory = None if found.memory is None else Memory(found.memory.transition, found.memory.gain)
+        columns = found.readings + (0 if memory is None else memory.order)
         sanitizer = Sanitizer(
-            found.compression or np.zeros((0, found.readings)),
+            found.compression or np.zeros((0, columns)),
             found.variances if found.covariance is None else found.covariance,
             offset=found.offset,
             grid=found.grid,
             limits=None if found.limits is None else _limits(found.limits),
             resolution=found.resolution,
+            memory=memory,
             agent=found.agent,
             names=found.names,
         )
         if sanitizer.readings != found.readings:
             raise InvalidNetwork(
-                f"compression: expected {found.readings} columns, found {sanitizer.readings}"
+                f"compression: expected {columns} columns for {found.readings} readings, found another number"
             )
         if sanitizer.grid is not None:
             round_to_grid(np.zeros(sanitizer.sent), sanitizer.grid)  # refuses steps beyond its range

@@ -1,0 +1,99 @@
+"""What an agent keeps of its past readings: a linear filter, for what it sends to depend on more than one row.
+
+s_t = F s_{t-1} + K (y_t + d_t - offset), s_{-1} = 0. A share filter (mathematics, "Streams") is one: K the agent's
+columns of the Kalman gain and F the filter's transition, reduced to what the public rows see of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.frozen import Frozen, derived
+from veilnet._core.types import Array
+from veilnet._core.validation import as_array, as_matrix
+
+__all__ = ["Memory"]
+
+_MOST_DOUBLINGS = 48
+_FADED = 1e-6
+
+
+class Memory(Frozen):
+    """The filter of one agent: s_t = F s_{t-1} + K (y_t + d_t - offset), beginning at s_{-1} = 0.
+
+    transition: F, k x k, stable (every eigenvalue inside the unit circle): else no reading would ever be forgotten.
+    gain:       K, k x n for n readings.
+    """
+
+    def __init__(self, transition: Any, gain: Any) -> None:
+        self.transition: Array = np.array(_matrix(transition, "transition"))
+        order = self.transition.shape[0]
+        if self.transition.shape != (order, order):
+            raise InvalidNetwork(
+                f"transition: expected a square matrix F, found shape {self.transition.shape}; "
+                "it takes the memory of one row to the next"
+            )
+        self.gain: Array = np.array(_matrix(gain, "gain"))
+        if self.gain.shape[0] != order:
+            raise InvalidNetwork(
+                f"gain: expected {order} rows, as many as the transition has, found {self.gain.shape[0]}; "
+                "K is k x n, one column per reading"
+            )
+        radius = float(np.max(np.abs(np.linalg.eigvals(self.transition))))
+        if not radius < 1.0:
+            raise InvalidNetwork(
+                f"transition: expected a stable F, found an eigenvalue of size {radius:.6g}; "
+                "a memory must forget: give one whose eigenvalues lie inside the unit circle"
+            )
+        self._freeze()
+
+    @property
+    def order(self) -> int:
+        """k, how many numbers are kept from row to row."""
+        return int(self.transition.shape[0])
+
+    @property
+    def readings(self) -> int:
+        """n, how many readings a row has."""
+        return int(self.gain.shape[1])
+
+    @derived
+    def reach(self) -> Array:
+        """An upper bound on Σ_j |F^j|, entry by entry: how much a rounding error of s can ever become.
+
+        By doubling: the sum of the first 2m terms is at most that of the first m times I + |F^m|.
+        """
+        power, total = self.transition, np.eye(self.order)
+        for _ in range(_MOST_DOUBLINGS):
+            total = total + np.abs(power) @ total
+            power = power @ power
+            left = float(np.max(np.sum(np.abs(power), axis=1)))
+            if left <= _FADED:
+                return np.asarray(total + 2 * left * np.max(total, axis=0))
+        raise InvalidNetwork(
+            "transition: an eigenvalue of F is so near the unit circle that rounding errors would not fade"
+        )
+
+    def same_as(self, other: Memory | None) -> bool:
+        """Whether another one is the same to the last bit.
+
+        other: the memory to compare with; None is none.
+        """
+        return (
+            other is not None
+            and np.array_equal(self.transition, other.transition)
+            and np.array_equal(self.gain, other.gain)
+        )
+
+    def __repr__(self) -> str:
+        return f"Memory({self.order} number{'s' if self.order > 1 else ''} kept of {self.readings} readings a row)"
+
+
+def _matrix(value: Any, name: str) -> Array:
+    array = as_array(value, name)
+    if array.ndim == 0:
+        array = array.reshape(1, 1)
+    return as_matrix(array, name)

@@ -1,0 +1,94 @@
+"""A sanitizer with a memory: what it is made of, what it refuses, and its file."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.memories import random_memory, with_memory
+
+
+def test_reach_bounds_every_power_of_the_transition() -> None:
+    """Σ_j |F^j|, summed term by term, also where F grows before it fades."""
+    rng = np.random.default_rng(0)
+    slow = vn.Memory([[0.999, 50.0], [0.0, 0.998]], [[1.0], [1.0]])
+    for memory in (slow, *(random_memory(rng, 4, 2, radius) for radius in (0.1, 0.9, 0.99))):
+        power, total = np.eye(memory.order), np.zeros((memory.order, memory.order))
+        for _ in range(20_000):
+            total += np.abs(power)
+            power = power @ memory.transition
+        assert np.all(memory.reach >= total)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"transition": [[1.0]], "gain": [[1.0]]},
+            "transition: expected a stable F, found an eigenvalue of size 1",
+        ),
+        ({"transition": [[0.5, 0.0]], "gain": [[1.0]]}, "transition: expected a square matrix"),
+        ({"transition": [[0.5]], "gain": [[1.0], [2.0]]}, "gain: expected 1 rows"),
+        ({"transition": [[np.nan]], "gain": [[1.0]]}, "transition: expected finite"),
+    ],
+)
+def test_bad_memories_are_named(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(vn.InvalidNetwork, match=words):
+        vn.Memory(**arguments)
+
+
+def test_the_compression_has_a_column_per_kept_number_and_reading() -> None:
+    memory = vn.Memory(0.5, [[1.0, 2.0]])
+    found = vn.Sanitizer([[1.0, 0.0, 3.0]], memory=memory)
+    assert (found.readings, found.order, found.sent) == (2, 1, 1)
+    with pytest.raises(
+        vn.InvalidNetwork, match="compression: expected 3 columns, 1 for the memory and 2 for"
+    ):
+        vn.Sanitizer([[1.0, 0.0]], memory=memory)
+    with pytest.raises(vn.InvalidNetwork, match="compression: expected which numbers are sent"):
+        vn.Sanitizer(noise=1.0, memory=memory)
+    with pytest.raises(vn.InvalidNetwork, match=r"memory: expected a veilnet\.Memory, found list"):
+        vn.Sanitizer([[1.0, 0.0, 3.0]], memory=[0.5])  # type: ignore[arg-type]
+    assert "keeps 1 number of the past; sends 1 number" in repr(found)
+    assert vn.Sanitizer.raw(2).order == 0
+    with pytest.raises(vn.InvalidRequest, match=r"nothing was sent: begin a stream once with stream\(\)"):
+        found.sanitize([1.0, 2.0])
+
+
+def test_the_normal_form_is_over_the_memory_and_the_readings() -> None:
+    """Two noisy copies of one number are one; the memory is kept by everything that makes another sanitizer."""
+    memory = vn.Memory(0.5, [[1.0, 2.0]])
+    twice = vn.Sanitizer([[1.0, 0.0, 1.0], [1.0, 0.0, 1.0]], 2.0, memory=memory)
+    normal = twice.normalized()
+    np.testing.assert_allclose(np.abs(normal.compression), [[1.0, 0.0, 1.0]], atol=1e-12)
+    assert normal.memory is not None
+    assert normal.memory.same_as(memory)
+    assert twice.with_grid(np.full(2, 2.0**-8)).memory is memory
+
+
+def test_two_sanitizers_with_other_memories_are_not_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    one = with_memory(rng, readings=3, order=2, sent=2)
+    memory = one.memory
+    assert memory is not None
+    other = one.replace(memory=vn.Memory(memory.transition * (1 - 1e-15), memory.gain))
+    assert one.same_as(one.replace())
+    assert one.same_as(pickle.loads(pickle.dumps(one)))
+    assert not one.same_as(other)
+    assert not one.same_as(vn.Sanitizer(one.compression[:, 2:], one.noise, agent=one.agent))
+    one.save(tmp_path / "agent.json")
+    assert vn.Sanitizer.load(tmp_path / "agent.json").same_as(one)
+    text = (tmp_path / "agent.json").read_text().replace('"gain"', '"gian"')
+    (tmp_path / "agent.json").write_text(text)
+    with pytest.raises(vn.InvalidPlan, match="checksum"):
+        vn.Sanitizer.load(tmp_path / "agent.json")
+
+
+def test_files_of_sanitizers_without_memory_are_as_they_were(tmp_path: Path) -> None:
+    vn.Sanitizer.raw(2).save(tmp_path / "agent.json")
+    assert "memory" not in (tmp_path / "agent.json").read_text()
