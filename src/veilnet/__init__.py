@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from veilnet.designs.choice import design
     from veilnet.designs.frontiers import Frontier, frontier
     from veilnet.designs.questions import Worst
+    from veilnet.model.coloured import ColouredNoise
+    from veilnet.model.dynamics import Dynamics
     from veilnet.model.network import Network, Prior
     from veilnet.plans.plan import Plan
     from veilnet.plans.verification import verify
@@ -39,8 +41,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ColouredNoise",
     "DifferentialPrivacy",
     "DoubtfulModel",
+    "Dynamics",
     "Estimate",
     "Frontier",
     "Fusion",
@@ -90,6 +94,8 @@ _NAMES_IN = {
         "MissingExtra",
     ),
     "model.network": ("Network", "Prior"),
+    "model.dynamics": ("Dynamics",),
+    "model.coloured": ("ColouredNoise",),
     "bounds.knowledge": ("crlb", "utility", "privacy", "privacy_limit", "bits_revealed"),
     "agent.memory": ("Memory",),
     "agent.sanitizer": ("Sanitizer",),

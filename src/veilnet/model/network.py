@@ -21,6 +21,8 @@ from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triang
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_vector, refuse_unknown
 from veilnet._core.words import direction_in_words
+from veilnet.model.coloured import Colour, read_colour
+from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
 from veilnet.model.noise import NoiseModel, dithered, read_noise
 from veilnet.model.prior import Prior
 from veilnet.model.readings import read_limits, read_reading_names, read_resolution
@@ -37,7 +39,7 @@ class Network(Frozen):
 
     observe:    agent -> H_i, an N_i x L matrix, in sending order; or a stack (S, n, L) of many agents.
     noise:      covariance of the readings: N x N joint, agent -> N_i x N_i, N variances, a stack (S, n, n),
-                or one variance for all.
+                or one variance for all; a ColouredNoise where it carries over from row to row.
     public:     rows of U, or name -> row(s).
     private:    name -> rows of G_j.
     prior:      a Prior, or None where nothing is known beforehand.
@@ -51,11 +53,17 @@ class Network(Frozen):
     resolution: agent -> step of its readings, one number or one per reading; or one step for everyone. Readings on
                 such a lattice are dithered by one step before anything else; 0 says that they are continuous.
                 Where nothing is said, exact numbers protect only continuous readings.
+    dynamics:   how x moves from row to row, a Dynamics; None where every row is a new x. With it, a prior is the
+                distribution of the first x, and the stationary one when left out.
 
     ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
     ``sensor_noise`` is the noise as it was given: of the readings as an agent gets them, their rounding included.
     ``noise`` is what every bound, design and promise uses: that of the readings as they are combined, dither
     included, R + diag(q²/12). The two are one object where nothing is dithered.
+
+    With dynamics the network is a *stream* (``is_stream``). ``noise``, ``sensor_noise`` and ``prior`` then describe one
+    row by itself, out of the middle of the stream; ``colour`` is the noise that carries over (None where it is white),
+    ``first`` the distribution of the first x, and ``one_row`` the network of one row.
     """
 
     _left_behind = frozenset({"observe", "position"})
@@ -75,11 +83,16 @@ class Network(Frozen):
         reading_names: Mapping[str, Sequence[str]] | None = None,
         limits: Mapping[str, Any] | None = None,
         resolution: Mapping[str, Any] | float | None = None,
+        dynamics: Dynamics | None = None,
     ) -> None:
         self.agents, self.H, self.blocks = _read_observe(observe, agents)
         self.L = self.H.shape[1]
         self.parameters = _read_parameters(parameters, self.L)
-        self.sensor_noise: NoiseModel = read_noise(noise, self.agents, self.blocks)
+        self.dynamics = read_dynamics(dynamics, self.parameters)
+        self.colour = _read_colour(noise, self.agents, self.blocks, self.dynamics)
+        self.sensor_noise: NoiseModel = read_noise(
+            noise if self.colour is None else self.colour.marginal, self.agents, self.blocks
+        )
         self.resolution: Mapping[str, Array] = MappingProxyType(
             _read_resolution(resolution, self.agents, self.blocks)
         )
@@ -88,7 +101,11 @@ class Network(Frozen):
         self.U: Array
         self.public, self.U = _read_public(public, self.L)
         self.private: Mapping[str, Array] = MappingProxyType(_read_private(private, self.L))
-        self.prior = _read_prior(prior, self.L)
+        self.first = _read_prior(prior, self.L)
+        self.first_given = self.first is not None
+        self.prior = self.first
+        if self.dynamics is not None:
+            self._read_long_run(self.dynamics)
         self.offset = _read_offset(offset, self.agents, self.blocks)
         self.reading_names: Mapping[str, tuple[str, ...]] = MappingProxyType(
             _per_agent(reading_names, self.agents, self.blocks, "reading_names", read_reading_names)
@@ -99,8 +116,17 @@ class Network(Frozen):
         self.units: Mapping[str, str] = MappingProxyType(
             _read_units(units, (*self.public, *self.private, *self.parameters))
         )
-        self._refuse_unobservable()
+        if self.dynamics is None:
+            self._refuse_unobservable()
+        else:
+            refuse_undetectable(self.dynamics, self.H, self.parameters)
         self._freeze()
+
+    def _read_long_run(self, dynamics: Dynamics) -> None:
+        self.first_given = self.first is not None
+        if dynamics.stationary is not None:
+            self.prior = Prior(covariance=dynamics.stationary, mean=dynamics.mean)
+            self.first = self.first or self.prior
 
     # --- what is in it
 
@@ -132,6 +158,22 @@ class Network(Frozen):
     def position(self) -> Mapping[str, int]:
         """agent -> place in sending order."""
         return {name: place for place, name in enumerate(self.agents)}
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its rows follow one another in time."""
+        return self.dynamics is not None
+
+    @derived
+    def one_row(self) -> Network:
+        """The network of one row by itself: without dynamics, its prior the stationary distribution of x."""
+        if self.dynamics is None:
+            return self
+        return Network(
+            self.observe, self.sensor_noise, self.public, self.private, self.prior,
+            offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
+            limits=self.limits, resolution=self.resolution,
+        )  # fmt: skip
 
     def unit(self, name: str) -> str:
         """The unit of something that has a name, empty when none was given.
@@ -254,8 +296,11 @@ class Network(Frozen):
     def __repr__(self) -> str:
         prior = "no prior" if self.prior is None else repr(self.prior)
         noise = "independent" if self.noise.independent else "correlated"
+        if self.colour is not None:
+            noise = f"coloured {noise}"
+        kind = "stream of " if self.is_stream else ""
         return (
-            f"Network({self.S} agents, {self.N} readings, {self.L} parameters, {noise} noise, "
+            f"Network({kind}{self.S} agents, {self.N} readings, {self.L} parameters, {noise} noise, "
             f"public {list(self.public)}, private {list(self.private)}, {prior})"
         )
 
@@ -361,6 +406,18 @@ def _no_zero_rows(rows: Array, name: str) -> Array:
             f"{name}: row {int(zero[0]) + 1} is zero, so it names nothing in x; remove the row"
         )
     return rows
+
+
+def _read_colour(
+    noise: Any, agents: tuple[str, ...], blocks: Blocks, dynamics: Dynamics | None
+) -> Colour | None:
+    colour = read_colour(noise, agents, blocks)
+    if colour is not None and dynamics is None:
+        raise InvalidNetwork(
+            "noise: coloured noise carries over from row to row, so it needs dynamics=Dynamics(transition=A, noise=Q); "
+            "for rows that have nothing to do with one another give plain noise"
+        )
+    return colour
 
 
 def _read_prior(prior: Any, length: int) -> Prior | None:

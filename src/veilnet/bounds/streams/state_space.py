@@ -1,0 +1,289 @@
+"""The messages of a stream as one linear system, memories of the agents included.
+
+The state is X_t = (x_t, n_t, v_t, s_t): x counted from the mean of the dynamics, the coloured noise n (where there is
+some), the white noise v of agents whose message shows a reading beside a memory that has seen it too, and the memories
+s *after* the row was taken in. With y_t = H x_t + n_t + v_t (dither included in v, offset left out):
+
+    s_i,t = F_i s_i,t-1 + K_i y_i,t,        z_i,t = C_i (s_i,t, y_i,t) + ξ_i,t,   ξ_i ~ N(0, Θ_i),
+
+so that X_t = transition X_{t-1} + noise and z_t = observe X_t + floor, both noises white and independent of each other.
+The messages are those that are sent (C_i as it is, not its normal form), so that a centre can filter them as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.types import Array
+from veilnet._core.validation import refuse_unknown
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.information import check_sanitizers
+from veilnet.model.network import Network
+
+__all__ = ["StateSpace", "message_model"]
+
+
+@dataclass(frozen=True, eq=False)
+class StateSpace:
+    """X_t = transition X_{t-1} + N(0, noise), z_t = observe X_t + N(0, floor).
+
+    transition: (n, n).
+    noise:      (n, n), often singular.
+    observe:    (m, n), one row per number sent.
+    floor:      (m, m), singular or zero where numbers are sent without noise of their own.
+    x:          where x is in the state.
+    start:      covariance of the state at the first row, memories having begun at zero before it; None where nothing
+                is known of the first x.
+    agents:     names in sending order, and ``blocks`` how the m numbers fall to them.
+    memories:   agent -> where its memory is in the state, for those that have one.
+    """
+
+    transition: Array
+    noise: Array
+    observe: Array
+    floor: Array
+    x: slice
+    start: Array | None
+    agents: tuple[str, ...]
+    blocks: Blocks
+    memories: Mapping[str, slice]
+    _parts: _Parts
+
+    @property
+    def size(self) -> int:
+        """How many numbers the state has."""
+        return len(self.transition)
+
+    def when_missed(self, agents: Collection[str]) -> tuple[Array, Array]:
+        """(transition, noise) of a row in which these agents had no reading: their memories advance without one.
+
+        agents: names; those without a memory change nothing.
+        """
+        refuse_unknown(agents, self.agents, "missed", error=InvalidRequest)
+        return self._parts.step(frozenset(agents))
+
+
+@dataclass(frozen=True, eq=False)
+class _Agent:
+    """One agent's part of the state: memory s = F s + K y, message C (s, y)."""
+
+    name: str
+    readings: slice
+    transition: Array
+    gain: Array
+    from_memory: Array
+    from_reading: Array
+    noise: Array
+
+    @property
+    def order(self) -> int:
+        return len(self.transition)
+
+    @property
+    def shows_readings(self) -> bool:
+        return bool(np.any(self.from_reading))
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """What the state is built of, kept so that a missed reading can be built too."""
+
+    network: Network
+    agents: tuple[_Agent, ...]
+    in_state: Array  # readings whose white noise is in the state, by number
+
+    @property
+    def base(self) -> int:
+        """Numbers of the state before the memories."""
+        coloured = 0 if self.network.colour is None else self.network.N
+        return self.network.L + coloured + len(self.in_state)
+
+    def memories(self) -> dict[str, slice]:
+        places, end = {}, self.base
+        for agent in self.agents:
+            if agent.order:
+                start, end = end, end + agent.order
+                places[agent.name] = slice(start, end)
+        return places
+
+    def step(self, missed: frozenset[str]) -> tuple[Array, Array]:
+        """(transition, noise) of one row."""
+        network, places = self.network, self.memories()
+        transition, enter = self._base_step()
+        reads = self._readings(transition, enter)
+        for agent in self.agents:
+            if not agent.order:
+                continue
+            mine = places[agent.name]
+            transition[mine, mine] = agent.transition
+            if agent.name not in missed:
+                transition[mine] += agent.gain @ reads[0][agent.readings]
+                enter[mine] += agent.gain @ reads[1][agent.readings]
+        noise = enter @ _sources(network) @ enter.T
+        return transition, (noise + noise.T) / 2
+
+    def _base_step(self) -> tuple[Array, Array]:
+        """Transition of (x, n, v), and how the sources (w, e, v) of a row enter it; rows of memories are empty yet."""
+        network = self.network
+        size = self.base + sum(agent.order for agent in self.agents)
+        L, N = network.L, network.N
+        assert network.dynamics is not None
+        transition = np.zeros((size, size))
+        enter = np.zeros((size, L + 2 * N))
+        transition[:L, :L] = network.dynamics.transition
+        enter[:L, :L] = np.eye(L)
+        end = L
+        if network.colour is not None:
+            end = L + N
+            transition[L:end, L:end] = network.colour.memory
+            enter[L:end, L : L + N] = np.eye(N)
+        enter[end + np.arange(len(self.in_state)), L + N + self.in_state] = 1.0
+        return transition, enter
+
+    def _readings(self, transition: Array, enter: Array) -> tuple[Array, Array]:
+        """The readings of a row by the state before it and by the sources of the row."""
+        network = self.network
+        L, N = network.L, network.N
+        before = network.H @ transition[:L]
+        sources = network.H @ enter[:L]
+        if network.colour is not None:
+            before = before + transition[L : L + N]
+            sources = sources + enter[L : L + N]
+        sources[np.arange(N), L + N + np.arange(N)] += 1.0
+        return before, sources
+
+    def messages(self) -> tuple[Array, Array]:
+        """(observe, floor) of everything that is sent."""
+        network, places = self.network, self.memories()
+        L, N, base = network.L, network.N, self.base
+        size = base + sum(agent.order for agent in self.agents)
+        reading = np.zeros((N, size))
+        reading[:, :L] = network.H
+        if network.colour is not None:
+            reading[:, L : L + N] = np.eye(N)
+        reading[self.in_state, base - len(self.in_state) + np.arange(len(self.in_state))] = 1.0
+        beside = white_floor(network).copy()
+        beside[self.in_state] = 0.0
+        beside[:, self.in_state] = 0.0
+        rows, floors = [np.zeros((0, size))], [np.zeros((0, N))]
+        for agent in self.agents:
+            row = agent.from_reading @ reading[agent.readings]
+            if agent.order:
+                row[:, places[agent.name]] += agent.from_memory
+            rows.append(row)
+            shown = np.zeros((len(row), N))
+            shown[:, agent.readings] = agent.from_reading
+            floors.append(shown)
+        shown = np.concatenate(floors)
+        floor = shown @ beside @ shown.T
+        end = 0
+        for agent in self.agents:
+            start, end = end, end + len(agent.noise)
+            floor[start:end, start:end] += agent.noise
+        return np.concatenate(rows), (floor + floor.T) / 2
+
+
+def message_model(network: Network, sanitizers: Mapping[str, Sanitizer] | None = None) -> StateSpace:
+    """The messages of a stream network; agents without a sanitizer send their readings raw.
+
+    network:    the model, with dynamics.
+    sanitizers: agent -> Sanitizer, with or without memory.
+    """
+    if network.dynamics is None:
+        raise InvalidRequest("network: expected a stream, found a network without dynamics; give dynamics=")
+    given = {} if sanitizers is None else sanitizers
+    check_sanitizers(network, given)
+    agents = tuple(_agent(network, place, name, given.get(name)) for place, name in enumerate(network.agents))
+    parts = _Parts(network, agents, _white_in_state(network, agents))
+    transition, noise = parts.step(frozenset())
+    observe, floor = parts.messages()
+    return StateSpace(
+        transition=transition,
+        noise=noise,
+        observe=observe,
+        floor=floor,
+        x=slice(0, network.L),
+        start=_start(parts),
+        agents=network.agents,
+        blocks=Blocks([len(agent.noise) for agent in agents]),
+        memories=parts.memories(),
+        _parts=parts,
+    )
+
+
+def white_floor(network: Network) -> Array:
+    """The white part of the readings' noise, dither included, N x N."""
+    if network.colour is None:
+        return network.noise.matrix()
+    return network.colour.floor + (network.noise.matrix() - network.sensor_noise.matrix())
+
+
+def _agent(network: Network, place: int, name: str, sanitizer: Sanitizer | None) -> _Agent:
+    rows = network.blocks.rows(place)
+    count = rows.stop - rows.start
+    if sanitizer is None:
+        sanitizer = Sanitizer.raw(count)
+    memory = getattr(sanitizer, "memory", None)
+    order = 0 if memory is None else len(memory.transition)
+    return _Agent(
+        name=name,
+        readings=rows,
+        transition=np.zeros((0, 0)) if memory is None else memory.transition,
+        gain=np.zeros((0, count)) if memory is None else memory.gain,
+        from_memory=sanitizer.compression[:, :order],
+        from_reading=sanitizer.compression[:, order:],
+        noise=sanitizer.noise,
+    )
+
+
+def _white_in_state(network: Network, agents: tuple[_Agent, ...]) -> Array:
+    """Which readings' white noise belongs into the state: it is seen by a memory and, beside it, in a message."""
+    white = white_floor(network)
+    remembered = [agent for agent in agents if agent.order]
+    if not remembered or not np.any(white):
+        return np.zeros(0, dtype=np.intp)
+    own = network.blocks.same_agent()
+    joint = bool(np.any(white[own == 0]))
+    shown = [agent for agent in agents if agent.shows_readings and (joint or agent.order)]
+    rows = [np.arange(agent.readings.start, agent.readings.stop) for agent in shown]
+    found = np.concatenate([np.zeros(0, dtype=np.intp), *rows]).astype(np.intp)
+    return np.asarray(found[np.diag(white)[found] > 0])
+
+
+def _sources(network: Network) -> Array:
+    """Covariance of what is new in a row: (w, e, v)."""
+    L, N = network.L, network.N
+    assert network.dynamics is not None
+    sources = np.zeros((L + 2 * N, L + 2 * N))
+    sources[:L, :L] = network.dynamics.noise
+    if network.colour is not None:
+        sources[L : L + N, L : L + N] = network.colour.innovation
+    sources[L + N :, L + N :] = white_floor(network)
+    return sources
+
+
+def _start(parts: _Parts) -> Array | None:
+    """Covariance of the state at the first row: x and n as before any row, memories after taking in the first one."""
+    network = parts.network
+    if network.first is None or network.first.covariance is None:
+        return None
+    L, N, base = network.L, network.N, parts.base
+    transition, enter = parts._base_step()
+    transition[:L, :L] = 0.0
+    sources = _sources(network)
+    sources[:L, :L] = network.first.covariance
+    if network.colour is not None:
+        transition[L : L + N, L : L + N] = 0.0
+        sources[L : L + N, L : L + N] = network.colour.carried
+    reads = parts._readings(transition, enter)[1]
+    places = parts.memories()
+    for agent in parts.agents:
+        if agent.order:
+            enter[places[agent.name]] = agent.gain @ reads[agent.readings]
+    start = enter @ sources @ enter.T
+    return np.asarray((start + start.T) / 2)

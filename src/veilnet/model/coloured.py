@@ -1,0 +1,129 @@
+"""Reading noise that remembers: n_{t+1} = B n_t + e_t, e ~ N(0, E), plus a white floor (mathematics, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.frozen import Frozen
+from veilnet._core.lyapunov import NOT_DYING, spectral_radius, stationary_covariance
+from veilnet._core.types import Array
+from veilnet._core.validation import as_array, as_square, refuse_unknown, semidefinite
+from veilnet.model.noise import read_noise
+
+__all__ = ["ColouredNoise"]
+
+
+class ColouredNoise(Frozen):
+    """Noise of the readings that carries over from row to row; needs a network with dynamics.
+
+    memory:     B: one number for all readings, one per reading, or agent -> number, one per reading, or matrix.
+                It never mixes agents, and every eigenvalue lies inside the unit circle.
+    innovation: covariance of what is new in a row, in every form that ``noise`` of a network takes.
+    floor:      covariance of a white part beside it, in the same forms; zeros are allowed, and none when left out.
+    """
+
+    def __init__(self, memory: Any, innovation: Any, floor: Any = None) -> None:
+        self.memory = memory
+        self.innovation = innovation
+        self.floor = floor
+        self._freeze()
+
+
+class Colour(ColouredNoise):
+    """Coloured noise of a network's N readings, checked: ``memory``, ``innovation`` and ``floor`` are N x N."""
+
+    memory: Array
+    innovation: Array
+    floor: Array
+
+    def __init__(self, memory: Array, innovation: Array, floor: Array) -> None:
+        self.carried: Array = stationary_covariance(memory, innovation)
+        super().__init__(memory, innovation, floor)
+
+    @property
+    def marginal(self) -> Array:
+        """The covariance of the noise in one row: what carries over, and the white floor."""
+        return self.carried + self.floor
+
+    def __repr__(self) -> str:
+        return f"Colour({len(self.memory)} readings, largest root {spectral_radius(self.memory):.4g})"
+
+
+def read_colour(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> Colour | None:
+    """The coloured noise of a network, None where its noise is white."""
+    if not isinstance(noise, ColouredNoise):
+        return None
+    return Colour(
+        _read_memory(noise.memory, agents, blocks),
+        read_noise(noise.innovation, agents, blocks).matrix(),
+        _read_floor(noise.floor, agents, blocks),
+    )
+
+
+def _read_memory(memory: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
+    total = blocks.total
+    if isinstance(memory, Mapping):
+        refuse_unknown(memory, agents, "noise memory")
+        dense = np.zeros((total, total))
+        for place, agent in enumerate(agents):
+            if agent in memory:
+                rows = blocks.rows(place)
+                dense[rows, rows] = _own_memory(memory[agent], f"noise memory of {agent!r}", int(blocks.sizes[place]))
+    else:
+        dense = _own_memory(memory, "noise memory", total)
+        if np.any(dense[blocks.owner[:, None] != blocks.owner[None, :]]):
+            raise InvalidNetwork(
+                "noise memory: the noise of one agent may not drive another's; give a matrix per agent"
+            )
+    for place, agent in enumerate(agents):
+        rows = blocks.rows(place)
+        radius = spectral_radius(dense[rows, rows])
+        if radius >= NOT_DYING:
+            raise InvalidNetwork(
+                f"noise memory of {agent!r}: expected noise that dies away (every eigenvalue below 1), found {radius:.6g}; "
+                "what wanders off for ever belongs into x"
+            )
+    return dense
+
+
+def _own_memory(value: Any, name: str, size: int) -> Array:
+    array = as_array(value, name)
+    if array.ndim == 0 or array.shape == (size,):
+        return np.diag(np.broadcast_to(array, (size,)))
+    if array.shape != (size, size):
+        raise InvalidNetwork(
+            f"{name}: expected one number, {size} numbers or a {size} x {size} matrix, found shape {array.shape}"
+        )
+    return array
+
+
+def _read_floor(floor: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
+    total = blocks.total
+    if floor is None:
+        return np.zeros((total, total))
+    if isinstance(floor, Mapping):
+        refuse_unknown(floor, agents, "noise floor")
+        dense = np.zeros((total, total))
+        for place, agent in enumerate(agents):
+            if agent in floor:
+                rows = blocks.rows(place)
+                dense[rows, rows] = _own_floor(floor[agent], f"noise floor of {agent!r}", int(blocks.sizes[place]))
+        return dense
+    array = as_array(floor, "noise floor")
+    if array.ndim == 3:
+        return read_noise(array, agents, blocks).matrix()
+    return _own_floor(array, "noise floor", total)
+
+
+def _own_floor(value: Any, name: str, size: int) -> Array:
+    array = as_array(value, name)
+    if array.ndim == 0 or array.shape == (size,):
+        if np.any(array < 0):
+            raise InvalidNetwork(f"{name}: expected variances of at least 0, found {np.min(array):.6g}")
+        return np.diag(np.broadcast_to(array, (size,)))
+    return semidefinite(as_square(array, name, size), name)
