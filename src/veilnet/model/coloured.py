@@ -73,7 +73,9 @@ def _read_memory(memory: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
         for place, agent in enumerate(agents):
             if agent in memory:
                 rows = blocks.rows(place)
-                dense[rows, rows] = _own_memory(memory[agent], f"noise memory of {agent!r}", int(blocks.sizes[place]))
+                dense[rows, rows] = _own_memory(
+                    memory[agent], f"noise memory of {agent!r}", int(blocks.sizes[place])
+                )
     else:
         dense = _own_memory(memory, "noise memory", total)
         if np.any(dense[blocks.owner[:, None] != blocks.owner[None, :]]):
@@ -112,7 +114,9 @@ def _read_floor(floor: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
         for place, agent in enumerate(agents):
             if agent in floor:
                 rows = blocks.rows(place)
-                dense[rows, rows] = _own_floor(floor[agent], f"noise floor of {agent!r}", int(blocks.sizes[place]))
+                dense[rows, rows] = _own_floor(
+                    floor[agent], f"noise floor of {agent!r}", int(blocks.sizes[place])
+                )
         return dense
     array = as_array(floor, "noise floor")
     if array.ndim == 3:

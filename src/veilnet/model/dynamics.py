@@ -66,7 +66,9 @@ class Dynamics(Frozen):
 
     def __repr__(self) -> str:
         kind = "stable" if self.stable else "not stable"
-        return f"Dynamics({self.size} parameters, {kind}, largest root {spectral_radius(self.transition):.4g})"
+        return (
+            f"Dynamics({self.size} parameters, {kind}, largest root {spectral_radius(self.transition):.4g})"
+        )
 
 
 def read_dynamics(dynamics: Any, parameters: tuple[str, ...]) -> Dynamics | None:
@@ -116,9 +118,7 @@ def refuse_without_steady_state(dynamics: Dynamics, parameters: tuple[str, ...])
         return
     # What Q never reaches: unseen by Q of the transposed recursion, among what does not die away.
     lasting = lasting_directions(dynamics.transition.T)
-    still = lasting @ unseen_directions(
-        lasting.T @ dynamics.transition.T @ lasting, dynamics.noise @ lasting
-    )
+    still = lasting @ unseen_directions(lasting.T @ dynamics.transition.T @ lasting, dynamics.noise @ lasting)
     if still.shape[1] == 0:
         return
     roots = np.abs(np.linalg.eigvals(still.T @ dynamics.transition.T @ still))

@@ -123,7 +123,6 @@ class Network(Frozen):
         self._freeze()
 
     def _read_long_run(self, dynamics: Dynamics) -> None:
-        self.first_given = self.first is not None
         if dynamics.stationary is not None:
             self.prior = Prior(covariance=dynamics.stationary, mean=dynamics.mean)
             self.first = self.first or self.prior

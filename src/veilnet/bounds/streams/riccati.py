@@ -1,0 +1,336 @@
+"""The steady state of a centre that filters messages for ever: errors now and with hindsight.
+
+With X_t = A X_{t-1} + N(0, Q) and z_t = C X_t + N(0, R), the error covariance P of X_t before its row is a fixed point of
+
+    Ric(P) = A (P - P C'(C P C' + R)^-1 C P) A' + Q.
+
+Three things make it delicate here. Messages may be exact (R singular or zero: share filters), so that inverses of P or R
+do not exist; several exact numbers may be driven by fewer readings, so that part of the state becomes known exactly and
+numbers repeat one another; and the error wanted is the one that *lasts*, the largest fixed point: an agent's filter
+started at a known zero could be run backwards by a centre of unlimited precision, which rounding undoes after some rows.
+
+So we count from a covariance P0 that is above every later one (the stationary one where A is stable), and compute what
+the messages *tell*, Y = P0 - P >= 0, which grows from zero. With N = A P0 C', V = C P0 C' + R (the covariance of one row
+of messages), it follows Y -> Y0 + A0 Y (I - W0 Y)^-1 A0' with
+
+    A0 = A - N V^-1 C,    W0 = C' V^-1 C,    Y0 = P0 - Ric(P0),
+
+whose 2^k-fold step is had by structured doubling. V is regular once numbers that repeat others are left out: which they
+are is decided by subspaces alone (:func:`_lasting_range`), before any covariance is formed. With hindsight the error is
+P - P Λ P, Λ = Φ'ΛΦ + C'(C P C' + R)^-1 C, Φ = A (I - K C): the form of Bryson and Frazier, which inverts nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.linalg import EPS
+from veilnet._core.lyapunov import (
+    NOT_DYING,
+    complement,
+    spectral_radius,
+    stationary_covariance,
+    undetectable_directions,
+)
+from veilnet._core.types import Array
+
+__all__ = ["Messages", "Steady", "doubled", "steady_state"]
+
+_MOST_DOUBLINGS = 60
+# Parts of a deviation below this, relative to the state's own scale, count as none.
+_SMALLEST_PART = 1e-8
+# Variances below this part of the scale are rounding.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """X_t = transition X_{t-1} + N(0, noise), z_t = observe X_t + N(0, floor)."""
+
+    transition: Array
+    noise: Array
+    observe: Array
+    floor: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Steady:
+    """The errors of a filter that has run for ever, in coordinates of the state that are not known exactly.
+
+    basis:     (n, e): X = known + basis q.
+    before:    (e, e), covariance of q before the row's own messages.
+    now:       (e, e), with them.
+    hindsight: (e, e), with all later messages too.
+    unbounded: (n, k), directions of the state that no message ever bounds.
+    gain:      (e, m), the stationary gain: q moves by gain (z - expected) when a row arrives.
+    closed:    (e, e), Φ = A (I - K C): how an error carries over from row to row.
+    """
+
+    basis: Array
+    before: Array
+    now: Array
+    hindsight: Array
+    unbounded: Array
+    gain: Array
+    closed: Array
+
+    def bounded(self, rows: Array) -> Array:
+        """Which rows of the state have a finite error."""
+        if self.unbounded.shape[1] == 0:
+            return np.ones(len(rows), bool)
+        outside = np.linalg.norm(rows @ self.unbounded, axis=1)
+        return np.asarray(outside <= _SMALLEST_PART * np.linalg.norm(rows, axis=1))
+
+    def error(self, rows: Array, *, hindsight: bool) -> Array:
+        """Error covariance of rows of the state that are bounded, now or with hindsight."""
+        half = rows @ self.basis
+        found = half @ (self.hindsight if hindsight else self.now) @ half.T
+        return np.asarray((found + found.T) / 2)
+
+
+def steady_state(messages: Messages) -> Steady:
+    """The steady state of the filter on these messages."""
+    unbounded = undetectable_directions(messages.transition, messages.observe)
+    quotient = complement(unbounded.T, len(messages.transition))
+    reduced = (
+        Messages(
+            quotient.T @ messages.transition @ quotient,
+            quotient.T @ messages.noise @ quotient,
+            messages.observe @ quotient,
+            messages.floor,
+        )
+        if unbounded.shape[1]
+        else messages
+    )
+    whole, scale, stationary = _in_unit_coordinates(reduced)
+    system, mix = _split_exact(whole)
+    basis = quotient @ scale
+    lasting = _lasting_range(system)
+    if lasting is None:
+        told = np.zeros((len(scale.T), len(scale.T))) if stationary else None
+        start = np.eye(scale.shape[1])
+    else:
+        system, start, within, kept = _reduced(system, lasting)
+        basis, mix, told = basis @ within, kept @ mix, None
+    before = _largest_fixed_point(system, start, told)
+    return _settled(system, before, basis, unbounded, mix)
+
+
+def doubled(closed: Array, told: Array, seen: Array) -> Array:
+    """The limit of Y -> Y0 + A0 Y (I - W0 Y)^-1 A0' from Y = 0, by structured doubling.
+
+    closed: A0, told: Y0, seen: W0; with W0 = -G <= 0 the same steps solve the Riccati equation of plain covariances.
+    """
+    identity = np.eye(len(told))
+    for _ in range(_MOST_DOUBLINGS):
+        both = np.linalg.solve(identity - told @ seen, np.concatenate([closed, told], axis=1))
+        half, inner = both[:, : len(told)], both[:, len(told) :]
+        more = closed @ inner @ closed.T
+        ahead = closed.T @ seen @ half
+        told = told + (more + more.T) / 2
+        if np.max(np.abs(more), initial=0.0) <= 4 * EPS * np.max(np.abs(told), initial=0.0):
+            break
+        seen = seen + (ahead + ahead.T) / 2
+        closed = closed @ half
+    return told
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """Messages in unit coordinates, split: the first ``exact`` numbers carry no noise of their own."""
+
+    transition: Array
+    noise: Array
+    observe: Array
+    floor: Array
+    exact: int
+
+
+def _in_unit_coordinates(messages: Messages) -> tuple[Messages, Array, bool]:
+    """The messages in coordinates where the covariance counted from is the identity, and X = scale ζ.
+
+    That covariance is the stationary one, or, where A is not stable, the error of a filter that takes all noises for
+    larger than they are: both only fall as rows arrive.
+    """
+    A, C = messages.transition, messages.observe
+    stationary = spectral_radius(A) < NOT_DYING
+    if stationary:
+        above = stationary_covariance(A, messages.noise)
+    else:
+        above = _error_of_noisier(messages)
+    sizes = np.sqrt(np.maximum(np.diag(above), 0.0))
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    values, vectors = np.linalg.eigh(above / sizes[:, None] / sizes[None, :])
+    kept = values > _ROUNDING * max(1, len(values)) * max(values[-1] if len(values) else 0.0, EPS)
+    roots = np.sqrt(values[kept])
+    scale = sizes[:, None] * vectors[:, kept] * roots
+    back = (vectors[:, kept] / roots).T / sizes[None, :]
+    noise = back @ messages.noise @ back.T
+    return Messages(back @ A @ scale, (noise + noise.T) / 2, C @ scale, messages.floor), scale, stationary
+
+
+def _error_of_noisier(messages: Messages) -> Array:
+    """The error of a filter that believes in larger noises, which always settles: an upper bound to start at."""
+    A, C = messages.transition, messages.observe
+    level = np.max(np.diag(messages.noise), initial=0.0)
+    noise = messages.noise + (level if level > 0 else 1.0) * np.eye(len(A))
+    spread = np.diag(C @ noise @ C.T + messages.floor)
+    floor = messages.floor + np.diag(np.where(spread > 0, spread, 1.0))
+    return doubled(A, noise, -C.T @ np.linalg.solve(floor, C))
+
+
+def _split_exact(messages: Messages) -> tuple[_System, Array]:
+    """The numbers combined so that those without noise come first and each has unit spread; and the combinations."""
+    spread = np.sqrt(np.sum(messages.observe**2, axis=1) + np.maximum(np.diag(messages.floor), 0.0))
+    told = spread > 0
+    unit = np.eye(len(spread))[told] / spread[told][:, None]
+    floor = unit @ messages.floor @ unit.T
+    values, vectors = np.linalg.eigh((floor + floor.T) / 2)
+    exact = values <= _ROUNDING * max(1, len(values))
+    order = np.argsort(~exact, kind="stable")
+    mix = vectors[:, order].T @ unit
+    variances = np.where(exact[order], 0.0, values[order])
+    system = _System(
+        messages.transition, messages.noise, mix @ messages.observe, np.diag(variances), int(np.sum(exact))
+    )
+    return system, mix
+
+
+def _lasting_range(system: _System) -> list[tuple[Array, Array]] | None:
+    """Where the error before a row can lie, row after row, once exact numbers tell parts of the state exactly.
+
+    range(P) follows V -> A (V ∩ Null(C_exact)) + range(Q), from the whole space down. None where every exact number is
+    news and nothing becomes known exactly; else the spaces as (V, V ∩ Null(C_exact)), the last of them the one that
+    stays.
+    """
+    size = len(system.transition)
+    if system.exact == 0:
+        return None
+    exact = system.observe[: system.exact]
+    values, vectors = np.linalg.eigh(system.noise)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = root[:, values > _SMALLEST_PART**2]
+    space = np.eye(size)
+    chain: list[tuple[Array, Array]] = []
+    while True:
+        _, singular, directions = np.linalg.svd(exact @ space, full_matrices=True)
+        rank = int(np.sum(singular > _SMALLEST_PART))
+        unseen = space @ directions[rank:].T
+        chain.append((space, unseen))
+        left, sizes, _ = np.linalg.svd(np.concatenate([system.transition @ unseen, root], axis=1))
+        following = left[:, : int(np.sum(sizes > _SMALLEST_PART))]
+        if following.shape[1] >= space.shape[1]:
+            break
+        space = following
+    redundant = rank < system.exact
+    return chain if len(chain) > 1 or redundant else None
+
+
+def _reduced(system: _System, chain: list[tuple[Array, Array]]) -> tuple[_System, Array, Array, Array]:
+    """The system on the range that lasts, the error it starts at there, the range, and the numbers that are kept."""
+    error = np.eye(len(system.transition))
+    for place, (space, unseen) in enumerate(chain):
+        within, kept = _without_repetition(system, space)
+        inner = space.T @ error @ space
+        if place + 1 == len(chain):
+            break
+        now = _updated(within, (inner + inner.T) / 2)
+        free = unseen.T @ space
+        now = unseen @ (free @ now @ free.T) @ unseen.T
+        error = system.transition @ now @ system.transition.T + system.noise
+    # After a row the error lies in what its exact numbers do not see: the rest of A never acts.
+    acting = space.T @ system.transition @ unseen @ (unseen.T @ space)
+    return (
+        _System(acting, within.noise, within.observe, within.floor, within.exact),
+        (inner + inner.T) / 2,
+        space,
+        kept,
+    )
+
+
+def _without_repetition(system: _System, space: Array) -> tuple[_System, Array]:
+    """The system within a space, without exact numbers that repeat others there; and which combinations are kept."""
+    observe = system.observe @ space
+    left, singular, _ = np.linalg.svd(observe[: system.exact], full_matrices=True)
+    rank = int(np.sum(singular > _SMALLEST_PART))
+    count = len(observe)
+    kept = np.zeros((count - system.exact + rank, count))
+    kept[:rank, : system.exact] = left[:, :rank].T
+    kept[rank:, system.exact :] = np.eye(count - system.exact)
+    return (
+        _System(
+            space.T @ system.transition @ space,
+            space.T @ system.noise @ space,
+            kept @ observe,
+            kept @ system.floor @ kept.T,
+            rank,
+        ),
+        kept,
+    )
+
+
+def _gain(system: _System, error: Array) -> tuple[Array, Array]:
+    """(K, V): the gain of a row, and the covariance of what is new in its messages."""
+    half = error @ system.observe.T
+    news = system.observe @ half + system.floor
+    news = (news + news.T) / 2
+    return np.asarray(np.linalg.solve(news, half.T).T), news
+
+
+def _updated(system: _System, error: Array) -> Array:
+    """The error after a row's messages, by a sum of what is positive (Joseph's form)."""
+    gain, _ = _gain(system, error)
+    left = np.eye(len(error)) - gain @ system.observe
+    now = left @ error @ left.T + gain @ system.floor @ gain.T
+    return np.asarray((now + now.T) / 2)
+
+
+def _largest_fixed_point(system: _System, start: Array, told: Array | None) -> Array:
+    """P, by doubling from ``start`` and one step of Newton's method, whose sums keep the digits differences lose."""
+    A, C = system.transition, system.observe
+    if len(C) == 0:
+        return start
+    gain, news = _gain(system, start)
+    closed = A - A @ gain @ C
+    seen = C.T @ np.linalg.solve(news, C)
+    if told is None:
+        following = A @ _updated(system, start) @ A.T + system.noise
+        first = start - following
+    else:
+        first = A @ gain @ news @ gain.T @ A.T
+    error = start - doubled(closed, (first + first.T) / 2, (seen + seen.T) / 2)
+    return _newton(system, (error + error.T) / 2)
+
+
+def _newton(system: _System, error: Array) -> Array:
+    gain, _ = _gain(system, error)
+    closed = system.transition @ (np.eye(len(error)) - gain @ system.observe)
+    if not np.all(np.isfinite(closed)) or spectral_radius(closed) >= 1 - 1e-7:
+        return error
+    carried = system.transition @ gain
+    return stationary_covariance(closed, system.noise + carried @ system.floor @ carried.T)
+
+
+def _settled(system: _System, before: Array, basis: Array, unbounded: Array, mix: Array) -> Steady:
+    identity = np.eye(len(before))
+    if len(system.observe) == 0:
+        return Steady(
+            basis, before, before, before, unbounded, np.zeros((len(before), mix.shape[1])), system.transition
+        )
+    gain, news = _gain(system, before)
+    left = identity - gain @ system.observe
+    now = left @ before @ left.T + gain @ system.floor @ gain.T
+    closed = system.transition @ left
+    told = stationary_covariance(closed.T, system.observe.T @ np.linalg.solve(news, system.observe))
+    hindsight = before - before @ told @ before
+    return Steady(
+        basis=basis,
+        before=before,
+        now=(now + now.T) / 2,
+        hindsight=(hindsight + hindsight.T) / 2,
+        unbounded=unbounded,
+        gain=gain @ mix,
+        closed=closed,
+    )
