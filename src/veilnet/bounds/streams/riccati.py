@@ -104,17 +104,15 @@ def steady_state(messages: Messages) -> Steady:
         if unbounded.shape[1]
         else messages
     )
-    whole, scale, stationary = _in_unit_coordinates(reduced)
-    system, mix = _split_exact(whole)
-    basis = quotient @ scale
+    scaled, sizes, above, stationary = _in_unit_sizes(reduced)
+    system, mix = _split_exact(scaled, above)
+    basis = quotient * sizes
     lasting = _lasting_range(system)
-    if lasting is None:
-        told = np.zeros((len(scale.T), len(scale.T))) if stationary else None
-        start = np.eye(scale.shape[1])
-    else:
-        system, start, within, kept = _reduced(system, lasting)
-        basis, mix, told = basis @ within, kept @ mix, None
-    before = _largest_fixed_point(system, start, told)
+    if lasting is not None:
+        system, above, within, kept = _reduced(system, above, lasting)
+        basis, mix = basis @ within, kept @ mix
+    told_nothing = stationary and lasting is None
+    before = _largest_fixed_point(system, above, stationary=told_nothing)
     return _settled(system, before, basis, unbounded, mix)
 
 
@@ -148,27 +146,24 @@ class _System:
     exact: int
 
 
-def _in_unit_coordinates(messages: Messages) -> tuple[Messages, Array, bool]:
-    """The messages in coordinates where the covariance counted from is the identity, and X = scale ζ.
+def _in_unit_sizes(messages: Messages) -> tuple[Messages, Array, Array, bool]:
+    """(messages, sizes, P0, whether P0 is stationary), each entry of the state counted in its own deviation.
 
-    That covariance is the stationary one, or, where A is not stable, the error of a filter that takes all noises for
-    larger than they are: both only fall as rows arrive.
+    P0 is the stationary covariance, or, where A is not stable, the error of a filter that takes all noises for larger
+    than they are: both only fall as rows arrive.
     """
-    A, C = messages.transition, messages.observe
+    A = messages.transition
     stationary = spectral_radius(A) < NOT_DYING
-    if stationary:
-        above = stationary_covariance(A, messages.noise)
-    else:
-        above = _error_of_noisier(messages)
+    above = stationary_covariance(A, messages.noise) if stationary else _error_of_noisier(messages)
     sizes = np.sqrt(np.maximum(np.diag(above), 0.0))
     sizes = np.where(sizes > 0, sizes, 1.0)
-    values, vectors = np.linalg.eigh(above / sizes[:, None] / sizes[None, :])
-    kept = values > _ROUNDING * max(1, len(values)) * max(values[-1] if len(values) else 0.0, EPS)
-    roots = np.sqrt(values[kept])
-    scale = sizes[:, None] * vectors[:, kept] * roots
-    back = (vectors[:, kept] / roots).T / sizes[None, :]
-    noise = back @ messages.noise @ back.T
-    return Messages(back @ A @ scale, (noise + noise.T) / 2, C @ scale, messages.floor), scale, stationary
+    unit = Messages(
+        A / sizes[:, None] * sizes[None, :],
+        messages.noise / sizes[:, None] / sizes[None, :],
+        messages.observe * sizes[None, :],
+        messages.floor,
+    )
+    return unit, sizes, above / sizes[:, None] / sizes[None, :], stationary
 
 
 def _error_of_noisier(messages: Messages) -> Array:
@@ -181,9 +176,10 @@ def _error_of_noisier(messages: Messages) -> Array:
     return doubled(A, noise, -C.T @ np.linalg.solve(floor, C))
 
 
-def _split_exact(messages: Messages) -> tuple[_System, Array]:
+def _split_exact(messages: Messages, above: Array) -> tuple[_System, Array]:
     """The numbers combined so that those without noise come first and each has unit spread; and the combinations."""
-    spread = np.sqrt(np.sum(messages.observe**2, axis=1) + np.maximum(np.diag(messages.floor), 0.0))
+    signal = np.sum((messages.observe @ above) * messages.observe, axis=1)
+    spread = np.sqrt(np.maximum(signal, 0.0) + np.maximum(np.diag(messages.floor), 0.0))
     told = spread > 0
     unit = np.eye(len(spread))[told] / spread[told][:, None]
     floor = unit @ messages.floor @ unit.T
@@ -228,9 +224,11 @@ def _lasting_range(system: _System) -> list[tuple[Array, Array]] | None:
     return chain if len(chain) > 1 or redundant else None
 
 
-def _reduced(system: _System, chain: list[tuple[Array, Array]]) -> tuple[_System, Array, Array, Array]:
+def _reduced(
+    system: _System, above: Array, chain: list[tuple[Array, Array]]
+) -> tuple[_System, Array, Array, Array]:
     """The system on the range that lasts, the error it starts at there, the range, and the numbers that are kept."""
-    error = np.eye(len(system.transition))
+    error = above
     for place, (space, unseen) in enumerate(chain):
         within, kept = _without_repetition(system, space)
         inner = space.T @ error @ space
@@ -287,7 +285,7 @@ def _updated(system: _System, error: Array) -> Array:
     return np.asarray((now + now.T) / 2)
 
 
-def _largest_fixed_point(system: _System, start: Array, told: Array | None) -> Array:
+def _largest_fixed_point(system: _System, start: Array, *, stationary: bool) -> Array:
     """P, by doubling from ``start`` and one step of Newton's method, whose sums keep the digits differences lose."""
     A, C = system.transition, system.observe
     if len(C) == 0:
@@ -295,11 +293,10 @@ def _largest_fixed_point(system: _System, start: Array, told: Array | None) -> A
     gain, news = _gain(system, start)
     closed = A - A @ gain @ C
     seen = C.T @ np.linalg.solve(news, C)
-    if told is None:
-        following = A @ _updated(system, start) @ A.T + system.noise
-        first = start - following
-    else:
+    if stationary:
         first = A @ gain @ news @ gain.T @ A.T
+    else:
+        first = start - (A @ _updated(system, start) @ A.T + system.noise)
     error = start - doubled(closed, (first + first.T) / 2, (seen + seen.T) / 2)
     return _newton(system, (error + error.T) / 2)
 

@@ -1,0 +1,161 @@
+"""What the centre knows of a stream in the steady state: u now, g with hindsight (mathematics, section 7).
+
+Utility is judged *now*: the error of u_t given the messages up to t. Privacy is judged *with hindsight*: the error of
+g_t given all messages, later ones too. Both are ratios to raw streams judged by the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidRequest, NotObservable
+from veilnet._core.linalg import orthonormal_rows
+from veilnet._core.types import Array
+from veilnet._core.words import direction_in_words
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.streams.riccati import Messages, Steady, steady_state
+from veilnet.bounds.streams.state_space import message_model
+from veilnet.model.dynamics import refuse_without_steady_state
+from veilnet.model.network import Network
+
+__all__ = ["StreamKnowledge", "raw_stream", "read_when", "silent_stream", "stream_knowledge"]
+
+# Growth below this is rounding of two steady states, each computed to about a thousandth of it.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class StreamKnowledge:
+    """The steady errors of x from some messages beside those from raw readings.
+
+    steady: of the messages, in the state of :func:`veilnet.bounds.streams.state_space.message_model`.
+    raw:    of the raw readings.
+    """
+
+    network: Network
+    steady: Steady
+    raw: Steady
+
+    def growth(self, rows: Array, *, hindsight: bool) -> float:
+        """tr(A P̃ A') / tr(A P A') - 1 for rows A of x; inf where the messages never bound a row."""
+        if not np.all(self.steady.bounded(_padded(rows, self.steady))):
+            return np.inf
+        told = self.error(rows, hindsight=hindsight)
+        best = _positive_error(self.network, self.raw, rows, hindsight=hindsight)
+        # Each row in its own unit, as far as one trace allows: the ratio is of sums, as in the model of one row.
+        ratio = float(np.trace(told) / np.trace(best)) - 1.0
+        return 0.0 if ratio < _ROUNDING else ratio
+
+    def worst_growth(self, rows: Array, *, hindsight: bool) -> float:
+        """The smallest growth over all directions of A x: the part of it that stays most exposed."""
+        basis = orthonormal_rows(rows)
+        hidden = _padded(basis, self.steady) @ self.steady.unbounded
+        if hidden.shape[1] and np.linalg.norm(hidden) > 0:
+            left, singular, _ = np.linalg.svd(hidden)
+            rank = int(np.sum(singular > 1e-8))
+            basis = left[:, rank:].T @ basis
+        if len(basis) == 0:
+            return np.inf
+        told = self.error(basis, hindsight=hindsight)
+        best = _positive_error(self.network, self.raw, basis, hindsight=hindsight)
+        root = np.linalg.cholesky(best)
+        half = np.linalg.solve(root, np.linalg.solve(root, told).T)
+        least = float(np.linalg.eigvalsh((half + half.T) / 2)[0]) - 1.0
+        return 0.0 if least < _ROUNDING else least
+
+    def error(self, rows: Array, *, hindsight: bool) -> Array:
+        """A P̃ A' for rows A of x; NotObservable, naming the direction, where it is unbounded."""
+        wide = _padded(rows, self.steady)
+        bounded = self.steady.bounded(wide)
+        if not np.all(bounded):
+            unseen = self.steady.unbounded[: self.network.L]
+            direction = unseen @ (unseen.T @ rows[~bounded][0])
+            raise NotObservable(
+                "sanitizers: what is sent never bounds the error of "
+                f"{direction_in_words(direction, self.network.parameters)}, which does not return to its "
+                "mean; utility and privacy are defined all the same, the bound on x is not"
+            )
+        return self.steady.error(wide, hindsight=hindsight)
+
+
+def stream_knowledge(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StreamKnowledge:
+    """What the centre learns of a stream from the messages of all agents (raw where an agent has no sanitizer)."""
+    raw = raw_stream(network)
+    if not sanitizers:
+        return StreamKnowledge(network, raw, raw)
+    return StreamKnowledge(network, steady_state(message_model(network, sanitizers)), raw)
+
+
+@lru_cache(maxsize=8)
+def raw_stream(network: Network) -> Steady:
+    """The steady state of the best filter on raw readings."""
+    assert network.dynamics is not None
+    refuse_without_steady_state(network.dynamics, network.parameters)
+    return steady_state(message_model(network))
+
+
+def silent_stream(network: Network) -> StreamKnowledge:
+    """What is known of a stream when nothing is sent: x in the long run."""
+    assert network.dynamics is not None
+    size = network.L
+    nothing = Messages(
+        network.dynamics.transition, network.dynamics.noise, np.zeros((0, size)), np.zeros((0, 0))
+    )
+    return StreamKnowledge(network, steady_state(nothing), raw_stream(network))
+
+
+def read_when(network: Network, when: Any, *, otherwise: str) -> bool:
+    """Whether a figure is asked with hindsight; ``otherwise`` says which where nothing was asked."""
+    if when is not None and not network.is_stream:
+        raise InvalidRequest(
+            "when: goes with streams and has no effect on a network without dynamics; leave it out, or give dynamics="
+        )
+    chosen = otherwise if when is None else when
+    if chosen not in ("now", "hindsight"):
+        raise InvalidRequest(f"when: expected 'now' or 'hindsight', found {when!r}")
+    return bool(chosen == "hindsight")
+
+
+def stream_bits(network: Network, sanitizers: Mapping[str, Sanitizer], *, hindsight: bool) -> dict[str, float]:
+    """I(g_t; messages) in bits per row of the stream, against what is known of x in the long run."""
+    assert network.dynamics is not None
+    if not network.dynamics.stable:
+        raise InvalidRequest(
+            "dynamics: bits revealed compare with what is known when nothing is sent, so they need an x that returns "
+            "to its mean (a stable transition)"
+        )
+    before, after = silent_stream(network), stream_knowledge(network, sanitizers)
+    bits = {}
+    for name, rows in network.private.items():
+        basis = orthonormal_rows(rows)
+        sizes = [np.linalg.slogdet(k.error(basis, hindsight=hindsight))[1] for k in (before, after)]
+        bits[name] = max(0.0, float(sizes[0] - sizes[1]) / 2 / np.log(2.0))
+    return bits
+
+
+def _positive_error(network: Network, steady: Steady, rows: Array, *, hindsight: bool) -> Array:
+    """The error from raw readings; refused where they already tell a row exactly, as no ratio exists then."""
+    best = steady.error(_padded(rows, steady), hindsight=hindsight)
+    assert network.dynamics is not None
+    scale = np.diag(rows @ np.abs(network.dynamics.noise) @ rows.T) if not network.dynamics.stable else np.diag(
+        rows @ network.dynamics.stationary @ rows.T  # type: ignore[operator]
+    )
+    known = np.diag(best) <= 1e-13 * scale
+    if np.any(known):
+        raise NotObservable(
+            f"dynamics: raw readings tell {direction_in_words(rows[known][0], network.parameters)} exactly in the "
+            "long run, so that no error grows from there; give the readings noise, or x"
+        )
+    return best
+
+
+def _padded(rows: Array, steady: Steady) -> Array:
+    """Rows of x as rows of the state, where x comes first."""
+    wide = np.zeros((len(rows), len(steady.basis)))
+    wide[:, : rows.shape[1]] = rows
+    return wide
