@@ -63,6 +63,11 @@ def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
                 f"sanitizers[{name!r}]: expected a Sanitizer, found {type(sanitizer).__name__}; "
                 "write vn.Sanitizer(compression=C, noise=Theta)"
             )
+        if sanitizer.memory is not None and not network.is_stream:
+            raise InvalidRequest(
+                f"sanitizers[{name!r}]: it keeps a memory of earlier rows, and the network has no dynamics; "
+                "give dynamics=, or a sanitizer without memory"
+            )
         expected = int(network.blocks.sizes[network.position[name]])
         if sanitizer.readings != expected:
             raise InvalidRequest(

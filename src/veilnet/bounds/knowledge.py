@@ -23,6 +23,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import expect
 from veilnet._core.words import direction_in_words
 from veilnet.bounds.information import Planned, Sanitizers, message_factor, sanitizers_of
+from veilnet.bounds.streams.knowledge import read_when, silent_stream, stream_bits, stream_knowledge
 from veilnet.model.network import Network
 
 __all__ = [
@@ -123,8 +124,9 @@ class Knowledge:
 
 
 def knowledge(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Knowledge:
-    """What the centre learns from the sanitized messages of all agents (raw without sanitizers)."""
+    """What the centre learns of one row from the messages of all agents (raw without sanitizers)."""
     expect(network, Network, "network")
+    refuse_stream(network)
     by_agent = sanitizers_of(sanitizers)
     if isinstance(by_agent, Mapping) and not by_agent:
         size = network.L
@@ -143,6 +145,15 @@ def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
     return Knowledge(network, full, directions.T, full > least_sharpness(network))
 
 
+def refuse_stream(network: Network) -> None:
+    """Refuse a stream where the answer would be about one row alone, as if it told nothing of the others."""
+    if network.is_stream:
+        raise InvalidRequest(
+            "network: this is answered for rows that have nothing to do with one another, and the rows of a stream "
+            "tell of each other; ask it of network.one_row if one row by itself is meant"
+        )
+
+
 def least_sharpness(network: Network) -> float:
     """Below this sharpness a direction counts as unknown: rounding of this network."""
     return max(_LEAST_SHARPNESS, 64 * EPS * network.conditioning * float(np.sqrt(network.L)))
@@ -152,16 +163,23 @@ def _outside(network: Network) -> float:
     return max(_OUTSIDE, least_sharpness(network))
 
 
-def crlb(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Array:
+def crlb(
+    network: Network, sanitizers: Sanitizers | Planned | None = None, *, when: str | None = None
+) -> Array:
     """P̃(C, Θ), the L x L bound on the error covariance of x; P, from raw readings, without sanitizers.
 
     network:    the model.
     sanitizers: agent -> Sanitizer, or a Plan; agents that are not named send their readings raw.
+    when:       for streams, in the steady state: "now" (messages up to the row; the default) or "hindsight" (later
+                ones too).
 
     Raises NotObservable, naming the direction, where what is sent does not determine x.
     """
     expect(network, Network, "network")
+    hindsight = read_when(network, when, otherwise="now")
     by_agent = sanitizers_of(sanitizers)
+    if network.is_stream:
+        return stream_knowledge(network, by_agent).error(np.eye(network.L), hindsight=hindsight)
     if isinstance(by_agent, Mapping) and not by_agent:
         inverse = solve_upper(network.raw_triangle, np.eye(network.L))
         return np.asarray(inverse @ inverse.T)
@@ -174,44 +192,68 @@ def crlb(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Ar
 def utility(network: Network, sanitizers: Sanitizers | Planned) -> float:
     """u = 1 - tr(U P̃ U') / tr(U P U') <= 0; 0 is perfect, -inf where u is no longer estimable.
 
-    network:    the model.
+    network:    the model. For a stream u is judged now: from the messages up to the row, in the steady state.
     sanitizers: agent -> Sanitizer, or a Plan; agents that are not named send their readings raw.
     """
+    expect(network, Network, "network")
+    if network.is_stream:
+        return 0.0 - stream_knowledge(network, sanitizers_of(sanitizers)).growth(network.U, hindsight=False)
     return 0.0 - knowledge(network, sanitizers).growth(network.U)
 
 
-def privacy(network: Network, sanitizers: Sanitizers | Planned, *, worst: bool = False) -> dict[str, float]:
+def privacy(
+    network: Network, sanitizers: Sanitizers | Planned, *, worst: bool = False, when: str | None = None
+) -> dict[str, float]:
     """p_j = tr(G_j P̃ G_j') / tr(G_j P G_j') - 1 per private parameter, inf where it is not estimable.
 
     network:    the model.
     sanitizers: agent -> Sanitizer, or a Plan; agents that are not named send their readings raw.
     worst:      give the direction of g_j that stays most exposed instead of the trace: the smallest generalised
                 eigenvalue of (G_j P̃ G_j', G_j P G_j') minus one.
+    when:       for streams, in the steady state: "hindsight" (given all messages, later ones too; the default) or
+                "now" (given those up to the row).
     """
+    expect(network, Network, "network")
+    hindsight = read_when(network, when, otherwise="hindsight")
+    if network.is_stream:
+        stream = stream_knowledge(network, sanitizers_of(sanitizers))
+        of_stream = stream.worst_growth if worst else stream.growth
+        return {name: of_stream(rows, hindsight=hindsight) for name, rows in network.private.items()}
     known = knowledge(network, sanitizers)
     measure = known.worst_growth if worst else known.growth
     return {name: measure(rows) for name, rows in network.private.items()}
 
 
-def privacy_limit(network: Network) -> dict[str, float]:
+def privacy_limit(network: Network, *, when: str | None = None) -> dict[str, float]:
     """ε_j^max: privacy if nothing were sent, tr(G_j J0^+ G_j') / tr(G_j P G_j') - 1; inf without a prior.
 
-    network: the model.
+    network: the model. For a stream, what is known beforehand is x in the long run; inf where x wanders off.
+    when:    for streams, as in :func:`privacy`.
     """
     expect(network, Network, "network")
+    hindsight = read_when(network, when, otherwise="hindsight")
+    if network.is_stream:
+        nothing = silent_stream(network)
+        return {name: nothing.growth(rows, hindsight=hindsight) for name, rows in network.private.items()}
     silent = knowledge_of_factor(network, np.zeros((0, network.L)))
     return {name: silent.growth(rows) for name, rows in network.private.items()}
 
 
-def bits_revealed(network: Network, sanitizers: Sanitizers | Planned | None = None) -> dict[str, float]:
+def bits_revealed(
+    network: Network, sanitizers: Sanitizers | Planned | None = None, *, when: str | None = None
+) -> dict[str, float]:
     """I(g_j; messages) in bits, ½ log2 det(G P0 G') - ½ log2 det(G P̃ G'); needs a full prior.
 
     network:    the model.
     sanitizers: agent -> Sanitizer, or a Plan; readings are raw without them.
+    when:       for streams, as in :func:`privacy`: bits on g_j of one row, from all messages or those up to it.
 
     Dependent rows of G_j are counted once.
     """
     expect(network, Network, "network")
+    hindsight = read_when(network, when, otherwise="hindsight")
+    if network.is_stream:
+        return stream_bits(network, sanitizers_of(sanitizers), hindsight=hindsight)
     if network.prior is None or not network.prior.full:
         raise InvalidRequest(
             "prior: bits revealed compare with what was known before, so they need a full prior; "

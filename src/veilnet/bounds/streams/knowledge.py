@@ -121,7 +121,9 @@ def read_when(network: Network, when: Any, *, otherwise: str) -> bool:
     return bool(chosen == "hindsight")
 
 
-def stream_bits(network: Network, sanitizers: Mapping[str, Sanitizer], *, hindsight: bool) -> dict[str, float]:
+def stream_bits(
+    network: Network, sanitizers: Mapping[str, Sanitizer], *, hindsight: bool
+) -> dict[str, float]:
     """I(g_t; messages) in bits per row of the stream, against what is known of x in the long run."""
     assert network.dynamics is not None
     if not network.dynamics.stable:
@@ -142,8 +144,12 @@ def _positive_error(network: Network, steady: Steady, rows: Array, *, hindsight:
     """The error from raw readings; refused where they already tell a row exactly, as no ratio exists then."""
     best = steady.error(_padded(rows, steady), hindsight=hindsight)
     assert network.dynamics is not None
-    scale = np.diag(rows @ np.abs(network.dynamics.noise) @ rows.T) if not network.dynamics.stable else np.diag(
-        rows @ network.dynamics.stationary @ rows.T  # type: ignore[operator]
+    scale = (
+        np.diag(rows @ np.abs(network.dynamics.noise) @ rows.T)
+        if not network.dynamics.stable
+        else np.diag(
+            rows @ network.dynamics.stationary @ rows.T  # type: ignore[operator]
+        )
     )
     known = np.diag(best) <= 1e-13 * scale
     if np.any(known):

@@ -55,14 +55,17 @@ def minimal_filter(transition: Array, gain: Array, rows: Array, *, tolerance: fl
     if past.order == whole.order or past.order == 0:
         if past.order:
             return whole
-        return Filter(
-            past.transition, past.gain, past.from_memory, rows @ gain, past.kept, past.dropped
-        )
+        return Filter(past.transition, past.gain, past.from_memory, rows @ gain, past.kept, past.dropped)
     if np.linalg.cond(past.transition) > _WELL_CONDITIONED:
         return whole
     from_memory = np.linalg.solve(past.transition.T, past.from_memory.T).T
     return Filter(
-        past.transition, past.gain, from_memory, rows @ gain - from_memory @ past.gain, past.kept, past.dropped
+        past.transition,
+        past.gain,
+        from_memory,
+        rows @ gain - from_memory @ past.gain,
+        past.kept,
+        past.dropped,
     )
 
 

@@ -90,7 +90,12 @@ def _share(transition: Array, gain: Array, rows: Array) -> Filter:
     left, singular, _ = np.linalg.svd(np.concatenate(parts, axis=1), full_matrices=False)
     carrying = left[:, singular > _SMALLEST_PART].T
     return Filter(
-        one.transition, one.gain, carrying @ one.from_memory, carrying @ one.from_reading, one.kept, one.dropped
+        one.transition,
+        one.gain,
+        carrying @ one.from_memory,
+        carrying @ one.from_reading,
+        one.kept,
+        one.dropped,
     )
 
 
