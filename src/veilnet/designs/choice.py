@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.progress import Progress
+from veilnet._core.validation import expect
 from veilnet._core.words import number
 from veilnet.designs.questions import (
     Worst,
@@ -89,6 +90,14 @@ def design(
     )
     wanted = read_gap(prove)
     visits = _SWEEPS if sweeps is None else read_count(sweeps, "sweeps")
+    expect(network, Network, "network")
+    if network.is_stream:
+        from veilnet.designs.streams.choice import stream_design
+
+        return stream_design(
+            network, privacy=privacy, utility_loss=utility_loss, power=power, weights=weights, method=method,
+            proving=wanted is not None, search=search.options, searching=search.expected,
+        )  # fmt: skip
     verdict = check(network)
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)

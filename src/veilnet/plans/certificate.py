@@ -2,7 +2,8 @@
 
 The recheck (:mod:`veilnet.recheck`) uses (network, C, Θ) alone and shares no code with the solvers or with
 :mod:`veilnet.bounds`: quickly in doubles where they can tell, and otherwise with 32 digits. What it finds is a
-lower bound on the privacy, so a claim above the truth is never confirmed, however large it is.
+lower bound on the privacy, so a claim above the truth is never confirmed, however large it is. Streams are rechecked by
+spectra (privacy, with hindsight) and by a window of rows (utility, now): no Riccati equation.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
+from veilnet.recheck.stream import StreamRecheck
 
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6
@@ -84,8 +86,13 @@ class Certificate:
 
 def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:
     """Recompute every promise from the network and the sanitizers alone."""
-    model = Recheck(network, sanitizers)
-    loss = model.growth(network.U, -promise.utility)
+    model: Recheck | StreamRecheck
+    if network.is_stream:
+        model, rounding = StreamRecheck(network, sanitizers), _ROUNDING
+        loss = model.growth_now(network.U, -promise.utility)
+    else:
+        model, rounding = Recheck(network, sanitizers), _ROUNDING * max(1.0, network.conditioning)
+        loss = model.growth(network.U, -promise.utility)
     findings = [
         Finding(_UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),
     ]
@@ -96,7 +103,7 @@ def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Prom
         if target > 0:
             # Privacy is promised as computed and confirmed above; the target must hold but for the rounding of
             # this network, which decides nothing unless the target is the limit itself.
-            held = bool(promised >= target - _ROUNDING * max(1.0, network.conditioning) * (1 + target))
+            held = bool(promised >= target - rounding * (1 + target))
             findings.append(Finding(f"target of {name}", target, promised, held))
     for name, target in promise.worst_targets.items():
         least = model.least_growth(network.private[name], target)
@@ -130,7 +137,7 @@ def confirmed_promise(
     Any other difference is left standing, and the certificate says so.
     """
     certificate = certify(network, sanitizers, promise)
-    for _ in range(_MOST_CORRECTIONS):
+    for _ in range(0 if network.is_stream else _MOST_CORRECTIONS):
         if certificate.ok:
             break
         corrected = _corrected(network, promise, certificate)

@@ -15,7 +15,8 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.knowledge import knowledge
+from veilnet.bounds.knowledge import knowledge, privacy
+from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
@@ -34,7 +35,7 @@ class Plan(Frozen):
     sanitizers:  agent -> Sanitizer.
     method:      how it was found.
     utility:     the paper's u <= 0; 0 is perfect.
-    privacy:     p_j per private parameter, inf where g_j can no longer be estimated.
+    privacy:     p_j per private parameter, inf where g_j can no longer be estimated; of a stream, with hindsight.
     certificate: the same numbers recomputed from the network and the sanitizers alone, by another route.
     targets:     the p_j asked for.
     worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
@@ -104,8 +105,12 @@ class Plan(Frozen):
     @derived
     def worst_direction(self) -> dict[str, float]:
         """The part of each private parameter that stays most exposed: see ``privacy(..., worst=True)``."""
-        known = knowledge(self.network, self.sanitizers)
-        return {name: known.worst_growth(rows) for name, rows in self.network.private.items()}
+        return privacy(self.network, self.sanitizers, worst=True)
+
+    @derived
+    def privacy_now(self) -> dict[str, float]:
+        """For a stream, the privacy from the messages up to a row, before later ones tell more of it."""
+        return privacy(self.network, self.sanitizers, when="now")
 
     @derived
     def messages(self) -> CentreModel:
@@ -125,8 +130,13 @@ class Plan(Frozen):
 
     @property
     def sent(self) -> dict[str, int]:
-        """How many numbers each agent sends."""
+        """How many numbers each agent sends (in a row of a stream)."""
         return {agent: sanitizer.sent for agent, sanitizer in self.sanitizers.items()}
+
+    @property
+    def kept(self) -> dict[str, int]:
+        """How many numbers each agent keeps from row to row; 0 for those without a memory."""
+        return {agent: sanitizer.order for agent, sanitizer in self.sanitizers.items()}
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> None:
         """Write one file per agent, one for the centre and one for the whole.
@@ -155,12 +165,14 @@ class Plan(Frozen):
         public = ", ".join(self.network.public)
         lines = [
             f"Plan ({self.method}): {len(self.sanitizers)} agents send {sum(self.sent.values())} numbers "
-            f"for {self.network.N} readings.",
+            f"for {self.network.N} readings{self._rows_and_memory()}.",
             f"- the centre's error variance on {public} grows {times(1 - self.utility)}",
         ]
         for name, gained in self.privacy.items():
             worst = self.worst_direction[name]
             aside = "" if np.isclose(worst, gained) else f" (its most exposed part: {times(1 + worst)})"
+            if self.network.is_stream:
+                aside = f", with hindsight{aside}; now {times(1 + self.privacy_now[name])}"
             lines.append(f"- the centre's error variance on {name} grows {times(1 + gained)}{aside}")
         lines.append(f"- {self._gap_in_words()}")
         if "remark" in self.details:
@@ -168,6 +180,12 @@ class Plan(Frozen):
         if self.interrupted:
             lines.append("- interrupted: this is the best plan found by then, and it keeps its promises")
         return "\n".join([*lines, *self.resolution_notes()])
+
+    def _rows_and_memory(self) -> str:
+        if not self.network.is_stream:
+            return ""
+        total, most = sum(self.kept.values()), max(self.kept.values(), default=0)
+        return f" in each row of the stream, and keep {total} from row to row ({most} at most by one agent)"
 
     def resolution_notes(self) -> list[str]:
         """What the resolution of the readings costs, and for whom exact numbers may name the readings."""
@@ -221,10 +239,8 @@ def make_plan(
     ``most_loss`` the utility loss allowed.
     """
     gridded = with_release_grid(network, sanitizers)
-    known = knowledge(network, gridded)
-    utility = 0.0 - known.growth(network.U)
-    privacy = {name: known.growth(rows) for name, rows in network.private.items()}
-    promise = Promise(utility, privacy, dict(targets or {}), most_loss, dict(worst_targets or {}))
+    utility, hidden = _figures(network, gridded)
+    promise = Promise(utility, hidden, dict(targets or {}), most_loss, dict(worst_targets or {}))
     promise, certificate = confirmed_promise(network, gridded, promise)
     if not certificate.ok:
         raise InvalidPlan(
@@ -244,7 +260,18 @@ def make_plan(
     )
 
 
+def _figures(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[float, dict[str, float]]:
+    """u and p_j: of one row, or of a stream in the steady state (u now, p_j with hindsight)."""
+    if network.is_stream:
+        stream = stream_knowledge(network, sanitizers)
+        return stream.utility, stream.privacy
+    known = knowledge(network, sanitizers)
+    return 0.0 - known.growth(network.U), {n: known.growth(rows) for n, rows in network.private.items()}
+
+
 def _advice(network: Network) -> str:
+    if network.is_stream:
+        return "the steady state is hard to compute here: drop readings that nearly repeat others, or give more noise"
     if network.conditioning > 1e4:
         return (
             f"the network amplifies rounding {network.conditioning:.0e}-fold: drop readings that nearly repeat "

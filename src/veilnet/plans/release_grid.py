@@ -6,10 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet.agent.grid import grid_steps
+from veilnet._core.types import Array
+from veilnet.agent.grid import grid_step, grid_steps
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
+from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.model.network import Network
+
+# Exact numbers of a stream may repeat one another in part; their grid heeds combinations down to this variance.
+_LEAST_CORRELATION = 1e-4
 
 
 def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> dict[str, Sanitizer]:
@@ -23,6 +28,8 @@ def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
         for agent in network.agents
         if agent in sanitizers
     }
+    if network.is_stream:
+        return _with_stream_grid(network, independent)
     sent = {agent: Sent(network.position[agent], s.compression, s.noise) for agent, s in independent.items()}
     if network.noise.independent:
         steps = {agent: grid_steps(own_covariance(network, each)) for agent, each in sent.items()}
@@ -34,6 +41,33 @@ def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
         agent: sanitizer.with_grid(steps[agent]).for_agent(agent, network)
         for agent, sanitizer in independent.items()
     }
+
+
+def _with_stream_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> dict[str, Sanitizer]:
+    """Grids far below what is new in a row of messages: what the centre's filter weighs their rounding against."""
+    steps = np.split(
+        _news_steps(stream_knowledge(network, sanitizers).steady.news),
+        np.cumsum([_sent(network, sanitizers, agent) for agent in network.agents])[:-1],
+    )
+    return {
+        agent: sanitizers[agent].with_grid(mine).for_agent(agent, network)
+        for agent, mine in zip(network.agents, steps, strict=True)
+        if agent in sanitizers
+    }
+
+
+def _sent(network: Network, sanitizers: Mapping[str, Sanitizer], agent: str) -> int:
+    if agent in sanitizers:
+        return sanitizers[agent].sent
+    return int(network.blocks.sizes[network.position[agent]])
+
+
+def _news_steps(news: Array) -> Array:
+    deviations = np.sqrt(np.diag(news))
+    if not len(deviations):
+        return deviations
+    least = float(np.linalg.eigvalsh(news / deviations[:, None] / deviations[None, :])[0])
+    return grid_step(deviations * np.sqrt(max(least, _LEAST_CORRELATION)))
 
 
 def _independent_rows(sanitizer: Sanitizer) -> bool:

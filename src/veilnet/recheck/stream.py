@@ -49,8 +49,17 @@ class StreamRecheck:
 
     def growth(self, rows: Array, claimed: float) -> float:
         """The growth of tr(A P̃ A') over tr(A P A') with hindsight; inf where it is without bound."""
-        told = _Smoothed(self.network, self._filters).error(rows, without_bound=np.isinf(claimed))
-        return float(told / _Smoothed(self.network, self._raw).error(rows) - 1.0)
+        told = _Smoothed(self.network, self._filters).error(rows, without_bound=bool(np.isinf(claimed)))
+        return float(np.trace(told) / np.trace(_Smoothed(self.network, self._raw).error(rows)) - 1.0)
+
+    def least_growth(self, rows: Array, claimed: float) -> float:
+        """The least growth with hindsight over all directions of A x, for independent rows."""
+        told = _Smoothed(self.network, self._filters).error(rows, without_bound=bool(np.isinf(claimed)))
+        if not np.all(np.isfinite(told)):
+            return np.inf
+        root = np.linalg.cholesky(_Smoothed(self.network, self._raw).error(rows))
+        half = np.linalg.solve(root, np.linalg.solve(root, told).T)
+        return float(np.linalg.eigvalsh((half + half.T) / 2)[0] - 1.0)
 
     def growth_now(self, rows: Array, claimed: float) -> float:
         """The growth now; a little too large rather than too small where ``claimed`` is not reached."""
@@ -102,27 +111,28 @@ class _Smoothed:
         self._network = network
         self._filters = [each for each in filters if each.sent]
 
-    def error(self, rows: Array, *, without_bound: bool = False) -> float:
-        """tr(A P A'), with as many frequencies as it takes; inf where it grows with their number."""
-        count, found = _FEWEST_FREQUENCIES, np.nan
+    def error(self, rows: Array, *, without_bound: bool = False) -> Array:
+        """A P A', with as many frequencies as it takes; inf where it grows with their number."""
+        count, found = _FEWEST_FREQUENCIES, self._mean(rows, _FEWEST_FREQUENCIES)
         while True:
+            count *= 2
             previous, found = found, self._mean(rows, count)
-            if abs(found - previous) <= _SETTLED * abs(found):
+            if np.max(np.abs(found - previous)) <= _SETTLED * np.trace(found):
                 return found
             if count >= _MOST_FREQUENCIES or (without_bound and count >= 16 * _FEWEST_FREQUENCIES):
-                return np.inf if found > _STILL_GROWING * previous else found
-            count *= 2
+                growing = np.trace(found) > _STILL_GROWING * np.trace(previous)
+                return np.full(found.shape, np.inf) if growing else found
 
-    def _mean(self, rows: Array, count: int) -> float:
-        total = 0.0
+    def _mean(self, rows: Array, count: int) -> Array:
+        total = np.zeros((len(rows), len(rows)))
         half = count // 2
         for start in range(0, half, _AT_ONCE):
             angles = (np.arange(start, min(start + _AT_ONCE, half)) + 0.5) * (2 * np.pi / count)
-            total += float(np.sum(self._errors(rows, np.exp(-1j * angles))))
-        return total / half
+            total += np.sum(self._errors(rows, np.exp(-1j * angles)), axis=0)
+        return np.asarray((total + total.T) / (2 * half))
 
     def _errors(self, rows: Array, turns: ComplexArray) -> Array:
-        """tr(A P(ω) A') at each frequency, by [[Q, D], [D*, -J]]: Q may be singular."""
+        """A P(ω) A' at each frequency, by [[Q, D], [D*, -J]]: Q may be singular."""
         dynamics, size = self._network.dynamics, self._network.L
         assert dynamics is not None
         system = np.zeros((len(turns), 2 * size, 2 * size), complex)
@@ -134,7 +144,7 @@ class _Smoothed:
         right = np.zeros((2 * size, len(rows)))
         right[size:] = rows.T
         solved = np.linalg.solve(system, right.astype(complex))[:, size:]
-        return np.asarray(-np.einsum("rl,flr->f", rows, solved).real)
+        return np.asarray(-(rows @ solved).real)
 
     def _information(self, turns: ComplexArray) -> ComplexArray:
         """J(ω) = H*h*(h S_n h* + Θ)^-1 h H."""

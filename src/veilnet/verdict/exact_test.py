@@ -116,6 +116,10 @@ class Verdict:
     def __str__(self) -> str:
         return "\n".join([self._headline(), *map(self._one_parameter, self.ceiling), *self._footnotes()])
 
+    @property
+    def _names_who_is_in_the_way(self) -> bool:
+        return self.network.S <= _MOST_AGENTS_IN_WORDS
+
     def _headline(self) -> str:
         public = join_names(list(self.network.public))
         if self.achievable:
@@ -137,7 +141,7 @@ class Verdict:
         at_least = "at least " if name in self.at_least else ""
         grown = "cannot grow" if ceiling < NOTHING else f"can grow {at_least}{times(1 + ceiling)}"
         text = f"- {name}: without loss, the centre's error variance {grown} (limit: {limit})."
-        if name in self.blocked and self.network.S <= _MOST_AGENTS_IN_WORDS:
+        if name in self.blocked and self._names_who_is_in_the_way:
             agents = self.blocking[name]
             if agents:
                 worst = next(iter(agents))
@@ -171,9 +175,13 @@ class Verdict:
 def check(network: Network) -> Verdict:
     """Can privacy be free in this network? Exact, by a few dense factorisations.
 
-    network: the model.
+    network: the model. For a stream, privacy is judged with hindsight and utility now.
     """
     expect(network, Network, "network")
+    if network.is_stream:
+        from veilnet.verdict.streams.exact_test import check_stream
+
+        return check_stream(network)
     mine = _sufficient_shares(network)
     sent = share_sanitizers(mine)
     known = knowledge(network, sent)

@@ -41,6 +41,16 @@ class StreamKnowledge:
     steady: Steady
     raw: Steady
 
+    @property
+    def utility(self) -> float:
+        """u <= 0, now."""
+        return 0.0 - self.growth(self.network.U, hindsight=False)
+
+    @property
+    def privacy(self) -> dict[str, float]:
+        """p_j of each private parameter, with hindsight."""
+        return {name: self.growth(rows, hindsight=True) for name, rows in self.network.private.items()}
+
     def growth(self, rows: Array, *, hindsight: bool) -> float:
         """tr(A P̃ A') / tr(A P A') - 1 for rows A of x; inf where the messages never bound a row."""
         if not np.all(self.steady.bounded(_padded(rows, self.steady))):

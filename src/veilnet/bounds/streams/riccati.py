@@ -66,6 +66,7 @@ class Steady:
     unbounded: (n, k), directions of the state that no message ever bounds.
     gain:      (e, m), the stationary gain: q moves by gain (z - expected) when a row arrives.
     closed:    (e, e), Φ = A (I - K C): how an error carries over from row to row.
+    news:      (m, m), covariance of what a row's messages bring beyond what was expected of them.
     """
 
     basis: Array
@@ -75,6 +76,7 @@ class Steady:
     unbounded: Array
     gain: Array
     closed: Array
+    news: Array
 
     def bounded(self, rows: Array) -> Array:
         """Which rows of the state have a finite error."""
@@ -113,7 +115,9 @@ def steady_state(messages: Messages) -> Steady:
         basis, mix = basis @ within, kept @ mix
     told_nothing = stationary and lasting is None
     before = _largest_fixed_point(system, above, stationary=told_nothing)
-    return _settled(system, before, basis, unbounded, mix)
+    half = messages.observe @ basis
+    news = half @ before @ half.T + messages.floor
+    return _settled(system, before, basis, unbounded, mix, (news + news.T) / 2)
 
 
 def doubled(closed: Array, told: Array, seen: Array) -> Array:
@@ -310,18 +314,18 @@ def _newton(system: _System, error: Array) -> Array:
     return stationary_covariance(closed, system.noise + carried @ system.floor @ carried.T)
 
 
-def _settled(system: _System, before: Array, basis: Array, unbounded: Array, mix: Array) -> Steady:
-    identity = np.eye(len(before))
+def _settled(
+    system: _System, before: Array, basis: Array, unbounded: Array, mix: Array, told: Array
+) -> Steady:
     if len(system.observe) == 0:
-        return Steady(
-            basis, before, before, before, unbounded, np.zeros((len(before), mix.shape[1])), system.transition
-        )
+        gain = np.zeros((len(before), mix.shape[1]))
+        return Steady(basis, before, before, before, unbounded, gain, system.transition, told)
     gain, news = _gain(system, before)
-    left = identity - gain @ system.observe
+    left = np.eye(len(before)) - gain @ system.observe
     now = left @ before @ left.T + gain @ system.floor @ gain.T
     closed = system.transition @ left
-    told = stationary_covariance(closed.T, system.observe.T @ np.linalg.solve(news, system.observe))
-    hindsight = before - before @ told @ before
+    later = stationary_covariance(closed.T, system.observe.T @ np.linalg.solve(news, system.observe))
+    hindsight = before - before @ later @ before
     return Steady(
         basis=basis,
         before=before,
@@ -330,4 +334,5 @@ def _settled(system: _System, before: Array, basis: Array, unbounded: Array, mix
         unbounded=unbounded,
         gain=gain @ mix,
         closed=closed,
+        news=told,
     )

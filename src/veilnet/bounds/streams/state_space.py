@@ -1,8 +1,8 @@
 """The messages of a stream as one linear system, memories of the agents included.
 
 The state is X_t = (x_t, n_t, v_t, s_t): x counted from the mean of the dynamics, the coloured noise n (where there is
-some), the white noise v of agents whose message shows a reading beside a memory that has seen it too, and the memories
-s *after* the row was taken in. With y_t = H x_t + n_t + v_t (dither included in v, offset left out):
+some), the white noise v of agents whose message shows a reading beside a memory that has seen it too (as far as
+it is shown), and the memories s *after* the row was taken in. With y_t = H x_t + n_t + v_t (dither included in v, offset left out):
 
     s_i,t = F_i s_i,t-1 + K_i y_i,t,        z_i,t = C_i (s_i,t, y_i,t) + ξ_i,t,   ξ_i ~ N(0, Θ_i),
 
@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.linalg import EPS
 from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
 from veilnet.agent.sanitizer import Sanitizer
@@ -38,7 +40,9 @@ class StateSpace:
     floor:      (m, m), singular or zero where numbers are sent without noise of their own.
     x:          where x is in the state.
     start:      covariance of the state at the first row, memories having begun at zero before it; None where nothing
-                is known of the first x.
+                is known of the first x; ``start_mean`` its mean.
+    drift:      (n,) and ``shift`` (m,): X_t moves by drift and z_t by shift besides, where an agent subtracts another
+                offset than its readings have at the mean of x. Both are zero for plans that veilnet designs.
     agents:     names in sending order, and ``blocks`` how the m numbers fall to them.
     memories:   agent -> where its memory is in the state, for those that have one.
     """
@@ -49,6 +53,9 @@ class StateSpace:
     floor: Array
     x: slice
     start: Array | None
+    start_mean: Array
+    drift: Array
+    shift: Array
     agents: tuple[str, ...]
     blocks: Blocks
     memories: Mapping[str, slice]
@@ -67,6 +74,13 @@ class StateSpace:
         refuse_unknown(agents, self.agents, "missed", error=InvalidRequest)
         return self._parts.step(frozenset(agents))
 
+    def drift_when_missed(self, agents: Collection[str]) -> Array:
+        """``drift`` of a row in which these agents had no reading.
+
+        agents: names, as in :meth:`when_missed`.
+        """
+        return self._parts.entered(self._parts.expected, frozenset(agents))
+
 
 @dataclass(frozen=True, eq=False)
 class _Agent:
@@ -79,6 +93,7 @@ class _Agent:
     from_memory: Array
     from_reading: Array
     noise: Array
+    offset: Array
 
     @property
     def order(self) -> int:
@@ -95,13 +110,30 @@ class _Parts:
 
     network: Network
     agents: tuple[_Agent, ...]
-    in_state: Array  # readings whose white noise is in the state, by number
+    in_state: Array  # combinations (rows, N) of the readings' white noise that are in the state
 
     @property
     def base(self) -> int:
         """Numbers of the state before the memories."""
         coloured = 0 if self.network.colour is None else self.network.N
         return self.network.L + coloured + len(self.in_state)
+
+    @cached_property
+    def expected(self) -> Array:
+        """What agents see of their readings at the mean of x, after the offset that they subtract, (N,)."""
+        network = self.network
+        assert network.dynamics is not None
+        at_mean = network.offset + network.H @ network.dynamics.mean
+        return np.asarray(at_mean - np.concatenate([agent.offset for agent in self.agents]))
+
+    def entered(self, readings: Array, missed: frozenset[str] = frozenset()) -> Array:
+        """What a row of readings (N,) adds to the state: to the memories of those who have not missed it."""
+        places = self.memories()
+        added = np.zeros(self.base + sum(agent.order for agent in self.agents))
+        for agent in self.agents:
+            if agent.order and agent.name not in missed:
+                added[places[agent.name]] = agent.gain @ readings[agent.readings]
+        return added
 
     def memories(self) -> dict[str, slice]:
         places, end = {}, self.base
@@ -142,7 +174,7 @@ class _Parts:
             end = L + N
             transition[L:end, L:end] = network.colour.memory
             enter[L:end, L : L + N] = np.eye(N)
-        enter[end + np.arange(len(self.in_state)), L + N + self.in_state] = 1.0
+        enter[end : end + len(self.in_state), L + N :] = self.in_state
         return transition, enter
 
     def _readings(self, transition: Array, enter: Array) -> tuple[Array, Array]:
@@ -166,10 +198,11 @@ class _Parts:
         reading[:, :L] = network.H
         if network.colour is not None:
             reading[:, L : L + N] = np.eye(N)
-        reading[self.in_state, base - len(self.in_state) + np.arange(len(self.in_state))] = 1.0
+        reading[:, base - len(self.in_state) : base] = self.in_state.T
+        covered = np.any(self.in_state, axis=0)
         beside = white_floor(network).copy()
-        beside[self.in_state] = 0.0
-        beside[:, self.in_state] = 0.0
+        beside[covered] = 0.0
+        beside[:, covered] = 0.0
         rows, floors = [np.zeros((0, size))], [np.zeros((0, N))]
         for agent in self.agents:
             row = agent.from_reading @ reading[agent.readings]
@@ -202,6 +235,7 @@ def message_model(network: Network, sanitizers: Mapping[str, Sanitizer] | None =
     parts = _Parts(network, agents, _white_in_state(network, agents))
     transition, noise = parts.step(frozenset())
     observe, floor = parts.messages()
+    expected = parts.expected
     return StateSpace(
         transition=transition,
         noise=noise,
@@ -209,6 +243,11 @@ def message_model(network: Network, sanitizers: Mapping[str, Sanitizer] | None =
         floor=floor,
         x=slice(0, network.L),
         start=_start(parts),
+        start_mean=_start_mean(parts),
+        drift=parts.entered(expected),
+        shift=np.concatenate(
+            [np.zeros(0), *(agent.from_reading @ expected[agent.readings] for agent in agents)]
+        ),
         agents=network.agents,
         blocks=Blocks([len(agent.noise) for agent in agents]),
         memories=parts.memories(),
@@ -238,21 +277,27 @@ def _agent(network: Network, place: int, name: str, sanitizer: Sanitizer | None)
         from_memory=sanitizer.compression[:, :order],
         from_reading=sanitizer.compression[:, order:],
         noise=sanitizer.noise,
+        offset=sanitizer.offset,
     )
 
 
 def _white_in_state(network: Network, agents: tuple[_Agent, ...]) -> Array:
-    """Which readings' white noise belongs into the state: it is seen by a memory and, beside it, in a message."""
+    """Which combinations of the white noise belong into the state: a memory sees them and, beside it, a message.
+
+    Only the combinations that a message shows count: an orthonormal basis of each such agent's rows.
+    """
     white = white_floor(network)
-    remembered = [agent for agent in agents if agent.order]
-    if not remembered or not np.any(white):
-        return np.zeros(0, dtype=np.intp)
-    own = network.blocks.same_agent()
-    joint = bool(np.any(white[own == 0]))
-    shown = [agent for agent in agents if agent.shows_readings and (joint or agent.order)]
-    rows = [np.arange(agent.readings.start, agent.readings.stop) for agent in shown]
-    found = np.concatenate([np.zeros(0, dtype=np.intp), *rows]).astype(np.intp)
-    return np.asarray(found[np.diag(white)[found] > 0])
+    found = [np.zeros((0, network.N))]
+    if any(agent.order for agent in agents) and np.any(white):
+        joint = bool(np.any(white[network.blocks.same_agent() == 0]))
+        for agent in agents:
+            if agent.shows_readings and (joint or agent.order) and np.any(white[agent.readings]):
+                _, singular, rows = np.linalg.svd(agent.from_reading, full_matrices=False)
+                rows = rows[singular > 1e3 * EPS * singular[0]]
+                wide = np.zeros((len(rows), network.N))
+                wide[:, agent.readings] = rows
+                found.append(wide)
+    return np.concatenate(found)
 
 
 def _sources(network: Network) -> Array:
@@ -272,7 +317,7 @@ def _start(parts: _Parts) -> Array | None:
     network = parts.network
     if network.first is None or network.first.covariance is None:
         return None
-    L, N, base = network.L, network.N, parts.base
+    L, N = network.L, network.N
     transition, enter = parts._base_step()
     transition[:L, :L] = 0.0
     sources = _sources(network)
@@ -287,3 +332,12 @@ def _start(parts: _Parts) -> Array | None:
             enter[places[agent.name]] = agent.gain @ reads[agent.readings]
     start = enter @ sources @ enter.T
     return np.asarray((start + start.T) / 2)
+
+
+def _start_mean(parts: _Parts) -> Array:
+    network = parts.network
+    assert network.dynamics is not None
+    mean = np.zeros(network.L) if network.first is None else network.first.mean - network.dynamics.mean
+    start = parts.entered(parts.expected + network.H @ mean)
+    start[: network.L] = mean
+    return start

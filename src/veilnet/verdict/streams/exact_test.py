@@ -1,0 +1,168 @@
+"""Can privacy be free on a stream? The ceiling is what share filters leave, judged with hindsight.
+
+Arbitrarily strong privacy at perfect utility (ASUP) is achievable iff that ceiling equals the limit: the error of g when
+nothing at all is sent, which is that of x in the long run, or without bound where x wanders off. What share filters never
+let the centre bound stays hidden for ever (``hidden``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import direction_in_words, join_names, number, times
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
+from veilnet.model.network import Network
+from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.printed_theorems import PrintedTheorem
+from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
+
+__all__ = ["StreamVerdict", "check_stream"]
+
+# A ceiling this near its limit, relative, reaches it: two steady states agree to about a tenth of it.
+_SHORTFALL = 1e-9
+# Agents are searched one by one for who stands in the way; in words only while that takes about a second.
+_MOST_WORK = 2e8
+
+
+@dataclass(frozen=True, eq=False)
+class StreamVerdict(Verdict):
+    """Whether privacy can be free on a stream: as :class:`veilnet.Verdict`, with hindsight.
+
+    ceiling_now: the same ceiling judged now, from the messages up to a row.
+    """
+
+    shares: ShareFilters
+    known: StreamKnowledge = field(kw_only=True)
+
+    @property
+    def tolerance(self) -> float:
+        """The shortfall up to which the ceiling counts as reaching the limit."""
+        return _SHORTFALL
+
+    @cached_property
+    def ceiling_now(self) -> dict[str, float]:
+        return {name: self.known.growth(rows, hindsight=False) for name, rows in self.network.private.items()}
+
+    @cached_property
+    def hidden(self) -> Array:
+        """Directions of x (columns) about which share filters tell nothing at all, row after row, for ever."""
+        silent = silent_stream(self.network)
+        L = self.network.L
+        unbounded = self.known.steady.unbounded[:L]
+        if unbounded.shape[1]:
+            return np.asarray(np.linalg.qr(unbounded)[0])
+        stationary = silent.steady.error(np.eye(L), hindsight=True)
+        told = self.known.error(np.eye(L), hindsight=True)
+        root = np.linalg.cholesky(stationary)
+        left = np.linalg.solve(root, np.linalg.solve(root, stationary - told).T)
+        values, vectors = np.linalg.eigh((left + left.T) / 2)
+        columns = np.linalg.solve(root.T, vectors[:, values < 1e-9])
+        return np.asarray(np.linalg.qr(columns)[0]) if columns.shape[1] else columns
+
+    @cached_property
+    def blocking(self) -> dict[str, dict[str, float]]:
+        """Private parameter -> agent -> the ceiling if that agent kept silent, for agents in the way."""
+        found: dict[str, dict[str, float]] = {name: {} for name in self.ceiling}
+        if not self.blocked:
+            return found
+        messages = dict(self.shares.sanitizers)
+        for agent, sanitizer in messages.items():
+            if sanitizer.sent == 0:
+                continue
+            without = stream_knowledge(self.network, messages | {agent: Sanitizer.silent(sanitizer.readings)})
+            for name in self.blocked:
+                raised = without.growth(self.network.private[name], hindsight=True)
+                if raised > self.ceiling[name] * (1 + 1e-9) + self.tolerance:
+                    found[name][agent] = raised
+        return {name: dict(sorted(each.items(), key=lambda item: -item[1])) for name, each in found.items()}
+
+    @property
+    def printed_theorem(self) -> PrintedTheorem:
+        """The paper has no theorem for streams: that of one row by itself."""
+        from veilnet.verdict.printed_theorems import printed_theorem
+
+        return printed_theorem(self.network.one_row)
+
+    @property
+    def _names_who_is_in_the_way(self) -> bool:
+        size = float(len(self.known.steady.basis))
+        return self.network.S * size**3 <= _MOST_WORK
+
+    def _headline(self) -> str:
+        public = join_names(list(self.network.public))
+        if self.achievable:
+            strong = "the stream itself allows" if self._bounded else "one likes"
+            return (
+                f"Privacy is free on this stream: it can be made as strong as {strong}, with hindsight too, "
+                f"without any loss on {public}."
+            )
+        return super()._headline()
+
+    @property
+    def _bounded(self) -> bool:
+        return all(np.isfinite(each) for each in self.limit.values())
+
+    def _footnotes(self) -> list[str]:
+        lines = [
+            f"- now, before later rows tell more, {name} grows {times(1 + grown)}."
+            for name, grown in self.ceiling_now.items()
+        ]
+        lines.append(in_numbers(self.network, self.shares))
+        hidden = self.hidden
+        if hidden.shape[1]:
+            words = [direction_in_words(column, self.network.parameters) for column in _plain(hidden).T]
+            lines.append(f"For ever hidden by share filters, without loss: {join_names(words)}.")
+        kept = "none" if np.isinf(self.shares.kept) else number(self.shares.kept)
+        lines.append(
+            f"Filters: smallest part kept {kept}, largest left out {number(self.shares.dropped)}, line drawn at "
+            f"{number(self.shares.tolerance)} of the public error's deviation."
+        )
+        return [*lines, *self.resolution_notes()]
+
+
+def check_stream(network: Network) -> StreamVerdict:
+    """The exact test of a stream network."""
+    mine = share_filters(network)
+    known = stream_knowledge(network, mine.sanitizers)
+    silent = silent_stream(network)
+    return StreamVerdict(
+        network,
+        ceiling={name: known.growth(rows, hindsight=True) for name, rows in network.private.items()},
+        limit={name: silent.growth(rows, hindsight=True) for name, rows in network.private.items()},
+        shares=mine,
+        known=known,
+    )
+
+
+def in_numbers(network: Network, shares: ShareFilters) -> str:
+    """How much each agent sends in a row and keeps from row to row, in words."""
+    parts = []
+    for place, agent in enumerate(network.agents):
+        sent, order = int(shares.ranks[place]), shares.orders[agent]
+        kept = f", keeping {order}" if order else ", keeping none"
+        parts.append(f"{agent} {sent}{kept}")
+    return f"Numbers sent in a row, and kept from row to row: {'; '.join(parts[:8])}" + (
+        f"; and {len(parts) - 8} more agents." if len(parts) > 8 else "."
+    )
+
+
+def _plain(columns: Array) -> Array:
+    """A basis of the same space whose first entries are as plain as can be: the reduced column echelon form."""
+    basis = np.array(columns)
+    done = 0
+    for _ in range(basis.shape[1]):
+        sizes = np.max(np.abs(basis[:, done:]), axis=1)
+        row = int(np.argmax(sizes))
+        column = done + int(np.argmax(np.abs(basis[row, done:])))
+        basis[:, [done, column]] = basis[:, [column, done]]
+        basis[:, done] /= basis[row, done]
+        for other in range(basis.shape[1]):
+            if other != done:
+                basis[:, other] -= basis[row, other] * basis[:, done]
+        done += 1
+    return np.where(np.abs(basis) < 1e-9, 0.0, basis)
