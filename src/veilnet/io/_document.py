@@ -3,11 +3,14 @@
     format       "veilnet-network/1"
     parameters   names of the entries of x (optional)
     agent_count  number of agents, to notice a file that was cut off (optional)
-    noise        one matrix for all readings, variances or one variance; or each agent has its own
+    noise        one matrix for all readings, variances or one variance; or each agent has its own. Noise that carries
+                 over from row to row: a table of memory, innovation and floor (optional), each for all readings or
+                 agent -> numbers
     units        name -> unit (optional)
     public       name -> rows, or rows
     private      name -> rows
     prior        mean (optional) and either covariance or information (optional)
+    dynamics     transition, noise and mean (optional), for rows that follow one another (optional)
     agents       name -> readings (their names), resolution (their steps), limits (lowest and highest), offset
                  (all optional), noise (unless given for all), observe
 
@@ -27,12 +30,18 @@ from veilnet._core.types import Array
 from veilnet._core.validation import unknown
 from veilnet.io._toml import dotted
 from veilnet.io.matrices import confined, read_matrix
+from veilnet.model.coloured import ColouredNoise
+from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
 from veilnet.model.prior import Prior
 
 FORMAT = "veilnet-network/1"
 
-_TOP = ("format", "parameters", "agent_count", "noise", "units", "public", "private", "prior", "agents")
+_TOP = (
+    *("format", "parameters", "agent_count", "noise", "units", "public", "private", "prior", "dynamics", "agents"),
+)
+_DYNAMICS = ("transition", "noise", "mean")
+_COLOUR = ("memory", "innovation", "floor")
 _PRIOR = ("mean", "covariance", "information")
 _AGENT = ("readings", "resolution", "limits", "offset", "noise", "observe")
 _KINDS = {
@@ -57,19 +66,35 @@ def to_document(network: Network) -> dict[str, Any]:
         "parameters": list(network.parameters),
         "agent_count": network.S,
     }
-    if not network.sensor_noise.independent:
+    if network.colour is not None:
+        document["noise"] = {name: values for name, values in colour_arrays(network).items()}
+    elif not network.sensor_noise.independent:
         document["noise"] = network.sensor_noise.matrix()
     if network.units:
         document["units"] = dict(network.units)
     document["public"] = {name: _short(rows) for name, rows in network.public.items()}
     document["private"] = {name: _short(rows) for name, rows in network.private.items()}
-    if network.prior is not None:
+    if network.first is not None and network.first_given:
         document["prior"] = {
-            "mean": network.prior.mean,
-            network.prior.given: getattr(network.prior, network.prior.given),
+            "mean": network.first.mean,
+            network.first.given: getattr(network.first, network.first.given),
         }
+    if network.dynamics is not None:
+        document["dynamics"] = {name: getattr(network.dynamics, name) for name in _DYNAMICS}
     document["agents"] = {name: _agent(network, place) for place, name in enumerate(network.agents)}
     return document
+
+
+def colour_arrays(network: Network) -> dict[str, Array]:
+    """Memory, innovation and floor of noise that carries over; one number per reading where that says it all."""
+    if network.colour is None:
+        return {}
+    found = {}
+    for name in _COLOUR:
+        matrix = getattr(network.colour, name)
+        if name != "floor" or np.any(matrix):
+            found[name] = np.diag(matrix) if is_diagonal(matrix) else matrix
+    return found
 
 
 def _agent(network: Network, place: int) -> dict[str, Any]:
@@ -85,7 +110,7 @@ def _agent(network: Network, place: int) -> dict[str, Any]:
     offset = network.offset[rows]
     if not is_plain_zero(offset):
         entry["offset"] = offset
-    if network.sensor_noise.independent:
+    if network.colour is None and network.sensor_noise.independent:
         block = network.sensor_noise.block(place)
         entry["noise"] = np.diag(block) if is_diagonal(block) else block
     entry["observe"] = _short(network.H[rows])
@@ -132,6 +157,7 @@ def from_document(document: Any, folder: Path) -> Network:
         public=numbers.named(document["public"], "public", plain=True),
         private=numbers.named(document["private"], "private"),
         prior=_prior(document["prior"], numbers) if "prior" in document else None,
+        dynamics=_dynamics(document["dynamics"], numbers) if "dynamics" in document else None,
         offset={
             name: _flat(numbers.read(entry["offset"], "agents", name, "offset"))
             for name, entry in entries.items()
@@ -219,6 +245,8 @@ def _noise(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers
             raise InvalidNetwork(
                 f"noise: given for all readings and again in {dotted('agents', own[0])}; give it once"
             )
+        if isinstance(document["noise"], dict) and not _is_reference(document["noise"]):
+            return _coloured(document["noise"], numbers)
         return _flat(numbers.read(document["noise"], "noise"))
     for name in entries:
         if "noise" not in entries[name]:
@@ -229,6 +257,27 @@ def _noise(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers
     return {
         name: _flat(numbers.read(entry["noise"], "agents", name, "noise")) for name, entry in entries.items()
     }
+
+
+def _coloured(table: dict[str, Any], numbers: _Numbers) -> ColouredNoise:
+    _check_keys(table, _COLOUR, ("memory", "innovation"), "noise")
+    return ColouredNoise(**{name: _per_agent(value, name, numbers) for name, value in table.items()})
+
+
+def _per_agent(value: Any, name: str, numbers: _Numbers) -> Any:
+    """Numbers for all readings, or agent -> numbers."""
+    if not isinstance(value, dict) or _is_reference(value):
+        return _flat(numbers.read(value, "noise", name))
+    return {agent: _flat(numbers.read(each, "noise", name, agent)) for agent, each in value.items()}
+
+
+def _dynamics(value: Any, numbers: _Numbers) -> Dynamics:
+    table = _table(value, "dynamics")
+    _check_keys(table, _DYNAMICS, ("transition", "noise"), "dynamics")
+    read = {name: numbers.read(entry, "dynamics", name) for name, entry in table.items()}
+    if "mean" in read:
+        read["mean"] = _flat(read["mean"])
+    return Dynamics(**read)
 
 
 def _prior(value: Any, numbers: _Numbers) -> Prior:

@@ -4,6 +4,8 @@ format, agents, sizes, observe (N, L), offset (N), parameters
 noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent
 public, public_names, public_sizes; private, private_names, private_sizes
 prior_mean and prior_covariance or prior_information (optional); unit_names, unit_values (optional)
+dynamics_transition, dynamics_noise, dynamics_mean (optional); instead of noise noise_memory, noise_innovation and
+noise_floor (optional), (N) or (N, N), where it carries over from row to row
 reading_names (N), empty where an agent's readings have none; lowest and highest (N), infinite where open;
 resolution (N), not a number where nothing is said (optional)
 """
@@ -24,8 +26,10 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Integers
 from veilnet._core.validation import as_array, symmetric, unknown
 from veilnet.io import _reading
-from veilnet.io._document import FORMAT, check_format, is_diagonal
+from veilnet.io._document import FORMAT, check_format, colour_arrays, is_diagonal
 from veilnet.io.matrices import read_npy
+from veilnet.model.coloured import ColouredNoise
+from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
 from veilnet.model.noise import IndependentNoise
 from veilnet.model.prior import Prior
@@ -41,6 +45,8 @@ _OPTIONAL = (
     *("noise", "noise_variances", f"{_STACK}<n>"),
     *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
     *("reading_names", "lowest", "highest", "resolution"),
+    *("dynamics_transition", "dynamics_noise", "dynamics_mean"),
+    *("noise_memory", "noise_innovation", "noise_floor"),
 )
 
 
@@ -64,9 +70,12 @@ def _arrays(network: Network) -> Arrays:
         **_named_rows("private", network.private),
         **_noise_arrays(network),
     }
-    if network.prior is not None:
-        arrays["prior_mean"] = network.prior.mean
-        arrays[f"prior_{network.prior.given}"] = getattr(network.prior, network.prior.given)
+    if network.first is not None and network.first_given:
+        arrays["prior_mean"] = network.first.mean
+        arrays[f"prior_{network.first.given}"] = getattr(network.first, network.first.given)
+    if network.dynamics is not None:
+        for name in ("transition", "noise", "mean"):
+            arrays[f"dynamics_{name}"] = getattr(network.dynamics, name)
     if network.units:
         arrays["unit_names"] = np.array(list(network.units))
         arrays["unit_values"] = np.array(list(network.units.values()))
@@ -99,6 +108,8 @@ def _named_rows(prefix: str, blocks: Mapping[str, Array]) -> Arrays:
 
 
 def _noise_arrays(network: Network) -> Arrays:
+    if network.colour is not None:
+        return {f"noise_{name}": values for name, values in colour_arrays(network).items()}
     noise = network.sensor_noise
     if not isinstance(noise, IndependentNoise):
         return {"noise": noise.matrix()}
@@ -136,6 +147,7 @@ def read_npz(path: Path) -> Network:
         public=_rows_by_name(arrays, "public"),
         private=_rows_by_name(arrays, "private"),
         prior=_prior(arrays),
+        dynamics=_dynamics(arrays),
         offset=_numbers(arrays, "offset", 1),
         parameters=_texts(arrays, "parameters"),
         units=_units(arrays),
@@ -270,7 +282,28 @@ def _rows_by_name(arrays: Arrays, prefix: str) -> dict[str, Array]:
     return _cut(rows, names, sizes)
 
 
+def _dynamics(arrays: Arrays) -> Dynamics | None:
+    if not any(name.startswith("dynamics_") for name in arrays):
+        return None
+    return Dynamics(
+        transition=_numbers(arrays, "dynamics_transition", 2),
+        noise=_numbers(arrays, "dynamics_noise", 2),
+        mean=_numbers(arrays, "dynamics_mean", 1) if "dynamics_mean" in arrays else None,
+    )
+
+
+def _coloured(arrays: Arrays) -> ColouredNoise:
+    found = {
+        name: as_array(_get(arrays, f"noise_{name}"), f"noise_{name}")
+        for name in ("memory", "innovation", "floor")
+        if name != "floor" or "noise_floor" in arrays
+    }
+    return ColouredNoise(**found)
+
+
 def _noise(arrays: Arrays, names: list[str], sizes: Integers) -> Any:
+    if "noise_memory" in arrays or "noise_innovation" in arrays:
+        return _coloured(arrays)
     stacks = {int(name.removeprefix(_STACK)): name for name in arrays if _is_stack(name)}
     given = [name for name in ("noise", "noise_variances") if name in arrays] + list(stacks.values())[:1]
     if len(given) != 1:
