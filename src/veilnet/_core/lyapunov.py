@@ -1,4 +1,4 @@
-"""Linear recursions over time: stationary covariances, stable and unstable directions, by doubling and Schur forms."""
+"""Linear recursions over time: stationary covariances, by doubling; what lasts, and what is never seen."""
 
 from __future__ import annotations
 
@@ -49,15 +49,19 @@ def lasting_directions(transition: Array) -> Array:
         return np.zeros((len(transition), 0))
     from scipy.linalg import schur
 
-    _, basis, count = schur(transition, output="complex", sort=lambda root: bool(abs(root) >= NOT_DYING))
+    _, basis, count = schur(transition, output="complex", sort=_lasts)  # type: ignore[call-overload]
     columns = basis[:, :count]
     # The eigenvalues come in conjugate pairs, so the space is real.
     left, singular, _ = np.linalg.svd(np.concatenate([columns.real, columns.imag], axis=1))
     return np.asarray(left[:, :count] if singular.size else left[:, :0])
 
 
+def _lasts(root: complex) -> bool:
+    return abs(root) >= NOT_DYING
+
+
 def unseen_directions(transition: Array, observe: Array, *, tolerance: float = 1e-9) -> Array:
-    """Orthonormal columns that no row of C, C A, C A², ... sees, by exact cuts: each is orthogonal to the next rows."""
+    """Orthonormal columns that no row of C, C A, C A², ... sees, found step by step by exact cuts."""
     size = len(transition)
     scale = np.linalg.norm(observe, axis=1)
     rows = observe[scale > 0] / scale[scale > 0][:, None]
@@ -97,4 +101,4 @@ def _compressed(wide: Array) -> Array:
     """B with as many columns as rows at most, BB' unchanged."""
     if wide.shape[1] <= wide.shape[0]:
         return wide
-    return np.asarray(np.linalg.qr(wide.T, mode="r").T)
+    return np.ascontiguousarray(np.asarray(np.linalg.qr(wide.T, mode="r")).T)

@@ -95,8 +95,8 @@ def design(
         from veilnet.designs.streams.choice import stream_design
 
         return stream_design(
-            network, privacy=privacy, utility_loss=utility_loss, power=power, weights=weights, method=method,
-            proving=wanted is not None, search=search.options, searching=search.expected,
+            network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
+            proving=wanted is not None, searching=search.expected,
         )  # fmt: skip
     verdict = check(network)
     if power is not None or method == "power":

@@ -38,7 +38,18 @@ from veilnet.model.prior import Prior
 FORMAT = "veilnet-network/1"
 
 _TOP = (
-    *("format", "parameters", "agent_count", "noise", "units", "public", "private", "prior", "dynamics", "agents"),
+    *(
+        "format",
+        "parameters",
+        "agent_count",
+        "noise",
+        "units",
+        "public",
+        "private",
+        "prior",
+        "dynamics",
+        "agents",
+    ),
 )
 _DYNAMICS = ("transition", "noise", "mean")
 _COLOUR = ("memory", "innovation", "floor")
@@ -67,7 +78,7 @@ def to_document(network: Network) -> dict[str, Any]:
         "agent_count": network.S,
     }
     if network.colour is not None:
-        document["noise"] = {name: values for name, values in colour_arrays(network).items()}
+        document["noise"] = colour_arrays(network)
     elif not network.sensor_noise.independent:
         document["noise"] = network.sensor_noise.matrix()
     if network.units:

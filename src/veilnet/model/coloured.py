@@ -87,7 +87,7 @@ def _read_memory(memory: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
         radius = spectral_radius(dense[rows, rows])
         if radius >= NOT_DYING:
             raise InvalidNetwork(
-                f"noise memory of {agent!r}: expected noise that dies away (every eigenvalue below 1), found {radius:.6g}; "
+                f"noise memory of {agent!r}: expected noise that dies away (roots below 1), found {radius:.6g}; "
                 "what wanders off for ever belongs into x"
             )
     return dense

@@ -92,8 +92,8 @@ def read_dynamics(dynamics: Any, parameters: tuple[str, ...]) -> Dynamics | None
         if values[0] <= 4 * EPS * dynamics.size:
             raise InvalidNetwork(
                 "dynamics: in the long run nothing moves "
-                f"{direction_in_words(vectors[:, 0] / scale, parameters)}: A lets it die away and Q does not renew it; "
-                "give it noise, or take it out of x"
+                f"{direction_in_words(vectors[:, 0] / scale, parameters)}: A lets it die away and Q does not renew "
+                "it; give it noise, or take it out of x"
             )
     return dynamics
 
@@ -104,15 +104,16 @@ def refuse_undetectable(dynamics: Dynamics, observe: Array, parameters: tuple[st
     if hidden.shape[1]:
         raise NotObservable(
             "dynamics: the readings never see "
-            f"{direction_in_words(_plainest(hidden), parameters)}, which does not return to its mean (A is not stable "
-            "there), so that no filter keeps up with it; add an agent that sees it, or take it out of x"
+            f"{direction_in_words(_plainest(hidden), parameters)}, which does not return to its mean (A is not "
+            "stable there), so that no filter keeps up with it; add an agent that sees it, or take it out of x"
         )
 
 
 def refuse_without_steady_state(dynamics: Dynamics, parameters: tuple[str, ...]) -> None:
     """NotObservable, naming the direction, where the error of a filter never settles above zero.
 
-    A direction on the unit circle that nothing renews (a constant: A = 1, Q = 0) is told a little better by every row.
+    A direction on the unit circle that nothing renews (a constant: A = 1, Q = 0) is told a little better by every
+    row.
     """
     if dynamics.stable:
         return
@@ -125,9 +126,9 @@ def refuse_without_steady_state(dynamics: Dynamics, parameters: tuple[str, ...])
     if np.all(roots > 2 - NOT_DYING):
         return
     raise NotObservable(
-        f"dynamics: nothing renews {direction_in_words(_plainest(still), parameters)} (A keeps it, Q adds nothing), so "
-        "that every row tells more of it and its error has no steady state but zero; give it noise in Q, or ask about "
-        "a number of rows (veilnet's Ledger, for an x that stays)"
+        f"dynamics: nothing renews {direction_in_words(_plainest(still), parameters)} (A keeps it, Q adds nothing), "
+        "so that every row tells more of it and its error has no steady state but zero; give it noise in Q, or ask "
+        "about a number of rows (the Ledger, for an x that stays)"
     )
 
 

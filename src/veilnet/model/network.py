@@ -61,9 +61,9 @@ class Network(Frozen):
     ``noise`` is what every bound, design and promise uses: that of the readings as they are combined, dither
     included, R + diag(q²/12). The two are one object where nothing is dithered.
 
-    With dynamics the network is a *stream* (``is_stream``). ``noise``, ``sensor_noise`` and ``prior`` then describe one
-    row by itself, out of the middle of the stream; ``colour`` is the noise that carries over (None where it is white),
-    ``first`` the distribution of the first x, and ``one_row`` the network of one row.
+    With dynamics the network is a *stream* (``is_stream``). ``noise``, ``sensor_noise`` and ``prior`` then describe
+    one row by itself, out of the middle of the stream; ``colour`` is the noise that carries over (None where it is
+    white), ``first`` the distribution of the first x, and ``one_row`` the network of one row.
     """
 
     _left_behind = frozenset({"observe", "position"})
@@ -413,8 +413,8 @@ def _read_colour(
     colour = read_colour(noise, agents, blocks)
     if colour is not None and dynamics is None:
         raise InvalidNetwork(
-            "noise: coloured noise carries over from row to row, so it needs dynamics=Dynamics(transition=A, noise=Q); "
-            "for rows that have nothing to do with one another give plain noise"
+            "noise: coloured noise carries over from row to row, so it needs dynamics=Dynamics(transition=A, "
+            "noise=Q); for rows that have nothing to do with one another give plain noise"
         )
     return colour
 

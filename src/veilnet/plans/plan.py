@@ -16,7 +16,7 @@ from veilnet._core.frozen import Frozen, derived
 from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy
-from veilnet.bounds.streams.knowledge import stream_knowledge
+from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
@@ -232,14 +232,18 @@ def make_plan(
     worst_targets: Mapping[str, float] | None = None,
     most_loss: float | None = None,
     details: Mapping[str, Any] | None = None,
+    known: StreamKnowledge | None = None,
 ) -> Plan:
     """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
 
     ``targets`` are the privacies asked for, ``worst_targets`` those asked of every direction of a parameter,
-    ``most_loss`` the utility loss allowed.
+    ``most_loss`` the utility loss allowed, ``known`` what these very sanitizers tell of a stream, where that was
+    computed already.
     """
-    gridded = with_release_grid(network, sanitizers)
-    utility, hidden = _figures(network, gridded)
+    if network.is_stream and known is None:
+        known = stream_knowledge(network, sanitizers)
+    gridded = with_release_grid(network, sanitizers, known=known)
+    utility, hidden = _figures(network, gridded) if known is None else (known.utility, known.privacy)
     promise = Promise(utility, hidden, dict(targets or {}), most_loss, dict(worst_targets or {}))
     promise, certificate = confirmed_promise(network, gridded, promise)
     if not certificate.ok:
@@ -261,12 +265,9 @@ def make_plan(
 
 
 def _figures(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[float, dict[str, float]]:
-    """u and p_j: of one row, or of a stream in the steady state (u now, p_j with hindsight)."""
-    if network.is_stream:
-        stream = stream_knowledge(network, sanitizers)
-        return stream.utility, stream.privacy
-    known = knowledge(network, sanitizers)
-    return 0.0 - known.growth(network.U), {n: known.growth(rows) for n, rows in network.private.items()}
+    """u and p_j of one row."""
+    row = knowledge(network, sanitizers)
+    return 0.0 - row.growth(network.U), {name: row.growth(rows) for name, rows in network.private.items()}
 
 
 def _advice(network: Network) -> str:

@@ -10,18 +10,20 @@ from veilnet._core.types import Array
 from veilnet.agent.grid import grid_step, grid_steps
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
-from veilnet.bounds.streams.knowledge import stream_knowledge
+from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.model.network import Network
 
 # Exact numbers of a stream may repeat one another in part; their grid heeds combinations down to this variance.
 _LEAST_CORRELATION = 1e-4
 
 
-def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> dict[str, Sanitizer]:
+def with_release_grid(
+    network: Network, sanitizers: Mapping[str, Sanitizer], *, known: StreamKnowledge | None = None
+) -> dict[str, Sanitizer]:
     """The sanitizers in sending order, each with the grid its numbers are rounded to.
 
     Rows that repeat others (a singular C R C' + Θ) leave no grid far below every combination's noise: their
-    normal form is sent instead.
+    normal form is sent instead. ``known`` is what the messages of a stream tell, where that was computed already.
     """
     independent = {
         agent: sanitizers[agent] if _independent_rows(sanitizers[agent]) else sanitizers[agent].normalized()
@@ -29,7 +31,7 @@ def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
         if agent in sanitizers
     }
     if network.is_stream:
-        return _with_stream_grid(network, independent)
+        return _with_stream_grid(network, independent, known or stream_knowledge(network, independent))
     sent = {agent: Sent(network.position[agent], s.compression, s.noise) for agent, s in independent.items()}
     if network.noise.independent:
         steps = {agent: grid_steps(own_covariance(network, each)) for agent, each in sent.items()}
@@ -43,10 +45,12 @@ def with_release_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
     }
 
 
-def _with_stream_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> dict[str, Sanitizer]:
+def _with_stream_grid(
+    network: Network, sanitizers: Mapping[str, Sanitizer], known: StreamKnowledge
+) -> dict[str, Sanitizer]:
     """Grids far below what is new in a row of messages: what the centre's filter weighs their rounding against."""
     steps = np.split(
-        _news_steps(stream_knowledge(network, sanitizers).steady.news),
+        _news_steps(known.steady.news),
         np.cumsum([_sent(network, sanitizers, agent) for agent in network.agents])[:-1],
     )
     return {
@@ -58,7 +62,7 @@ def _with_stream_grid(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
 
 def _sent(network: Network, sanitizers: Mapping[str, Sanitizer], agent: str) -> int:
     if agent in sanitizers:
-        return sanitizers[agent].sent
+        return int(sanitizers[agent].sent)
     return int(network.blocks.sizes[network.position[agent]])
 
 

@@ -17,6 +17,7 @@ unknown altogether.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from veilnet.model.network import Network
 
 __all__ = ["StreamRecheck"]
 
-ComplexArray = NDArray[np.complex128]
+ComplexArray = NDArray[Any]
 
 _FEWEST_FREQUENCIES = 64
 _MOST_FREQUENCIES = 1 << 15
@@ -215,7 +216,7 @@ def _noise_spectrum(network: Network, turns: ComplexArray) -> ComplexArray:
     return np.asarray(carry @ network.colour.innovation @ _adjoint(carry) + network.colour.floor + dither)
 
 
-def _adjoint(matrices: ComplexArray) -> ComplexArray:
+def _adjoint(matrices: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.conj(np.swapaxes(matrices, 1, 2)))
 
 

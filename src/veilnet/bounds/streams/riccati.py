@@ -1,28 +1,32 @@
 """The steady state of a centre that filters messages for ever: errors now and with hindsight.
 
-With X_t = A X_{t-1} + N(0, Q) and z_t = C X_t + N(0, R), the error covariance P of X_t before its row is a fixed point of
+With X_t = A X_{t-1} + N(0, Q) and z_t = C X_t + N(0, R), the error covariance P of X_t before its row is a fixed
+point of
 
     Ric(P) = A (P - P C'(C P C' + R)^-1 C P) A' + Q.
 
-Three things make it delicate here. Messages may be exact (R singular or zero: share filters), so that inverses of P or R
-do not exist; several exact numbers may be driven by fewer readings, so that part of the state becomes known exactly and
-numbers repeat one another; and the error wanted is the one that *lasts*, the largest fixed point: an agent's filter
-started at a known zero could be run backwards by a centre of unlimited precision, which rounding undoes after some rows.
+Three things make it delicate here. Messages may be exact (R singular or zero: share filters), so that inverses of P
+or R do not exist; several exact numbers may be driven by fewer readings, so that part of the state becomes known
+exactly and numbers repeat one another; and the error wanted is the one that *lasts*, the largest fixed point: an
+agent's filter started at a known zero could be run backwards by a centre of unlimited precision, which rounding
+undoes after some rows.
 
-So we count from a covariance P0 that is above every later one (the stationary one where A is stable), and compute what
-the messages *tell*, Y = P0 - P >= 0, which grows from zero. With N = A P0 C', V = C P0 C' + R (the covariance of one row
-of messages), it follows Y -> Y0 + A0 Y (I - W0 Y)^-1 A0' with
+So we count from a covariance P0 that is above every later one (the stationary one where A is stable), and compute
+what the messages *tell*, Y = P0 - P >= 0, which grows from zero. With N = A P0 C', V = C P0 C' + R (the covariance
+of one row of messages), it follows Y -> Y0 + A0 Y (I - W0 Y)^-1 A0' with
 
     A0 = A - N V^-1 C,    W0 = C' V^-1 C,    Y0 = P0 - Ric(P0),
 
-whose 2^k-fold step is had by structured doubling. V is regular once numbers that repeat others are left out: which they
-are is decided by subspaces alone (:func:`_lasting_range`), before any covariance is formed. With hindsight the error is
-P - P Λ P, Λ = Φ'ΛΦ + C'(C P C' + R)^-1 C, Φ = A (I - K C): the form of Bryson and Frazier, which inverts nothing else.
+whose 2^k-fold step is had by structured doubling. V is regular once numbers that repeat others are left out: which
+they are is decided by subspaces alone (:func:`_lasting_range`), before any covariance is formed. With hindsight the
+error is P - P Λ P, Λ = Φ'ΛΦ + C'(C P C' + R)^-1 C, Φ = A (I - K C): the form of Bryson and Frazier, which inverts
+nothing else.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -34,9 +38,9 @@ from veilnet._core.lyapunov import (
     stationary_covariance,
     undetectable_directions,
 )
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 
-__all__ = ["Messages", "Steady", "doubled", "steady_state"]
+__all__ = ["LinearSystem", "Messages", "Steady", "doubled", "steady_state"]
 
 _MOST_DOUBLINGS = 60
 # Parts of a deviation below this, relative to the state's own scale, count as none.
@@ -45,9 +49,22 @@ _SMALLEST_PART = 1e-8
 _ROUNDING = 1e-13
 
 
+class LinearSystem(Protocol):
+    """X_t = transition X_{t-1} + N(0, noise), z_t = observe X_t + N(0, floor)."""
+
+    @property
+    def transition(self) -> Array: ...
+    @property
+    def noise(self) -> Array: ...
+    @property
+    def observe(self) -> Array: ...
+    @property
+    def floor(self) -> Array: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """X_t = transition X_{t-1} + N(0, noise), z_t = observe X_t + N(0, floor)."""
+    """A :class:`LinearSystem` of its four matrices."""
 
     transition: Array
     noise: Array
@@ -78,7 +95,7 @@ class Steady:
     closed: Array
     news: Array
 
-    def bounded(self, rows: Array) -> Array:
+    def bounded(self, rows: Array) -> Booleans:
         """Which rows of the state have a finite error."""
         if self.unbounded.shape[1] == 0:
             return np.ones(len(rows), bool)
@@ -92,7 +109,7 @@ class Steady:
         return np.asarray((found + found.T) / 2)
 
 
-def steady_state(messages: Messages) -> Steady:
+def steady_state(messages: LinearSystem) -> Steady:
     """The steady state of the filter on these messages."""
     unbounded = undetectable_directions(messages.transition, messages.observe)
     quotient = complement(unbounded.T, len(messages.transition))
@@ -150,7 +167,7 @@ class _System:
     exact: int
 
 
-def _in_unit_sizes(messages: Messages) -> tuple[Messages, Array, Array, bool]:
+def _in_unit_sizes(messages: LinearSystem) -> tuple[Messages, Array, Array, bool]:
     """(messages, sizes, P0, whether P0 is stationary), each entry of the state counted in its own deviation.
 
     P0 is the stationary covariance, or, where A is not stable, the error of a filter that takes all noises for larger
@@ -170,7 +187,7 @@ def _in_unit_sizes(messages: Messages) -> tuple[Messages, Array, Array, bool]:
     return unit, sizes, above / sizes[:, None] / sizes[None, :], stationary
 
 
-def _error_of_noisier(messages: Messages) -> Array:
+def _error_of_noisier(messages: LinearSystem) -> Array:
     """The error of a filter that believes in larger noises, which always settles: an upper bound to start at."""
     A, C = messages.transition, messages.observe
     level = np.max(np.diag(messages.noise), initial=0.0)
@@ -201,9 +218,9 @@ def _split_exact(messages: Messages, above: Array) -> tuple[_System, Array]:
 def _lasting_range(system: _System) -> list[tuple[Array, Array]] | None:
     """Where the error before a row can lie, row after row, once exact numbers tell parts of the state exactly.
 
-    range(P) follows V -> A (V ∩ Null(C_exact)) + range(Q), from the whole space down. None where every exact number is
-    news and nothing becomes known exactly; else the spaces as (V, V ∩ Null(C_exact)), the last of them the one that
-    stays.
+    range(P) follows V -> A (V ∩ Null(C_exact)) + range(Q), from the whole space down. None where every exact number
+    is news and nothing becomes known exactly; else the spaces as (V, V ∩ Null(C_exact)), the last of them the one
+    that stays.
     """
     size = len(system.transition)
     if system.exact == 0:

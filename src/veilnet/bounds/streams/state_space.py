@@ -1,13 +1,15 @@
 """The messages of a stream as one linear system, memories of the agents included.
 
-The state is X_t = (x_t, n_t, v_t, s_t): x counted from the mean of the dynamics, the coloured noise n (where there is
-some), the white noise v of agents whose message shows a reading beside a memory that has seen it too (as far as
-it is shown), and the memories s *after* the row was taken in. With y_t = H x_t + n_t + v_t (dither included in v, offset left out):
+The state is X_t = (x_t, n_t, v_t, s_t): x counted from the mean of the dynamics, the coloured noise n (where there
+is some), the white noise v of agents whose message shows a reading beside a memory that has seen it too (as far as
+it is shown), and the memories s *after* the row was taken in. With y_t = H x_t + n_t + v_t (dither included in v,
+offset left out):
 
     s_i,t = F_i s_i,t-1 + K_i y_i,t,        z_i,t = C_i (s_i,t, y_i,t) + ξ_i,t,   ξ_i ~ N(0, Θ_i),
 
-so that X_t = transition X_{t-1} + noise and z_t = observe X_t + floor, both noises white and independent of each other.
-The messages are those that are sent (C_i as it is, not its normal form), so that a centre can filter them as they come.
+so that X_t = transition X_{t-1} + noise and z_t = observe X_t + floor, both noises white and independent of each
+other. The messages are those that are sent (C_i as it is, not its normal form), so that a centre can filter them as
+they come.
 """
 
 from __future__ import annotations
@@ -116,7 +118,7 @@ class _Parts:
     def base(self) -> int:
         """Numbers of the state before the memories."""
         coloured = 0 if self.network.colour is None else self.network.N
-        return self.network.L + coloured + len(self.in_state)
+        return int(self.network.L) + coloured + len(self.in_state)
 
     @cached_property
     def expected(self) -> Array:
@@ -160,7 +162,7 @@ class _Parts:
         return transition, (noise + noise.T) / 2
 
     def _base_step(self) -> tuple[Array, Array]:
-        """Transition of (x, n, v), and how the sources (w, e, v) of a row enter it; rows of memories are empty yet."""
+        """Transition of (x, n, v), and how the sources (w, e, v) of a row enter it; memories are left empty."""
         network = self.network
         size = self.base + sum(agent.order for agent in self.agents)
         L, N = network.L, network.N

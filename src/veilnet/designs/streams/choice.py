@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from veilnet._core.errors import Infeasible, InvalidRequest
@@ -16,9 +15,9 @@ from veilnet.verdict.streams.exact_test import StreamVerdict, check_stream
 __all__ = ["stream_design"]
 
 _NOT_FOR_STREAMS = {
-    "power": "noise of limited power",
-    "noise": "Algorithms 1 and 2 of the paper",
-    "alternating": "Algorithm 3 of the paper",
+    "power": "noise of limited power is",
+    "noise": "Algorithms 1 and 2 of the paper are",
+    "alternating": "Algorithm 3 of the paper is",
 }
 
 
@@ -28,17 +27,15 @@ def stream_design(
     privacy: Any,
     utility_loss: Any,
     power: Any,
-    weights: Mapping[str, float] | None,
     method: str,
     proving: bool,
-    search: Mapping[str, Any],
     searching: bool,
 ) -> Plan:
-    """The plan for a stream; ``search`` are starts, seed and progress of a search, wanted where ``searching``."""
+    """The plan for a stream; ``searching`` where the user expects a search."""
     _refuse_what_is_not_built(network, privacy, power, method, proving)
     verdict = check_stream(network)
     if utility_loss is not None:
-        return _within_loss(verdict, read_loss(utility_loss), weights, method, search, searching=searching)
+        return _within_loss(verdict, read_loss(utility_loss), method, searching=searching)
     targets, _ = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
     short = [name for name, target in targets.items() if verdict.ceiling[name] < target]
@@ -50,44 +47,27 @@ def stream_design(
     if method == "perfect":
         name = short[0]
         raise Infeasible(
-            f"privacy: {name} was asked to reach {number(targets[name])}, but at perfect utility no mechanism on this "
-            f"stream exceeds {number(verdict.ceiling[name])} with hindsight; ask for less, or use method='auto' to "
-            "trade utility for it"
+            f"privacy: {name} was asked to reach {number(targets[name])}, but at perfect utility no mechanism on "
+            f"this stream exceeds {number(verdict.ceiling[name])} with hindsight; ask for less, or use "
+            "method='auto' to trade utility for it"
         )
-    return _least_loss(verdict, targets, search)
+    ceilings = ", ".join(f"{number(each)} ({name})" for name, each in verdict.ceiling.items())
+    raise InvalidRequest(
+        "privacy: trading utility for privacy on a stream is not built yet; ask for at most the ceiling, "
+        f"{ceilings}"
+    )
 
 
-def _within_loss(
-    verdict: StreamVerdict,
-    loss: float,
-    weights: Mapping[str, float] | None,
-    method: str,
-    search: Mapping[str, Any],
-    *,
-    searching: bool,
-) -> Plan:
+def _within_loss(verdict: StreamVerdict, loss: float, method: str, *, searching: bool) -> Plan:
     if method == "perfect":
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
     if loss == 0.0 or verdict.achievable:
         why = "at no loss" if loss == 0.0 else "already"
         remark = f"free: share filters {why} give all the privacy there is" if searching else None
         return perfect_stream_plan(verdict, {}, remark=remark)
-    return _most_privacy(verdict, loss, weights, search)
-
-
-def _least_loss(verdict: StreamVerdict, targets: Mapping[str, float], search: Mapping[str, Any]) -> Plan:
     raise InvalidRequest(
-        "privacy: trading utility for privacy on a stream is not built yet; ask for at most the ceiling, "
-        + ", ".join(f"{number(each)} ({name})" for name, each in verdict.ceiling.items())
-    )
-
-
-def _most_privacy(
-    verdict: StreamVerdict, loss: float, weights: Mapping[str, float] | None, search: Mapping[str, Any]
-) -> Plan:
-    raise InvalidRequest(
-        "utility_loss: trading utility for privacy on a stream is not built yet; leave it out for the most privacy "
-        "at perfect utility"
+        "utility_loss: trading utility for privacy on a stream is not built yet; leave it out for the most "
+        "privacy at perfect utility"
     )
 
 
@@ -95,7 +75,7 @@ def _refuse_what_is_not_built(network: Network, privacy: Any, power: Any, method
     asked = "power" if power is not None else method
     if asked in _NOT_FOR_STREAMS:
         raise InvalidRequest(
-            f"{'power' if power is not None else 'method'}: {_NOT_FOR_STREAMS[asked]} are made for rows that have "
+            f"{'power' if power is not None else 'method'}: {_NOT_FOR_STREAMS[asked]} made for rows that have "
             "nothing to do with one another, not for a stream; use method='auto', or design for network.one_row"
         )
     if proving:

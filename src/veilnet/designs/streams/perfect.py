@@ -1,7 +1,7 @@
 """Most privacy at perfect utility on a stream: each agent runs its share filter and sends nothing else.
 
-The sum of what they send is the centre's own Kalman estimate; no decentralised causal mechanism that keeps it hides more,
-now or with hindsight (mathematics, section 7).
+The sum of what they send is the centre's own Kalman estimate; no decentralised causal mechanism that keeps it hides
+more, now or with hindsight (mathematics, section 7).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def perfect_stream_plan(
         "perfect",
         targets=targets,
         most_loss=0.0,
+        known=verdict.known,
         details={
             "ceiling": dict(verdict.ceiling),
             "ceiling_now": dict(verdict.ceiling_now),

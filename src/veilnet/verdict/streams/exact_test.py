@@ -1,8 +1,8 @@
 """Can privacy be free on a stream? The ceiling is what share filters leave, judged with hindsight.
 
-Arbitrarily strong privacy at perfect utility (ASUP) is achievable iff that ceiling equals the limit: the error of g when
-nothing at all is sent, which is that of x in the long run, or without bound where x wanders off. What share filters never
-let the centre bound stays hidden for ever (``hidden``).
+Arbitrarily strong privacy at perfect utility (ASUP) is achievable iff that ceiling equals the limit: the error of g
+when nothing at all is sent, which is that of x in the long run, or without bound where x wanders off. What share
+filters never let the centre bound stays hidden for ever (``hidden``).
 """
 
 from __future__ import annotations
@@ -152,17 +152,12 @@ def in_numbers(network: Network, shares: ShareFilters) -> str:
 
 
 def _plain(columns: Array) -> Array:
-    """A basis of the same space whose first entries are as plain as can be: the reduced column echelon form."""
+    """A basis of the same space as plain as can be: its reduced column echelon form."""
     basis = np.array(columns)
-    done = 0
-    for _ in range(basis.shape[1]):
-        sizes = np.max(np.abs(basis[:, done:]), axis=1)
-        row = int(np.argmax(sizes))
-        column = done + int(np.argmax(np.abs(basis[row, done:])))
-        basis[:, [done, column]] = basis[:, [column, done]]
-        basis[:, done] /= basis[row, done]
-        for other in range(basis.shape[1]):
-            if other != done:
-                basis[:, other] -= basis[row, other] * basis[:, done]
-        done += 1
+    for place in range(basis.shape[1]):
+        row, offset = divmod(int(np.argmax(np.abs(basis[:, place:]))), basis.shape[1] - place)
+        basis[:, [place, place + offset]] = basis[:, [place + offset, place]]
+        basis[:, place] /= basis[row, place]
+        others = np.arange(basis.shape[1]) != place
+        basis[:, others] -= np.outer(basis[:, place], basis[row, others])
     return np.where(np.abs(basis) < 1e-9, 0.0, basis)

@@ -1,8 +1,9 @@
 """The least memory with which an agent can compute its share: balanced reduction of one linear filter.
 
-A filter h_k = c F^k B (k = 0, 1, ...: what a reading of k rows ago counts in the number sent now) needs as many numbers of
-memory as its Hankel matrix [h_{j+k}] has rank. Singular values of that matrix below ``tolerance`` are left out: they
-change what is sent by no more than twice their sum, in deviations, whatever the readings are (Glover 1984, Enns 1984).
+A filter h_k = c F^k B (k = 0, 1, ...: what a reading of k rows ago counts in the number sent now) needs as many
+numbers of memory as its Hankel matrix [h_{j+k}] has rank. Singular values of that matrix below ``tolerance`` are
+left out: they change what is sent by no more than twice their sum, in deviations, whatever the readings are (Glover
+1984, Enns 1984).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def minimal_filter(transition: Array, gain: Array, rows: Array, *, tolerance: fl
         return Filter(past.transition, past.gain, past.from_memory, rows @ gain, past.kept, past.dropped)
     if np.linalg.cond(past.transition) > _WELL_CONDITIONED:
         return whole
-    from_memory = np.linalg.solve(past.transition.T, past.from_memory.T).T
+    from_memory = np.ascontiguousarray(np.linalg.solve(past.transition.T, past.from_memory.T).T)
     return Filter(
         past.transition,
         past.gain,

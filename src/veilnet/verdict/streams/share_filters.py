@@ -1,12 +1,12 @@
 """Each agent's share of the centre's running estimate of u, and the least it has to send and to keep.
 
-Let K be the stationary gain of the best filter on raw readings and F = (I - K H) A. The estimate x̂_t = F x̂_{t-1} + K y_t is
-linear in y, so it splits: agent i keeps ξ_t = F ξ_{t-1} + K_i y_i,t and sends U ξ_t; the sum over agents *is* the centre's
-estimate of u. No decentralised causal mechanism that keeps perfect utility hides more, now or with hindsight
-(mathematics, section 7; docs/streams.md has the proof).
+Let K be the stationary gain of the best filter on raw readings and F = (I - K H) A. The estimate x̂_t = F x̂_{t-1} +
+K y_t is linear in y, so it splits: agent i keeps ξ_t = F ξ_{t-1} + K_i y_i,t and sends U ξ_t; the sum over agents
+*is* the centre's estimate of u. No decentralised causal mechanism that keeps perfect utility hides more, now or with
+hindsight (mathematics, section 7; docs/streams.md has the proof).
 
-An agent whose share tells its readings anyway (as many numbers to send as it has readings, or more) sends the readings:
-the same information, without a memory.
+An agent whose share tells its readings anyway (as many numbers to send as it has readings, or more) sends the
+readings: the same information, without a memory.
 """
 
 from __future__ import annotations
