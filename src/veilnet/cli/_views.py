@@ -19,7 +19,7 @@ def verdict_table(verdict: Verdict) -> Table:
 
     rows = []
     for name in verdict.ceiling:
-        agents = list(verdict.blocking[name]) if verdict.network.S <= 200 else []
+        agents = list(verdict.blocking[name]) if verdict.names_blocking else []
         rows.append(
             [
                 name,
@@ -43,7 +43,14 @@ def plan_table(plan: Plan) -> Table:
         ["private", name, times(1 + p), times(1 + plan.worst_direction[name]), number(p)]
         for name, p in plan.privacy.items()
     ]
-    return table(["", "parameter", "error variance grows", "most exposed part", "u or p"], rows)
+    columns = ["", "parameter", "error variance grows", "most exposed part", "u or p"]
+    if plan.network.is_stream:
+        # Utility is judged now and privacy with hindsight; what is hidden only until later rows arrive stands beside.
+        now = [times(1 - plan.utility), *(times(1 + each) for each in plan.privacy_now.values())]
+        rows = [[*row[:3], each, *row[3:]] for row, each in zip(rows, now, strict=True)]
+        rows[0][2] = ""
+        columns = ["", "parameter", "variance grows, with hindsight", "now", "most exposed part", "u or p"]
+    return table(columns, rows)
 
 
 def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
@@ -59,9 +66,10 @@ def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
                 sanitizer.readings,
                 int(np.sum(~noisy)),
                 int(np.sum(noisy)),
-                sanitizer.readings - kept.shape[0],
+                sanitizer.order if plan.network.is_stream else sanitizer.readings - kept.shape[0],
             ]
         )
     if len(plan.sanitizers) > agents_shown:
         rows.append([f"... {len(plan.sanitizers) - agents_shown} more", "", "", "", ""])
-    return table(["agent", "readings", "sent exactly", "sent with noise", "withheld"], rows)
+    last = "kept from row to row" if plan.network.is_stream else "withheld"
+    return table(["agent", "readings", "sent exactly", "sent with noise", last], rows)

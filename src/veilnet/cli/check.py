@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from veilnet.verdict.exact_test import Verdict
 
 
 def command(
@@ -19,7 +22,6 @@ def command(
 
     verdict = vn.check(vn.Network.load(network))
     if json:
-        theorem = verdict.printed_theorem
         print_json(
             {
                 "achievable": verdict.achievable,
@@ -33,13 +35,29 @@ def command(
                 "notes": verdict.resolution_notes(),
                 "smallest_part_kept": verdict.shares.kept,
                 "largest_part_dropped": verdict.shares.dropped,
-                "printed_theorem": {
-                    "number": theorem.number,
-                    "achievable": theorem.achievable,
-                    "agents": theorem.agents,
-                },
             }
+            | _beside(verdict)
         )
         return
     console.print(str(verdict))
     console.print(verdict_table(verdict))
+
+
+def _beside(verdict: Verdict) -> dict[str, Any]:
+    """What only rows have, the paper's theorem, or only streams: memories, and what is hidden now or for ever."""
+    from veilnet.verdict.streams.exact_test import StreamVerdict
+
+    if isinstance(verdict, StreamVerdict):
+        return {
+            "ceiling_now": verdict.ceiling_now,
+            "numbers_to_keep": verdict.shares.orders,
+            "hidden_for_ever": verdict.hidden.T.tolist(),
+        }
+    theorem = verdict.printed_theorem
+    return {
+        "printed_theorem": {
+            "number": theorem.number,
+            "achievable": theorem.achievable,
+            "agents": theorem.agents,
+        }
+    }

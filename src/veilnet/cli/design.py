@@ -74,6 +74,7 @@ def command(
                 "gap": plan.gap,
                 "worst_direction": plan.worst_direction,
                 "sent": plan.sent,
+                **({"kept": plan.kept, "privacy_now": plan.privacy_now} if model.is_stream else {}),
                 "notes": plan.resolution_notes(),
                 "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
                 "details": plan.details,

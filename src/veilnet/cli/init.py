@@ -13,6 +13,9 @@ def command(
         "house.toml"
     ),
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="The house as a stream: its rows follow one another in time.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Write a commented network file to start from: a small house with five rooms."""
@@ -20,9 +23,9 @@ def command(
     from veilnet.io.template import template_text, write_template
 
     if str(path) == "-":
-        typer.echo(template_text(), nl=False)
+        typer.echo(template_text(stream=stream), nl=False)
         return
-    written = write_template(path, force=force)
+    written = write_template(path, force=force, stream=stream)
     if json:
         print_json({"written": written})
         return

@@ -13,17 +13,30 @@ from veilnet.io._document import from_document
 from veilnet.model.network import Network
 
 
-def template_text() -> str:
-    """The commented network file to start from."""
-    return files("veilnet.data").joinpath("house.toml").read_text(encoding="utf-8")
+# In the house's file, what dynamics take the place of lies between these two headings.
+_PRIOR = "# ---------------------------------------------------------------- what is known before any reading"
+_ROOMS = "# ---------------------------------------------------------------- the rooms, in sending order"
 
 
-def house() -> Network:
-    """The small house of the demo."""
-    return from_document(tomllib.loads(template_text()), Path())
+def template_text(*, stream: bool = False) -> str:
+    """The commented network file to start from; with ``stream``, of rows that follow one another."""
+    text = _data("house.toml")
+    if not stream:
+        return text
+    before, rest = text.split(_PRIOR)
+    return before + _data("house_stream.toml") + _ROOMS + rest.split(_ROOMS)[1]
 
 
-def write_template(path: str | PathLike[str], *, force: bool = False) -> Path:
+def _data(name: str) -> str:
+    return files("veilnet.data").joinpath(name).read_text(encoding="utf-8")
+
+
+def house(*, stream: bool = False) -> Network:
+    """The small house of the demo; with ``stream``, quarter of an hour after quarter of an hour."""
+    return from_document(tomllib.loads(template_text(stream=stream)), Path())
+
+
+def write_template(path: str | PathLike[str], *, force: bool = False, stream: bool = False) -> Path:
     """Write the template; an existing file is only replaced with ``force``."""
     target = Path(path)
     if target.suffix.lower() != ".toml":
@@ -34,5 +47,5 @@ def write_template(path: str | PathLike[str], *, force: bool = False) -> Path:
         raise InvalidRequest(f"{target}: a folder has that name; choose another")
     if target.exists() and not force:
         raise InvalidRequest(f"{target}: exists already; choose another name, or --force to replace it")
-    write_text(target, template_text())
+    write_text(target, template_text(stream=stream))
     return target

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.agent.grid import grid_step, grid_steps
+from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
@@ -15,6 +15,8 @@ from veilnet.model.network import Network
 
 # Exact numbers of a stream may repeat one another in part; their grid heeds combinations down to this variance.
 _LEAST_CORRELATION = 1e-4
+# A filter carries rounding on from row to row, so that less of it may enter than in a row by itself.
+_STREAM_COST = ROUNDING_COST / 16
 
 
 def with_release_grid(
@@ -71,7 +73,7 @@ def _news_steps(news: Array) -> Array:
     if not len(deviations):
         return deviations
     least = float(np.linalg.eigvalsh(news / deviations[:, None] / deviations[None, :])[0])
-    return grid_step(deviations * np.sqrt(max(least, _LEAST_CORRELATION)))
+    return grid_step(deviations * np.sqrt(max(least, _LEAST_CORRELATION)), _STREAM_COST)
 
 
 def _independent_rows(sanitizer: Sanitizer) -> bool:

@@ -111,6 +111,8 @@ class _Smoothed:
     def __init__(self, network: Network, filters: list[_Filter]) -> None:
         self._network = network
         self._filters = [each for each in filters if each.sent]
+        assert network.dynamics is not None
+        self._units = _sizes(network.dynamics.transition, network.dynamics.noise)
 
     def error(self, rows: Array, *, without_bound: bool = False) -> Array:
         """A P A', with as many frequencies as it takes; inf where it grows with their number."""
@@ -144,8 +146,10 @@ class _Smoothed:
         system[:, size:, size:] = -self._information(turns)
         right = np.zeros((2 * size, len(rows)))
         right[size:] = rows.T
-        solved = np.linalg.solve(system, right.astype(complex))[:, size:]
-        return np.asarray(-(rows @ solved).real)
+        units = np.concatenate([1.0 / self._units, self._units])
+        system = system * np.outer(units, units)
+        solved = np.linalg.solve(system, (right * units[:, None]).astype(complex))[:, size:]
+        return np.asarray(-((rows * self._units) @ solved).real)
 
     def _information(self, turns: ComplexArray) -> ComplexArray:
         """J(ω) = H*h*(h S_n h* + Θ)^-1 h H."""
@@ -220,6 +224,15 @@ def _adjoint(matrices: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.conj(np.swapaxes(matrices, 1, 2)))
 
 
+def _sizes(moves: Array, news: Array) -> Array:
+    """Deviations that the state reaches within some rows: units in which its entries are of one size."""
+    reached = news
+    for _ in range(_FIRST_WINDOW):
+        reached = moves @ reached @ moves.T + news
+    sizes = np.sqrt(np.maximum(np.diag(reached), 0.0))
+    return np.asarray(np.where(sizes > 0, sizes, 1.0))
+
+
 class _Window:
     """Everything of W rows as one Gaussian vector: the error of u now is one linear solve.
 
@@ -262,7 +275,10 @@ class _Window:
             self.observe[rows, mine], self.observe[rows, readings] = each.from_memory, each.from_reading
             self.noise[rows, rows] = each.noise
             end, row = mine.stop, rows.stop
-        self.moves, self.news = moves, enters @ news @ enters.T
+        self.units = _sizes(moves, enters @ news @ enters.T)
+        self.moves = moves / self.units[:, None] * self.units
+        self.news = (enters @ news @ enters.T) / np.outer(self.units, self.units)
+        self.observe = self.observe * self.units
         self.size, self.L = size, L
         self._begin(network)
 
@@ -285,7 +301,7 @@ class _Window:
     def error(self, rows: Array, window: int) -> float:
         """tr(A P A') of the window's last row."""
         wide = np.zeros((len(rows), self.size))
-        wide[:, : self.L] = rows
+        wide[:, : self.L] = rows * self.units[: self.L]
         covariance, cross, drift = self._covariances(wide, window)
         covariance[np.diag_indices(len(covariance))] *= 1.0 + 1e-13
         last, u_drift = self._last(window), wide
@@ -307,7 +323,7 @@ class _Window:
         covariance = self.first
         for _ in range(window - 1 if self.unknown.shape[1] else 0):
             covariance = self.moves @ covariance @ self.moves.T + self.news
-        return covariance
+        return np.asarray(covariance)
 
     def _covariances(self, wide: Array, window: int) -> tuple[Array, Array, Array]:
         """Of the window's messages with one another, of the last u with them, and how unknown directions enter."""
@@ -357,9 +373,12 @@ def _error_of_raw_filter(network: Network, rows: Array) -> float:
     base = network.L + (0 if network.colour is None else network.N)
     white = network.noise.matrix() - (0.0 if network.colour is None else network.colour.carried)
     scale = np.sqrt(np.diag(network.noise.matrix()))
-    if np.linalg.eigvalsh(white / scale[:, None] / scale[None, :])[0] < 1e-9:
+    white = white / np.outer(scale, scale)
+    if np.linalg.eigvalsh(white)[0] < 1e-9:
         return _settled(raw, rows)
     read = np.concatenate([network.H, np.eye(network.N)[:, : base - network.L]], axis=1)
+    read = read * raw.units[:base] / scale[:, None]
+    rows = rows * raw.units[: network.L]
     before = solve_discrete_are(raw.moves[:base, :base].T, read.T, raw.news[:base, :base], white)
     half = read @ before[:, : network.L] @ rows.T
     best = rows @ before[: network.L, : network.L] @ rows.T

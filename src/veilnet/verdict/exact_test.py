@@ -117,7 +117,8 @@ class Verdict:
         return "\n".join([self._headline(), *map(self._one_parameter, self.ceiling), *self._footnotes()])
 
     @property
-    def _names_who_is_in_the_way(self) -> bool:
+    def names_blocking(self) -> bool:
+        """Whether words name who stands in the way; agents are tried one by one, too slowly in a large network."""
         return self.network.S <= _MOST_AGENTS_IN_WORDS
 
     def _headline(self) -> str:
@@ -141,7 +142,7 @@ class Verdict:
         at_least = "at least " if name in self.at_least else ""
         grown = "cannot grow" if ceiling < NOTHING else f"can grow {at_least}{times(1 + ceiling)}"
         text = f"- {name}: without loss, the centre's error variance {grown} (limit: {limit})."
-        if name in self.blocked and self._names_who_is_in_the_way:
+        if name in self.blocked and self.names_blocking:
             agents = self.blocking[name]
             if agents:
                 worst = next(iter(agents))

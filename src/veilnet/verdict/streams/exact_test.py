@@ -89,7 +89,8 @@ class StreamVerdict(Verdict):
         return printed_theorem(self.network.one_row)
 
     @property
-    def _names_who_is_in_the_way(self) -> bool:
+    def names_blocking(self) -> bool:
+        """Whether words name who stands in the way: only where trying all agents takes about a second."""
         size = float(len(self.known.steady.basis))
         return self.network.S * size**3 <= _MOST_WORK
 
@@ -153,11 +154,12 @@ def in_numbers(network: Network, shares: ShareFilters) -> str:
 
 def _plain(columns: Array) -> Array:
     """A basis of the same space as plain as can be: its reduced column echelon form."""
-    basis = np.array(columns)
+    basis, leading = np.array(columns), []
     for place in range(basis.shape[1]):
         row, offset = divmod(int(np.argmax(np.abs(basis[:, place:]))), basis.shape[1] - place)
         basis[:, [place, place + offset]] = basis[:, [place + offset, place]]
         basis[:, place] /= basis[row, place]
+        leading.append(row)
         others = np.arange(basis.shape[1]) != place
         basis[:, others] -= np.outer(basis[:, place], basis[row, others])
-    return np.where(np.abs(basis) < 1e-9, 0.0, basis)
+    return np.where(np.abs(basis) < 1e-9, 0.0, basis)[:, np.argsort(leading)]
