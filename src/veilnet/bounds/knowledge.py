@@ -25,6 +25,7 @@ from veilnet._core.words import direction_in_words
 from veilnet.bounds.information import Planned, Sanitizers, message_factor, sanitizers_of
 from veilnet.bounds.streams.knowledge import read_when, silent_stream, stream_bits, stream_knowledge
 from veilnet.model.network import Network
+from veilnet.model.rows_only import refuse_stream
 
 __all__ = [
     "Knowledge",
@@ -143,15 +144,6 @@ def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
     full = np.zeros(network.L)
     full[: sharpness.size] = sharpness[: network.L]
     return Knowledge(network, full, directions.T, full > least_sharpness(network))
-
-
-def refuse_stream(network: Network) -> None:
-    """Refuse a stream where the answer would be about one row alone, as if it told nothing of the others."""
-    if network.is_stream:
-        raise InvalidRequest(
-            "network: this is answered for rows that have nothing to do with one another, and the rows of a stream "
-            "tell of each other; ask it of network.one_row if one row by itself is meant"
-        )
 
 
 def least_sharpness(network: Network) -> float:

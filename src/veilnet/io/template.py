@@ -12,7 +12,6 @@ from veilnet.io._atomic import write_text
 from veilnet.io._document import from_document
 from veilnet.model.network import Network
 
-
 # In the house's file, what dynamics take the place of lies between these two headings.
 _PRIOR = "# ---------------------------------------------------------------- what is known before any reading"
 _ROOMS = "# ---------------------------------------------------------------- the rooms, in sending order"

@@ -20,6 +20,7 @@ from veilnet._core.blocks import Blocks
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.types import Array
 from veilnet.model.network import Network
+from veilnet.model.rows_only import refuse_stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,7 @@ class StandardForm:
 
 def standard_form(network: Network) -> StandardForm:
     """The standard form of a network."""
+    refuse_stream(network)
     own_white = _whiten_by_own_noise(network, network.H)
     prior = network.in_raw_coordinates(network.prior_root)
     return StandardForm(

@@ -9,6 +9,7 @@ import numpy as np
 from veilnet._core.linalg import solve_upper, triangle
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
+from veilnet.bounds.knowledge import crlb
 from veilnet.model.network import Network
 
 # Steps up to which the best attack known left the linear one's error (mathematics, "Readings on a lattice").
@@ -19,6 +20,8 @@ def dither_cost(network: Network) -> float:
     """By which part the dither alone makes the centre's public error variance grow, from raw readings (0.01: 1 %)."""
     if not np.any(network.steps):
         return 0.0
+    if network.is_stream:
+        return float(np.trace(_public_error(network)) / np.trace(_public_error(_undithered(network))) - 1.0)
     undithered = triangle(np.concatenate([network.prior_root, network.sensor_noise.whiten(network.H)]))
     with_dither = float(np.sum(network.in_raw_coordinates(network.U) ** 2))
     return with_dither / _squares(undithered, network.U) - 1.0
@@ -47,6 +50,19 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
             "readings (state the steps of the readings, or 0 if they are continuous)."
         )
     return notes
+
+
+def _undithered(network: Network) -> Network:
+    """The same stream, were its readings not moved within their steps."""
+    return Network(
+        network.observe, network.colour or network.sensor_noise, network.public, network.private,
+        dynamics=network.dynamics,
+    )  # fmt: skip
+
+
+def _public_error(network: Network) -> Array:
+    """The error of u now, from raw readings of a stream."""
+    return network.U @ crlb(network) @ network.U.T
 
 
 def _squares(upper: Array, rows: Array) -> float:
