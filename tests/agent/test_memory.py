@@ -13,16 +13,21 @@ import veilnet as vn
 from helpers.memories import random_memory, with_memory
 
 
-def test_reach_bounds_every_power_of_the_transition() -> None:
-    """Σ_j |F^j|, summed term by term, also where F grows before it fades."""
+def test_what_is_held_and_passed_on_bounds_the_sums_term_by_term() -> None:
+    """Σ_j |F^j K| and Σ_j |C F^j|, also where F grows before it fades; not far above either."""
     rng = np.random.default_rng(0)
     slow = vn.Memory([[0.999, 50.0], [0.0, 0.998]], [[1.0], [1.0]])
     for memory in (slow, *(random_memory(rng, 4, 2, radius) for radius in (0.1, 0.9, 0.99))):
-        power, total = np.eye(memory.order), np.zeros((memory.order, memory.order))
+        rows = rng.normal(size=(3, memory.order))
+        power = np.eye(memory.order)
+        held, passed = np.zeros(memory.gain.shape), np.zeros(rows.shape)
         for _ in range(20_000):
-            total += np.abs(power)
+            held += np.abs(power @ memory.gain)
+            passed += np.abs(rows @ power)
             power = power @ memory.transition
-        assert np.all(memory.reach >= total)
+        for bound, total in ((memory.held, held), (memory.passed_on(rows), passed)):
+            assert np.all(bound >= total * (1 - 1e-12))
+            assert np.all(bound <= 100 * np.max(total))
 
 
 @pytest.mark.parametrize(

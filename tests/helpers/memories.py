@@ -30,7 +30,7 @@ def with_memory(
         noise * np.eye(sent),
         memory=random_memory(rng, order, readings),
         offset=rng.normal(size=readings),
-        grid=2.0**-20,
+        grid=2.0**-14,
         agent=agent,
     )
 

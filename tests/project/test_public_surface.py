@@ -18,6 +18,7 @@ import pytest
 
 import veilnet as vn
 from veilnet._core.frozen import derived
+from veilnet.agent.stream import Stream
 from veilnet.auditing import Audit, AuditReport, Row
 from veilnet.calibration.fitting import Calibration
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
@@ -43,7 +44,8 @@ MEMBERS = {
     vn.Plan: (
         "utility", "privacy", "sanitizers", "method", "certificate", "network", "gap", "save", "load",
     ),
-    vn.Sanitizer: ("normalized", "as_noise", "save", "load", "sanitize"),
+    vn.Sanitizer: ("normalized", "as_noise", "save", "load", "sanitize", "stream"),
+    Stream: ("sanitize", "skip", "state"),
     vn.Fusion: ("estimate",),
     vn.Estimate: ("public", "covariance", "missing"),
     vn.Verdict: ("achievable", "ceiling", "limit", "blocking", "printed_theorem"),
@@ -68,7 +70,7 @@ PARAMETERS = {
 # What public functions return without a public name: read by users, so explained to them.
 RETURNED = (
     Audit, AuditReport, Calibration, CalibrationReport, Certificate, Check, Finding, ParameterReport, Point,
-    ReadingReport, Row,
+    ReadingReport, Row, Stream,
 )  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
 PASS_THROUGH = {"Sanitizer.replace"}
@@ -191,7 +193,8 @@ def test_randomness_is_named_by_the_convention() -> None:
     found = {(label, each.name) for label, called, _ in CALLABLES for each in parameters_of(called)}
     random = {(label, name) for label, name in found if name in ("seed", "rng", "random_state", "generator")}
     assert random == {
-        ("Sanitizer.sanitize", "rng"), ("Trials", "seed"), ("design", "seed"), ("frontier", "seed"),
+        ("Sanitizer.sanitize", "rng"), ("Sanitizer.stream", "rng"), ("Trials", "seed"), ("design", "seed"),
+        ("frontier", "seed"),
     }  # fmt: skip
 
 

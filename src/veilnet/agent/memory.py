@@ -19,6 +19,7 @@ __all__ = ["Memory"]
 
 _MOST_DOUBLINGS = 48
 _FADED = 1e-6
+_TERMS = 64
 
 
 class Memory(Frozen):
@@ -61,21 +62,16 @@ class Memory(Frozen):
         return int(self.gain.shape[1])
 
     @derived
-    def reach(self) -> Array:
-        """An upper bound on Σ_j |F^j|, entry by entry: how much a rounding error of s can ever become.
+    def held(self) -> Array:
+        """A bound on Σ_j |F^j K|, entry by entry: what the memory can hold of readings of size one."""
+        return _sizes(self.transition, self.gain)
 
-        By doubling: the sum of the first 2m terms is at most that of the first m times I + |F^m|.
+    def passed_on(self, rows: Array) -> Array:
+        """A bound on Σ_j |C F^j|, entry by entry: what an error in the memory can do to numbers sent from then on.
+
+        rows: C, the columns of a compression that act on the memory.
         """
-        power, total = self.transition, np.eye(self.order)
-        for _ in range(_MOST_DOUBLINGS):
-            total = total + np.abs(power) @ total
-            power = power @ power
-            left = float(np.max(np.sum(np.abs(power), axis=1)))
-            if left <= _FADED:
-                return np.asarray(total + 2 * left * np.max(total, axis=0))
-        raise InvalidNetwork(
-            "transition: an eigenvalue of F is so near the unit circle that rounding errors would not fade"
-        )
+        return _sizes(self.transition.T, rows.T).T
 
     def same_as(self, other: Memory | None) -> bool:
         """Whether another one is the same to the last bit.
@@ -90,6 +86,30 @@ class Memory(Frozen):
 
     def __repr__(self) -> str:
         return f"Memory({self.order} number{'s' if self.order > 1 else ''} kept of {self.readings} readings a row)"
+
+
+def _sizes(transition: Array, columns: Array) -> Array:
+    """At least Σ_j |F^j B| over all j.
+
+    The first N terms one by one; T is their sum. The others are at most Σ_i |M^i| T over i > 0, M = F^N, and the
+    sum of the first 2m of those sizes is at most I + |M^m| times that of the first m.
+    """
+    total, term = np.abs(columns), columns
+    for _ in range(_TERMS - 1):
+        term = transition @ term
+        total = total + np.abs(term)
+    power = np.linalg.matrix_power(transition, _TERMS)
+    size = np.eye(len(transition))
+    for _ in range(_MOST_DOUBLINGS):
+        left = float(np.max(np.sum(np.abs(power), axis=1)))
+        if left <= _FADED:
+            size = size + 2 * left * np.max(size, axis=0)
+            return np.asarray(size @ total)
+        size = size + np.abs(power) @ size
+        power = power @ power
+    raise InvalidNetwork(
+        "transition: an eigenvalue of F is so near the unit circle that rounding errors would not fade"
+    )
 
 
 def _matrix(value: Any, name: str) -> Array:

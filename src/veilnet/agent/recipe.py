@@ -191,21 +191,18 @@ def prepare(
 def _sensitivity(compression: Array, memory: Memory) -> Array:
     """What stands in C's place when a reading is checked against the grid (:func:`veilnet.agent.grid.releasable`).
 
-    Let a_j be what the rounding of a reading j rows ago can weigh in a number now: a product of absolute values, of
-    C itself for j = 0, of C_s F^j K through the memory, and once more through each later step that rounds what the
-    memory then holds. Their sum over j is at most a = |C_y| + |C_s| G (|K| + (I + |F|) G |K|), G = Σ|F^j|. If every
-    reading that was let in satisfies n a_i |y_i| ≤ b for each i, then Σ_j Σ_i a_ji |y_i,t-j| ≤ b, in any row. The
-    factor of k + n terms a sum has, where :func:`releasable` counts n, and two for the order in which blocks are
-    summed (:mod:`veilnet.agent.filtering`), complete it.
+    Rounding errors of a number are at most u (k + n + 1) times |C_y| |y_t| + |C_s| |s_t| for its own sum, plus what
+    the errors of earlier states, each at most u (k + n + 1) (|F| |s| + |K| |y|), have become. Written as
+    Σ_j a_j |y_{t-j}|, the weights of all rows sum to at most a = |C_y| + |C_s| B + D (|F| B + |K|), B = Σ|F^j K|,
+    D = Σ|C_s F^j|. If every reading that was let in satisfies n a_i |y_i| ≤ b for each i, then
+    Σ_j a_j |y_{t-j}| ≤ b, in any row. A factor of two is for the order in which blocks are summed
+    (:mod:`veilnet.agent.filtering`).
     """
     kept = memory.order
-    size = np.abs(memory.gain)
-    held = memory.reach @ size
-    through = np.abs(compression[:, :kept]) @ (
-        memory.reach @ (size + held + np.abs(memory.transition) @ held)
-    )
-    terms = 2 * memory.readings * (kept + memory.readings + 1) / (memory.readings + 1)
-    return np.asarray((np.abs(compression[:, kept:]) + through) * terms)
+    direct, through = np.abs(compression[:, kept:]), compression[:, :kept]
+    driven = np.abs(memory.transition) @ memory.held + np.abs(memory.gain)
+    weights = direct + np.abs(through) @ memory.held + memory.passed_on(through) @ driven
+    return np.asarray(weights * (2 * memory.readings * (kept + memory.readings + 1) / (memory.readings + 1)))
 
 
 def _drawing(

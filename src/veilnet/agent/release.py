@@ -27,7 +27,7 @@ from veilnet._core.types import AnyArray, Array, Booleans
 from veilnet.agent.randomness import NoiseSource, noise_source
 from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe
 
-__all__ = ["NotPrivate", "Released", "release", "release_valid"]
+__all__ = ["NotPrivate", "Released", "as_numbers", "release", "release_valid"]
 
 
 class NotPrivate(np.ndarray[Any, Any]):
@@ -59,7 +59,7 @@ class Released:
 def release(recipe: Recipe, readings: Any, rng: np.random.Generator | int | None = None) -> AnyArray:
     """Sanitize one reading (N_i,) or a block (T, N_i); see :meth:`veilnet.Sanitizer.sanitize`."""
     source = noise_source(rng)
-    numbers = _as_numbers(readings, recipe)
+    numbers = as_numbers(readings, recipe)
     if recipe.step is None:
         warnings.warn(
             f"{recipe.speaker}no grid is set, so the low bits of what is sent are not protected: they can "
@@ -103,7 +103,7 @@ def release_valid(recipe: Recipe, rows: Array, source: NoiseSource) -> Released:
     return Released(valid, recipe.sanitize(centred[valid], source), reasons)
 
 
-def _as_numbers(readings: Any, recipe: Recipe) -> Array:
+def as_numbers(readings: Any, recipe: Recipe) -> Array:
     """Readings as float64; refusals never quote what was given, and never chain an error that would."""
     masked = isinstance(readings, np.ma.MaskedArray)
     try:

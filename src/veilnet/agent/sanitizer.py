@@ -34,8 +34,10 @@ from veilnet.agent.arguments import (
 )
 from veilnet.agent.memory import Memory
 from veilnet.agent.normal_form import normal_form, right_inverse
+from veilnet.agent.randomness import noise_source
 from veilnet.agent.recipe import Recipe, prepare
 from veilnet.agent.release import release
+from veilnet.agent.stream import Stream
 from veilnet.model.network import Network
 from veilnet.model.readings import read_limits, read_reading_names
 
@@ -236,6 +238,15 @@ class Sanitizer(Frozen):
                 "stream once with stream(), and give every row to that"
             )
         return release(self.recipe, readings, rng)
+
+    def stream(self, *, rng: np.random.Generator | int | None = None) -> Stream:
+        """A stream of rows, which remembers: the agent at work, from its first row on.
+
+        rng: as in :meth:`sanitize`, for simulation alone.
+
+        Without a memory every row is for itself, as with :meth:`sanitize`.
+        """
+        return Stream(self.recipe, noise_source(rng))
 
     @cached_property
     def recipe(self) -> Recipe:

@@ -1,0 +1,122 @@
+"""An agent's stream: a sanitizer that runs row after row and remembers.
+
+Each row goes through the same steps: checked, dithered, into the memory, combined with it, noise added, rounded to
+the grid. What is rounded or noisy never enters the memory. A reading that may not be released counts as missed, as
+does one that never came: the memory goes on without it, s = F s, and the agent sends nothing but the fact.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork, InvalidReading, InvalidRequest
+from veilnet._core.types import AnyArray, Array, Integers
+from veilnet._core.validation import as_vector
+from veilnet.agent.filtering import Filter
+from veilnet.agent.randomness import NoiseSource
+from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe
+from veilnet.agent.release import NotPrivate, as_numbers
+
+__all__ = ["MISSED", "Stream"]
+
+MISSED = np.inf
+"""What stands in place of every number of a row whose reading was missed: no message could hold it."""
+
+
+class Stream:
+    """What one agent sends row after row; :meth:`veilnet.Sanitizer.stream` begins one.
+
+    recipe: what the sanitizer comes down to.
+    source: where noise and dither come from.
+    state:  the memory after the last row, beginning at zero.
+
+    A stream cannot be copied or pickled: both would go on to send the same rows.
+    """
+
+    def __init__(self, recipe: Recipe, source: NoiseSource, state: Any = None) -> None:
+        if recipe.step is None:
+            raise InvalidNetwork(
+                f"{recipe.speaker}no grid is set, so the low bits of what is sent would not be protected; "
+                "take the sanitizer from a plan, or give it one with replace(grid=...)"
+            )
+        self._recipe = recipe
+        self._source = source
+        self._filter = None if recipe.memory is None else Filter(recipe.memory)
+        order = 0 if recipe.memory is None else recipe.memory.order
+        self._state = np.zeros(order) if state is None else as_vector(state, "state", order)
+        self.rows = 0
+
+    @property
+    def state(self) -> Array:
+        """The memory after the last row: as private as the readings it was made of."""
+        return self._state.copy()
+
+    def sanitize(self, readings: Any) -> AnyArray:
+        """What the agent sends for the next rows, which count as passed afterwards.
+
+        readings: one row (N_i,) or a block (T, N_i), in order.
+
+        A row in which a reading is not finite, outside its limits or too large for the grid was missed: it is
+        infinite in every number, of which nothing may be sent but the fact. Readings of a wrong shape or type raise
+        InvalidReading, and the stream is where it was.
+        """
+        numbers = as_numbers(readings, self._recipe)
+        rows = numbers.reshape(-1, self._recipe.readings)
+        values = np.empty((len(rows), self._recipe.sent))
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            chunk = rows[start : start + ROWS_AT_ONCE]
+            values[start : start + len(chunk)] = self._advance(chunk)[0]
+        shaped = values.reshape(*numbers.shape[:-1], self._recipe.sent)
+        return shaped if self._source.private else shaped.view(NotPrivate)
+
+    def skip(self, rows: int = 1) -> None:
+        """Rows without a reading: the memory goes on without them, and nothing may be sent but the fact.
+
+        rows: how many were missed.
+        """
+        if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 0:
+            raise InvalidRequest(f"rows: expected a whole number of missed rows, found {rows!r}")
+        for start in range(0, int(rows), ROWS_AT_ONCE):
+            count = min(ROWS_AT_ONCE, int(rows) - start)
+            self._enter(np.zeros((count, self._recipe.readings)))
+
+    def advance(self, rows: Array) -> tuple[Array, dict[int, str]]:
+        """(values, reasons) of at most :data:`ROWS_AT_ONCE` rows (T, N_i): why each row that was missed was.
+
+        rows: readings, not a number where there is none.
+        """
+        if rows.ndim != 2 or rows.shape[1] != self._recipe.readings or len(rows) > ROWS_AT_ONCE:
+            raise InvalidReading(
+                f"rows: expected up to {ROWS_AT_ONCE} rows of {self._recipe.readings} readings"
+            )
+        values, missed = self._advance(rows)
+        return values, {int(place): self._recipe.reason(rows[place]) for place in missed}
+
+    def _advance(self, rows: Array) -> tuple[Array, Integers]:
+        centred, valid = self._recipe.examine(rows)
+        known = self._recipe.dithered(centred, self._source)
+        missed = np.flatnonzero(~valid)
+        if missed.size:
+            known = np.where(valid[:, None], known, 0.0)
+        states = self._enter(known)
+        values = self._recipe.combine(np.concatenate([states, known], axis=1), self._source)
+        if missed.size:
+            values[missed] = MISSED
+        return values, missed
+
+    def _enter(self, known: Array) -> Array:
+        """The memory after each row; zeros do not enter."""
+        self.rows += len(known)
+        if self._filter is None or not len(known):
+            return np.zeros((len(known), len(self._state)))
+        states = self._filter.run(self._state, known)
+        self._state = states[-1].copy()
+        return states
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidRequest("a stream cannot be copied: both would go on to send the same rows")
+
+    def __repr__(self) -> str:
+        return f"Stream({self._recipe.speaker}{self.rows} rows so far)"
