@@ -28,7 +28,8 @@ class LatticeWatch:
         self._count = 0
         # What is sent whole, or not at all, has nothing withheld that a lattice could betray.
         rank = int(np.linalg.matrix_rank(sanitizer.compression)) if sanitizer.sent else 0
-        self._done = not np.any(sanitizer.noise) and rank in (0, sanitizer.readings)
+        whole = 0 if sanitizer.order else sanitizer.readings
+        self._done = not np.any(sanitizer.noise) and rank in (0, whole)
 
     def look(self, readings: Array) -> str:
         """What there is to say after these rows (T, N_i): a sentence, once, or nothing."""

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidReading, InvalidRequest
+from veilnet._core.missed import MISSED
 from veilnet._core.types import AnyArray, Array, Integers
 from veilnet._core.validation import as_vector
 from veilnet.agent.filtering import Filter
@@ -19,10 +20,7 @@ from veilnet.agent.randomness import NoiseSource
 from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe
 from veilnet.agent.release import NotPrivate, as_numbers
 
-__all__ = ["MISSED", "Stream"]
-
-MISSED = np.inf
-"""What stands in place of every number of a row whose reading was missed: no message could hold it."""
+__all__ = ["Stream"]
 
 
 class Stream:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import chain
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, with_first
 from veilnet.cli._quick import Argument, Option
 
 if TYPE_CHECKING:
     from veilnet.io.message_streams import MessageMark
     from veilnet.io.release_ledger import ReleaseLedger
     from veilnet.io.streams import Block, Format
-
-_LINES_AT_ONCE = 2048
 
 
 def command(
@@ -39,6 +35,12 @@ def command(
     resend: Annotated[
         bool, Option("--resend", "Send again what a killed run recorded last: the same numbers.")
     ] = False,
+    begin: Annotated[
+        bool, Option("--begin", "The very first start of an agent with a memory, which is empty then.")
+    ] = False,
+    state: Annotated[
+        Path | None, Option("--state", "Where an agent keeps its memory; beside its file if left out.")
+    ] = None,
     format: Annotated[str | None, Option("--format", "csv or jsonl; told from the names.")] = None,
     header: Annotated[
         bool | None,
@@ -67,7 +69,11 @@ def command(
 
     With --append or --ledger, a run goes on after the last row that was sent; readings that come through a pipe
     must then tell their rows.
+
+    An agent with a memory, of a plan for streams, keeps it in a file that only its owner may read, and always goes on
+    after the last row. It sends a line for every row: its message, or that its reading was missed.
     """
+    from veilnet._core.errors import InvalidRequest
     from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.agent.randomness import noise_source
     from veilnet.agent.release import release_valid
@@ -78,7 +84,7 @@ def command(
     from veilnet.io.streams import format_for
     from veilnet.io.trust import pinned, require_trust
 
-    _check_options(source, out, append, ledger, budget, resend, flush, seed)
+    _check_options(source, out, append, ledger, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
     require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
     agent, plan = sanitizer_from_bytes(content, sanitizer)
@@ -86,7 +92,20 @@ def command(
     sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)
     if not noise.private:
-        _say("--seed was given: the output is a simulation, NOT private, and says so in every row")
+        say("--seed was given: the output is a simulation, NOT private, and says so in every row")
+    if agent.memory is not None:
+        from veilnet.cli._remembering import Remembering
+
+        return Remembering(
+            agent, plan or "", sanitizer, source, out, append, ledger, budget, resend, begin, state, header, flush,
+            noise, kind, sent_as,
+        ).run()  # fmt: skip
+    if begin or state is not None:
+        raise InvalidRequest(
+            f"{'--begin' if begin else '--state'}: {sanitizer} keeps nothing from row to row; leave it out"
+        )
+    if resend and ledger is None:
+        raise InvalidRequest("--resend: it goes with a ledger; give --ledger")
     mark = MessageMark(plan or "", agent.agent, noise.private)
     watch = LatticeWatch(agent)
     sent = refused = 0
@@ -101,24 +120,24 @@ def command(
             header=header,
             label="standard input" if source is None else str(source),
         )
-        blocks = reader.blocks(1 if flush else _LINES_AT_ONCE)
+        blocks = reader.blocks(1 if flush else LINES_AT_ONCE)
         if out is not None:
             # Nothing is begun, let alone replaced, before the input is known to be what it should be.
-            blocks = _with_first(blocks)
+            blocks = with_first(blocks)
         record = None
         if ledger is not None:
             record = stack.enter_context(open_release_ledger(ledger, plan, agent.agent, budget))
         at_once = flush or record is not None
-        outlet = _outlet(out, sent_as, agent.sent, mark, append=append, flush=at_once)
-        send, last_in_file = stack.enter_context(outlet)
+        opened = outlet(out, sent_as, agent.sent, mark, append=append, flush=at_once)
+        send, last_in_file = stack.enter_context(opened)
         if record is not None:
             _catch_up(record, send, last_in_file, sent_as, mark, resend=resend, to_file=out)
         resume = (last_in_file or 0) if record is None else record.last_row
         for block in blocks:
-            new = _after(block, resume, told=reader.rows_told or _is_regular(lines)) if resume else block
+            new = after(block, resume, told=reader.rows_told or is_regular(lines)) if resume else block
             readings = new.values(agent.readings)
             released = release_valid(agent.recipe, readings, noise)
-            _say(watch.look(readings))
+            say(watch.look(readings))
             rows = [row for row, valid in zip(new.rows, released.valid.tolist(), strict=True) if valid]
             values = released.values
             if record is not None and record.left is not None and len(rows) > record.left:
@@ -134,28 +153,23 @@ def command(
                 break
         if record is not None:
             record.all_sent()
-            _say(
+            say(
                 f"the ledger has {record.count} releases, the last of row {record.last_row}; head {record.head}"
             )
-    _say(watch.conclude())
+    say(watch.conclude())
     if resume and reader.last_row < resume and not exhausted:
-        _say(
+        say(
             f"the input ends at row {reader.last_row}, before the last row sent, {resume}: is it the right file?"
         )
         return 1
     if exhausted:
-        _say("the ledger's budget is used up: nothing more is sent until x changes, with a ledger of its own")
+        say("the ledger's budget is used up: nothing more is sent until x changes, with a ledger of its own")
     if refused:
-        _say(
+        say(
             f"{refused} of {sent + refused} rows were not sent; the centre sees that they are missing, and can "
             "tell from it that a reading was faulty or beyond its limits"
         )
     return 1 if refused or exhausted else 0
-
-
-def _say(sentence: str) -> None:
-    if sentence:
-        sys.stderr.write(f"veilnet sanitize: {sentence}\n")
 
 
 def _check_options(
@@ -164,7 +178,6 @@ def _check_options(
     append: bool,
     ledger: Path | None,
     budget: int | None,
-    resend: bool,
     flush: bool,
     seed: int | None,
 ) -> None:
@@ -172,8 +185,8 @@ def _check_options(
 
     if append and out is None:
         raise InvalidRequest("--append: expected a file to add to; give --out")
-    if ledger is None and (budget is not None or resend):
-        raise InvalidRequest(f"{'--resend' if resend else '--budget'}: it goes with a ledger; give --ledger")
+    if ledger is None and budget is not None:
+        raise InvalidRequest("--budget: it goes with a ledger; give --ledger")
     if ledger is not None and seed is not None:
         raise InvalidRequest(
             "--seed: a simulation releases nothing that a ledger could record; leave one out"
@@ -186,40 +199,6 @@ def _check_options(
         )
     if source is not None and out is not None and out.exists() and source.samefile(out):
         raise InvalidRequest(f"{out}: the output would replace the input; choose another name")
-
-
-def _with_first(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks, the first of them read already."""
-    first = next(blocks, None)
-    return blocks if first is None else chain([first], blocks)
-
-
-@contextmanager
-def _outlet(
-    out: Path | None, format: Format, columns: int, mark: MessageMark, *, append: bool, flush: bool
-) -> Iterator[tuple[Callable[[bytes], None], int | None]]:
-    """How to send lines, and the last row that the file has already (None where messages do not go to one)."""
-    from veilnet.io._atomic import replacing
-    from veilnet.io.appending import appending
-    from veilnet.io.message_streams import message_header
-
-    if out is not None and append:
-        with appending(out, format, columns, mark) as file:
-            if file.cut:
-                _say(f"{out}: its last line was cut off, and is left out")
-            yield file.write, file.last_row
-        return
-    with ExitStack() as stack:
-        messages = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
-
-        def send(lines: bytes) -> None:
-            messages.write(lines)
-            if flush:
-                messages.flush()
-
-        send(message_header(format, columns, mark))
-        yield send, None
-        messages.flush()
 
 
 def _catch_up(
@@ -249,34 +228,14 @@ def _catch_up(
     elif resend:
         missing = list(range(len(rows)))
     else:
-        _say(
+        say(
             f"rows {rows[0]} to {rows[-1]} were recorded by a run that was ended, and may not have been sent; "
             "--resend sends the same numbers again"
         )
         return
     if missing:
         send(message_lines(format, [rows[place] for place in missing], values[missing], mark))
-        _say(f"rows {rows[missing[0]]} to {rows[-1]} were recorded before, and are sent now")
-
-
-def _after(block: Block, last: int, *, told: bool) -> Block:
-    """What of a block was not sent before."""
-    from veilnet._core.errors import InvalidReading
-
-    if not told:
-        raise InvalidReading(
-            f"standard input: rows up to {last} were sent before, but nothing tells which readings those are; "
-            "give each its number in a column 'row'"
-        )
-    return block.without_rows_up_to(last)
-
-
-def _is_regular(file: object) -> bool:
-    """Whether input is a file, whose rows can be counted again from its beginning."""
-    try:
-        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)  # type: ignore[attr-defined]
-    except (OSError, AttributeError):
-        return False
+        say(f"rows {rows[missing[0]]} to {rows[-1]} were recorded before, and are sent now")
 
 
 def _report(block: Block, reasons: dict[int, str]) -> int:
@@ -287,5 +246,5 @@ def _report(block: Block, reasons: dict[int, str]) -> int:
     ]
     for line, row, reason in sorted(refused, key=lambda entry: entry[0]):
         where = f"line {line}" if row is None else f"row {row}"
-        _say(f"{where} not sent: {reason}")
+        say(f"{where} not sent: {reason}")
     return len(refused)

@@ -43,14 +43,34 @@ def replacing(path: str | PathLike[str], *, mode: int | None = None) -> Iterator
     remember_folder(target.parent)
 
 
-def create(path: str | PathLike[str], content: bytes) -> None:
+def moved_into_place(path: Path, content: bytes, mode: int) -> int:
+    """Replace a file whole or not at all; a handle on the new one, locked from before it had its name."""
+    target = Path(os.path.realpath(path))
+    with _beside(target, path, mode) as (file, beside):
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        handle = os.dup(file.fileno())  # the lock belongs to both, and stays with the one that is kept
+        try:
+            _release_on_windows(file)
+            beside.replace(target)
+        except BaseException:
+            os.close(handle)
+            raise
+    remember_folder(target.parent)
+    return handle
+
+
+def create(path: str | PathLike[str], content: bytes, *, mode: int = 0o666) -> None:
     """A new file with this content: there whole or not at all; FileExistsError where something is already.
+
+    ``mode`` sets the permissions, less what the umask takes.
 
     File systems without hard links (memory cards) get the file written in its place. It is removed when that
     fails; only a power cut or a kill at that moment leaves a part of it, which readers then refuse.
     """
     target = Path(path)
-    with _beside(target, path) as (file, beside):
+    with _beside(target, path, mode) as (file, beside):
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -60,12 +80,12 @@ def create(path: str | PathLike[str], content: bytes) -> None:
         except FileExistsError:
             raise
         except OSError:
-            _create_in_place(target, content)
+            _create_in_place(target, content, mode)
     remember_folder(target.parent)
 
 
-def _create_in_place(target: Path, content: bytes) -> None:
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+def _create_in_place(target: Path, content: bytes, mode: int) -> None:
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with os.fdopen(handle, "wb") as file:
             lock(handle, wait=False)  # whoever opens it meanwhile waits, or is told that it is in use
@@ -100,11 +120,11 @@ def remember_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _beside(target: Path, path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], Path]]:
+def _beside(target: Path, path: str | PathLike[str], mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]:
     """A locked file beside the target, gone at the end unless it was renamed; errors name ``path``."""
     try:
         _remove_dead(target)
-        handle, beside = _open_beside(target)
+        handle, beside = _open_beside(target, mode)
     except OSError as error:
         error.filename, error.filename2 = str(path), None  # the user's file, not our temporary one
         raise
@@ -120,11 +140,11 @@ def _beside(target: Path, path: str | PathLike[str]) -> Iterator[tuple[IO[bytes]
             beside.unlink()
 
 
-def _open_beside(target: Path) -> tuple[int, Path]:
+def _open_beside(target: Path, mode: int) -> tuple[int, Path]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     while True:
         beside = target.with_name(f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
-        handle = os.open(beside, flags, 0o666)
+        handle = os.open(beside, flags, mode)
         lock(handle, wait=False)
         if beside.exists():  # else another run took it for a dead one before it was locked
             return handle, beside

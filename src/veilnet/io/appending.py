@@ -17,6 +17,7 @@ from typing import IO, NoReturn
 import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet._core.missed import MISSED
 from veilnet.io._atomic import remember_folder
 from veilnet.io._chain import write_all
 from veilnet.io._locking import require_lock
@@ -113,9 +114,16 @@ def _last_row(
 
 def _begins_message(torn: bytes, format: Format, mark: MessageMark) -> bool:
     """Whether a run that was killed while it wrote a message of this agent and plan may have left these bytes."""
-    sample = message_lines(format, [0], np.zeros((1, 1)), mark)
+    sent = message_lines(format, [0], np.zeros((1, 1)), mark)
+    missed = message_lines(format, [0], np.full((1, 1), MISSED), mark)
+    return any(
+        _begins(torn, sample[: sample.rindex(end)]) for sample, end in ((sent, b"0.0"), (missed, b"missed"))
+    )
+
+
+def _begins(torn: bytes, sample: bytes) -> bool:
+    """Whether bytes begin as the sample does, up to the row, and go on as a message does."""
     before, _, after = sample.partition(b"0")  # the row
-    after = after[: after.rindex(b"0.0")]
     if len(torn) <= len(before):
         return before.startswith(torn)
     rest = torn.removeprefix(before).lstrip(b"0123456789")
@@ -123,7 +131,7 @@ def _begins_message(torn: bytes, format: Format, mark: MessageMark) -> bool:
         return False
     if len(rest) <= len(after):
         return after.startswith(rest)
-    return rest.startswith(after) and not rest.removeprefix(after).strip(b"+-.,0123456789e ]}")
+    return rest.startswith(after) and not rest.removeprefix(after).strip(b'+-.,0123456789e ]}misd":tru')
 
 
 def _refuse(path: Path, mark: MessageMark, found: str) -> NoReturn:

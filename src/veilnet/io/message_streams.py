@@ -7,6 +7,9 @@ Every message names its row, the plan it was made by (the beginning of its id) a
 that no file of another agent or plan is fused by mistake, wherever in it a foreign line stands. What was made
 with ``--seed`` says so in every row: the column ``private`` after the agent holds ``no``, or the key "private"
 is false.
+
+In a stream a row whose reading was missed says so, and nothing else: ``7,cf6785d0,kitchen,missed,missed``, or the key
+"missed" is true in place of the values. In arrays such a row is infinite in every number.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import IO, Any, NoReturn
 
+import numpy as np
+
 from veilnet._core.errors import InvalidReading
+from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
 from veilnet.io.streams import (
     Block,
@@ -36,6 +42,7 @@ from veilnet.io.streams import (
 
 __all__ = ["MessageMark", "MessageReader", "message_header", "message_lines"]
 
+_MISSED = "missed"
 _MARK = 8  # characters of a plan's id that its messages carry
 
 
@@ -71,13 +78,16 @@ def message_header(format: Format, columns: int, mark: MessageMark) -> bytes:
 
 
 def message_lines(format: Format, rows: Sequence[int], values: Array, mark: MessageMark) -> bytes:
-    """Messages as lines."""
+    """Messages as lines; a row that is infinite says that its reading was missed."""
+    missed = np.isposinf(values).all(axis=1) if values.shape[1] else np.zeros(len(rows), bool)
     if format == "csv":
         between = _csv_line(mark.fields)
         lines = [
             f"{row},{between},{','.join(map(repr, numbers))}\n" if numbers else f"{row},{between}\n"
             for row, numbers in zip(rows, values.tolist(), strict=True)
         ]
+        for place in np.flatnonzero(missed).tolist():
+            lines[place] = f"{rows[place]},{between},{','.join([_MISSED] * values.shape[1])}\n"
     else:
         between = (
             f'"plan": {json.dumps(mark.short_plan)}, "agent": {json.dumps(mark.agent, ensure_ascii=False)}'
@@ -87,6 +97,8 @@ def message_lines(format: Format, rows: Sequence[int], values: Array, mark: Mess
             f'{{"row": {row}, {between}, "values": {numbers!r}}}\n'
             for row, numbers in zip(rows, values.tolist(), strict=True)
         ]
+        for place in np.flatnonzero(missed).tolist():
+            lines[place] = f'{{"row": {rows[place]}, {between}, "missed": true}}\n'
     return "".join(lines).encode()
 
 
@@ -96,6 +108,7 @@ class MessageReader(LineReader):
     A file that is not theirs, or does not say whose it is, is refused as a whole; a damaged line alone.
 
     simulated: how many of the rows so far were made with repeatable noise.
+    missed:    how many said that their reading was missed.
     """
 
     def __init__(
@@ -107,6 +120,7 @@ class MessageReader(LineReader):
         self._places = 3  # fields before the numbers
         self.rows_told = True
         self.simulated = 0
+        self.missed = 0
 
     def _parse(self, raw: bytes) -> tuple[int | None, list[float]]:
         return self._parse_csv(raw) if self._csv else self._parse_json(raw)
@@ -160,7 +174,16 @@ class MessageReader(LineReader):
             if _text(fields[3], row).strip() != "no":
                 raise Refused("the column 'private' holds neither 'no' nor a number", row)
             self.simulated += 1
-        return row, csv_numbers(fields[self._places :], raw, row)
+        numbers = fields[self._places :]
+        if numbers and numbers[0] in (b"missed", _MISSED):
+            if any(text not in (b"missed", _MISSED) for text in numbers):
+                raise Refused("some numbers are missed and others not", row)
+            return row, self._missed()
+        return row, _finite(csv_numbers(numbers, raw, row), row)
+
+    def _missed(self) -> list[float]:
+        self.missed += 1
+        return [MISSED] * self._columns
 
     # --- JSON lines
 
@@ -174,9 +197,11 @@ class MessageReader(LineReader):
         self._check_origin(table.pop("plan", None), table.pop("agent", None))
         if table.pop("private", True) is not True:
             self.simulated += 1
+        if list(table) == [_MISSED] and table[_MISSED] is True:
+            return row, self._missed()
         if list(table) != ["values"]:
             raise Refused('expected "values" and no other keys beside "row", "plan" and "agent"', row)
-        return row, json_numbers(table["values"], self._columns, row)
+        return row, _finite(json_numbers(table["values"], self._columns, row), row)
 
     def _check_origin(self, plan: object, agent: object) -> None:
         if plan == self._mark.short_plan and agent == self._mark.agent:
@@ -191,6 +216,13 @@ class MessageReader(LineReader):
             f"{self._label}, line {self._line}: expected messages of {self._mark.agent!r} by this plan, but "
             f"{trouble}; is it the right file?"
         )
+
+
+def _finite(numbers: list[float], row: int) -> list[float]:
+    """The numbers, none of which may look like a reading that was missed."""
+    if MISSED in numbers:
+        raise Refused("a number is infinite", row)
+    return numbers
 
 
 def _text(field: str | bytes, row: int) -> str:

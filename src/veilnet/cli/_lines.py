@@ -1,0 +1,78 @@
+"""Between an agent's lines: where readings come from, where messages go, and what is said beside."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from veilnet.io.message_streams import MessageMark
+    from veilnet.io.streams import Block, Format
+
+LINES_AT_ONCE = 2048
+
+
+def say(sentence: str) -> None:
+    """Something for whoever runs the agent, on standard error."""
+    if sentence:
+        sys.stderr.write(f"veilnet sanitize: {sentence}\n")
+
+
+def with_first(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The same blocks, the first of them read already."""
+    first = next(blocks, None)
+    return blocks if first is None else chain([first], blocks)
+
+
+@contextmanager
+def outlet(
+    out: Path | None, format: Format, columns: int, mark: MessageMark, *, append: bool, flush: bool
+) -> Iterator[tuple[Callable[[bytes], None], int | None]]:
+    """How to send lines, and the last row that the file has already (None where messages do not go to one)."""
+    from veilnet.io._atomic import replacing
+    from veilnet.io.appending import appending
+    from veilnet.io.message_streams import message_header
+
+    if out is not None and append:
+        with appending(out, format, columns, mark) as file:
+            if file.cut:
+                say(f"{out}: its last line was cut off, and is left out")
+            yield file.write, file.last_row
+        return
+    with ExitStack() as stack:
+        messages = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
+
+        def send(lines: bytes) -> None:
+            messages.write(lines)
+            if flush:
+                messages.flush()
+
+        send(message_header(format, columns, mark))
+        yield send, None
+        messages.flush()
+
+
+def after(block: Block, last: int, *, told: bool) -> Block:
+    """What of a block was not sent before."""
+    from veilnet._core.errors import InvalidReading
+
+    if not told:
+        raise InvalidReading(
+            f"standard input: rows up to {last} were sent before, but nothing tells which readings those are; "
+            "give each its number in a column 'row'"
+        )
+    return block.without_rows_up_to(last)
+
+
+def is_regular(file: object) -> bool:
+    """Whether input is a file, whose rows can be counted again from its beginning."""
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)  # type: ignore[attr-defined]
+    except (OSError, AttributeError):
+        return False
