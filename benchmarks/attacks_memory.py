@@ -5,7 +5,7 @@
 An agent with a share filter sanitizes in a process of its own, which is ended by SIGKILL as in attacks_kills.py,
 often several times in a row, and started again. What it sent in the end is compared with the filter run over all
 readings in a plain loop: *doubled* is a row sent twice (to a pipe: with other numbers), *lost* one that is missing,
-*reset* one that is not what an uninterrupted filter sends, *torn* half a line, *open* a memory that others could read.
+*reset* one that an uninterrupted filter would not send, *torn* half a line, *open* a memory that others could read.
 """
 
 from __future__ import annotations
