@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from veilnet.auditing.options import DifferentialPrivacy, LedgerCheck, Trials, WhatIf
     from veilnet.bounds.knowledge import bits_revealed, crlb, privacy, privacy_limit, utility
     from veilnet.calibration.fitting import DoubtfulModel, fit, fit_report
-    from veilnet.centre.fusion import Estimate, Fusion
+    from veilnet.centre.estimates import Estimate
+    from veilnet.centre.fusion import Fusion
     from veilnet.designs.choice import design
     from veilnet.designs.frontiers import Frontier, frontier
     from veilnet.designs.questions import Worst
@@ -105,7 +106,8 @@ _NAMES_IN = {
     "designs.frontiers": ("frontier", "Frontier"),
     "plans.plan": ("Plan",),
     "plans.verification": ("verify",),
-    "centre.fusion": ("Fusion", "Estimate"),
+    "centre.estimates": ("Estimate",),
+    "centre.fusion": ("Fusion",),
     "calibration.fitting": ("fit", "fit_report", "DoubtfulModel"),
     "auditing.auditor": ("audit",),
     "auditing.ledger": ("Ledger",),

@@ -42,7 +42,7 @@ def test_the_filter_is_exact_to_rounding() -> None:
         for row in inputs:
             state = memory.transition @ state + memory.gain @ row
             loop.append(state)
-        found = Filter(memory).run(start, inputs)
+        found = Filter(memory.transition, memory.gain).run(start, inputs)
         scale = np.max(np.abs(loop), axis=0)
         assert np.max(np.abs(found - loop) / scale) < 1e-12
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.agent.memory import Memory
 
 __all__ = ["Filter"]
 
@@ -19,12 +18,16 @@ _FEW = 4  # rows for which a loop costs less
 
 
 class Filter:
-    """The states of a memory over blocks of rows, its powers worked out once."""
+    """The states s_t = F s_{t-1} + K y_t over blocks of rows, the powers of F worked out once.
 
-    def __init__(self, memory: Memory) -> None:
-        self._gain = np.ascontiguousarray(memory.gain.T)
-        self._transition = np.ascontiguousarray(memory.transition.T)
-        powers = [np.eye(memory.order)]
+    transition: F, stable.
+    gain:       K.
+    """
+
+    def __init__(self, transition: Array, gain: Array) -> None:
+        self._gain = np.ascontiguousarray(gain.T)
+        self._transition = np.ascontiguousarray(transition.T)
+        powers = [np.eye(len(transition))]
         for _ in range(_PIECE):
             powers.append(powers[-1] @ self._transition)
         self._within = np.concatenate(powers[1:], axis=1)  # F^1 ... F^piece side by side

@@ -41,8 +41,9 @@ class Stream:
             )
         self._recipe = recipe
         self._source = source
-        self._filter = None if recipe.memory is None else Filter(recipe.memory)
-        order = 0 if recipe.memory is None else recipe.memory.order
+        memory = recipe.memory
+        self._filter = None if memory is None else Filter(memory.transition, memory.gain)
+        order = 0 if memory is None else memory.order
         self._state = np.zeros(order) if state is None else as_vector(state, "state", order)
         self.rows = 0
 

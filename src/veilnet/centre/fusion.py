@@ -4,92 +4,33 @@ The estimate is the posterior mean where there is a prior and the best linear un
 none, in information form, for each set of agents that sent (mathematics, section 1): its error covariance is
 U P̃ U', P̃ computed from those agents alone. What they do not determine is not estimated: it is not a number,
 and says so. (The rounding of messages to their grids adds less than 1e-6 of the covariance.)
+
+Of a stream, whose rows follow one another, it filters (:mod:`veilnet.centre.streams`): the estimate of a row is the
+best one from all that arrived up to it, or up to some rows later for those who can wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Mapping
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan, InvalidReading
+from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
+from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet._core.validation import unknown
+from veilnet._core.validation import refuse_unknown, unknown
+from veilnet.centre.estimates import Estimate
 from veilnet.centre.messages import CentreModel, View
+from veilnet.centre.streams.fusing import Follower, PublicRows, StreamFusion, read_lag
+from veilnet.centre.streams.model import StreamModel
 
-__all__ = ["Estimate", "Fusion"]
+__all__ = ["Fusion"]
 
 _ROWS_AT_ONCE = 8192
 _ROWS_WORTH_A_PRODUCT = 64  # fewer are put side by side first: one product for all agents
 _VIEWS_KEPT = 256  # sets of agents whose gains are remembered
-
-
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """Estimates of the public parameters, one row per row of messages (no rows axis for a single one).
-
-    public:     (T, rows of U) or (rows of U,); not a number where not estimable.
-    labels:     name of each public row; ``units`` beside it.
-    covariance: (T, rows, rows) or (rows, rows) of the error; where a parameter is not estimable its variance
-                is infinite. One set of agents in all rows: a view that takes no memory.
-    estimable:  (T, rows) or (rows,).
-    missing:    names of the agents that did not send: a tuple, or one per row.
-
-    Rows with the same agents share a covariance. ``set_of_row`` numbers, for each row, the set of agents that sent;
-    ``set_covariance``, ``set_estimable`` and ``set_missing`` have what belongs to each set.
-    """
-
-    public: Array
-    labels: tuple[str, ...]
-    units: tuple[str, ...]
-    set_of_row: Integers
-    set_covariance: Array
-    set_estimable: Booleans
-    set_missing: tuple[tuple[str, ...], ...]
-
-    @property
-    def single(self) -> bool:
-        """Whether it was made from one row given as vectors."""
-        return self.public.ndim == 1
-
-    @cached_property
-    def covariance(self) -> Array:
-        """Of the error, per row."""
-        return np.asarray(self._per_row(self.set_covariance))
-
-    @cached_property
-    def estimable(self) -> Booleans:
-        """Which public parameters what arrived determines, per row."""
-        return np.asarray(self._per_row(self.set_estimable))
-
-    @cached_property
-    def deviation(self) -> Array:
-        """Standard deviations of the errors, per row and parameter."""
-        return np.asarray(self._per_row(np.sqrt(np.diagonal(self.set_covariance, axis1=1, axis2=2))))
-
-    @cached_property
-    def missing(self) -> tuple[Any, ...]:
-        """Names of the agents that did not send: a tuple of names, or one such tuple per row."""
-        if self.single:
-            return self.set_missing[0]
-        return tuple(self.set_missing[place] for place in self.set_of_row)
-
-    def _per_row(self, of_set: Any) -> Any:
-        if self.single:
-            return of_set[0]
-        if len(of_set) == 1:
-            return np.broadcast_to(of_set[0], (len(self.set_of_row), *of_set.shape[1:]))
-        return of_set[self.set_of_row]
-
-    def __repr__(self) -> str:
-        rows = "one row" if self.single else f"{len(self.public)} rows"
-        gaps = sum(bool(names) for names in self.set_missing)
-        unknown_ = "" if self.set_estimable.all() else ", some not estimable"
-        return f"Estimate({rows} of {', '.join(self.labels)}; {gaps} sets of agents with gaps{unknown_})"
 
 
 @runtime_checkable
@@ -97,30 +38,35 @@ class Planned(Protocol):
     """Something that knows the model of its messages: a :class:`veilnet.Plan`."""
 
     @property
-    def messages(self) -> CentreModel:
+    def messages(self) -> CentreModel | StreamModel:
         """The model of what the agents send."""
 
 
 class Fusion:
     """Estimates the public parameters of a plan from sanitized messages.
 
-    plan: a :class:`veilnet.Plan`, or the model of its messages. At the centre, :meth:`load` reads that model from
-          the file ``plan/center.json``.
+    plan:    a :class:`veilnet.Plan`, or the model of its messages. At the centre, :meth:`load` reads that model from
+             the file ``plan/center.json``.
+    history: of a stream, how many rows back a message may come late to :meth:`update`.
     """
 
-    def __init__(self, plan: Planned | CentreModel) -> None:
-        if not isinstance(plan, Planned | CentreModel):
+    def __init__(self, plan: Planned | CentreModel | StreamModel, *, history: int = 64) -> None:
+        if not isinstance(plan, Planned | CentreModel | StreamModel):
             raise InvalidPlan(
                 f"plan: expected a veilnet.Plan, found {type(plan).__name__}; "
                 "use Plan.load(folder), or Fusion.load(plan/center.json)"
             )
-        self.model = plan if isinstance(plan, CentreModel) else plan.messages
+        self.model = plan if isinstance(plan, CentreModel | StreamModel) else plan.messages
         self._known = frozenset(self.model.agents)
+        self._stream = StreamFusion(self.model, history) if isinstance(self.model, StreamModel) else None
+        if isinstance(self.model, StreamModel):
+            return
+        self._messages = self.model
         self._views: dict[bytes, View] = {}
-        complete = self.model.complete
+        complete = self._messages.complete
         self._gain = np.ascontiguousarray(complete.gain.T)
-        self._gains = np.split(self._gain, self.model.blocks.starts[1:])
-        constant = self.model.public_expected - complete.gain @ self.model.expected
+        self._gains = np.split(self._gain, self._messages.blocks.starts[1:])
+        constant = self._messages.public_expected - complete.gain @ self._messages.expected
         constant[~complete.estimable] = np.nan
         self._constants = np.tile(constant, _ROWS_AT_ONCE)
 
@@ -150,12 +96,16 @@ class Fusion:
         messages: agent -> message, (M_i,) for one row or (T, M_i) for many, all of the same length; or one array,
                   (M,) or (T, M), with the numbers of all agents side by side in sending order.
 
-        An agent that is left out, or whose numbers in a row are not all finite, is missing in that row.
+        An agent that is left out, or whose numbers in a row are not all finite, is missing in that row. Of a stream,
+        rows begin with row 1; not a number is a message that did not arrive, infinite in every number one in which
+        the agent said that its reading was missed (as :meth:`veilnet.agent.stream.Stream.sanitize` gives it).
         """
+        if self._stream is not None:
+            return self._of_stream(*self._stacked_rows(messages), lag=0)
         parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
         rows = 1 if count is None else count
         absent = np.array([part is None for part in parts]) & (np.asarray(self._sizes(parts)) > 0)
-        public = np.empty((rows, len(self.model.labels)))
+        public = np.empty((rows, len(self._messages.labels)))
         gaps: list[tuple[Integers, Booleans]] = []
         with np.errstate(invalid="ignore", over="ignore"):
             for start in range(0, rows, _ROWS_AT_ONCE):
@@ -169,11 +119,83 @@ class Fusion:
                 chunk[where] = self._by_set(stacked[where], silent[where])
         return self._result(public, gaps, single=count is None)
 
+    def smooth(self, messages: Mapping[str, Any] | Any, *, lag: int | None = None) -> Estimate:
+        """Of a stream, the public parameters in each row, estimated from what arrived up to some rows later.
+
+        messages: as in :meth:`estimate`.
+        lag:      how many rows later; all there are when left out.
+        """
+        self._require_stream("smooth")
+        return self._of_stream(*self._stacked_rows(messages), lag=read_lag(lag))
+
+    def update(
+        self, messages: Mapping[str, Any], *, missed: Collection[str] = (), row: int | None = None
+    ) -> Estimate:
+        """Of a stream, take in what arrived of one row; the estimate of the newest row from all that arrived so far.
+
+        messages: agent -> message, (M_i,). An agent that is left out sent something that did not arrive (yet).
+        missed:   agents that said that they had no reading in the row.
+        row:      its number, counted from 1; the next one when left out. A number further on passes rows in which
+                  nothing arrived. An earlier one is a late message: everything since is worked out anew, as if it had
+                  come in time, as far back as ``history`` rows.
+        """
+        stream = self._require_stream("update")
+        refuse_unknown(missed, self.agents, "missed", error=InvalidRequest)
+        both = [agent for agent in missed if agent in messages]
+        if both:
+            raise InvalidReading(f"missed: {both[0]!r} sent a message too; it is either one or the other")
+        stacked, count = self._stacked_rows(messages)
+        if count is not None:
+            raise InvalidReading(
+                "messages: expected one row of each agent, found many; use estimate for a block"
+            )
+        for agent in missed:
+            stacked[0, self.model.blocks.rows(self.agents.index(agent))] = MISSED
+        if row is not None and (not isinstance(row, int | np.integer) or isinstance(row, bool) or row < 1):
+            raise InvalidRequest(f"row: expected a whole number from 1 on, found {row!r}")
+        return self._as_estimate(stream.update(stacked[0], None if row is None else int(row)), single=True)
+
+    def follow(self, *, lag: int | None = 0) -> Follower:
+        """Of a stream, something that takes in blocks of rows one after another, in constant memory.
+
+        lag: how many later rows an estimate waits for; None for all of them, which takes memory for each.
+        """
+        return Follower(self._require_stream("follow").gains, read_lag(lag))
+
+    def _require_stream(self, what: str) -> StreamFusion:
+        if self._stream is None:
+            raise InvalidRequest(
+                f"{what}: the plan is for rows that have nothing to do with one another; use estimate, or give the "
+                "network dynamics= and design again"
+            )
+        return self._stream
+
+    def _stacked_rows(self, messages: Mapping[str, Any] | Any) -> tuple[Array, int | None]:
+        """All numbers of a row side by side, and the number of rows (None: one, as vectors)."""
+        parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
+        return self._stacked(parts, 0, 1 if count is None else count).copy(), count
+
+    def _of_stream(self, stacked: Array, count: int | None, *, lag: int | None) -> Estimate:
+        assert self._stream is not None
+        return self._as_estimate(self._stream.estimate(stacked, lag), single=count is None)
+
+    def _as_estimate(self, rows: PublicRows, *, single: bool) -> Estimate:
+        silent = [tuple(self.agents[place] for place in np.flatnonzero(kind)) for kind in rows.silent]
+        return Estimate(
+            public=rows.public[0] if single else rows.public,
+            labels=self.model.labels,
+            units=self.model.units,
+            set_of_row=rows.kind,
+            set_covariance=rows.covariance,
+            set_estimable=rows.estimable,
+            set_missing=tuple(silent),
+        )
+
     def _read(self, messages: Mapping[str, Any]) -> tuple[list[Array | None], int | None]:
         """The messages in sending order, None where absent, and the number of rows (None: one, as vectors)."""
         strangers = [str(name) for name in messages if name not in self._known]
         if strangers:
-            raise InvalidReading(str(unknown(strangers, self.model.agents, "messages")))
+            raise InvalidReading(str(unknown(strangers, self.agents, "messages")))
         parts: list[Array | None] = [None] * len(self.agents)
         shapes: dict[tuple[int, ...], str] = {}
         for place, (agent, size) in enumerate(self.sent.items()):
@@ -235,7 +257,7 @@ class Fusion:
     def _silent(self, stacked: Array) -> Booleans:
         """(rows, agents): who did not send all its numbers."""
         bad = ~np.isfinite(stacked)
-        sizes, starts = self.model.blocks.sizes, self.model.blocks.starts
+        sizes, starts = self._messages.blocks.sizes, self._messages.blocks.starts
         silent = np.zeros((len(stacked), len(sizes)), bool)
         sending = np.flatnonzero(sizes)
         if sending.size:
@@ -244,25 +266,25 @@ class Fusion:
 
     def _by_set(self, stacked: Array, silent: Booleans) -> Array:
         """Estimates from whoever sent, all rows with the same agents at once."""
-        public = np.empty((len(stacked), len(self.model.labels)))
+        public = np.empty((len(stacked), len(self._messages.labels)))
         for pattern, members in _by_pattern(silent):
             view = self._view(pattern)
-            columns = np.flatnonzero(np.repeat(~pattern, self.model.blocks.sizes))
-            arrived = stacked[members][:, columns] - self.model.expected[columns]
-            estimates = arrived @ view.gain.T + self.model.public_expected
+            columns = np.flatnonzero(np.repeat(~pattern, self._messages.blocks.sizes))
+            arrived = stacked[members][:, columns] - self._messages.expected[columns]
+            estimates = arrived @ view.gain.T + self._messages.public_expected
             estimates[:, ~view.estimable] = np.nan  # the gain says so too, unless it has no column to say it
             public[members] = estimates
         return public
 
     def _view(self, silent: Booleans) -> View:
         if not silent.any():
-            return self.model.complete
+            return self._messages.complete
         key = np.packbits(silent).tobytes()
         view = self._views.get(key)
         if view is None:
             while len(self._views) >= _VIEWS_KEPT:
                 self._views.pop(next(iter(self._views)), None)
-            view = self._views[key] = self.model.view(~silent)
+            view = self._views[key] = self._messages.view(~silent)
         return view
 
     def _result(self, public: Array, gaps: list[tuple[Integers, Booleans]], *, single: bool) -> Estimate:
@@ -278,8 +300,8 @@ class Fusion:
         views = [self._view(pattern) for pattern in patterns]
         return Estimate(
             public=public[0] if single else public,
-            labels=self.model.labels,
-            units=self.model.units,
+            labels=self._messages.labels,
+            units=self._messages.units,
             set_of_row=set_of_row,
             set_covariance=np.stack([view.covariance for view in views]),
             set_estimable=np.stack([view.estimable for view in views]),

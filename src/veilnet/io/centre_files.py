@@ -1,4 +1,4 @@
-"""What fusion needs, in one file: ``plan/center.json``.
+"""What fusion needs, in one file: ``plan/center.json``; of a stream as in :mod:`veilnet.io.stream_centre_files`.
 
 The messages' model of :mod:`veilnet.centre.messages`, neither the agents' readings models nor their noise, nor the
 private parameters, which an honest centre has no use for:
@@ -27,9 +27,14 @@ from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet._core.types import Array
 from veilnet._core.validation import as_names, as_vector
 from veilnet.centre.messages import CentreModel
-from veilnet.io._sealed import convert, open_sealed
+from veilnet.centre.models import Messages
+from veilnet.centre.streams.model import StreamModel
+from veilnet.io._sealed import convert, open_sealed, sealed_bytes
+from veilnet.io.stream_centre_files import FORMAT as STREAM_FORMAT
+from veilnet.io.stream_centre_files import stream_centre_document, stream_centre_from_document
 
 FORMAT = "veilnet-center/1"
+_BEGINNING = 100  # bytes within which a file tells its format
 
 
 class PublicRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,14 +67,19 @@ class CentreDocument(msgspec.Struct, forbid_unknown_fields=True):
     least_share: float
 
 
-def load_centre(path: str | PathLike[str]) -> CentreModel:
+def load_centre(path: str | PathLike[str]) -> Messages:
     """Read a centre file; a changed, truncated or foreign one is refused."""
     source = Path(path)
-    return centre_from_document(open_sealed(source, FORMAT), source)
+    content = sealed_bytes(source)
+    if STREAM_FORMAT.encode() in content[:_BEGINNING]:
+        return stream_centre_from_document(open_sealed(source, STREAM_FORMAT, content), source)
+    return centre_from_document(open_sealed(source, FORMAT, content), source)
 
 
-def centre_document(model: CentreModel) -> dict[str, Any]:
+def centre_document(model: Messages) -> dict[str, Any]:
     """The table of a centre file."""
+    if isinstance(model, StreamModel):
+        return stream_centre_document(model)
     agents = {}
     for place, name in enumerate(model.agents):
         rows = model.blocks.rows(place)

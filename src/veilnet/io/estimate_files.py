@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from veilnet.centre.fusion import Estimate
+from veilnet.centre.estimates import Estimate
 from veilnet.io.streams import Format
 
 __all__ = ["write_estimate_header", "write_estimates"]

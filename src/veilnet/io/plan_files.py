@@ -30,6 +30,7 @@ from veilnet.io.centre_files import centre_document
 from veilnet.io.plan_folder import saving
 from veilnet.io.proof_files import FORMAT as PROOF_FORMAT
 from veilnet.io.proof_files import StatementDocument, proof_document, statement_document
+from veilnet.io.stream_centre_files import FORMAT as STREAM_FORMAT
 from veilnet.plans.plan import Plan
 
 FORMAT = "veilnet-plan/1"
@@ -161,7 +162,7 @@ def look_around(folder: Path, plan_id: str, new: Sequence[str]) -> list[str]:
     taken = {_folded(name) for name in new}
     for path in folder.glob("*.json"):
         kind, belongs_to = format_of(path)
-        ours = kind.startswith(("veilnet-sanitizer/", "veilnet-plan/", "veilnet-center/", "veilnet-proof/"))
+        ours = kind.partition("/")[0] in {form.partition("/")[0] for form in _FORMATS}
         if _folded(path.name) in taken:
             if not ours and not _damaged_plan_file(path):
                 raise InvalidPlan(
@@ -186,4 +187,4 @@ def _damaged_plan_file(path: Path) -> bool:
     return any(f'"{kind.partition("/")[0]}/'.encode() in start for kind in _FORMATS)
 
 
-_FORMATS = (FORMAT, CENTRE_FORMAT, PROOF_FORMAT, sanitizer_files.FORMAT)
+_FORMATS = (FORMAT, CENTRE_FORMAT, STREAM_FORMAT, PROOF_FORMAT, sanitizer_files.FORMAT)

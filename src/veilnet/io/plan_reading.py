@@ -12,7 +12,7 @@ from typing import Any
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import check_sanitizers
-from veilnet.centre.messages import CentreModel
+from veilnet.centre.models import Messages
 from veilnet.io import _document, sanitizer_files
 from veilnet.io._json import plain, with_infinities
 from veilnet.io._sealed import convert, read_sealed
@@ -141,7 +141,7 @@ def _agent_file(path: Path) -> tuple[Sanitizer, str | None] | str:
         return str(error)
 
 
-def _centre_file(path: Path) -> CentreModel | str:
+def _centre_file(path: Path) -> Messages | str:
     try:
         return load_centre(path)
     except InvalidPlan as error:

@@ -17,7 +17,7 @@ from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
-from veilnet.centre.messages import CentreModel, centre_model
+from veilnet.centre.models import Messages, messages_of
 from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.lower_bound.proof import Proof
@@ -113,9 +113,9 @@ class Plan(Frozen):
         return privacy(self.network, self.sanitizers, when="now")
 
     @derived
-    def messages(self) -> CentreModel:
+    def messages(self) -> Messages:
         """What the centre has to know of what is sent."""
-        return centre_model(self.network, self.sanitizers)
+        return messages_of(self.network, self.sanitizers)
 
     @property
     def most_loss(self) -> float | None:

@@ -21,7 +21,7 @@ from veilnet._core.types import Array
 from veilnet.agent.inspection import inspect
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import check_sanitizers
-from veilnet.centre.messages import CentreModel, centre_model
+from veilnet.centre.models import Messages, messages_of, same_messages
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Certificate, Promise, certify
 from veilnet.plans.lower_bound.proof import Proof
@@ -72,7 +72,7 @@ class SavedPlan:
     promise: Promise
     details: Mapping[str, Any]
     agent_files: Mapping[str, tuple[str, tuple[Sanitizer, str | None] | str]]
-    centre_file: tuple[str, CentreModel | str]
+    centre_file: tuple[str, Messages | str]
     difference: Callable[[Network], str]
     proof_file: tuple[str, Proof | str] | None = None
 
@@ -178,16 +178,16 @@ def _agent_complaint(
     return ""
 
 
-def _centre_complaint(name: str, found: CentreModel | str, network: Network, saved: SavedPlan) -> str:
+def _centre_complaint(name: str, found: Messages | str, network: Network, saved: SavedPlan) -> str:
     if isinstance(found, str):
         return found
     try:
-        expected = centre_model(network, saved.sanitizers, saved.plan_id)
+        expected = messages_of(network, saved.sanitizers, saved.plan_id)
     except InvalidPlan as error:
         return str(error)
     if found.plan != saved.plan_id:
         return f"{name}: belongs to another plan; save the plan again, or copy the right file"
-    if not expected.resembles(found):
+    if not same_messages(expected, found):
         return f"{name}: is not the centre's part of the plan; save the plan again"
     return ""
 

@@ -223,11 +223,14 @@ class _Parts:
         return np.concatenate(rows), (floor + floor.T) / 2
 
 
-def message_model(network: Network, sanitizers: Mapping[str, Sanitizer] | None = None) -> StateSpace:
+def message_model(
+    network: Network, sanitizers: Mapping[str, Sanitizer] | None = None, first: Array | None = None
+) -> StateSpace:
     """The messages of a stream network; agents without a sanitizer send their readings raw.
 
     network:    the model, with dynamics.
     sanitizers: agent -> Sanitizer, with or without memory.
+    first:      covariance of the first x; the network's when left out.
     """
     if network.dynamics is None:
         raise InvalidRequest("network: expected a stream, found a network without dynamics; give dynamics=")
@@ -244,7 +247,7 @@ def message_model(network: Network, sanitizers: Mapping[str, Sanitizer] | None =
         observe=observe,
         floor=floor,
         x=slice(0, network.L),
-        start=_start(parts),
+        start=_start(parts, first),
         start_mean=_start_mean(parts),
         drift=parts.entered(expected),
         shift=np.concatenate(
@@ -314,16 +317,18 @@ def _sources(network: Network) -> Array:
     return sources
 
 
-def _start(parts: _Parts) -> Array | None:
+def _start(parts: _Parts, first: Array | None) -> Array | None:
     """Covariance of the state at the first row: x and n as before any row, memories after taking in the first one."""
     network = parts.network
-    if network.first is None or network.first.covariance is None:
+    if first is None and network.first is not None:
+        first = network.first.covariance
+    if first is None:
         return None
     L, N = network.L, network.N
     transition, enter = parts._base_step()
     transition[:L, :L] = 0.0
     sources = _sources(network)
-    sources[:L, :L] = network.first.covariance
+    sources[:L, :L] = first
     if network.colour is not None:
         transition[L : L + N, L : L + N] = 0.0
         sources[L : L + N, L : L + N] = network.colour.carried

@@ -1,0 +1,77 @@
+"""What a centre has to say of the public parameters, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.types import Array, Booleans, Integers
+
+__all__ = ["Estimate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Estimates of the public parameters, one row per row of messages (no rows axis for a single one).
+
+    public:     (T, rows of U) or (rows of U,); not a number where not estimable.
+    labels:     name of each public row; ``units`` beside it.
+    covariance: (T, rows, rows) or (rows, rows) of the error; where a parameter is not estimable its variance
+                is infinite. One set of agents in all rows: a view that takes no memory.
+    estimable:  (T, rows) or (rows,).
+    missing:    names of the agents that did not send: a tuple, or one per row.
+
+    Rows with the same agents share a covariance. ``set_of_row`` numbers, for each row, the set of agents that sent;
+    ``set_covariance``, ``set_estimable`` and ``set_missing`` have what belongs to each set.
+    """
+
+    public: Array
+    labels: tuple[str, ...]
+    units: tuple[str, ...]
+    set_of_row: Integers
+    set_covariance: Array
+    set_estimable: Booleans
+    set_missing: tuple[tuple[str, ...], ...]
+
+    @property
+    def single(self) -> bool:
+        """Whether it was made from one row given as vectors."""
+        return self.public.ndim == 1
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Of the error, per row."""
+        return np.asarray(self._per_row(self.set_covariance))
+
+    @cached_property
+    def estimable(self) -> Booleans:
+        """Which public parameters what arrived determines, per row."""
+        return np.asarray(self._per_row(self.set_estimable))
+
+    @cached_property
+    def deviation(self) -> Array:
+        """Standard deviations of the errors, per row and parameter."""
+        return np.asarray(self._per_row(np.sqrt(np.diagonal(self.set_covariance, axis1=1, axis2=2))))
+
+    @cached_property
+    def missing(self) -> tuple[Any, ...]:
+        """Names of the agents that did not send: a tuple of names, or one such tuple per row."""
+        if self.single:
+            return self.set_missing[0]
+        return tuple(self.set_missing[place] for place in self.set_of_row)
+
+    def _per_row(self, of_set: Any) -> Any:
+        if self.single:
+            return of_set[0]
+        if len(of_set) == 1:
+            return np.broadcast_to(of_set[0], (len(self.set_of_row), *of_set.shape[1:]))
+        return of_set[self.set_of_row]
+
+    def __repr__(self) -> str:
+        rows = "one row" if self.single else f"{len(self.public)} rows"
+        gaps = sum(bool(names) for names in self.set_missing)
+        unknown_ = "" if self.set_estimable.all() else ", some not estimable"
+        return f"Estimate({rows} of {', '.join(self.labels)}; {gaps} sets of agents with gaps{unknown_})"

@@ -1,0 +1,204 @@
+"""What a centre does with a stream: whole blocks, one row after another, late messages, and looking back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet._core.missed import MISSED
+from veilnet._core.types import Array, Booleans, Integers
+from veilnet.centre.streams.gains import Gains, Step
+from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.smoothing import Smoothed, Smoother
+from veilnet.centre.streams.tracking import Tracker
+
+__all__ = ["Follower", "PublicRows", "StreamFusion"]
+
+_ROWS_AT_ONCE = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class PublicRows:
+    """Estimates of the public rows, one per row of messages.
+
+    public:     (T, rows); not a number where not estimable.
+    kind:       (T,), which of the covariances is that of a row, and likewise ``estimable`` and ``silent``.
+    covariance: (kinds, rows, rows); ``estimable`` (kinds, rows), ``silent`` (kinds, agents).
+    """
+
+    public: Array
+    kind: Integers
+    covariance: Array
+    estimable: Booleans
+    silent: Booleans
+
+
+class Follower:
+    """Goes through a stream block by block, in constant memory; looks back where a lag is given.
+
+    lag: rows an estimate waits for; 0 for none, None for all that come.
+    """
+
+    def __init__(self, gains: Gains, lag: int | None) -> None:
+        self._tracker = Tracker(gains)
+        self._model = gains.model
+        self._smoother = None if lag == 0 else Smoother(lag)
+
+    @property
+    def rows(self) -> int:
+        """How many rows have come."""
+        return self._tracker.rows
+
+    def add(self, stacked: Array) -> PublicRows:
+        """Take in rows (T, M); the estimates that are ready."""
+        found: list[PublicRows] = []
+        for start in range(0, max(len(stacked), 1), _ROWS_AT_ONCE):
+            tracked = self._tracker.advance(
+                stacked[start : start + _ROWS_AT_ONCE], pulls=self._smoother is not None
+            )
+            if self._smoother is None:
+                errors = [step.public for step in tracked.steps]
+                found.append(_public(self._model, tracked.states, errors, tracked.steps))
+            else:
+                found.append(self._looked_back(self._smoother.add(tracked)))
+        return _joined(found)
+
+    def end(self) -> PublicRows:
+        """The estimates that were waiting for rows that will not come."""
+        if self._smoother is None:
+            return _public(self._model, np.zeros((0, self._model.size)), [], [])
+        return self._looked_back(self._smoother.end())
+
+    def _looked_back(self, smoothed: Smoothed) -> PublicRows:
+        states, errors, steps = smoothed
+        found: dict[int, Array] = {}
+        for error, step in zip(errors, steps, strict=True):
+            if id(error) not in found:
+                public = self._model.public @ error @ self._model.public.T
+                public[np.isnan(step.public)] = np.nan
+                public[np.isinf(step.public)] = np.inf
+                found[id(error)] = public
+        return _public(self._model, states, [found[id(error)] for error in errors], steps)
+
+
+class StreamFusion:
+    """Estimates of the public parameters of a stream.
+
+    model:   what the agents send.
+    history: how many rows back a late message may come to :meth:`update`.
+    """
+
+    def __init__(self, model: StreamModel, history: int) -> None:
+        self.model = model
+        self.gains = Gains(model)
+        self._live = Tracker(self.gains)
+        self._past: deque[tuple[Tracker, Array]] = deque(maxlen=history)
+
+    def estimate(self, stacked: Array, lag: int | None = 0) -> PublicRows:
+        """All rows (T, M) of a stream from row 1 on, each from the rows up to ``lag`` later."""
+        follower = Follower(self.gains, lag)
+        return _joined([follower.add(stacked), follower.end()])
+
+    @property
+    def rows(self) -> int:
+        """How many rows :meth:`update` has taken in."""
+        return self._live.rows
+
+    def update(self, numbers: Array, row: int | None = None) -> PublicRows:
+        """Take in what arrived of a row (M,), the next one when left out; the estimate of the newest row."""
+        newest = self._live.rows
+        row = newest + 1 if row is None else row
+        if row <= newest:
+            self._late(numbers, row)
+        else:
+            nothing = np.full(len(numbers), np.nan)
+            for _ in range(newest + 1, row):
+                self._take(nothing)
+            self._take(numbers)
+        step = self._live.step
+        assert step is not None
+        return _public(self.model, self._live.state[None, :], [step.public], [step])
+
+    def _take(self, numbers: Array) -> None:
+        self._past.append((self._live.copy(), numbers))
+        self._live.advance(numbers[None, :])
+
+    def _late(self, numbers: Array, row: int) -> None:
+        """Go back to before a row, add what came late, and on again: the estimate is as if it had been in time."""
+        back = self._live.rows - row + 1
+        if back > len(self._past):
+            raise InvalidReading(
+                f"row: {row} comes {back - 1} rows late, and only the last {len(self._past)} can still be changed; "
+                "leave the message out, or give Fusion a longer history="
+            )
+        given = [told for _, told in list(self._past)[-back:]]
+        come = np.isfinite(numbers) | (numbers == MISSED)
+        there = np.isfinite(given[0]) | (given[0] == MISSED)
+        if np.any(come & there):
+            number = int(np.argmax(come & there))
+            place = int(np.searchsorted(self.model.blocks.starts, number, side="right")) - 1
+            raise InvalidReading(
+                f"messages: {self.model.agents[place]!r} sent row {row} before; send each row once"
+            )
+        given[0] = np.where(come, numbers, given[0])
+        start = list(self._past)[-back][0]
+        for _ in range(back):
+            self._past.pop()
+        self._live = start.copy()
+        for told in given:
+            self._take(told)
+
+
+def read_lag(lag: object) -> int | None:
+    """A number of rows to wait for; None for all of them."""
+    if lag is None:
+        return None
+    if not isinstance(lag, int | np.integer) or isinstance(lag, bool) or lag < 0:
+        raise InvalidRequest(
+            f"lag: expected a whole number of rows to wait for, or None for all, found {lag!r}"
+        )
+    return int(lag)
+
+
+def _public(model: StreamModel, states: Array, errors: list[Array], steps: list[Step]) -> PublicRows:
+    """Public rows of some states; rows with the same step and error are of one kind."""
+    kinds: dict[tuple[int, int], int] = {}
+    kind = np.empty(len(steps), dtype=np.intp)
+    chosen: list[int] = []
+    for row, (error, step) in enumerate(zip(errors, steps, strict=True)):
+        key = id(error), id(step)
+        if key not in kinds:
+            kinds[key] = len(chosen)
+            chosen.append(row)
+        kind[row] = kinds[key]
+    rows, agents = len(model.labels), len(model.agents)
+    silent = [np.frombuffer(steps[row].pattern.silent, dtype=bool) for row in chosen]
+    estimable = np.array([steps[row].estimable for row in chosen], dtype=bool).reshape(len(chosen), rows)
+    public = states @ model.public.T + model.public_expected
+    if not estimable.all():
+        public[~estimable[kind]] = np.nan
+    return PublicRows(
+        public=public,
+        kind=kind,
+        covariance=np.array([errors[row] for row in chosen]).reshape(len(chosen), rows, rows),
+        estimable=estimable,
+        silent=np.array(silent, dtype=bool).reshape(len(chosen), agents),
+    )
+
+
+def _joined(parts: Iterable[PublicRows]) -> PublicRows:
+    found = [part for part in parts if len(part.public)] or list(parts)[:1]
+    if len(found) == 1:
+        return found[0]
+    starts = np.cumsum([0, *(len(part.covariance) for part in found[:-1])])
+    return PublicRows(
+        public=np.concatenate([part.public for part in found]),
+        kind=np.concatenate([part.kind + start for part, start in zip(found, starts, strict=True)]),
+        covariance=np.concatenate([part.covariance for part in found]),
+        estimable=np.concatenate([part.estimable for part in found]),
+        silent=np.concatenate([part.silent for part in found]),
+    )

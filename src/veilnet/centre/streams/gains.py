@@ -1,0 +1,201 @@
+"""What each row tells a filter: gains and errors, which depend on who sent and not on what.
+
+The error covariance after a row follows from that before and from the row's pattern: whose numbers arrived, and who
+said that its reading was missed (its memory then went on without one). Patterns repeat, so each step is worked out
+once and remembered as a path of :class:`Step` objects: where the errors have settled, under one pattern for long
+enough, the path closes in a circle and a row costs no more than a product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.types import Array, Booleans, Integers
+from veilnet.centre.streams.model import StreamModel
+
+__all__ = ["Gains", "Pattern", "Step"]
+
+# An error that changes by less than this part of itself from one row to the next has settled.
+_SETTLED = 1e-12
+# Numbers that nothing new enters still count as rounded by this part of their deviation, squared.
+_ROUNDING = 1e-13
+_MOST_STEPS = 1024
+# Of a first x of which nothing is known: what is not at least so much better known by now is not known.
+_STILL_VAGUE = 1e-3
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Who is silent in a row, whether its message was lost or its reading missed, and who said that it was missed."""
+
+    silent: bytes
+    missed: bytes
+
+    @classmethod
+    def of(cls, silent: Booleans, missed: Booleans) -> Pattern:
+        """The pattern of two vectors with an entry per agent."""
+        return cls(silent.tobytes(), missed.tobytes())
+
+    def agents(self, which: str) -> Integers:
+        """Places of the agents that are ``silent`` or ``missed``."""
+        return np.flatnonzero(np.frombuffer(getattr(self, which), dtype=bool))
+
+
+@dataclass(eq=False)
+class Step:
+    """One row of the filter: X̂ = forward X̂_before + constant + gain z_arrived.
+
+    pattern: of the row.
+    arrived: which of the stacked numbers the gain takes.
+    forward: (n, n), (I - gain observe) transition.
+    error:   covariance of X after the row.
+    public:  covariance of the error of the public rows; ``estimable`` which of them are known at all.
+    follow:  the steps after it, by pattern.
+    """
+
+    pattern: Pattern
+    arrived: Integers
+    transition: Array
+    drive: Array
+    gain: Array
+    news: Array
+    observe: Array
+    error: Array
+    public: Array
+    estimable: Booleans
+    follow: dict[Pattern, Step] = field(default_factory=dict)
+
+    @cached_property
+    def left(self) -> Array:
+        """I - gain observe."""
+        return np.asarray(np.eye(len(self.error)) - self.gain @ self.observe)
+
+    @cached_property
+    def forward(self) -> Array:
+        """How the estimate before the row enters the one after it."""
+        return np.asarray(self.left @ self.transition)
+
+    @cached_property
+    def constant(self) -> Array:
+        """What the estimate moves by whatever arrives."""
+        return np.asarray(self.left @ self.drive)
+
+    @cached_property
+    def pull(self) -> Array:
+        """observe' news^-1: how what is new in a row pulls at the state before it."""
+        return np.asarray(np.linalg.solve(self.news, self.observe).T)
+
+    @property
+    def settled(self) -> bool:
+        """Whether another row of the same pattern is this step again."""
+        return self.follow.get(self.pattern) is self
+
+
+class Gains:
+    """The steps of a filter over the messages of a stream, each worked out once."""
+
+    def __init__(self, model: StreamModel) -> None:
+        self.model = model
+        self._floor = model.floor + _ROUNDING * np.diag(_reference(model))
+        self._first: dict[Pattern, Step] = {}
+        self._made = 0
+        self._settled: dict[Pattern, Step] = {}
+        self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start))) if model.vague else np.inf
+
+    def first(self, pattern: Pattern) -> Step:
+        """The step of row 1."""
+        if pattern not in self._first:
+            missed = self.model.memory_of(pattern.agents("missed"))
+            before, mean = self.model.start.copy(), self.model.start_mean.copy()
+            before[missed], before[:, missed], mean[missed] = 0.0, 0.0, 0.0
+            nothing = np.zeros(before.shape)
+            self._first[pattern] = self._step(pattern, nothing, mean, before)
+        return self._first[pattern]
+
+    def after(self, step: Step, pattern: Pattern) -> Step:
+        """The step of the row after one."""
+        found = step.follow.get(pattern)
+        if found is None:
+            found = self._following(step, pattern)
+            self._forget()
+            step.follow[pattern] = found
+            self._made += 1
+        return found
+
+    def _following(self, step: Step, pattern: Pattern) -> Step:
+        transition, noise, drive = self._moves(pattern)
+        before = transition @ step.error @ transition.T + noise
+        made = self._step(pattern, transition, drive, (before + before.T) / 2)
+        scale = np.sqrt(np.maximum(np.diag(before), 0.0))
+        again = step.pattern == pattern and np.array_equal(
+            step.transition, transition
+        )  # not so of the first row
+        if again and np.array_equal(step.drive, drive) and _same(step.error, made.error, scale):
+            step.follow[pattern] = step
+            self._settled[pattern] = step
+            return step
+        known = self._settled.get(pattern)
+        if known is not None and _same(known.error, made.error, scale):
+            return known
+        return made
+
+    def _moves(self, pattern: Pattern) -> tuple[Array, Array, Array]:
+        """(transition, noise, drive) of a row: a memory without a reading only goes on."""
+        model = self.model
+        missed = self.model.memory_of(pattern.agents("missed"))
+        if not missed.size:
+            return model.transition, model.noise, model.drive
+        transition, noise, drive = model.transition.copy(), model.noise.copy(), model.drive.copy()
+        transition[missed] = 0.0
+        for place in pattern.agents("missed"):
+            own = model.memory_of(np.array([place]))
+            transition[np.ix_(own, own)] = model.transition[np.ix_(own, own)]
+        noise[missed], noise[:, missed], drive[missed] = 0.0, 0.0, 0.0
+        return transition, noise, drive
+
+    def _step(self, pattern: Pattern, transition: Array, drive: Array, before: Array) -> Step:
+        sizes = self.model.blocks.sizes
+        silent = np.frombuffer(pattern.silent, dtype=bool)
+        arrived = np.flatnonzero(np.repeat(~silent, sizes))
+        observe, floor = self.model.observe[arrived], self._floor[np.ix_(arrived, arrived)]
+        half = before @ observe.T
+        news = observe @ half + floor
+        news = (news + news.T) / 2
+        gain: Array = np.asarray(np.linalg.solve(news, half.T).T) if arrived.size else half
+        left = np.eye(len(before)) - gain @ observe
+        error = left @ before @ left.T + gain @ floor @ gain.T  # Joseph's form: a sum of what is positive
+        error = (error + error.T) / 2
+        public = self.model.public @ error @ self.model.public.T
+        estimable = np.diag(public) < self._vague * np.sum(self.model.public**2, axis=1)
+        public[~estimable], public[:, ~estimable] = np.nan, np.nan
+        public[~estimable, ~estimable] = np.inf
+        return Step(
+            pattern, arrived, transition, drive, gain, news, observe, error, public, np.asarray(estimable)
+        )
+
+    def _forget(self) -> None:
+        """Keep memory bounded: paths that were gone once are worked out again when they are gone again."""
+        if self._made < _MOST_STEPS:
+            return
+        self._made = 0
+        self._first.clear()
+        for step in self._settled.values():
+            step.follow.clear()
+            step.follow[step.pattern] = step
+
+
+def _reference(model: StreamModel) -> Array:
+    """The scale of what is new in each number over some rows."""
+    power, new = model.transition, model.noise
+    for _ in range(5):
+        new = new + power @ new @ power.T
+        power = power @ power
+    return np.asarray(np.sum((model.observe @ new) * model.observe, axis=1) + np.diag(model.floor))
+
+
+def _same(one: Array, other: Array, scale: Array) -> bool:
+    bound = np.outer(scale, scale)
+    return bool(np.all(np.abs(one - other) <= _SETTLED * bound + np.finfo(float).tiny))

@@ -1,0 +1,154 @@
+"""What the agents of a stream send, as the centre has to know it: one linear system, and nothing of the readings.
+
+    X_t = transition X_{t-1} + drive + N(0, noise),    z_t = expected + observe X_t + N(0, floor),
+
+X the joint state of :mod:`veilnet.bounds.streams.state_space`: x counted from its mean, noises that carry over, and
+the agents' memories, which the offsets ``drive``. The floor counts the rounding of every number to its grid: exact
+numbers are exact only up to it, and a filter that believed them further would be led astray by their last digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.types import Array, Integers
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.streams.state_space import message_model
+from veilnet.model.network import Network
+
+__all__ = ["StreamModel", "stream_model"]
+
+_SAME = 1e-6  # two computations of one model, perhaps on different machines, differ by less
+# Where nothing is known of the first x, its variances are taken for so many times those of a row's noise.
+_UNKNOWN = 1e8
+
+
+@dataclass(frozen=True, eq=False)
+class StreamModel:
+    """The messages of all agents, stacked in sending order, and how they follow one another.
+
+    agents:     names in sending order, ``blocks`` how the M stacked numbers fall to them.
+    transition: (n, n), ``noise`` (n, n) and ``drive`` (n,) of the state.
+    observe:    (M, n), ``floor`` (M, M) and ``expected`` (M,) of the messages.
+    start:      covariance of the state at row 1, ``start_mean`` its mean; ``vague`` where nothing is known of x.
+    memories:   agent -> (first, last + 1) of its memory in the state.
+    public:     (rows, n); ``public_expected`` its value at the mean.
+    labels:     one per public row, with ``units``, empty where none was given.
+    """
+
+    agents: tuple[str, ...]
+    blocks: Blocks
+    transition: Array
+    noise: Array
+    drive: Array
+    observe: Array
+    floor: Array
+    expected: Array
+    start: Array
+    start_mean: Array
+    vague: bool
+    memories: Mapping[str, tuple[int, int]]
+    public: Array
+    public_expected: Array
+    labels: tuple[str, ...]
+    units: tuple[str, ...]
+    plan: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many numbers the state has."""
+        return len(self.transition)
+
+    def memory_of(self, places: Integers) -> Integers:
+        """Where in the state the memories of some agents are, given by their places in sending order."""
+        spans = [self.memories.get(self.agents[int(place)], (0, 0)) for place in places]
+        return np.concatenate([np.arange(0), *(np.arange(*span) for span in spans)]).astype(np.intp)
+
+    def resembles(self, other: StreamModel) -> bool:
+        """Whether another model says the same, up to rounding on another machine."""
+        mine, theirs = self._words(), other._words()
+        return mine == theirs and all(
+            _close(one, another) for one, another in zip(self._numbers(), other._numbers(), strict=True)
+        )
+
+    def _words(self) -> tuple[object, ...]:
+        return (
+            self.agents, self.labels, self.units, self.vague, self.blocks.sizes.tolist(), dict(self.memories),
+            self.size,
+        )  # fmt: skip
+
+    def _numbers(self) -> list[Array]:
+        return [
+            self.transition, self.noise, self.drive[:, None], self.observe, self.floor, self.expected[:, None],
+            self.start, self.start_mean[:, None], self.public, self.public_expected[:, None],
+        ]  # fmt: skip
+
+
+def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str = "") -> StreamModel:
+    """The messages of these sanitizers on a stream; agents without one send their readings raw.
+
+    network:    the model, with dynamics.
+    sanitizers: agent -> Sanitizer, with or without memory.
+    plan:       the id of the plan they belong to.
+    """
+    assert network.dynamics is not None
+    vague = network.first is None or network.first.covariance is None
+    space = message_model(network, sanitizers, _vague(network) if vague else None)
+    assert space.start is not None
+    mechanisms = [
+        sanitizers[agent] if agent in sanitizers else Sanitizer.raw(int(size), agent=agent)
+        for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
+    ]
+    public = np.zeros((len(network.U), space.size))
+    public[:, space.x] = network.U
+    return StreamModel(
+        agents=space.agents,
+        blocks=space.blocks,
+        transition=space.transition,
+        noise=space.noise,
+        drive=space.drift,
+        observe=space.observe,
+        floor=space.floor + np.diag(np.concatenate([_rounding(mechanism) for mechanism in mechanisms])),
+        expected=space.shift,
+        start=space.start,
+        start_mean=space.start_mean,
+        vague=vague,
+        memories={agent: (mine.start, mine.stop) for agent, mine in space.memories.items()},
+        public=public,
+        public_expected=network.U @ network.dynamics.mean,
+        labels=network.public_rows,
+        units=tuple(network.unit(name) for name, rows in network.public.items() for _ in range(len(rows))),
+        plan=plan,
+    )
+
+
+def _rounding(sanitizer: Sanitizer) -> Array:
+    """Variance of the rounding of each number: step²/12, twice that where it is dithered first."""
+    if sanitizer.grid is None:
+        return np.zeros(sanitizer.sent)
+    dithered = np.diag(sanitizer.noise) < sanitizer.grid**2
+    return np.asarray(sanitizer.grid**2 / np.where(dithered, 6.0, 12.0))
+
+
+def _vague(network: Network) -> Array:
+    """Covariance of a first x that could be anything, as far as floating point allows, where nothing is known."""
+    assert network.dynamics is not None
+    level = float(np.trace(network.noise.matrix())) / max(float(np.sum(network.H**2)), np.finfo(float).tiny)
+    scale = max(level, float(np.max(np.diag(network.dynamics.noise))))
+    information = np.eye(network.L) / (_UNKNOWN * scale)
+    if network.first is not None:
+        information = information + network.first.information
+    return np.asarray(np.linalg.inv(information))
+
+
+def _close(mine: Array, theirs: Array) -> bool:
+    """Whether rows agree, each relative to its own scale."""
+    if mine.shape != theirs.shape:
+        return False
+    scale = np.max(np.abs(mine), axis=1, initial=0.0, keepdims=True)
+    floor = np.max(scale, initial=0.0) * _SAME
+    return bool(np.all(np.abs(mine - theirs) <= _SAME * scale + _SAME * floor))

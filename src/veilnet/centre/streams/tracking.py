@@ -1,0 +1,143 @@
+"""The filter at work: from messages, row after row, to estimates of the state.
+
+Rows in which everybody sent, once errors have settled, are taken many at a time; every other row for itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.missed import MISSED
+from veilnet._core.types import Array, Booleans
+from veilnet.agent.filtering import Filter
+from veilnet.centre.streams.gains import Gains, Pattern, Step
+from veilnet.centre.streams.model import StreamModel
+
+__all__ = ["Tracked", "Tracker", "patterns"]
+
+_ROWS_AT_ONCE = 2048
+_FEW_ROWS = 4
+_SMALL_STATE = 48  # above it, a product per row costs less than doubling over rows
+
+
+@dataclass(frozen=True, eq=False)
+class Tracked:
+    """What a block of rows told.
+
+    states: (T, n), the estimate of X after each row.
+    steps:  the step of each row.
+    pulls:  (T, n), observe' news^-1 times what was new, for looking back; empty where nobody asked.
+    """
+
+    states: Array
+    steps: list[Step]
+    pulls: Array
+
+
+class Tracker:
+    """Goes through the rows of a stream, from row 1 on.
+
+    gains: worked out once for all who track the same stream.
+    """
+
+    def __init__(self, gains: Gains) -> None:
+        self.gains = gains
+        self.rows = 0
+        self.step: Step | None = None
+        self.state: Array = np.zeros(gains.model.size)
+        self._fast: tuple[Step, Filter | None] | None = None
+
+    def copy(self) -> Tracker:
+        """Another one that stands where this one does."""
+        other = Tracker(self.gains)
+        other.rows, other.step, other.state = self.rows, self.step, self.state
+        return other
+
+    def advance(self, stacked: Array, *, pulls: bool = False) -> Tracked:
+        """Take in some rows (T, M) of all agents' numbers side by side.
+
+        stacked: not a number where a message did not arrive, infinite where an agent said that it missed a reading.
+        pulls:   whether somebody is going to look back.
+        """
+        silent, missed = patterns(self.gains.model, stacked)
+        states = np.empty((len(stacked), self.gains.model.size))
+        drawn = np.zeros(states.shape if pulls else (0, 0))
+        steps: list[Step] = []
+        place = 0
+        complete = np.asarray(~silent.any(axis=1))
+        while place < len(stacked):
+            count = self._settled_rows(complete, place)
+            if count:
+                rows = slice(place, place + count)
+                assert self.step is not None
+                self._many(self.step, stacked[rows], states[rows], drawn[rows] if pulls else None)
+                steps += [self.step] * count
+            else:
+                count = 1
+                self._one(
+                    Pattern.of(silent[place], missed[place]), stacked[place], drawn[place] if pulls else None
+                )
+                states[place] = self.state
+                assert self.step is not None
+                steps.append(self.step)
+            place += count
+            self.rows += count
+        return Tracked(states, steps, drawn)
+
+    def _settled_rows(self, complete: Booleans, place: int) -> int:
+        """How many rows from here on can be taken at once: the filter has settled and everybody sent."""
+        step = self.step
+        if step is None or not step.settled or any(step.pattern.silent) or not complete[place]:
+            return 0
+        ahead = complete[place : place + _ROWS_AT_ONCE]
+        count = len(ahead) if ahead.all() else int(np.argmin(ahead))
+        return count if count >= _FEW_ROWS else 0
+
+    def _one(self, pattern: Pattern, numbers: Array, drawn: Array | None) -> None:
+        step = self.gains.first(pattern) if self.step is None else self.gains.after(self.step, pattern)
+        expected = self.gains.model.expected[step.arrived]
+        before = step.transition @ self.state + step.drive
+        new = numbers[step.arrived] - expected - step.observe @ before
+        self.state = before + step.gain @ new
+        if drawn is not None:
+            drawn[:] = step.pull @ new
+        self.step = step
+
+    def _many(self, step: Step, numbers: Array, states: Array, drawn: Array | None) -> None:
+        centred = numbers[:, step.arrived] - self.gains.model.expected[step.arrived]
+        quick = self._filter_of(step)
+        before = self.state
+        if quick is None:
+            driven = centred @ step.gain.T + step.constant
+            for place, row in enumerate(driven):
+                before = states[place] = step.forward @ before + row
+        else:
+            # the constant enters as one more number, which is always one
+            states[:] = quick.run(before, np.concatenate([centred, np.ones((len(centred), 1))], axis=1))
+        if drawn is not None:
+            earlier = np.concatenate([self.state[None, :], states[:-1]]) @ step.transition.T + step.drive
+            drawn[:] = (centred - earlier @ step.observe.T) @ step.pull.T
+        self.state = states[-1].copy()
+
+    def _filter_of(self, step: Step) -> Filter | None:
+        if self._fast is None or self._fast[0] is not step:
+            quick = None
+            if len(step.error) <= _SMALL_STATE:
+                quick = Filter(step.forward, np.concatenate([step.gain, step.constant[:, None]], axis=1))
+            self._fast = step, quick
+        return self._fast[1]
+
+
+def patterns(model: StreamModel, stacked: Array) -> tuple[Booleans, Booleans]:
+    """(rows, agents) twice: whose numbers did not all arrive, and who said that a reading was missed."""
+    sizes, starts = model.blocks.sizes, model.blocks.starts
+    silent = np.zeros((len(stacked), len(sizes)), bool)
+    missed = np.zeros(silent.shape, bool)
+    sending = np.flatnonzero(sizes)
+    if sending.size:
+        silent[:, sending] = np.logical_or.reduceat(~np.isfinite(stacked), starts[sending], axis=1)
+        if silent.any():
+            missed[:, sending] = np.logical_and.reduceat(stacked == MISSED, starts[sending], axis=1)
+    return silent, missed

@@ -1,0 +1,290 @@
+"""The centre's filter on streams, against one linear solve over a whole window, the steady state, and simulation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.memories import sent_row_by_row
+from helpers.streams import random_sanitizers, random_stream, simulated, window
+from veilnet._core.missed import MISSED
+from veilnet._core.types import Array, Booleans
+from veilnet.centre.streams.model import stream_model
+
+ROWS = 9
+
+
+def some_gaps(fusion: vn.Fusion, seed: int, rows: int = ROWS) -> tuple[Booleans, dict[str, Booleans]]:
+    """(numbers that arrive (T, M), agent -> rows it missed), a third of everything gone."""
+    rng = np.random.default_rng([seed, 5])
+    missed = {agent: rng.random(rows) < 0.15 for agent in fusion.agents}
+    heard = [
+        np.repeat((rng.random(rows) > 0.2) & ~missed[agent], count).reshape(rows, count)
+        for agent, count in fusion.sent.items()
+    ]
+    return np.concatenate(heard, axis=1), missed
+
+
+def with_gaps(fusion: vn.Fusion, z: Array, heard: Booleans, missed: dict[str, Booleans]) -> dict[str, Array]:
+    """Messages per agent, not a number where lost, infinite where missed."""
+    gappy = np.where(heard, z, np.nan)
+    found, end = {}, 0
+    for agent, count in fusion.sent.items():
+        start, end = end, end + count
+        found[agent] = gappy[:, start:end].copy()
+        found[agent][missed[agent]] = MISSED
+    return found
+
+
+@pytest.mark.parametrize("kind", ["white", "coloured", "joint", "first", "coloured joint first"])
+@pytest.mark.parametrize("noise", [0.3, 0.0])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_any_gaps_against_one_linear_solve(kind: str, noise: float, seed: int) -> None:
+    network = random_stream(seed, coloured="coloured" in kind, joint="joint" in kind, first="first" in kind)
+    sanitizers = random_sanitizers(network, seed, noise=noise)
+    fusion = vn.Fusion(stream_model(network, sanitizers))
+    heard, missed = some_gaps(fusion, seed)
+    whole = window(network, sanitizers, ROWS, missed)
+    rng = np.random.default_rng(seed)
+    sources = np.linalg.cholesky(whole.covariance + 1e-12 * np.eye(len(whole.covariance)))
+    z = whole.z_mean + whole.z @ (sources @ rng.normal(size=len(sources)))
+    messages = with_gaps(fusion, z, heard, missed)
+    forward = fusion.estimate(messages)
+    for lag, found in ((0, forward), (2, fusion.smooth(messages, lag=2)), (ROWS, fusion.smooth(messages))):
+        for t in range(ROWS):
+            known = heard & (np.arange(ROWS) <= t + lag)[:, None]
+            gain, constant, left = whole.told(network.U, [t], known)
+            deviation = np.sqrt(left[0, 0])
+            expected = constant + gain @ z[known]
+            assert abs(found.public[t, 0] - expected[0]) < 1e-6 * deviation
+            assert found.covariance[t, 0, 0] == pytest.approx(left[0, 0], rel=1e-6)
+    for t, missing in enumerate(forward.missing):
+        silent = [a for a, z_a in messages.items() if not np.isfinite(z_a[t]).all()]
+        assert list(missing) == silent
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_the_plain_sum_of_shares_when_nothing_is_missing(coloured: bool) -> None:
+    """Share filters: once the start is forgotten, the estimate is what the filter on raw readings says, to rounding.
+
+    To 1e-9 for shares that are not rounded, and within their grid for what agents send.
+    """
+    network = random_stream(3, coloured=coloured)
+    plan = vn.design(network)
+    _, y = simulated(network, 600, np.random.default_rng(0))
+    summed = plain_sum(network, y)
+    exact = {a: s.replace(grid=None) for a, s in plan.sanitizers.items()}
+    shares = {a: sent_row_by_row(s, y[a]) for a, s in exact.items()}
+    found = vn.Fusion(stream_model(network, exact)).estimate(shares)
+    deviation = np.sqrt(found.covariance[-1, 0, 0])
+    assert np.max(np.abs(found.public[300:] - summed[300:])) < 1e-9 * deviation
+    sent = vn.Fusion(plan).estimate({a: s.stream().sanitize(y[a]) for a, s in plan.sanitizers.items()})
+    assert sent.missing == ((),) * 600
+    assert np.max(np.abs(sent.public[300:] - summed[300:])) < 0.01 * deviation
+
+
+def plain_sum(network: vn.Network, y: dict[str, Array]) -> Array:
+    """U x̂ of the stationary Kalman filter on raw readings, by plain iteration: what shares add up to."""
+    dynamics, colour = network.dynamics, network.colour
+    assert dynamics is not None
+    A, H, Q, R = dynamics.transition, network.H, dynamics.noise, network.noise.matrix()
+    if colour is not None:
+        L, N = network.L, network.N
+        A = np.block([[A, np.zeros((L, N))], [np.zeros((N, L)), colour.memory]])
+        Q = np.block([[Q, np.zeros((L, N))], [np.zeros((N, L)), colour.innovation]])
+        H, R = np.concatenate([H, np.eye(N)], axis=1), colour.floor
+    P = np.eye(len(A))
+    for _ in range(3000):
+        P = A @ P @ A.T + Q
+        K = np.linalg.solve(H @ P @ H.T + R, H @ P).T
+        P = P - K @ H @ P
+    stacked = np.concatenate([y[a] for a in network.agents], axis=1)
+    x, rows = np.zeros(len(A)), []
+    for reading in stacked - network.offset - network.H @ dynamics.mean:
+        x = A @ x
+        x = x + K @ (reading - H @ x)
+        rows.append(network.U @ (dynamics.mean + x[: network.L]))
+    return np.array(rows)
+
+
+def test_row_by_row_block_and_late_messages_agree() -> None:
+    network = random_stream(4, coloured=True)
+    sanitizers = random_sanitizers(network, 4)
+    model = stream_model(network, sanitizers)
+    fusion = vn.Fusion(model)
+    heard, missed = some_gaps(fusion, 4, rows=30)
+    z = np.random.default_rng(4).normal(size=heard.shape) + model.expected
+    messages = with_gaps(fusion, z, heard, missed)
+    block = fusion.estimate(messages)
+    late = vn.Fusion(model, history=12)
+    for t in range(30):
+        row = {a: m[t] for a, m in messages.items() if np.isfinite(m[t]).all()}
+        said = [a for a, m in messages.items() if np.isposinf(m[t]).all()]
+        found = fusion.update(row, missed=said)
+        np.testing.assert_allclose(found.public, block.public[t], rtol=1e-9)
+        np.testing.assert_allclose(found.covariance, block.covariance[t], rtol=1e-9)
+        assert found.missing == block.missing[t]
+        # the same, the last agent's news always ten rows late
+        late.update({a: v for a, v in row.items() if a != "a2"}, missed=[a for a in said if a != "a2"])
+        if t >= 10:
+            z_late = messages["a2"][t - 10]
+            if np.isfinite(z_late).all():
+                late.update({"a2": z_late}, row=t - 9)
+            elif np.isposinf(z_late).all():
+                late.update({}, missed=["a2"], row=t - 9)
+    for t in range(20, 30):
+        z_late = messages["a2"][t]
+        news = {"a2": z_late} if np.isfinite(z_late).all() else {}
+        found = late.update(news, missed=["a2"] if np.isposinf(z_late).all() else [], row=t + 1)
+    np.testing.assert_allclose(found.public, block.public[-1], rtol=1e-9)
+    np.testing.assert_allclose(found.covariance, block.covariance[-1], rtol=1e-9)
+
+
+def test_passing_rows_in_which_nothing_came() -> None:
+    network = random_stream(5)
+    model = stream_model(network, random_sanitizers(network, 5))
+    total = model.blocks.total
+    one, other = vn.Fusion(model), vn.Fusion(model)
+    z = {a: np.full(n, 0.3) for a, n in one.sent.items()}
+    one.update(z)
+    one.update({})
+    one.update({})
+    expected = one.update(z)
+    other.update(z)
+    np.testing.assert_array_equal(other.update(z, row=4).public, expected.public)
+    block = np.full((4, total), np.nan)
+    block[[0, 3]] = 0.3
+    np.testing.assert_allclose(one.estimate(block).public[-1], expected.public, rtol=1e-12)
+
+
+def test_what_update_refuses() -> None:
+    network = random_stream(6)
+    fusion = vn.Fusion(stream_model(network, random_sanitizers(network, 6)), history=3)
+    z = {a: np.zeros(n) for a, n in fusion.sent.items()}
+    for _ in range(6):
+        fusion.update({"a0": z["a0"]})
+    with pytest.raises(
+        vn.InvalidReading, match="row: 2 comes 4 rows late, and only the last 3 can still be changed"
+    ):
+        fusion.update({"a1": z["a1"]}, row=2)
+    with pytest.raises(vn.InvalidReading, match="'a0' sent row 5 before"):
+        fusion.update({"a0": z["a0"]}, row=5)
+    with pytest.raises(vn.InvalidReading, match="'a0' sent a message too"):
+        fusion.update({"a0": z["a0"]}, missed=["a0"])
+    with pytest.raises(vn.InvalidRequest, match="missed"):
+        fusion.update({}, missed=["nobody"])
+    with pytest.raises(vn.InvalidRequest, match="row: expected a whole number from 1 on"):
+        fusion.update({}, row=0)
+    with pytest.raises(vn.InvalidRequest, match="lag: expected a whole number"):
+        fusion.smooth(z, lag=-1)
+    with pytest.raises(vn.InvalidReading, match="use estimate for a block"):
+        fusion.update({"a0": np.zeros((3, fusion.sent["a0"]))})
+    rows = vn.Fusion(vn.design(network.one_row))
+    with pytest.raises(
+        vn.InvalidRequest, match="update: the plan is for rows that have nothing to do with one another"
+    ):
+        rows.update({})
+    with pytest.raises(vn.InvalidRequest, match="smooth"):
+        rows.smooth({})
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_a_simulated_stream_has_the_errors_that_are_said(coloured: bool) -> None:
+    """20,000 rows through agents and centre, a tenth of messages lost and of readings missed.
+
+    Errors are correlated over rows: deviations of their mean square are judged by blocks (false alarm about 1e-5).
+    """
+    network = random_stream(7, coloured=coloured)
+    plan = vn.design(network)
+    rng = np.random.default_rng(7)
+    x, y = simulated(network, 20_000, rng)
+    truth = x @ network.U.T
+    fusion = vn.Fusion(plan)
+    for gaps in (0.0, 0.1):
+        z = {}
+        for agent, sanitizer in plan.sanitizers.items():
+            readings = y[agent].copy()
+            readings[rng.random(len(readings)) < gaps] = np.nan
+            z[agent] = sanitizer.stream().sanitize(readings)
+            lost = rng.random(len(readings)) < gaps
+            z[agent][lost] = np.nan
+        for found in (fusion.estimate(z), fusion.smooth(z, lag=3)):
+            ratio = (found.public - truth)[:, 0] ** 2 / found.covariance[:, 0, 0]
+            means = ratio.reshape(100, 200).mean(axis=1)
+            assert abs(means.mean() - 1) < 4.5 * means.std() / 10
+
+
+def test_the_steady_error_is_the_promised_one() -> None:
+    """The filter's own recursion ends where the Riccati route of the bounds does, grid included to 1e-5."""
+    for seed in range(5):
+        network = random_stream(seed, coloured=seed % 2 == 1)
+        plan = vn.design(network)
+        fusion = vn.Fusion(plan)
+        z = {a: np.zeros((400, n)) for a, n in fusion.sent.items()}
+        found = fusion.estimate(z)
+        promised = network.U @ vn.crlb(network, plan.sanitizers) @ network.U.T
+        np.testing.assert_allclose(found.covariance[-1], promised, rtol=1e-5)
+        assert found.set_of_row[-1] == found.set_of_row[-100]  # settled: no more work per row
+        hindsight = fusion.smooth(z, lag=60)
+        assert hindsight.covariance[200, 0, 0] <= found.covariance[200, 0, 0] * (1 + 1e-9)
+
+
+def test_a_start_of_which_nothing_is_known() -> None:
+    """A random walk without a prior: not estimable before anything came, then as least squares has it."""
+    network = vn.Network(
+        observe={"a": [[1.0]], "b": [[1.0]]},
+        noise=[1.0, 4.0],
+        public=[[1.0]],
+        private={"g": [[1.0]]},
+        dynamics=vn.Dynamics(1.0, 0.25),
+    )
+    raw = {a: vn.Sanitizer([[0.5, 0.0]], memory=vn.Memory(0.5, [[1.0]]), agent=a) for a in "ab"}
+    fusion = vn.Fusion(stream_model(network, raw))
+    nothing = fusion.update({})
+    assert np.isnan(nothing.public).all()
+    assert not nothing.estimable.any()
+    assert np.isinf(nothing.covariance).all()
+    # memories have run for a row that nobody heard of, so that the second row is no reading by itself
+    found = fusion.update({"a": [1.0], "b": [2.0]})
+    assert found.estimable.all()
+    stacked = np.array([[np.nan, np.nan], [1.0, 2.0]])
+    np.testing.assert_allclose(fusion.estimate(stacked).public[1], found.public)
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    network = random_stream(8, coloured=True)
+    plan = vn.design(network)
+    plan.save(tmp_path / "plan")
+    loaded = vn.Fusion.load(tmp_path / "plan/center.json")
+    z = {a: np.random.default_rng(1).normal(size=(40, n)) for a, n in loaded.sent.items()}
+    np.testing.assert_array_equal(loaded.estimate(z).public, vn.Fusion(plan).estimate(z).public)
+    assert vn.Plan.load(tmp_path / "plan").network.is_stream
+    document = json.loads((tmp_path / "plan/center.json").read_text())
+    assert set(document["agents"]["a0"]) == {"observe", "expected", "memory"}
+    assert "private" not in document
+
+
+@pytest.mark.parametrize("key", ["state", "start", "floor", "public", "agents"])
+def test_a_changed_centre_file_is_refused(tmp_path: Path, key: str) -> None:
+    from veilnet.io._sealed import seal
+
+    vn.design(random_stream(9)).save(tmp_path / "plan")
+    path = tmp_path / "plan/center.json"
+    document = json.loads(path.read_text())
+    path.write_text(path.read_text().replace("0", "1", 1))
+    with pytest.raises(vn.InvalidPlan):
+        vn.Fusion.load(path)
+    del document["checksum"]
+    broken = {
+        "state": {"transition": [[1.0]], "noise": [[1.0]], "drive": [1.0]},
+        "agents": {},
+        "floor": [[-1.0]],
+    }
+    document[key] = broken.get(key, [])
+    path.write_bytes(seal(document))
+    with pytest.raises(vn.InvalidPlan):
+        vn.Fusion.load(path)
