@@ -1,0 +1,1 @@
+"""The audit of stream plans: attackers with memory, what could happen, and other mechanisms for streams."""
