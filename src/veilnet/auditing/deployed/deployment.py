@@ -36,8 +36,20 @@ class Deployment:
     deployed: Mapping[str, Mechanism | None]
     repeatable: set[str] = field(default_factory=set)  # agents whose answers say that they were simulated
 
+    def forgets(self, agent: str) -> bool:
+        """Whether what an agent sends depends on the reading of the same row alone, by plan and as deployed.
+
+        Of a function that is deployed for a plan with memory nothing is known, so it is taken to remember.
+        """
+        mechanism = self.deployed[agent]
+        kept = mechanism.memory if isinstance(mechanism, Sanitizer) else None
+        return self.planned[agent].memory is None and kept is None
+
     def release(self, agent: str, readings: Array) -> Array:
-        """What the deployed mechanism answers to a block (T, N_i), as (T, sent) plain numbers."""
+        """What the deployed mechanism answers to a block (T, N_i), as (T, sent) plain numbers.
+
+        With a memory, a block is a stream of its own from its first row on.
+        """
         mechanism = self.deployed[agent]
         planned = self.planned[agent]
         if mechanism is None:
@@ -45,11 +57,7 @@ class Deployment:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # no grid: the grid check says so
-                answer = (
-                    mechanism.sanitize(readings)
-                    if isinstance(mechanism, Sanitizer)
-                    else mechanism(readings.copy())
-                )
+                answer = _answer(mechanism, readings)
             if isinstance(answer, NotPrivate):
                 self.repeatable.add(agent)
             numbers = np.array(answer, dtype=np.float64)
@@ -68,6 +76,14 @@ class Deployment:
             agent: self.release(agent, np.ascontiguousarray(readings[:, self.network.blocks.rows(place)]))
             for place, agent in enumerate(self.network.agents)
         }
+
+
+def _answer(mechanism: Mechanism, readings: Array) -> Any:
+    if not isinstance(mechanism, Sanitizer):
+        return mechanism(readings.copy())
+    if mechanism.memory is not None:
+        return mechanism.stream().sanitize(readings)
+    return mechanism.sanitize(readings)
 
 
 def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deployment:

@@ -2,21 +2,20 @@
 
 Each mechanism is a black box. It is given the same reading over and over (what then varies is its noise),
 then readings all over the range (what then follows them is its compression). For a sound sanitizer
-z - C(y - offset) is noise with covariance Θ, plus C d of uniform dither where readings have a resolution, plus at
-most a grid step of rounding: it must be of the right strength and law, must not follow the readings, must never
-repeat within a call, between calls or between agents, and every number must lie on the public grid. Rounding, dither
-and noiseless rows are checked without any chance of a false alarm, the rest by exact tests.
+z - C(y - offset), or z - C(s, y - offset) with a memory s, is noise with covariance Θ, plus C d of uniform dither
+where readings have a resolution, plus at most a grid step of rounding: it must be of the right strength and law,
+must not follow the readings, must never repeat within a call, between calls or between agents, and every number must
+lie on the public grid. Rounding, dither and noiseless rows are checked without any chance of a false alarm, the rest
+by exact tests. With a memory, every call is a stream of its own.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
-from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.grid import CROSSING_LIMIT, crossing_probability
 from veilnet.agent.sanitizer import Sanitizer
@@ -24,83 +23,23 @@ from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_measurements, low_bits
 from veilnet.auditing.deployed.measurements import Measurement, Streams, score_against
+from veilnet.auditing.deployed.noise import Noise
+from veilnet.auditing.deployed.response import (
+    combined,
+    impulse,
+    planned_answers,
+    rounding_allowed,
+)
 from veilnet.auditing.deployed.seeds import Span, guessed_seed
 from veilnet.auditing.deployed.sharing import between_agents
 from veilnet.auditing.statistics import chi_square_p, subgaussian_p, subgaussian_square_p
 from veilnet.auditing.what_if.variants import simulated
-from veilnet.model.readings import dither_variance
 
 _ROWS = 1024  # rows per probing call: half the variance is noticed with certainty
 _LAGS = 16  # repetitions up to this many rows apart are sought by correlation, any other by equality
+_PAST = 6  # rows of readings that what is left may not follow, where there is a memory
 _FARTHER_OUT = 100.0  # some probes lie this many times farther out, so that small errors in C show
 _SLACK = 1.001  # rounding of sums inside a grid step
-
-
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """The plan's noise ξ B at one agent, with Θ + C D C' = B'B and ξ white, and the rounding of each number.
-
-    D has the variances of the dither. A uniform draw is sub-Gaussian with its own variance, and so is ξ therefore;
-    where there is dither it is not normal, and ``normal`` is false.
-    """
-
-    sanitizer: Sanitizer
-    noisy: Array  # (sent, k): ξ = noise @ noisy
-    swelling: Array  # (k,): what rounding adds to its variance, at most (for one value: step²/4)
-    exact: Array  # (sent, m): combinations to which no noise is added
-    step: Array
-    covariance: Array  # Θ + C D C'
-    reach: Array  # (sent,): |C| q/2, how far dither alone may move each number
-    normal: bool
-
-    @classmethod
-    def of(cls, sanitizer: Sanitizer) -> Noise:
-        step = np.zeros(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
-        width = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
-        dithered = sanitizer.compression * np.sqrt(dither_variance(width))
-        covariance = sanitizer.noise + dithered @ dithered.T
-        deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        some = deviations > 0
-        if np.any(covariance - np.diag(np.diag(covariance))):
-            scale = np.where(some, deviations, 1.0)
-            root = positive_root(covariance) / scale
-            left, singular, right = np.linalg.svd(root, full_matrices=True)
-            rank = singular.size
-            noisy = (right[:rank].T / singular) @ left.T / scale[:, None]
-            exact = right[rank:].T / scale[:, None]
-        else:
-            noisy, exact = np.diag(deviations)[:, some], np.eye(sanitizer.sent)[:, ~some]
-            noisy = noisy / np.where(noisy > 0, deviations[some] ** 2, 1.0)
-        reach = np.abs(sanitizer.compression) @ (width / 2.0)
-        return cls(
-            sanitizer,
-            noisy,
-            (step**2 / 4.0) @ noisy**2,
-            exact,
-            step,
-            covariance,
-            reach,
-            not sanitizer.dithers,
-        )
-
-    @property
-    def rounding(self) -> Array:
-        """How far rounding and dither can move each of the draws ξ, in deviations."""
-        return np.asarray((self.step + self.reach) @ np.abs(self.noisy))
-
-    def without_dither(self) -> Noise:
-        """The noise ξ B with Θ = B'B alone: normal, and moved by dither no farther than it reaches."""
-        if self.normal:
-            return self
-        return replace(Noise.of(self.sanitizer.replace(resolution=None)), reach=self.reach)
-
-    def white(self, rest: Array) -> Array:
-        """The draws ξ behind some noise."""
-        return np.asarray(rest @ self.noisy)
-
-    def calm(self, white: Array) -> Array:
-        """The draws, shrunk by what rounding adds to them, so that they are 1-sub-Gaussian."""
-        return np.asarray(white / (1.0 + np.sqrt(self.swelling)))
 
 
 def probe(deployment: Deployment, seed: int, advance: Callable[[float], None]) -> list[Measurement]:
@@ -145,7 +84,7 @@ def _one_agent(
     blocks = [(same, calls[0]), (same, calls[1]), (spread, answers[0]), (spread, answers[1])]
     if far is not None:
         blocks.append((far, deployment.release(agent, far)))
-    left = [z - (y - planned.offset) @ planned.compression.T for y, z in blocks]
+    left = [z - planned_answers(planned, y) for y, z in blocks]
     measured = [Measurement("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
     measured += _on_grid(agent, noise, np.concatenate([z for _, z in blocks]))
     measured += _exact_rows(agent, noise, blocks, left)
@@ -159,8 +98,9 @@ def _one_agent(
     measured += guessed_seed(agent, drawn[0], normal.rounding, span)
     calm = [noise.calm(rest) for rest in white]
     for (y, _), rest in zip(blocks[2:], calm[2:], strict=True):
-        measured += _follows(agent, y, rest)
-    measured += _repeats(agent, calm[:2])
+        measured += _follows(agent, y if planned.memory is None else _with_past(y), rest)
+    if not noise.lingers:
+        measured += _repeats(agent, calm[:2])
     measured += _equal_stretches(agent, noise, np.concatenate(calls))
     dithered = _dithered(noise)
     dither = [rest[:, dithered] / (noise.step[dithered] / 2.0) for rest in left[2:4]]
@@ -191,7 +131,7 @@ def _far(spread: Array, planned: Sanitizer, rng: np.random.Generator) -> Array |
     middle = np.mean(spread, axis=0)
     far = middle + _FARTHER_OUT * (spread - middle)
     if planned.grid is not None and planned.sent:
-        chances = crossing_probability(far - planned.offset, planned.compression, planned.grid)
+        chances = crossing_probability(combined(planned, far), planned.compression, planned.grid)
         if np.max(chances) > CROSSING_LIMIT / 4:
             return None
     return np.asarray(far)
@@ -225,8 +165,9 @@ def _exact_rows(
     for (y, _), rest in zip(blocks, left, strict=True):
         if not noise.exact.shape[1]:
             continue
-        sums = np.abs(y - noise.sanitizer.offset) @ np.abs(noise.sanitizer.compression).T
-        allowed = _SLACK * noise.step + 4e-15 * (y.shape[1] + 2) * sums
+        allowed = _SLACK * noise.step + rounding_allowed(noise.sanitizer, y)
+        if noise.lingers:
+            allowed = allowed + noise.reach
         beyond = np.abs(rest @ noise.exact) / (allowed @ np.abs(noise.exact))
         worst = float(np.max(beyond))
         words = f"{agent}: a number sent without noise is not the combination the plan says"
@@ -243,8 +184,7 @@ def _within_reach(
         return []
     measured = []
     for (y, _), rest in zip(blocks, left, strict=True):
-        sums = np.abs(y - noise.sanitizer.offset) @ np.abs(noise.sanitizer.compression).T
-        allowed = noise.reach + _SLACK * noise.step + 4e-15 * (y.shape[1] + 2) * sums
+        allowed = noise.reach + _SLACK * noise.step + rounding_allowed(noise.sanitizer, y)
         worst = float(np.max((np.abs(rest) / allowed)[:, only]))
         words = f"{agent}: a number sent with dither alone is not the combination the plan says"
         measured.append(Measurement("response", agent, 0.0 if worst > 1 else 1.0, worst, words))
@@ -263,8 +203,7 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Measurement]
         stack = np.concatenate(rests)
         sums = np.sum(stack**2, axis=0)
         ratios = sums / len(stack)
-        law = chi_square_p if noise.normal else subgaussian_square_p
-        for p, ratio in zip(law(sums, len(stack), noise.swelling), ratios, strict=True):
+        for p, ratio in zip(_square_p(noise, sums, len(stack)), ratios, strict=True):
             words = f"{agent}: for {kind}, its noise has {100 * ratio:.3g} % of the variance the plan says"
             measured.append(Measurement("noise", agent, float(p), float(ratio), words))
         calm = noise.calm(stack)
@@ -273,7 +212,7 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Measurement]
             Measurement("noise", agent, float(p), float(m), f"{agent}: its noise is not centred for {kind}")
             for p, m in zip(subgaussian_p(means), means, strict=True)
         ]
-        for j in range(stack.shape[1]):
+        for j in range(0 if noise.lingers else stack.shape[1]):
             scores = score_against(calm[:, j], calm[:, j + 1 :])
             chances = subgaussian_p(scores) if noise.normal else _mixed_p(stack, j, noise.swelling)
             measured += [
@@ -281,6 +220,21 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Measurement]
                 for p, s in zip(chances, scores, strict=True)
             ]
     return measured
+
+
+def _square_p(noise: Noise, sums: Array, count: int) -> Array:
+    """p-values of sums of ``count`` squared draws."""
+    if noise.normal:
+        return chi_square_p(sums, count, noise.swelling)
+    if not noise.lingers:
+        return subgaussian_square_p(sums, count, noise.swelling)
+    # The draws are normal, and dither and rounding move each of them by no more than this: so the norm of all.
+    moved = noise.rounding * np.sqrt(count)
+    roots = np.sqrt(sums)
+    low = chi_square_p((roots + moved) ** 2, count, np.zeros(len(sums)))
+    high = chi_square_p(np.maximum(roots - moved, 0.0) ** 2, count, np.zeros(len(sums)))
+    inside = (roots - moved <= np.sqrt(count)) & (np.sqrt(count) <= roots + moved)
+    return np.where(inside, 1.0, np.where(roots < np.sqrt(count), low, high))
 
 
 def _mixed_p(stack: Array, j: int, swelling: Array) -> Array:
@@ -310,6 +264,15 @@ def _follows(agent: str, readings: Array, rest: Array) -> list[Measurement]:
         Measurement("response", agent, float(p), float(s), words)
         for p, s in zip(subgaussian_p(scores), scores, strict=True)
     ]
+
+
+def _with_past(readings: Array) -> Array:
+    """Readings beside those of the rows before; nothing came before the first."""
+    centred = readings - np.mean(readings, axis=0)
+    past = [
+        np.concatenate([np.zeros_like(centred[:lag]), centred[: len(centred) - lag]]) for lag in range(_PAST)
+    ]
+    return np.concatenate(past, axis=1)
 
 
 def _digits(
@@ -361,7 +324,7 @@ def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Measurement]
     deviation = np.sqrt(np.maximum(np.diag(noise.sanitizer.noise), 0.0))
     if noise.sanitizer.resolution is not None:
         # The density of c'd is at most 1/(|c_k| q_k) for every k, that of normal noise 0.4/σ.
-        widths = np.abs(noise.sanitizer.compression) * noise.sanitizer.resolution
+        widths = np.abs(impulse(noise.sanitizer)) * noise.sanitizer.resolution
         deviation = np.maximum(deviation, 0.4 * np.max(widths, axis=1, initial=0.0))
     noisy = np.flatnonzero((deviation > 4 * noise.step) & (noise.step > 0))
     # Numbers whose noises are correlated are not unpredictable given each other: take one of them.
@@ -384,7 +347,7 @@ def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Measurement]
 
 def _dithered(noise: Noise) -> Booleans:
     """The numbers that carry no noise but are rounded at random: their error has two values, a step apart."""
-    return np.asarray((np.diag(noise.covariance) == 0) & (noise.step > 0))
+    return np.asarray((np.diag(noise.covariance) == 0) & (noise.reach == 0) & (noise.step > 0))
 
 
 def _same_dither(agent: str, dither: list[Array]) -> list[Measurement]:

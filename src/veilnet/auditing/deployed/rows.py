@@ -12,7 +12,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.deployed.measurements import Measurement
 from veilnet.auditing.deployed.probing import probe
-from veilnet.auditing.report import Row
+from veilnet.auditing.report import LEFT_OUT, Row
 
 SECTION = "what is deployed"
 
@@ -41,7 +41,20 @@ def deployed_rows(
         own = [each for each in measured if each.check == check]
         if own:
             rows.append(_row(what, good, own, line))
-    return rows
+    return rows + _not_tried(deployment)
+
+
+def _not_tried(deployment: Deployment) -> list[Row]:
+    """What cannot be measured from outside: noise among dither that a memory keeps."""
+    who = [a for a, s in deployment.planned.items() if s.memory is not None and s.dithers and np.any(s.noise)]
+    if not who:
+        return []
+    sentence = (
+        f"{join_names(who)}: dither goes into the memory and comes back in later rows, so that correlations of the "
+        "noise from row to row are not tried, and its strength only as far as dither does not reach; the simulated "
+        "streams test both together."
+    )
+    return [Row(SECTION, "noise among remembered dither", None, LEFT_OUT, "info", sentence)]
 
 
 def _row(what: str, good: str, measured: list[Measurement], line: float) -> Row:
@@ -91,11 +104,14 @@ def _difference(found: Sanitizer, planned: Sanitizer) -> str:
     """What differs between two sanitizers, in words; empty when nothing does."""
     if found.agent and planned.agent and found.agent != planned.agent:
         return f"it is the sanitizer of {found.agent}"
-    if found.compression.shape != planned.compression.shape:
+    if (found.sent, found.readings) != (planned.sent, planned.readings):
         return (
             f"it sends {found.sent} numbers of {found.readings} readings, "
             f"the plan says {planned.sent} of {planned.readings}"
         )
+    memory = _other_memory(found, planned)
+    if memory:
+        return memory
     pairs = (
         ("the numbers it sends are other combinations", found.compression, planned.compression),
         ("its noise has another covariance", found.noise, planned.noise),
@@ -115,6 +131,17 @@ def _difference(found: Sanitizer, planned: Sanitizer) -> str:
     ):
         return "the readings it takes for credible differ"
     return ""
+
+
+def _other_memory(found: Sanitizer, planned: Sanitizer) -> str:
+    one, other = found.memory, planned.memory
+    if one is None or other is None:
+        if one is other:
+            return ""
+        return "it remembers nothing of its past" if one is None else "it has a memory, the plan has none"
+    if one.order != other.order or not _same(one.transition, other.transition):
+        return "its memory goes on otherwise from row to row"
+    return "" if _same(one.gain, other.gain) else "its memory takes in readings otherwise"
 
 
 def _steps(sanitizer: Sanitizer) -> Array:
