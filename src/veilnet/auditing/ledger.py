@@ -54,6 +54,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | PathLike[str], network: Network) -> None:
+        _refuse_stream(network)
         self.path = Path(path)
         self.network = network
         self.least_privacy: dict[str, float] = {}
@@ -77,6 +78,7 @@ class Ledger:
         least_privacy: the privacy p_j that has to remain after all releases, one number or name -> number
                        (0: as much as one raw release leaves).
         """
+        _refuse_stream(network)
         asked = read_least_privacy(network, least_privacy)
         if not asked:
             raise InvalidRequest(
@@ -208,6 +210,14 @@ class Ledger:
             self._count += releases
             self._factor = triangle(np.concatenate([self._factor, np.sqrt(float(releases)) * once]))
         self._head, self._torn = chain.head, chain.torn
+
+
+def _refuse_stream(network: Network) -> None:
+    if network.is_stream:
+        raise InvalidRequest(
+            "network: a ledger adds up releases of one x that stays, found a network with dynamics; the promise of a "
+            "stream plan counts every row already, so it needs none (network.one_row is the network of single rows)"
+        )
 
 
 def verify_ledger(

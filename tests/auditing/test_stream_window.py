@@ -1,0 +1,168 @@
+"""A window solved at once against the steady state by doubling, and against simulated streams at a known rate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.stream_plans import Kind, noisy_stream_plan, stream_network
+from veilnet._core.types import Array
+from veilnet.auditing.deployed.deployment import deployment
+from veilnet.auditing.ledger import Ledger
+from veilnet.auditing.measures import privacies
+from veilnet.auditing.streams.attack import attack_with_the_model, law_of_errors, long_enough, middle
+from veilnet.auditing.streams.simulation import draw_streams, release_streams
+from veilnet.auditing.streams.steady import filtered
+from veilnet.auditing.streams.window import When, Window
+from veilnet.auditing.what_if.repetition import repeated
+from veilnet.bounds.streams.state_space import message_model
+from veilnet.plans.plan import make_plan
+
+KINDS: tuple[Kind, ...] = ("white", "joint", "coloured", "dithered", "walk")
+WHENS: tuple[When, ...] = ("now", "hindsight")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_long_window_is_the_steady_state(kind: Kind, noise: float) -> None:
+    """Two routes with no code in common: one joint normal law of 60 rows, and doubling for ever."""
+    network = stream_network(4, kind)
+    sanitizers = noisy_stream_plan(network, noise).sanitizers
+    known = filtered(network, sanitizers)
+    window = Window(network, sanitizers, rows=60, lead=60)
+    for rows in (network.U, network.private["g"]):
+        for when in WHENS:
+            assert window.error(rows, 30, when) == pytest.approx(known.error(rows, when), rel=1e-6)
+
+
+def test_shorter_windows_tell_less_and_hindsight_tells_more() -> None:
+    network = stream_network(7, "coloured")
+    sanitizers = noisy_stream_plan(network).sanitizers
+    rows = network.private["g"]
+    errors = [
+        Window(network, sanitizers, size, lead=40).error(rows, size // 2, "hindsight")
+        for size in (2, 4, 8, 16)
+    ]
+    assert errors == sorted(errors, reverse=True)
+    window = Window(network, sanitizers, 16, lead=40)
+    assert window.error(rows, 8, "hindsight") < window.error(rows, 8, "now")
+    assert window.error(rows, 15, "hindsight") == pytest.approx(window.error(rows, 15, "now"), rel=1e-9)
+
+
+def test_the_weights_of_a_window_are_those_of_its_estimates() -> None:
+    network = stream_network(9, "coloured", prior=vn.Prior(covariance=np.eye(3), mean=np.ones(3)))
+    sanitizers = noisy_stream_plan(network).sanitizers
+    window = Window(network, sanitizers, 10, lead=3)
+    messages = window.message_mean + np.random.default_rng(0).standard_normal((4, 10, window.sent))
+    for when in WHENS:
+        direct = window.estimate(messages, network.U, np.array([6]), when)[:, 0]
+        weights = window.filter(network.U, 6, when)
+        moved = np.einsum("krs,nrs->nk", weights, messages - window.message_mean)
+        assert direct == pytest.approx(moved + window.x_mean[6] @ network.U.T, abs=1e-10)
+        assert window.error_of(weights, network.U, 6) == pytest.approx(
+            window.error(network.U, 6, when), rel=1e-9
+        )
+
+
+def scores(kind: Kind, count: int) -> Array:
+    """How many deviations mean square errors lie from what is expected, over independent simulations."""
+    network = stream_network(2, kind)
+    plan = noisy_stream_plan(network)
+    running = deployment(plan, None)
+    window = long_enough(network, running.planned)
+    found = []
+    for seed in range(count):
+        drawn = draw_streams(network, 12, window.lead + window.rows, np.random.default_rng([seed, 99]))
+        sent = release_streams(running, drawn.readings)
+        for rows, when in ((network.U, "now"), (network.private["g"], "hindsight")):
+            errors = attack_with_the_model(window, drawn.x, sent, rows, when)
+            deviation = np.sqrt(2 * np.sum(errors.law.eigenvalues**2) / errors.law.count)
+            found.append((errors.found - errors.law.mean) / deviation)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_simulated_errors_follow_their_law(kind: Kind) -> None:
+    """Standard scores of 24 correlated mean squares: their mean and size stay within limits passed once in 1e5."""
+    z = scores(kind, 12)
+    assert abs(np.mean(z)) < 4.5 * np.sqrt(2 / 24)  # two figures of one simulation share their draws
+    assert np.mean(z**2) < 4.0
+    assert np.mean(z**2) > 0.15
+
+
+def test_correlated_rows_count_for_fewer() -> None:
+    """A slow x: errors hardly change from row to row, so that 16 judged rows of a stream are worth a few."""
+    slow = vn.Network({"a": [[1.0]]}, 4.0, [[1.0]], {"g": [[1.0]]}, dynamics=vn.Dynamics([[0.99]], [[1e-3]]))
+    window = Window(slow, {"a": vn.Sanitizer.raw(1)}, 32, lead=32)
+    law, effective = law_of_errors(window, np.eye(1), "now", 10)
+    assert len(law.eigenvalues) == len(middle(window)) == 16
+    assert effective < 0.2 * 10 * 16
+    fast = vn.Network({"a": [[1.0]]}, 4.0, [[1.0]], {"g": [[1.0]]}, dynamics=vn.Dynamics([[0.0]], [[1.0]]))
+    _, effective = law_of_errors(Window(fast, {"a": vn.Sanitizer.raw(1)}, 32), np.eye(1), "now", 10)
+    assert effective == pytest.approx(160)
+
+
+# --- an x that stays
+
+
+def constant_x(seed: int = 0) -> tuple[vn.Network, vn.Network, dict[str, vn.Sanitizer]]:
+    """One x released again and again, as a row network and as a stream that never moves."""
+    rng = np.random.default_rng([seed, 8])
+    observe = {f"a{k}": rng.standard_normal((2, 3)) for k in range(3)}
+    parts = {
+        "noise": 0.7,
+        "public": rng.standard_normal((1, 3)),
+        "private": {"g": rng.standard_normal((1, 3)), "h": rng.standard_normal((2, 3))},
+        "prior": vn.Prior(covariance=4 * np.eye(3), mean=np.array([1.0, -2.0, 0.5])),
+    }
+    row = vn.Network(observe, **parts)
+    still = vn.Network(observe, **parts, dynamics=vn.Dynamics(np.eye(3), np.zeros((3, 3))))
+    sanitizers = {
+        "a0": vn.Sanitizer(rng.standard_normal((1, 2)), [[0.3]]),
+        "a1": vn.Sanitizer(rng.standard_normal((2, 2)), 0.2 * np.eye(2)),
+        "a2": vn.Sanitizer(rng.standard_normal((1, 2))),
+    }
+    return row, still, sanitizers
+
+
+def filtered_row_by_row(network: vn.Network, sanitizers: dict[str, vn.Sanitizer], rows: int) -> Array:
+    """The covariance of x after so many rows of messages, by the recursion of Kalman's filter from the first x."""
+    model = message_model(network, sanitizers)
+    assert model.start is not None
+    covariance = model.start
+    for row in range(rows):
+        if row:
+            covariance = model.transition @ covariance @ model.transition.T + model.noise
+        news = model.observe @ covariance @ model.observe.T + model.floor
+        gain = np.linalg.solve(news, model.observe @ covariance).T
+        covariance = covariance - gain @ model.observe @ covariance
+    return covariance[model.x, model.x]
+
+
+@pytest.mark.parametrize("releases", [1, 2, 7, 20])
+def test_the_ledger_is_a_stream_that_stands_still(tmp_path: object, releases: int) -> None:
+    """A = I, Q = 0: what the ledger adds up is the error of the filter, and of a window, after as many rows."""
+    row, still, sanitizers = constant_x()
+    ledger = Ledger.create(f"{tmp_path}/ledger.jsonl", row, -0.9999)
+    plan = make_plan(row, sanitizers, "test")
+    left = ledger.record(plan, releases)
+    assert left == pytest.approx(privacies(repeated(row, plan.sanitizers, releases)), rel=1e-10)
+    window = Window(still, plan.sanitizers, releases)
+    last = filtered_row_by_row(still, dict(plan.sanitizers), releases)
+    for name, rows in row.private.items():
+        once = float(np.trace(rows @ filtered_row_by_row(still, {}, 1) @ rows.T))
+        by_window = window.error(rows, releases - 1, "now") / once - 1
+        by_filter = float(np.trace(rows @ last @ rows.T)) / once - 1
+        assert left[name] == pytest.approx(by_window, rel=1e-8)
+        assert left[name] == pytest.approx(by_filter, rel=1e-8)
+        # What stays is known as well of the first row as of the last: hindsight and now are one.
+        assert window.error(rows, 0, "hindsight") == pytest.approx(
+            window.error(rows, releases - 1, "now"), rel=1e-8
+        )
+
+
+def test_an_x_that_stays_has_no_steady_promise() -> None:
+    _, still, sanitizers = constant_x()
+    with pytest.raises(vn.NotObservable, match="Ledger"):
+        vn.privacy(still, sanitizers)
