@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigh
@@ -31,7 +31,7 @@ from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
 SECTION = "baselines"
-_NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
+NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
 _ROUNDING = 1e-12  # less than this is the rounding of numbers that are exactly zero
 _STRENGTHS = np.logspace(-4, 6, 41)  # of isotropic noise, for the plot
 
@@ -49,7 +49,8 @@ class Point:
 class Baseline:
     """A protection tuned to the plan's utility, and to its privacy; None where no strength gets there.
 
-    ``is_plan`` marks the plan itself, to which the others are tuned.
+    ``is_plan`` marks the plan itself, to which the others are tuned. ``trusts`` says whom one has to trust for it,
+    where that is more than every agent itself.
     """
 
     name: str
@@ -57,22 +58,27 @@ class Baseline:
     at_equal_privacy: Point | None
     curve: tuple[Point, ...]
     is_plan: bool = False
+    trusts: str = ""
 
 
 def baselines(plan: Plan) -> list[Baseline]:
     """The plan and every other protection, each tuned to equal utility and to equal privacy."""
     network = plan.network
     own = _point(1.0, knowledge(network, plan.sanitizers))
-    spread = _Spread(network)
+    spread = Spread(network)
     found = [Baseline("this plan", own, own, (own,), is_plan=True)]
-    found.append(_continuous("isotropic noise", partial(_isotropic, spread), own))
+
+    def noisy(strength: float) -> Point:
+        return _point(strength, _isotropic(spread, strength))
+
+    found.append(continuous("isotropic noise", noisy, own))
     largest = int(max(network.blocks.sizes))
-    for name, compress in (("PCA", _principal), ("discriminant", _discriminant)):
+    for name, compress in (("PCA", principal_rows), ("discriminant", discriminant_rows)):
         rows_of = {agent: compress(spread, agent) for agent in network.agents}
         curve = [_point(float(k), _first_rows(network, rows_of, k)) for k in range(largest + 1)]
-        found.append(_discrete(name, curve, own))
-    found.append(_discrete("secure summation", [_point(1.0, secure_sum(network))], own))
-    found.append(_discrete("no protection", [_point(1.0, knowledge(network))], own))
+        found.append(discrete(name, curve, own))
+    found.append(discrete("secure summation", [_point(1.0, secure_sum(network))], own))
+    found.append(discrete("no protection", [_point(1.0, knowledge(network))], own))
     return found
 
 
@@ -82,6 +88,7 @@ def baseline_rows(found: list[Baseline]) -> list[Row]:
     rows = []
     for baseline in found:
         point = baseline.at_equal_utility
+        trusts = f" It needs {baseline.trusts}." if baseline.trusts else ""
         for name in names:
             promised = found[0].curve[0].privacy[name]
             value = "cannot" if point is None else point.privacy[name]
@@ -91,7 +98,8 @@ def baseline_rows(found: list[Baseline]) -> list[Row]:
                 else f"privacy of {name} {number(point.privacy[name])}, the plan {number(promised)}."
             )
             what = f"{baseline.name}: privacy of {name} at equal utility"
-            rows.append(Row(SECTION, what, promised, value, "info", sentence, figures=_figures(point)))
+            figures = _figures(baseline, point)
+            rows.append(Row(SECTION, what, promised, value, "info", sentence + trusts, figures=figures))
         other = baseline.at_equal_privacy
         loss = "cannot" if other is None else other.loss
         own = found[0].curve[0].loss
@@ -101,33 +109,31 @@ def baseline_rows(found: list[Baseline]) -> list[Row]:
             else f"utility loss {number(other.loss)}, the plan {number(own)}."
         )
         what = f"{baseline.name}: utility loss at equal privacy"
-        rows.append(Row(SECTION, what, own, loss, "info", sentence, figures=_figures(other)))
+        figures = _figures(baseline, other)
+        rows.append(Row(SECTION, what, own, loss, "info", sentence + trusts, figures=figures))
     return rows
 
 
-def _figures(point: Point | None) -> dict[str, object]:
+def _figures(baseline: Baseline, point: Point | None) -> dict[str, object]:
+    trust: dict[str, object] = {"needs": baseline.trusts} if baseline.trusts else {}
     if point is None:
-        return {}
-    return {"strength": point.strength, "loss": point.loss, "privacy": dict(point.privacy)}
+        return trust
+    return trust | {"strength": point.strength, "loss": point.loss, "privacy": dict(point.privacy)}
 
 
 # --- tuning
 
 
-def _continuous(name: str, at: Callable[[float], Knowledge], own: Point) -> Baseline:
+def continuous(name: str, point: Callable[[float], Point], own: Point, trusts: str = "") -> Baseline:
     """A protection with a strength: privacy and loss both grow with it."""
-
-    def point(strength: float) -> Point:
-        return _point(strength, at(strength))
-
     curve = tuple(point(float(s)) for s in _STRENGTHS)
-    allowed = max(own.loss, _NO_LOSS)
-    equal_utility = _last(point, lambda p: p.loss <= allowed)
-    equal_privacy = _first(point, lambda p: _private_enough(p, own))
-    return Baseline(name, equal_utility, equal_privacy, curve)
+    allowed = max(own.loss, NO_LOSS)
+    equal_utility = strongest(point, lambda p: p.loss <= allowed)
+    equal_privacy = weakest(point, lambda p: private_enough(p, own))
+    return Baseline(name, equal_utility, equal_privacy, curve, trusts=trusts)
 
 
-def _last(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Point | None:
+def strongest(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Point | None:
     """The strongest point at which something that strength takes away still holds."""
     low, high = 1e-16, 1e16
     if not holds(point(low)):
@@ -140,7 +146,7 @@ def _last(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Po
     return point(low)
 
 
-def _first(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Point | None:
+def weakest(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Point | None:
     """The weakest point at which something that strength brings holds."""
     low, high = 1e-16, 1e16
     if not holds(point(high)):
@@ -153,26 +159,31 @@ def _first(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> P
     return point(high)
 
 
-def _discrete(name: str, curve: list[Point], own: Point) -> Baseline:
+def discrete(name: str, curve: list[Point], own: Point, trusts: str = "") -> Baseline:
     """A protection with a few settings: the most private of equal utility, the most useful of equal privacy."""
-    allowed = max(own.loss, _NO_LOSS)
+    allowed = max(own.loss, NO_LOSS)
     useful = [p for p in curve if p.loss <= allowed * (1 + 1e-9)]
-    private = [p for p in curve if _private_enough(p, own)]
+    private = [p for p in curve if private_enough(p, own)]
     return Baseline(
         name,
         max(useful, key=lambda p: min(p.privacy.values()), default=None),
         min(private, key=lambda p: p.loss, default=None),
         tuple(curve),
+        trusts=trusts,
     )
 
 
-def _private_enough(point: Point, own: Point) -> bool:
+def private_enough(point: Point, own: Point) -> bool:
     return all(point.privacy[name] >= value * (1 - 1e-9) for name, value in own.privacy.items())
 
 
 def _point(strength: float, known: Knowledge) -> Point:
-    loss = _without_rounding(growth(known, known.network.U))
-    return Point(strength, loss, {n: _without_rounding(value) for n, value in privacies(known).items()})
+    return point_of(strength, growth(known, known.network.U), privacies(known))
+
+
+def point_of(strength: float, loss: float, privacy: Mapping[str, float]) -> Point:
+    """A point whose figures are zero where they are rounding."""
+    return Point(strength, _without_rounding(loss), {n: _without_rounding(p) for n, p in privacy.items()})
 
 
 def _without_rounding(value: float) -> float:
@@ -182,7 +193,7 @@ def _without_rounding(value: float) -> float:
 # --- mechanisms
 
 
-class _Spread:
+class Spread:
     """How readings vary, for an observer who knows the prior (a wide one where there is none)."""
 
     def __init__(self, network: Network) -> None:
@@ -221,7 +232,7 @@ class _Spread:
         return np.asarray(np.sqrt(np.diag(self.signal(agent) + self.noise(agent))))
 
 
-def _isotropic(spread: _Spread, strength: float) -> Knowledge:
+def _isotropic(spread: Spread, strength: float) -> Knowledge:
     """Raw readings with noise: R grows by strength times the variance of each reading."""
     network = spread.network
     if network.noise.independent:
@@ -237,14 +248,14 @@ def _isotropic(spread: _Spread, strength: float) -> Knowledge:
     return knowledge_of_factor(network, solve_lower(root, network.H))
 
 
-def _principal(spread: _Spread, agent: str) -> Array:
+def principal_rows(spread: Spread, agent: str) -> Array:
     """Principal components of the standardised readings, the largest first."""
     scale = spread.deviations(agent)
     total = (spread.signal(agent) + spread.noise(agent)) / scale[:, None] / scale
     return np.linalg.eigh(total)[1].T[::-1] / scale
 
 
-def _discriminant(spread: _Spread, agent: str) -> Array:
+def discriminant_rows(spread: Spread, agent: str) -> Array:
     """Directions in order of public signal against private signal and noise."""
     scale = spread.deviations(agent)
     network = spread.network

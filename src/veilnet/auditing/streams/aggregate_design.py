@@ -23,6 +23,7 @@ of V is needed, so that coloured noise without a white floor is allowed.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +91,7 @@ def most_useful(signals: Signals, most_sensitive: float) -> Array:
 
 
 def most_private(signals: Signals, most_error: float) -> Array:
-    """The combinations D of least sensitivity whose steady error tr(L P L') is at most this, to the solver's digits."""
+    """The combinations D of least sensitivity whose steady error tr(L P L') is at most this to the solver's eyes."""
     return _solve(signals, most_error=most_error)
 
 
@@ -131,7 +132,11 @@ def _solve(
         constraints.append(cp.trace(error) <= most_error)
         program = cp.Problem(cp.Minimize(square), constraints)
     try:
-        program.solve(solver=cp.CLARABEL)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # what is not solved to the last digit is evaluated exactly all the same
+            program.solve(solver=cp.CLARABEL)
     except BaseException as trouble:  # Clarabel's panics are no Exceptions
         if isinstance(trouble, KeyboardInterrupt | SystemExit):
             raise

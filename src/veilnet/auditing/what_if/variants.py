@@ -23,16 +23,17 @@ def changed(network: Network, **changes: Any) -> Network:
         changes = {"resolution": None} | changes
     known: dict[str, Any] = {
         "observe": dict(network.observe),
-        "noise": network.sensor_noise,
+        "noise": network.sensor_noise if network.colour is None else network.colour,
         "public": dict(network.public),
         "private": dict(network.private),
-        "prior": network.prior,
+        "prior": network.first,
         "offset": network.offset,
         "parameters": network.parameters,
         "units": dict(network.units),
         "reading_names": dict(network.reading_names),
         "limits": dict(network.limits),
         "resolution": dict(network.resolution),
+        "dynamics": network.dynamics,
     }
     return Network(**(known | changes))
 
