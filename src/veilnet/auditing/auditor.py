@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress, Stopped, silent, within
 from veilnet._core.threads import one_thread
 from veilnet._core.validation import refuse_unknown
@@ -25,17 +25,13 @@ from veilnet.auditing.options import (
     given_options,
     refuse_idle,
 )
-from veilnet.auditing.report import LEFT_OUT, AuditReport, Judgement, Row
+from veilnet.auditing.parts import Advance, Parts
+from veilnet.auditing.report import AuditReport, Judgement, Row
 from veilnet.auditing.sections import Section
-from veilnet.auditing.statistics import part_of
 from veilnet.plans.plan import Plan
-
-if TYPE_CHECKING:
-    from veilnet.auditing.attack.held_out import Samples
 
 __all__ = ["Audit", "audit"]
 
-Advance = Callable[[float], None]
 Step = Callable[[Advance], list[Row]]
 
 _DEFAULT_WHAT_IF = WhatIf()
@@ -93,15 +89,9 @@ def audit(
     if ledger is not None:
         expect_group(ledger, LedgerCheck, "ledger")
     floors = read_least_privacy(plan.network, what_if.least_privacy)
-    parts = _Parts(plan, deployment(plan, sanitizers), trials)
+    parts = _parts_of(plan, deployment(plan, sanitizers), trials)
+    parts.refuse(what_if, ledger)
     found_baselines: list[Baseline] = []
-
-    def compared(_: Advance) -> list[Row]:
-        from veilnet.auditing.baselines import baseline_rows, baselines
-
-        found_baselines.extend(baselines(plan))
-        return baseline_rows(found_baselines)
-
     steps: dict[Section, tuple[float, Step]] = {
         Section.DEPLOYED: (2.0, parts.deployed),
         Section.PROMISE: (2.0, parts.promise),
@@ -111,7 +101,7 @@ def audit(
         Section.REPETITION: (1.0, lambda _: parts.repetition(what_if, floors)),
         Section.MODELS: (2.0, lambda go: parts.wrong_models(what_if.model_error, go)),
         Section.DROPOUT: (1.0, lambda go: parts.dropout(what_if.colluding, go)),
-        Section.BASELINES: (2.0, compared),
+        Section.BASELINES: (2.0, lambda _: parts.compared(found_baselines)),
         Section.DIFFERENTIAL_PRIVACY: (0.2, lambda _: parts.differential_privacy(differential_privacy)),
     }
     if ledger is not None:
@@ -131,6 +121,14 @@ def audit(
     )
 
 
+def _parts_of(plan: Plan, deployed: Deployment, trials: Trials) -> Parts:
+    if not plan.network.is_stream:
+        return Parts(plan, deployed, trials)
+    from veilnet.auditing.streams.parts import StreamParts
+
+    return StreamParts(plan, deployed, trials)
+
+
 def _run(steps: Mapping[Section, tuple[float, Step]], progress: Progress) -> tuple[list[Row], bool]:
     """The rows of every section; asked to stop, those of the sections that were finished, and True."""
     found: list[Row] = []
@@ -146,98 +144,6 @@ def _run(steps: Mapping[Section, tuple[float, Step]], progress: Progress) -> tup
         return found, True
     progress("done", 1.0)
     return found, False
-
-
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """What the sections have in common."""
-
-    plan: Plan
-    deployment: Deployment
-    trials: Trials
-
-    def chance(self, section: Section) -> float:
-        """A section's part of the rate of false alarms."""
-        return part_of(section, self.trials.false_alarm)
-
-    def deployed(self, go: Advance) -> list[Row]:
-        from veilnet.auditing.deployed.rows import deployed_rows
-
-        return deployed_rows(self.deployment, self.chance(Section.DEPLOYED), int(self.trials.seed), go)
-
-    def promise(self, go: Advance) -> list[Row]:
-        from veilnet.auditing.promise import certificate_rows, exposure_rows, simulation_rows
-
-        chance = self.chance(Section.PROMISE)
-        simulated = simulation_rows(
-            self.plan, self.deployment, chance, int(self.trials.seed), self.trials.count, go
-        )
-        return [*certificate_rows(self.plan), *simulated, *exposure_rows(self.plan)]
-
-    def attacked(self, data: Any, go: Advance) -> list[Row]:
-        from veilnet.auditing.attack import attackers
-
-        wanted = self.trials.attackers
-        samples = self._samples(data)
-        try:
-            chosen = attackers.choose_attackers(wanted, self.trials.quick)
-        except MissingExtra as missing:
-            if wanted != "auto":
-                raise
-            sentence = f"left out: {missing} (in a checkout, ./veilnet audit installs it)."
-            rows = [Row(attackers.SECTION, "learned attackers", None, LEFT_OUT, "info", sentence)]
-            if data is None:
-                return rows
-            chosen = {}
-        else:
-            rows = []
-            if not chosen and data is None:
-                return rows
-        chance = self.chance(Section.ATTACKERS)
-        return rows + attackers.attacker_rows(self.deployment, samples, chosen, chance, go)
-
-    def lattice(self, data: Any, go: Advance) -> list[Row]:
-        from veilnet.auditing.attack.lattice_rows import lattice_rows
-
-        chance = self.chance(Section.LATTICE)
-        return lattice_rows(self.deployment, self._samples(data), chance, int(self.trials.seed), go)
-
-    def _samples(self, data: Any) -> Samples:
-        from veilnet.auditing.attack.held_out import read_samples, simulate
-        from veilnet.auditing.what_if.variants import simulated
-
-        if data is None:
-            return simulate(simulated(self.plan.network), self.trials.count, int(self.trials.seed))
-        return read_samples(self.plan.network, self.deployment.planned, data)
-
-    def collusion(self, what_if: WhatIf, floors: Mapping[str, float], go: Advance) -> list[Row]:
-        from veilnet.auditing.what_if.collusion import collusion_rows
-
-        judged = {} if what_if.agents_colluding is None else floors
-        return collusion_rows(self.plan.network, self.deployment.planned, what_if.colluding, judged, go)
-
-    def repetition(self, what_if: WhatIf, floors: Mapping[str, float]) -> list[Row]:
-        from veilnet.auditing.what_if.repetition import repetition_rows
-
-        judged = {} if what_if.releases is None else floors
-        return repetition_rows(self.plan.network, self.deployment.planned, what_if.times, judged)
-
-    def wrong_models(self, error: float, go: Advance) -> list[Row]:
-        from veilnet.auditing.what_if.wrong_models import wrong_model_rows
-
-        return wrong_model_rows(self.plan.network, self.deployment.planned, error, int(self.trials.seed), go)
-
-    def dropout(self, silent_at_most: int, go: Advance) -> list[Row]:
-        from veilnet.auditing.what_if.dropout import dropout_rows
-
-        return dropout_rows(self.plan.network, self.deployment.planned, silent_at_most, go)
-
-    def differential_privacy(self, asked: DifferentialPrivacy) -> list[Row]:
-        from veilnet.auditing.differential_privacy import differential_privacy_rows
-
-        return differential_privacy_rows(
-            self.plan.network, self.deployment.planned, asked.reading_bounds, asked.delta
-        )
 
 
 def ledger_rows(plan: Plan, ledger: LedgerCheck) -> list[Row]:

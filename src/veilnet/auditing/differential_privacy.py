@@ -6,7 +6,8 @@ bounds, their sensitivity is Δ = max |Θ^-½ C (y - y')|, and (ε, δ)-differen
     Φ(Δ/2 - ε/Δ) - e^ε Φ(-Δ/2 - ε/Δ) <= δ
 
 (Balle and Wang, ICML 2018, Theorem 8). This is local differential privacy of everything one agent read at one
-time. Noise of the sensors is not counted, and rounding to the grid is post-processing. A direction that is
+time; where it keeps a memory, of two streams of readings that differ in one row, by all that is ever sent of them.
+Noise of the sensors is not counted, and rounding to the grid is post-processing. A direction that is
 sent without noise tells readings apart with certainty: there is then no (ε, δ) at all.
 """
 
@@ -16,9 +17,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_discrete_lyapunov
 from scipy.special import log_ndtr, ndtr
 
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
 from veilnet._core.words import number
@@ -61,10 +64,9 @@ def sensitivity(sanitizer: Sanitizer, widths: Array) -> float:
     triangle inequality gives a bound from above.
     """
     rows, noisy = sanitizer.normal
-    moves = rows * widths
-    if np.any(moves[~noisy]):
+    if np.any(_moves(sanitizer, rows[~noisy], widths)):
         return np.inf
-    moves = moves[noisy]
+    moves = _moves(sanitizer, rows[noisy], widths)
     if not moves.size:
         return 0.0
     moves = moves[:, np.any(moves != 0, axis=0)]
@@ -76,6 +78,23 @@ def sensitivity(sanitizer: Sanitizer, widths: Array) -> float:
     # One corner of each opposite pair.
     signs = 1.0 - 2.0 * ((np.arange(2 ** (count - 1))[:, None] >> np.arange(count)) & 1)
     return float(np.max(np.linalg.norm(signs @ moves.T, axis=1)))
+
+
+def _moves(sanitizer: Sanitizer, rows: Array, widths: Array) -> Array:
+    """M with |M d| the norm of how far numbers with these rows of C move, all later rows included, by d ∘ widths.
+
+    With a memory a reading of one row moves the numbers of all later ones: h_0 = C_s K + C_y, then h_j = C_s F^j K.
+    Σ_j h_j'h_j = h_0'h_0 + K'F'X F K with X = F'X F + C_s'C_s.
+    """
+    memory = sanitizer.memory
+    if memory is None or not rows.size:
+        return rows[:, sanitizer.order :] * widths
+    kept, direct = np.split(rows, [memory.order], axis=1)
+    at_once = kept @ memory.gain + direct
+    later = memory.transition @ memory.gain
+    energy = solve_discrete_lyapunov(memory.transition.T, kept.T @ kept)
+    gram = at_once.T @ at_once + later.T @ ((energy + energy.T) / 2) @ later
+    return positive_root(gram * widths[:, None] * widths)
 
 
 def differential_privacy_rows(
@@ -97,7 +116,8 @@ def differential_privacy_rows(
         none = any(np.any(~s.normal[1]) for s in sanitizers.values())
         found = "none" if none else "no bounds"
         return [Row(SECTION, "local, per agent", None, found, "info", sentence)]
-    return [_row(agent, sanitizers[agent], width, delta) for agent, width in known.items()]
+    streams = " that differ in one row" if network.is_stream else ""
+    return [_row(agent, sanitizers[agent], width, delta, streams) for agent, width in known.items()]
 
 
 def _widths(
@@ -112,7 +132,7 @@ def _widths(
     return width if np.all(np.isfinite(width)) else None
 
 
-def _row(agent: str, sanitizer: Sanitizer, widths: Array, delta: float) -> Row:
+def _row(agent: str, sanitizer: Sanitizer, widths: Array, delta: float, streams: str) -> Row:
     moved = sensitivity(sanitizer, widths)
     figures: dict[str, Any] = {"sensitivity": moved, "delta": delta}
     if np.isinf(moved):
@@ -122,8 +142,9 @@ def _row(agent: str, sanitizer: Sanitizer, widths: Array, delta: float) -> Row:
         )
         return Row(SECTION, f"{agent}, ε at δ = {delta:g}", None, "none", "info", sentence, figures=figures)
     epsilon = gaussian_epsilon(delta, moved)
+    what = f"streams of readings{streams}," if streams else "readings"
     sentence = (
-        f"{agent}: ({number(epsilon)}, {delta:g})-differential privacy for any two readings within bounds."
+        f"{agent}: ({number(epsilon)}, {delta:g})-differential privacy for any two {what} within bounds."
     )
     figures["epsilon"] = epsilon
     return Row(SECTION, f"{agent}, ε at δ = {delta:g}", None, epsilon, "info", sentence, figures=figures)

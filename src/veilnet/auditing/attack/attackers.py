@@ -126,9 +126,9 @@ def attacker_rows(
     }
     guesses: dict[str, tuple[Array, Array]] = {}
     for done, (label, attacker) in enumerate(attackers.items()):
-        from_messages = _attack(attacker, sent, truth, split)
+        from_messages = guesses_of(attacker, sent, truth, split.test.start)
         advance((done + 0.5) / len(attackers))
-        guesses[label] = from_messages, _attack(attacker, samples.readings, truth, split)
+        guesses[label] = from_messages, guesses_of(attacker, samples.readings, truth, split.test.start)
         advance((done + 1) / len(attackers))
     rows = []
     if samples.model is None:
@@ -144,11 +144,12 @@ def attacker_rows(
     ]
 
 
-def _attack(attacker: Learner, features: Array, truth: Array, split: _Split) -> Array:
-    """Guesses on the test rows, by an attacker trained on the others; everything in units of its spread."""
-    train, goal = features[split.train], truth[split.train]
+def guesses_of(attacker: Learner, features: Array, truth: Array, learned: int) -> Array:
+    """Guesses on all but the first rows, by an attacker trained on those; everything in units of its spread."""
+    train, goal, test = features[:learned], truth[:learned], features[learned:]
+    shape = (len(test), truth.shape[1])
     if features.shape[1] == 0:
-        return np.broadcast_to(np.mean(goal, axis=0), truth[split.test].shape)
+        return np.broadcast_to(np.mean(goal, axis=0), shape)
     used = slice(0, attacker.most_rows)
     centre, spread = np.mean(train, axis=0), np.std(train, axis=0)
     spread = np.where(spread > 0, spread, 1.0)
@@ -158,8 +159,8 @@ def _attack(attacker: Learner, features: Array, truth: Array, split: _Split) -> 
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")  # an attacker that has not converged is a weaker one, no more
         attacker.regressor.fit(((train - centre) / spread)[used], ((goal - middle) / size)[used])
-        found = np.asarray(attacker.regressor.predict((features[split.test] - centre) / spread))
-    return np.asarray(middle + size * found.reshape(truth[split.test].shape))
+        found = np.asarray(attacker.regressor.predict((test - centre) / spread))
+    return np.asarray(middle + size * found.reshape(shape))
 
 
 def _plan_attacker(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.io.tables import column_names, read_columns
@@ -40,20 +40,26 @@ def simulate(network: Network, count: int, seed: int) -> Samples:
     return Samples(draw_readings(network, x, rng), truth, x @ network.U.T, network)
 
 
-def read_samples(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any) -> Samples:
+def read_samples(
+    network: Network, sanitizers: Mapping[str, Sanitizer], data: Any, *, in_order: bool = False
+) -> Samples:
     """Held-out rows from agent -> (T, N_i) and name -> (T,) or (T, rows) arrays, or from a table of columns.
 
     A table is name -> column, a pandas or polars frame, a structured array or the path of a CSV file. An
     agent's columns bear the names of its readings, or ``agent[1]``, ``agent[2]``, ... (``agent`` for one).
     The truth is in columns named after the private and public parameters (``presence[1]``, ...), or after all
-    entries of x.
+    entries of x. Rows with a gap are left out; ``in_order`` takes the longest stretch without one, for rows that
+    follow one another.
     """
     if isinstance(data, Mapping) and any(np.ndim(data.get(agent, 0)) == 2 for agent in network.agents):
-        return _from_arrays(network, data)
-    return _from_table(network, sanitizers, data)
+        return _checked(*_from_arrays(network, data), in_order=in_order)
+    return _checked(*_from_table(network, sanitizers, data), in_order=in_order)
 
 
-def _from_arrays(network: Network, data: Mapping[str, Any]) -> Samples:
+_Columns = tuple[Array, dict[str, Array], Array | None]
+
+
+def _from_arrays(network: Network, data: Mapping[str, Any]) -> _Columns:
     blocks = [
         _matrix(data, agent, int(size))
         for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
@@ -70,7 +76,7 @@ def _from_arrays(network: Network, data: Mapping[str, Any]) -> Samples:
             if known
             else None
         )
-    return _checked(np.concatenate(blocks, axis=1), truth, public)
+    return np.concatenate(blocks, axis=1), truth, public
 
 
 def _matrix(data: Mapping[str, Any], name: str, columns: int) -> Array:
@@ -83,7 +89,7 @@ def _matrix(data: Mapping[str, Any], name: str, columns: int) -> Array:
     return array
 
 
-def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any) -> Samples:
+def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any) -> _Columns:
     known = set(column_names(data))
     wanted: list[str] = []
     for agent, size in zip(network.agents, network.blocks.sizes, strict=True):
@@ -114,24 +120,38 @@ def _from_table(network: Network, sanitizers: Mapping[str, Sanitizer], data: Any
     elif x is not None:
         truth = {name: x @ rows.T for name, rows in network.private.items()}
     public = stacked(publics) if with_public else None if x is None else x @ network.U.T
-    return _checked(stacked(wanted), truth, public)
+    return stacked(wanted), truth, public
 
 
 def _labels(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}[{k + 1}]" for k in range(count)]
 
 
-def _checked(readings: Array, truth: dict[str, Array], public: Array | None) -> Samples:
+def _checked(readings: Array, truth: dict[str, Array], public: Array | None, *, in_order: bool) -> Samples:
     parts = [readings, *truth.values(), *([] if public is None else [public])]
     if len({len(part) for part in parts}) != 1:
         raise InvalidRequest("data: every agent and every truth needs the same number of rows")
     complete = np.all([np.all(np.isfinite(part), axis=1) for part in parts], axis=0)
+    if in_order:
+        complete = _longest_stretch(complete)
     kept = int(np.sum(complete))
     if kept < 100:
-        raise InvalidRequest(f"data: expected at least 100 complete rows, found {kept}")
+        following = " that follow one another" if in_order else ""
+        raise InvalidRequest(f"data: expected at least 100 complete rows{following}, found {kept}")
     return Samples(
         readings[complete],
         {name: part[complete] for name, part in truth.items()},
         None if public is None else public[complete],
         None,
     )
+
+
+def _longest_stretch(complete: Booleans) -> Booleans:
+    """Only the longest run of rows without a gap."""
+    ends = np.flatnonzero(np.diff(np.concatenate([[False], complete, [False]]).astype(np.int8)))
+    starts, stops = ends[::2], ends[1::2]
+    found = np.zeros_like(complete)
+    if len(starts):
+        best = int(np.argmax(stops - starts))
+        found[starts[best] : stops[best]] = True
+    return found

@@ -52,7 +52,7 @@ def with_colluders(
 
 def _betrayed(network: Network, agent: str, sanitizer: Sanitizer, betrays: Betrayal) -> Sanitizer:
     if betrays == "noise":
-        return Sanitizer(sanitizer.compression, offset=sanitizer.offset)
+        return Sanitizer(sanitizer.compression, offset=sanitizer.offset, memory=sanitizer.memory)
     return Sanitizer.raw(int(network.blocks.sizes[network.position[agent]]))
 
 
@@ -68,10 +68,10 @@ def _known(
     network: Network, sanitizers: Mapping[str, Sanitizer], colluders: tuple[str, ...], betrays: Betrayal
 ) -> Knowledge:
     seen = with_colluders(network, sanitizers, colluders, betrays)
-    return knowledge_of_factor(network, message_factor(_without_dither(network, colluders), seen))
+    return knowledge_of_factor(network, message_factor(without_dither(network, colluders), seen))
 
 
-def _without_dither(network: Network, agents: tuple[str, ...]) -> Network:
+def without_dither(network: Network, agents: tuple[str, ...]) -> Network:
     """The network in which these agents' readings are not dithered."""
     kept = {agent: steps for agent, steps in network.resolution.items() if agent not in agents}
     return network if len(kept) == len(network.resolution) else changed(network, resolution=kept)
@@ -108,13 +108,15 @@ def collusion_rows(
                     figures["no set of this size leaves less than"] = study.least(name, size)
                 colluders = tuple(network.agents[k] for k in worst.agents)
                 left = privacy_left(network, sanitizers, colluders, betrays)[name]
-                rows.append(_row(name, colluders, betrays, promised[name], left, least_privacy, figures))
+                rows.append(
+                    collusion_row(name, colluders, betrays, promised[name], left, least_privacy, figures)
+                )
             done += 1
             advance(done / (len(kinds) * len(sizes)))
     return rows
 
 
-def _row(
+def collusion_row(
     name: str,
     colluders: tuple[str, ...],
     betrays: Betrayal,
@@ -123,10 +125,13 @@ def _row(
     least_privacy: Mapping[str, float],
     figures: dict[str, object],
 ) -> Row:
+    """What is left of the privacy of one parameter when these agents collude."""
     who = join_names(colluders)
     verb = "hands" if len(colluders) == 1 else "hand"
     sentence = f"if {who} {verb} over {betrays}, the centre's error on {name} grows {times(1 + left)}"
-    if not figures["exact"]:
+    if not figures["exact"] and "no set of this size leaves less than" not in figures:
+        sentence += " (found greedily: another set may leave less)"
+    elif not figures["exact"]:
         bound = float(figures["no set of this size leaves less than"])  # type: ignore[arg-type]
         sentence += f" (found greedily; no set of {len(colluders)} brings it below {times(1 + bound)})"
     sentence += f", instead of {times(1 + promised)}."
@@ -153,7 +158,7 @@ class _Study:
 
     def _terms(self, network: Network) -> AgentTerms:
         everyone = with_colluders(network, self.sanitizers, network.agents, self.betrays)
-        bare = _without_dither(network, network.agents)
+        bare = without_dither(network, network.agents)
         return agent_terms(network, self.sanitizers, everyone, changed_in=bare, within=self.network)
 
     def worst(self, name: str, size: int) -> WorstSet:
@@ -162,12 +167,15 @@ class _Study:
         if self.terms is not None:
             errors, affordable = self.terms.error(self.network.in_raw_coordinates(rows)), MOST_SETS
         else:
-            errors, affordable = DirectErrors(self._with, rows, self.network.S), MOST_SETS_JOINT
+            errors, affordable = DirectErrors(self._left(rows), self.network.S), MOST_SETS_JOINT
         return worst_set(errors, self.network.S, size, affordable)
 
-    def _with(self, places: tuple[int, ...]) -> Knowledge:
-        colluders = tuple(self.network.agents[k] for k in places)
-        return _known(self.network, self.sanitizers, colluders, self.betrays)
+    def _left(self, rows: Array) -> Callable[[tuple[int, ...]], float]:
+        def left(places: tuple[int, ...]) -> float:
+            colluders = tuple(self.network.agents[k] for k in places)
+            return growth(_known(self.network, self.sanitizers, colluders, self.betrays), rows)
+
+        return left
 
     def least(self, name: str, size: int) -> float:
         """No set of so many colluders leaves less privacy than this.
@@ -181,7 +189,7 @@ class _Study:
         """
         terms = self.terms
         if terms is None:
-            bare = _without_dither(self.network, self.network.agents)
+            bare = without_dither(self.network, self.network.agents)
             terms = self._terms(_no_noisier(bare))
         rows = self.network.in_raw_coordinates(self.network.private[name])
         steps = terms.changed - terms.usual

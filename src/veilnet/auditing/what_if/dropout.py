@@ -64,17 +64,24 @@ def dropout_rows(
                 }
                 for agent in network.agents
             }
-        verb = "is" if size == 1 else "are"
-        greedy = "" if found.exact else " (found greedily: another set may cost more)"
-        sentence = (
-            f"when {join_names(silent)} {verb} silent, the public error grows {times(1 + loss)}{greedy}; "
-            f"raw readings of the others would leave it grown {times(1 + raw)}."
-        )
-        what = f"public error without {join_names(silent)} (raw | sent)"
-        verdict: Judgement = "warn" if np.isinf(loss) and np.isfinite(raw) else "info"
-        rows.append(Row(SECTION, what, raw, loss, verdict, sentence, figures=figures))
+        rows.append(dropout_row(silent, loss, raw, figures))
         advance(size / len(sizes))
     return rows
+
+
+def dropout_row(
+    silent: tuple[str, ...], loss: float, raw: float, figures: dict[str, object], lasting: str = ""
+) -> Row:
+    """What the public estimate loses without these agents, by raw readings of the others and by what is sent."""
+    verb = "is" if len(silent) == 1 else "are"
+    greedy = "" if figures["exact"] else " (found greedily: another set may cost more)"
+    sentence = (
+        f"when {join_names(silent)} {verb} silent{lasting}, the public error grows {times(1 + loss)}{greedy}; "
+        f"raw readings of the others would leave it grown {times(1 + raw)}."
+    )
+    what = f"public error without {join_names(silent)} (raw | sent)"
+    verdict: Judgement = "warn" if np.isinf(loss) and np.isfinite(raw) else "info"
+    return Row(SECTION, what, raw, loss, verdict, sentence, figures=figures)
 
 
 def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetErrors, int]:
@@ -87,7 +94,7 @@ def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetE
         terms = agent_terms(network, sanitizers, silent)
         return terms.error(network.in_raw_coordinates(network.U)), MOST_SETS
 
-    def without(places: tuple[int, ...]) -> Knowledge:
-        return _without(network, sanitizers, tuple(network.agents[k] for k in places))
+    def lost(places: tuple[int, ...]) -> float:
+        return loss_without(network, sanitizers, tuple(network.agents[k] for k in places))
 
-    return DirectErrors(without, network.U, network.S), MOST_SETS_JOINT
+    return DirectErrors(lost, network.S), MOST_SETS_JOINT

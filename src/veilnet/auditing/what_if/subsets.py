@@ -17,15 +17,15 @@ import numpy as np
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.measures import growth
-from veilnet.bounds.knowledge import Knowledge
 from veilnet.bounds.message_noise import Sent, own_covariance
 from veilnet.model.network import Network
 
 MOST_SETS = 20_000
 """So many sets are looked at one by one with independent noise,"""
 MOST_SETS_JOINT = 500
-"""and so many where each needs a factorisation of all messages."""
+"""and so many where each needs a factorisation of all messages,"""
+MOST_SETS_STREAM = 100
+"""and so many where each needs the steady state of a filter."""
 
 MOST_SINGLE = 200
 """Up to so many agents each is reported by itself."""
@@ -160,10 +160,9 @@ def _terms(network: Network, sanitizers: Mapping[str, Sanitizer], frame: Network
 
 @dataclass(frozen=True, eq=False)
 class DirectErrors:
-    """Errors by the definition, one set after another: for correlated noise."""
+    """Errors by the definition, one set after another: for correlated noise, and for streams."""
 
-    evaluate: Callable[[tuple[int, ...]], Knowledge]
-    rows: Array
+    error: Callable[[tuple[int, ...]], float]
     agents: int
 
     def of_sets(self, masks: Booleans) -> Array:
@@ -175,4 +174,4 @@ class DirectErrors:
         return np.array([self._error([*chosen, k]) for k in range(self.agents)])
 
     def _error(self, places: list[int]) -> float:
-        return growth(self.evaluate(tuple(sorted(set(places)))), self.rows)
+        return self.error(tuple(sorted(set(places))))

@@ -1,0 +1,118 @@
+"""The sections of an audit, for plans whose rows follow one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet.auditing.attack import attackers
+from veilnet.auditing.attack.held_out import read_samples
+from veilnet.auditing.baselines import Baseline, baseline_rows
+from veilnet.auditing.deployed.commands import CommandMechanism
+from veilnet.auditing.options import LedgerCheck, WhatIf
+from veilnet.auditing.parts import Advance, Parts
+from veilnet.auditing.promise import certificate_rows
+from veilnet.auditing.report import LEFT_OUT, Row
+from veilnet.auditing.sections import Section
+
+_AUTO = ("ridge", "network")
+_ROWS_OF_COMMANDS = 1000  # a command is started anew for every stream
+
+
+@dataclass(frozen=True, eq=False)
+class StreamParts(Parts):
+    """Each section answers for a stream what its namesake answers for one row."""
+
+    @property
+    def count(self) -> int:
+        """How many rows are judged in a simulation."""
+        started = any(isinstance(m, CommandMechanism) for m in self.deployment.deployed.values())
+        return min(self.trials.count, _ROWS_OF_COMMANDS) if started else self.trials.count
+
+    def promise(self, go: Advance) -> list[Row]:
+        """The promise recomputed, by a window too, and attacked by the best estimators with memory."""
+        from veilnet.auditing.streams.promise import exposure_rows, stream_rows
+
+        chance = self.chance(Section.PROMISE)
+        attacked = stream_rows(self.deployment, chance, int(self.trials.seed), self.count, go)
+        return [*certificate_rows(self.plan), *attacked, *exposure_rows(self.plan)]
+
+    def attacked(self, data: Any, go: Advance) -> list[Row]:
+        """Attackers that learn from messages of many rows."""
+        from veilnet.auditing.streams.attackers import attacks_on_data, simulated_attacks
+
+        wanted = self.trials.attackers
+        rows: list[Row] = []
+        try:
+            names = ("ridge",) if self.trials.quick else _AUTO
+            chosen = attackers.choose_attackers(names if wanted == "auto" else wanted, self.trials.quick)
+        except MissingExtra as missing:
+            if wanted != "auto":
+                raise
+            sentence = f"left out: {missing} (in a checkout, ./veilnet audit installs it)."
+            rows.append(Row(attackers.SECTION, "learned attackers", None, LEFT_OUT, "info", sentence))
+            chosen = {}
+        chance = self.chance(Section.ATTACKERS)
+        if data is not None:
+            samples = read_samples(self.plan.network, self.deployment.planned, data, in_order=True)
+            return rows + attacks_on_data(self.deployment, samples, chosen, chance, go)
+        if not chosen:
+            return rows
+        return rows + simulated_attacks(
+            self.deployment, chosen, self.count, int(self.trials.seed), chance, go
+        )
+
+    def lattice(self, data: Any, go: Advance) -> list[Row]:  # noqa: ARG002
+        """Nothing yet: the search for lattice points knows one row."""
+        from veilnet.auditing.attack.lattice_rows import SECTION
+        from veilnet.auditing.streams.what_if import not_on_streams
+
+        if not any(s.dithers or s.resolution is not None for s in self.deployment.planned.values()):
+            return []
+        why = "it looks for readings behind one row of exact numbers, and a memory adds up many rows"
+        return not_on_streams(SECTION, why)
+
+    def collusion(self, what_if: WhatIf, floors: Mapping[str, float], go: Advance) -> list[Row]:
+        """Agents that hand over their readings or noise."""
+        from veilnet.auditing.streams.what_if import collusion_rows
+
+        judged = {} if what_if.agents_colluding is None else floors
+        return collusion_rows(self.plan.network, self.deployment.planned, what_if.colluding, judged, go)
+
+    def repetition(self, what_if: WhatIf, floors: Mapping[str, float]) -> list[Row]:  # noqa: ARG002
+        """Every row counts: that is the promise itself."""
+        from veilnet.auditing.streams.what_if import repetition_rows
+
+        return repetition_rows(self.plan.network, self.deployment.planned)
+
+    def wrong_models(self, error: float, go: Advance) -> list[Row]:
+        """The plan under another model than it was made for."""
+        from veilnet.auditing.streams.wrong_models import wrong_model_rows
+
+        return wrong_model_rows(self.plan.network, self.deployment.planned, error, int(self.trials.seed), go)
+
+    def dropout(self, silent_at_most: int, go: Advance) -> list[Row]:
+        """Agents that are silent for good."""
+        from veilnet.auditing.streams.what_if import dropout_rows
+
+        return dropout_rows(self.plan.network, self.deployment.planned, silent_at_most, go)
+
+    def compared(self, found: list[Baseline]) -> list[Row]:
+        """The plan beside other protections of a stream, which are added to ``found``."""
+        from veilnet.auditing.streams.baselines import epsilon_rows, stream_baselines
+
+        baselines, left_out = stream_baselines(self.plan)
+        found.extend(baselines)
+        return baseline_rows(baselines) + epsilon_rows(baselines) + left_out
+
+    def refuse(self, what_if: WhatIf, ledger: LedgerCheck | None) -> None:
+        """Releases of an x that stays are counted neither by --releases nor by a ledger where x moves."""
+        given = {"releases": what_if.releases, "ledger": ledger}
+        for name, value in given.items():
+            if value is not None:
+                raise InvalidRequest(
+                    f"{name}: it counts releases of one x that stays; the promise of a stream plan counts every row "
+                    "already, for an x that moves. Leave it out, or audit a plan without dynamics"
+                )
