@@ -20,7 +20,8 @@ from veilnet.auditing.differential_privacy import sensitivity
 from veilnet.auditing.sections import Section
 from veilnet.auditing.streams.attackers import simulated_attacks
 from veilnet.auditing.streams.promise import stream_rows
-from veilnet.plans.plan import Plan
+from veilnet.cli import run
+from veilnet.plans.plan import Plan, make_plan
 
 QUICK = vn.Trials(quick=True, rows=2000)
 CHANCE = 2e-7
@@ -329,3 +330,23 @@ def test_data_that_the_model_does_not_describe(plan: Plan) -> None:
     report = vn.audit(perfect, data, trials=vn.Trials(attackers=["ridge"]), only=["attackers"])
     assert not report.ok
     assert any("does not describe these data" in row.sentence for row in report.failed)
+
+
+# --- on the command line
+
+
+def test_from_the_command_line(plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sound plan ends with 0, an agent's file with half the noise with 1, what has no meaning with 2."""
+    folder, deployed = tmp_path / "plan", tmp_path / "deployed"
+    plan.save(folder)
+    sections = ["--only", "deployed", "--only", "promise", "--quick"]
+    assert run(["audit", str(folder), *sections]) == 0
+    shown = capsys.readouterr().out
+    assert "attack on g, with hindsight" in shown
+    assert "every promise holds" in shown
+    weak = {agent: s.replace(noise=s.noise / 2) for agent, s in plan.sanitizers.items()}
+    make_plan(plan.network, weak, "test").save(deployed)
+    assert run(["audit", str(folder), "--deployed", str(deployed), *sections]) == 1
+    assert "its noise has another covariance" in capsys.readouterr().out
+    assert run(["audit", str(folder), "--releases", "5"]) == 2
+    assert "x that stays" in capsys.readouterr().err

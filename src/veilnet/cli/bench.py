@@ -18,6 +18,7 @@ SCRIPTS = {
     "gap": ("gap.py", "trade-offs with what is proved to be the least loss"),
     "streams": ("streams.py", "sanitize and fuse with bare products"),
     "attackers": ("attackers.py", "learned attackers with the bound"),
+    "memory": ("stream_attackers.py", "attackers with memory with the promise of stream plans"),
     "start": ("start.py", "the start of the command with that of NumPy"),
     "attacks": (
         "attacks.py",
