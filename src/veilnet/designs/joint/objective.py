@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg.lapack import dgesv, dpotrf, dpotrs
 
+from veilnet._core.blocks import Group
 from veilnet._core.types import Array
 from veilnet.model.standard_form import StandardForm
 
@@ -33,12 +35,30 @@ _LEAVES_RANGE = 1e-9
 class Evaluation:
     """Loss and privacies at one X, and what their gradients are made of.
 
-    ``seen`` holds W J̃^-1 A' per group of agents, A = [U; G_1; ...; G_J]: (count, n, rows of A).
+    ``seen`` of a row is W J̃^-1 A' per group of agents, A = [U; G_1; ...; G_J]: (count, n, rows of A).
     """
 
     loss: float
     privacy: Array
     seen: list[Array]
+
+
+class Objective(Protocol):
+    """Loss and privacies as functions of X, one array per group of agents; of one row, or of a stream."""
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The agents whose X have one size."""
+
+    @property
+    def targets(self) -> int:
+        """How many private parameters there are."""
+
+    def __call__(self, shrink: Sequence[Array]) -> Evaluation:
+        """Loss and privacies at X."""
+
+    def gradient(self, at: Evaluation, of_loss: float, of_privacy: Array) -> list[Array]:
+        """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""
 
 
 class JointObjective:

@@ -7,7 +7,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.designs.joint.chart import SineChart
 from veilnet.designs.joint.lbfgs import Curvature, minimize
-from veilnet.designs.joint.objective import Evaluation, JointObjective
+from veilnet.designs.joint.objective import Evaluation, Objective
 from veilnet.designs.joint.problem import Problem
 from veilnet.designs.joint.settings import SETTINGS
 
@@ -16,25 +16,27 @@ class Run:
     """Augmented Lagrangian iterations from one start.
 
     ``margin`` draws the start's eigenvalues away from 0 and 1. A ``primed`` run, whose start is nearly optimal
-    already, begins with the multipliers that balance its gradients. ``gap`` is the Frank-Wolfe gap of the
+    already, begins with the multipliers that balance its gradients. ``memory`` is how many steps the minimisation
+    remembers. ``gap`` is the Frank-Wolfe gap of the
     Lagrangian over [0, I]: the relative improvement a first-order model still promises, zero exactly at
     a KKT point.
     """
 
     def __init__(
         self,
-        objective: JointObjective,
+        objective: Objective,
         problem: Problem,
         start: list[Array],
         margin: float,
         *,
         primed: bool = False,
+        memory: int = 12,
     ) -> None:
         self.objective = objective
         self.problem = problem
         self.chart = SineChart(objective.groups)
         self.point = self.chart.flat(start, margin)
-        self.curvature = Curvature(self.point.size)
+        self.curvature = Curvature(self.point.size, memory)
         self.iterations = 0
         self.history: list[tuple[float, Array]] = []
         self.gap = np.inf
@@ -102,7 +104,7 @@ class Run:
 
 
 def toward_vertex(
-    objective: JointObjective, problem: Problem, at: Evaluation, shrink: list[Array]
+    objective: Objective, problem: Problem, at: Evaluation, shrink: list[Array]
 ) -> tuple[float, list[Array]]:
     """Frank-Wolfe gap of the Lagrangian at X, and the projectors that minimise its linear model."""
     gap, vertices = 0.0, []

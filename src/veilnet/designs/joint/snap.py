@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.designs.joint.objective import Evaluation, JointObjective
+from veilnet.designs.joint.objective import Evaluation, Objective
 from veilnet.designs.joint.problem import Problem
 
 _THRESHOLDS = (0.1, 0.03, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9)
@@ -65,7 +65,7 @@ class _Face:
         return _Face(vectors, values)
 
 
-def finish(objective: JointObjective, problem: Problem, shrink: list[Array]) -> Finished:
+def finish(objective: Objective, problem: Problem, shrink: list[Array]) -> Finished:
     """The simplest feasible X near ``shrink``: as many exact zeros and ones as cost next to nothing."""
     decomposed = [np.linalg.eigh(x) for x in shrink]
     best: Finished | None = None
@@ -87,7 +87,7 @@ def finish(objective: JointObjective, problem: Problem, shrink: list[Array]) -> 
     return next(candidate for candidate in tried if candidate.value <= best.value + _PRICE)
 
 
-def retreat(objective: JointObjective, problem: Problem, shrink: list[Array]) -> Finished:
+def retreat(objective: Objective, problem: Problem, shrink: list[Array]) -> Finished:
     """The feasible point reached by giving way as a whole: crude, but it always exists."""
     reached = problem.retreat(objective, [_clipped(x) for x in shrink])
     at = objective(reached)
@@ -104,7 +104,7 @@ def _clipped(x: Array) -> Array:
     return clipped
 
 
-def _repair(objective: JointObjective, problem: Problem, face: _Face) -> Finished | None:
+def _repair(objective: Objective, problem: Problem, face: _Face) -> Finished | None:
     """Newton steps inside the face until every constraint holds with a whisker to spare."""
     for _ in range(_NEWTON_STEPS):
         shrink = face.shrink()

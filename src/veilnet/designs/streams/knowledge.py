@@ -1,0 +1,189 @@
+"""What each agent of a stream may combine: the memory of its share filter, and its reading.
+
+The state behind all messages of a row is v_t = (x_t, coloured noise n_t, memories s_{t-1}); agent i then knows
+w_i = (y_i, s_i), its reading and its memory brought up to date, s_t = F s_{t-1} + K y_t. Where F and K are its share
+filter, its part of the public estimate is O_i s_i, so that the family of messages C_i w_i + noise contains the share
+filter, and every memoryless sanitizer too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.types import Array
+from veilnet.designs.streams.doubling import stein
+
+_CERTAIN = 1e-12  # a part of the knowledge that varies less than this, relative, is no knowledge
+_STABLE = 0.999
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A stream as arrays: x here stands for the parameters and the coloured noise together.
+
+    transition: A, with x_{t+1} = A x_t + N(0, noise).
+    noise:      its covariance Q.
+    observe:    H, the stacked readings y = H x + N(0, floor).
+    floor:      covariance R of the white noise of the readings; zero where there is none.
+    blocks:     which readings belong to which agent.
+    public:     U.
+    private:    G_j, one array each.
+    raw_public:  tr of the error of u now from raw streams.
+    raw_private: tr of the error of each g_j from raw streams, with hindsight.
+    """
+
+    transition: Array
+    noise: Array
+    observe: Array
+    floor: Array
+    blocks: Blocks
+    public: Array
+    private: tuple[Array, ...]
+    raw_public: float
+    raw_private: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ShareFilter:
+    """The memory of one agent, s = F s + K y, and its share O s of the public estimate."""
+
+    transition: Array
+    gain: Array
+    share: Array
+
+    @property
+    def order(self) -> int:
+        return len(self.transition)
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """The joint state v and what agents know of it, each agent's knowledge as white combinations of (y_i, s_i).
+
+    transition, noise: v_{t+1} = transition v_t + N(0, noise).
+    view, fresh:       the stacked knowledge is view v_t + N(0, fresh).
+    cross:             covariance of the noise of v_{t+1} with that of the knowledge at t.
+    blocks:            which part of the knowledge belongs to which agent.
+    frames:            per agent, the combinations of (s_i, y_i) that its knowledge consists of, (d_i, k_i + n_i).
+    readings:          per agent, how many of them are of the reading alone; these come first.
+    shares:            per agent, its share O_i s_i of the public estimate as combinations of its knowledge, (rows, d_i).
+    private:           G_j on v.
+    public:            U on v; with memories, the public estimate at t as rows of v_{t+1}: what is not known of it from
+                       the messages up to t is the loss itself, without subtracting two nearly equal errors.
+    later:             whether that is so.
+    raw_public, raw_private: as in the stream.
+    """
+
+    transition: Array
+    noise: Array
+    view: Array
+    fresh: Array
+    cross: Array
+    blocks: Blocks
+    frames: tuple[Array, ...]
+    readings: tuple[int, ...]
+    shares: tuple[Array, ...]
+    public: Array
+    later: bool
+    private: tuple[Array, ...]
+    raw_public: float
+    raw_private: Array
+
+
+def knowledge_of(stream: Stream, filters: Sequence[ShareFilter] | None) -> Knowledge:
+    """What the agents know with these memories, one each; None for agents that remember nothing."""
+    remember = filters is not None
+    filters = [_nothing(int(size)) for size in stream.blocks.sizes] if filters is None else filters
+    length, count = len(stream.transition), len(stream.observe)
+    forget = block_diag(*(each.transition for each in filters))
+    gain = block_diag(*(each.gain for each in filters))
+    orders = Blocks([each.order for each in filters])
+    memory = orders.total
+    transition = np.block(
+        [[stream.transition, np.zeros((length, memory))], [gain @ stream.observe, forget]]
+    )
+    enters = np.vstack([np.zeros((length, count)), gain])
+    noise = enters @ stream.floor @ enters.T
+    noise[:length, :length] += stream.noise
+    # Stacked (s, y) of all agents, before they are cut up.
+    everything = np.vstack(
+        [np.hstack([gain @ stream.observe, forget]), np.hstack([stream.observe, np.zeros((count, memory))])]
+    )
+    carries = np.vstack([gain, np.eye(count)])
+    typical = _typical_covariance(transition, noise)
+    covariance = everything @ typical @ everything.T + carries @ stream.floor @ carries.T
+    cut = np.zeros((0, memory + count))
+    frames, readings, shares = [], [], []
+    for agent in range(stream.blocks.count):
+        own = np.r_[orders.rows(agent), _shifted(stream.blocks.rows(agent), memory)]
+        varies = covariance[np.ix_(own, own)]
+        order = filters[agent].order
+        frame, of_reading = _white_frame(varies, order)
+        placed = np.zeros((len(frame), memory + count))
+        placed[:, own] = frame
+        cut = np.vstack([cut, placed])
+        frames.append(frame)
+        readings.append(of_reading)
+        # Knowledge is white, so the coefficients of a number on it are its covariances with it.
+        shares.append(filters[agent].share @ varies[:order] @ frame.T)
+    public = np.hstack([stream.public, np.zeros((len(stream.public), memory))])
+    if remember:
+        public[:, :length], public[:, length:] = 0.0, np.hstack([each.share for each in filters])
+    return Knowledge(
+        transition,
+        noise,
+        cut @ everything,
+        cut @ carries @ stream.floor @ carries.T @ cut.T,
+        enters @ stream.floor @ carries.T @ cut.T,
+        Blocks([len(frame) for frame in frames]),
+        tuple(frames),
+        tuple(readings),
+        tuple(shares),
+        public,
+        remember,
+        tuple(np.hstack([rows, np.zeros((len(rows), memory))]) for rows in stream.private),
+        stream.raw_public,
+        stream.raw_private,
+    )
+
+
+def _nothing(readings: int) -> ShareFilter:
+    return ShareFilter(np.zeros((0, 0)), np.zeros((0, readings)), np.zeros((0, 0)))
+
+
+def _shifted(rows: slice, by: int) -> Array:
+    return np.arange(rows.start + by, rows.stop + by)
+
+
+def _typical_covariance(transition: Array, noise: Array) -> Array:
+    """The stationary covariance; of a stream that is drawn into stability where it has none. Only for scale."""
+    radius = float(np.abs(np.linalg.eigvals(transition)).max(initial=0.0))
+    return stein((transition * min(1.0, _STABLE / max(radius, _STABLE))).T, noise)
+
+
+def _white_frame(covariance: Array, order: int) -> tuple[Array, int]:
+    """Uncorrelated combinations of (s, y) of unit variance: first those of y alone, then what s adds."""
+    of_reading = covariance[order:, order:]
+    reading = _inverse_root(of_reading)
+    frame = np.hstack([np.zeros((len(reading), order)), reading])
+    if order == 0:
+        return frame, len(frame)
+    regress = (reading.T @ reading @ covariance[order:, :order]).T
+    rest = covariance[:order, :order] - regress @ covariance[order:, :order]
+    added = _inverse_root((rest + rest.T) / 2, covariance[:order, :order])
+    return np.vstack([frame, np.hstack([added, -added @ regress])]), len(reading)
+
+
+def _inverse_root(covariance: Array, measure: Array | None = None) -> Array:
+    """Rows that make the covariance the identity; directions that hardly vary by their own measure are dropped."""
+    scale = np.sqrt(np.maximum(np.diag(covariance if measure is None else measure), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    kept = values > _CERTAIN * max(float(values.max(initial=0.0)), 1.0)
+    rows: Array = (vectors[:, kept] / np.sqrt(values[kept])).T / scale
+    return rows
+

@@ -1,0 +1,111 @@
+"""Utility loss now and privacy with hindsight of all agents' shrinkages at once, with gradients (section 7).
+
+A sanitization is one symmetric X_i in [0, I] per agent, on its knowledge in white combinations: 0 is silence, I all it
+knows. With w = V v + N(0, W) the stacked knowledge, B the covariance of the noise of the next state with that of w, and
+E = W - I, messages are as good as knowing w up to noise X^-1 - I, and everything depends on
+
+    N(X) = X (I + E X)^-1,   J = V'N V,   A = A_v - B N V,   Q = Q_v - B N B'.
+
+Then Σ = A (Σ^-1 + J)^-1 A' + Q and Y = J + A'(Y^-1 + Q)^-1 A are the steady state: P = (Σ^-1 + J)^-1 is the error now,
+P_h = (Σ^-1 + Y)^-1 with hindsight. The adjoints of both are Stein equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet.designs.joint.objective import Evaluation
+from veilnet.designs.streams.doubling import filter_and_smoother, stein
+from veilnet.designs.streams.knowledge import Knowledge
+
+FINEST = 1e-10
+"""The least noise of a message relative to the knowledge it is made of. An exact message of old knowledge, which holds
+no new noise, is thus still regular; what is handed out is exact and judged as such."""
+
+
+class StreamObjective:
+    """Loss and privacies as functions of X, one (count, d, d) array per group of agents who know equally much."""
+
+    def __init__(self, knowledge: Knowledge, *, finest: float = FINEST) -> None:
+        self.knowledge = knowledge
+        self.groups = knowledge.blocks.groups
+        self.targets = len(knowledge.private)
+        self.evaluations = 0
+        size = knowledge.blocks.total
+        self._coupling = knowledge.fresh - (1.0 - finest) * np.eye(size)
+        self._independent = not np.any(self._coupling * (1 - knowledge.blocks.same_agent()))
+        self._own = [group.diagonal_blocks(self._coupling) for group in self.groups]
+        self._public = knowledge.public.T @ knowledge.public / knowledge.raw_public
+        self._private = [
+            rows.T @ rows / raw for rows, raw in zip(knowledge.private, knowledge.raw_private, strict=True)
+        ]
+
+    def __call__(self, shrink: Sequence[Array]) -> Evaluation:
+        """Loss and privacies at X, infinite where the messages leave no steady state."""
+        self.evaluations += 1
+        model = self.knowledge
+        turned, told = self._told(shrink)
+        cross = model.cross @ told
+        information = model.view.T @ told @ model.view
+        transition = model.transition - cross @ model.view
+        noise = model.noise - cross @ model.cross.T
+        found = filter_and_smoother(transition, (noise + noise.T) / 2, (information + information.T) / 2)
+        if found is None:
+            return Evaluation(np.inf, np.full(self.targets, np.inf), [])
+        before, onward = found
+        identity = np.eye(len(before))
+        kept = np.linalg.inv(identity + before @ information)
+        kept_for_good = np.linalg.inv(identity + before @ onward)
+        now, hindsight = kept @ before, kept_for_good @ before
+        lost = float((self._public * (before if model.later else now)).sum())
+        privacy = np.array([float((weight * hindsight).sum()) for weight in self._private]) - 1.0
+        return Evaluation(
+            max(lost if model.later else lost - 1.0, 0.0),
+            np.maximum(privacy, 0.0),
+            [transition, noise, before, onward, kept, kept_for_good, now, hindsight, turned],
+        )
+
+    def _told(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
+        """(I + E X)^-1 and N = X (I + E X)^-1, on the stacked knowledge."""
+        size = self.knowledge.blocks.total
+        turned, told = np.zeros((size, size)), np.zeros((size, size))
+        if self._independent:
+            for group, own, x in zip(self.groups, self._own, shrink, strict=True):
+                blocks = np.linalg.inv(np.eye(group.size) + own @ x)
+                at = group.rows[:, :, None], group.rows[:, None, :]
+                turned[at], told[at] = blocks, x @ blocks
+        else:
+            for group, x in zip(self.groups, shrink, strict=True):
+                told[group.rows[:, :, None], group.rows[:, None, :]] = x
+            turned = np.linalg.inv(np.eye(size) + self._coupling @ told)
+            told = told @ turned
+        return turned, (told + told.T) / 2
+
+    def gradient(self, at: Evaluation, of_loss: float, of_privacy: Array) -> list[Array]:
+        """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""
+        if not at.seen:
+            return [np.zeros((group.count, group.size, group.size)) for group in self.groups]
+        model = self.knowledge
+        transition, noise, before, onward, kept, kept_for_good, now, hindsight, turned = at.seen
+        public = of_loss * self._public
+        private = sum((w * p for w, p in zip(of_privacy, self._private, strict=True)), 0 * public)
+        source = kept_for_good.T @ private @ kept_for_good
+        source = source + (public if model.later else kept.T @ public @ kept)
+        by_before = stein(transition @ kept, source)
+        back = np.linalg.inv(np.eye(len(noise)) + noise @ onward)  # (I + Q Y)^-1
+        future = onward @ back
+        by_onward = stein((back @ transition).T, -hindsight @ private @ hindsight)
+        pull = transition.T @ by_before @ transition
+        by_information = by_onward - now @ (pull if model.later else pull + public) @ now
+        by_noise = by_before - future @ transition @ by_onward @ transition.T @ future
+        by_transition = 2 * (by_before @ transition @ now + future @ transition @ by_onward)
+        by_told = (
+            model.view @ by_information @ model.view.T
+            - model.cross.T @ by_transition @ model.view.T
+            - model.cross.T @ by_noise @ model.cross
+        )
+        slope = turned @ ((by_told + by_told.T) / 2) @ turned.T
+        return [np.asarray((b + b.transpose(0, 2, 1)) / 2) for b in (g.diagonal_blocks(slope) for g in self.groups)]

@@ -1,0 +1,159 @@
+"""Searching a stream's trade-offs from several starts: the augmented Lagrangian runs of the joint solver, raced.
+
+Every start is advanced a little, the worse half dropped, and so on; the last ones are taken to convergence, snapped to
+exact zeros and ones and made exactly feasible. The best is kept, among plans known beforehand too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet.designs.joint.problem import Problem
+from veilnet.designs.joint.run import Run
+from veilnet.designs.joint.snap import Finished, finish
+from veilnet.designs.joint.telling import Teller
+from veilnet.designs.streams.objective import StreamObjective
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """How long and where the search looks; none of it enters a promise.
+
+    race_rounds: steps between updates of the multipliers in each round, after which the worse half is dropped.
+    finishers:   how many starts are taken to convergence.
+    last_rounds, last_steps: at most so many updates of the multipliers there, with so many steps each.
+    step_tolerance: a decrease that counts as none. gap, infeasibility: what counts as converged.
+    memory:      steps that a minimisation remembers: these problems are stiff, and many pay.
+    cold_margin, near_margin, warm_margin: how far starts are drawn away from exact zeros and ones.
+    agree:       in log loss, starts that ended so near the best agree with it.
+    """
+
+    race_rounds: tuple[tuple[int, ...], ...] = ((20, 20, 30), (40, 40))
+    finishers: int = 2
+    last_rounds: int = 12
+    last_steps: int = 60
+    step_tolerance: float = 1e-8
+    gap: float = 3e-5
+    infeasibility: float = 1e-5
+    memory: int = 50
+    cold_margin: float = 0.15
+    near_margin: float = 1e-3
+    warm_margin: float = 1e-2
+    agree: float = 1e-3
+
+
+STREAM_SETTINGS = StreamSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A point to begin at, and how far it is drawn away from exact zeros and ones."""
+
+    shrink: list[Array]
+    margin: float
+
+
+@dataclass(eq=False)
+class Race:
+    """A search under way, kept outside its loops so that stopping it loses nothing.
+
+    finished: plans that reach what is asked, each with the run that found it; None for plans known beforehand.
+    """
+
+    objective: StreamObjective
+    problem: Problem
+    tell: Teller
+    runs: list[Run] = field(default_factory=list)
+    finished: list[tuple[Finished, Run | None]] = field(default_factory=list)
+
+    def know(self, plans: Iterable[list[Array]]) -> None:
+        """Take plans into account that were found elsewhere, where they reach what is asked."""
+        for shrink in plans:
+            at = self.objective(shrink)
+            if self.problem.safe(at):
+                self.finished.append((Finished(shrink, at, self.problem.value(at)), None))
+
+    def run(self, starts: Sequence[Start]) -> None:
+        """Race the starts, and take the best to convergence."""
+        racing = [self._begin(start) for start in starts]
+        rounds = STREAM_SETTINGS.race_rounds if len(racing) > STREAM_SETTINGS.finishers else ()
+        for number, steps in enumerate(rounds):
+            for done, run in enumerate(racing):
+                for count in steps:
+                    self._advance(run, count)
+                    self.tell(f"round {number + 1} of {len(rounds)}", (done + 1) / len(racing))
+            racing.sort(key=lambda run: run.estimate)
+            racing = racing[: max(STREAM_SETTINGS.finishers, -(-len(racing) // 2))]
+        self.converge(racing[: STREAM_SETTINGS.finishers])
+
+    def polish(self, starts: Sequence[Start]) -> None:
+        """Take every start to convergence, none against the other."""
+        self.converge([self._begin(start) for start in starts])
+
+    def converge(self, runs: Sequence[Run]) -> None:
+        """Take runs to convergence and their ends to what can be handed out."""
+        for done, run in enumerate(runs):
+            for number in range(STREAM_SETTINGS.last_rounds):
+                if run.converged(STREAM_SETTINGS.gap, STREAM_SETTINGS.infeasibility):
+                    break
+                self._advance(run, STREAM_SETTINGS.last_steps)
+                self.tell("convergence", (done + number / STREAM_SETTINGS.last_rounds) / len(runs))
+            self.finished.append((finish(self.objective, run.problem, run.shrink), run))
+
+    def stop(self) -> None:
+        """Hand out the best so far of a search that was stopped."""
+        leading = [run for run in self.runs if run.iterations]
+        if leading and not any(run for _, run in self.finished):
+            run = min(leading, key=lambda each: each.estimate)
+            self.finished.append((finish(self.objective, run.problem, run.shrink), run))
+
+    def best(self) -> tuple[Finished, Run | None]:
+        """The best plan, and the run that found it."""
+        return min(self.finished, key=lambda pair: pair[0].value)
+
+    def agreeing(self, value: float) -> int:
+        """How many runs ended at the best value."""
+        return sum(run.estimate <= value + STREAM_SETTINGS.agree for run in self.runs if run.iterations)
+
+    def _begin(self, start: Start) -> Run:
+        run = Run(
+            self.objective, self.problem.copy(), start.shrink, start.margin, memory=STREAM_SETTINGS.memory
+        )
+        self.runs.append(run)
+        return run
+
+    def _advance(self, run: Run, steps: int) -> None:
+        if not run.converged(STREAM_SETTINGS.gap, STREAM_SETTINGS.infeasibility):
+            run.advance(steps, STREAM_SETTINGS.step_tolerance)
+
+
+def embedded(objective: StreamObjective, plain: StreamObjective, shrink: Sequence[Array]) -> list[Array]:
+    """A memoryless plan among those with memory: readings come first in every agent's knowledge."""
+    by_agent = {}
+    for group, stack in zip(plain.groups, shrink, strict=True):
+        by_agent.update(zip(group.agents.tolist(), stack, strict=True))
+    made = []
+    for group in objective.groups:
+        stack = np.zeros((group.count, group.size, group.size))
+        for place, agent in enumerate(group.agents.tolist()):
+            x = by_agent[agent]
+            stack[place, : len(x), : len(x)] = x
+        made.append(stack)
+    return made
+
+
+def projectors(objective: StreamObjective, rows: Sequence[Array]) -> list[Array]:
+    """Projectors onto the span of each agent's rows: these sent without noise, and nothing else."""
+    made = []
+    for group in objective.groups:
+        stack = np.zeros((group.count, group.size, group.size))
+        for place, agent in enumerate(group.agents.tolist()):
+            _, sizes, right = np.linalg.svd(rows[agent], full_matrices=False)
+            kept = right[sizes > 1e-12 * sizes.max(initial=0.0)]
+            stack[place] = kept.T @ kept
+        made.append(stack)
+    return made
