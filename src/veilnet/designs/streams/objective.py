@@ -21,9 +21,10 @@ from veilnet.designs.joint.objective import Evaluation
 from veilnet.designs.streams.doubling import filter_and_smoother, stein
 from veilnet.designs.streams.knowledge import Knowledge
 
-FINEST = 1e-10
+FINEST, COARSE = 1e-10, 1e-7
 """The least noise of a message relative to the knowledge it is made of. An exact message of old knowledge, which holds
-no new noise, is thus still regular; what is handed out is exact and judged as such."""
+no new noise, is thus still regular; what is handed out is exact and judged as such. Searches begin with the coarse one,
+where such messages make no cliffs."""
 
 
 class StreamObjective:
@@ -31,6 +32,7 @@ class StreamObjective:
 
     def __init__(self, knowledge: Knowledge, *, finest: float = FINEST) -> None:
         self.knowledge = knowledge
+        self.finest = finest
         self.groups = knowledge.blocks.groups
         self.targets = len(knowledge.private)
         self.evaluations = 0
@@ -46,6 +48,10 @@ class StreamObjective:
     def __call__(self, shrink: Sequence[Array]) -> Evaluation:
         """Loss and privacies at X, infinite where the messages leave no steady state."""
         self.evaluations += 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._evaluation(shrink)
+
+    def _evaluation(self, shrink: Sequence[Array]) -> Evaluation:
         model = self.knowledge
         turned, told = self._told(shrink)
         cross = model.cross @ told
@@ -68,6 +74,10 @@ class StreamObjective:
             [transition, noise, before, onward, kept, kept_for_good, now, hindsight, turned],
         )
 
+    def coarse(self) -> StreamObjective:
+        """The same with the coarse least noise, to begin a search with."""
+        return self if self.finest >= COARSE else StreamObjective(self.knowledge, finest=COARSE)
+
     def _told(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
         """(I + E X)^-1 and N = X (I + E X)^-1, on the stacked knowledge."""
         size = self.knowledge.blocks.total
@@ -86,8 +96,16 @@ class StreamObjective:
 
     def gradient(self, at: Evaluation, of_loss: float, of_privacy: Array) -> list[Array]:
         """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""
-        if not at.seen:
-            return [np.zeros((group.count, group.size, group.size)) for group in self.groups]
+        if at.seen:
+            with np.errstate(over="ignore", invalid="ignore"):
+                slope = self._slope(at, of_loss, of_privacy)
+            if np.all(np.isfinite(slope)):
+                blocks = [group.diagonal_blocks(slope) for group in self.groups]
+                return [np.asarray((each + each.transpose(0, 2, 1)) / 2) for each in blocks]
+        return [np.zeros((group.count, group.size, group.size)) for group in self.groups]
+
+    def _slope(self, at: Evaluation, of_loss: float, of_privacy: Array) -> Array:
+        """Gradient by X of all agents, of which the blocks on the diagonal count."""
         model = self.knowledge
         transition, noise, before, onward, kept, kept_for_good, now, hindsight, turned = at.seen
         public = of_loss * self._public
@@ -107,5 +125,4 @@ class StreamObjective:
             - model.cross.T @ by_transition @ model.view.T
             - model.cross.T @ by_noise @ model.cross
         )
-        slope = turned @ ((by_told + by_told.T) / 2) @ turned.T
-        return [np.asarray((b + b.transpose(0, 2, 1)) / 2) for b in (g.diagonal_blocks(slope) for g in self.groups)]
+        return np.asarray(turned @ ((by_told + by_told.T) / 2) @ turned.T)

@@ -28,7 +28,8 @@ class StreamSettings:
     last_rounds, last_steps: at most so many updates of the multipliers there, with so many steps each.
     step_tolerance: a decrease that counts as none. gap, infeasibility: what counts as converged.
     memory:      steps that a minimisation remembers: these problems are stiff, and many pay.
-    cold_margin, near_margin, warm_margin: how far starts are drawn away from exact zeros and ones.
+    cold_margin, warm_margin, near_margin, fine_margin: how far starts are drawn away from exact zeros and ones; with
+                 the last they count as nearly optimal.
     agree:       in log loss, starts that ended so near the best agree with it.
     """
 
@@ -43,6 +44,7 @@ class StreamSettings:
     cold_margin: float = 0.15
     near_margin: float = 1e-3
     warm_margin: float = 1e-2
+    fine_margin: float = 1e-5
     agree: float = 1e-3
 
 
@@ -79,7 +81,8 @@ class Race:
 
     def run(self, starts: Sequence[Start]) -> None:
         """Race the starts, and take the best to convergence."""
-        racing = [self._begin(start) for start in starts]
+        coarse = self.objective.coarse()
+        racing = [self._begin(start, coarse) for start in starts]
         rounds = STREAM_SETTINGS.race_rounds if len(racing) > STREAM_SETTINGS.finishers else ()
         for number, steps in enumerate(rounds):
             for done, run in enumerate(racing):
@@ -92,17 +95,24 @@ class Race:
 
     def polish(self, starts: Sequence[Start]) -> None:
         """Take every start to convergence, none against the other."""
-        self.converge([self._begin(start) for start in starts])
+        self.converge([self._begin(start, self.objective) for start in starts])
 
     def converge(self, runs: Sequence[Run]) -> None:
-        """Take runs to convergence and their ends to what can be handed out."""
+        """Take runs to convergence, where they are coarse finely then, and their ends to what can be handed out."""
         for done, run in enumerate(runs):
-            for number in range(STREAM_SETTINGS.last_rounds):
-                if run.converged(STREAM_SETTINGS.gap, STREAM_SETTINGS.infeasibility):
-                    break
-                self._advance(run, STREAM_SETTINGS.last_steps)
-                self.tell("convergence", (done + number / STREAM_SETTINGS.last_rounds) / len(runs))
-            self.finished.append((finish(self.objective, run.problem, run.shrink), run))
+            last = run
+            self._settle(last, done / len(runs))
+            if last.objective is not self.objective:
+                last = self._begin(Start(run.shrink, STREAM_SETTINGS.fine_margin), self.objective)
+                self._settle(last, (done + 0.5) / len(runs))
+            self.finished.append((finish(self.objective, last.problem, last.shrink), last))
+
+    def _settle(self, run: Run, part: float) -> None:
+        for _ in range(STREAM_SETTINGS.last_rounds):
+            if run.converged(STREAM_SETTINGS.gap, STREAM_SETTINGS.infeasibility):
+                break
+            self._advance(run, STREAM_SETTINGS.last_steps)
+            self.tell("convergence", part)
 
     def stop(self) -> None:
         """Hand out the best so far of a search that was stopped."""
@@ -119,9 +129,15 @@ class Race:
         """How many runs ended at the best value."""
         return sum(run.estimate <= value + STREAM_SETTINGS.agree for run in self.runs if run.iterations)
 
-    def _begin(self, start: Start) -> Run:
+    def _begin(self, start: Start, objective: StreamObjective) -> Run:
+        primed = start.margin <= STREAM_SETTINGS.fine_margin
         run = Run(
-            self.objective, self.problem.copy(), start.shrink, start.margin, memory=STREAM_SETTINGS.memory
+            objective,
+            self.problem.copy(),
+            start.shrink,
+            start.margin,
+            primed=primed,
+            memory=STREAM_SETTINGS.memory,
         )
         self.runs.append(run)
         return run
