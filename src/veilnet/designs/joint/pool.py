@@ -1,7 +1,8 @@
 """Plans worth starting from, for every privacy on one curve: what a batch of scouts found at a few levels of it.
 
 The levels depend on the network alone, never on the privacy asked, so that whoever asks for one point or for twenty
-looks at the same plans.
+looks at the same plans. Descent does not take an agent from sending to silence where everything in between is
+dearer, so the best plan of each level is tried again with one agent silent, or sending all it has.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from veilnet.designs.joint.starts import (
     random_shrink,
     share_projectors,
     silence,
+    turned_about,
     unseen_by,
 )
 from veilnet.designs.joint.telling import Teller
@@ -76,62 +78,67 @@ class Pool:
             lambda: random_shrink(objective, rng),
             lambda: random_projectors(objective, rng),
         )
-        points = [
-            point
-            for _ in levels
-            for point in (self.plans[0], *(kinds[number % 4]() for number in range(max(starts - 1, 0))))
+        drawn = [
+            (self.plans[0], *(kinds[number % 4]() for number in range(max(starts - 1, 0)))) for _ in levels
         ]
-        each = len(points) // len(levels)
-        margins = np.full(len(points), SETTINGS.cold_margin)
         tell("scouting", 0.1)
-        reached = self._scout(points, levels, margins, SETTINGS.scout_schedule)
+        scouted = self._scout(drawn, levels, SETTINGS.cold_margin, SETTINGS.scout_schedule)
+        tell("scouting", 0.7)
+        turned = [
+            [point for leader in leaders(reached, targets, 1) for point in turned_about(reached.one(leader))]
+            for reached, targets in zip(scouted, levels, strict=True)
+        ]
+        settled = self._scout(turned, levels, 0.0, SETTINGS.visit_schedule)
         tell("scouting", 1.0)
-        self.scouted = len(points)
-        self.iterations = len(points) * sum(steps for steps, _ in SETTINGS.scout_schedule)
-        for place, targets in enumerate(levels):
-            part = slice(place * each, (place + 1) * each)
-            self.plans += [
-                reached.one(part.start + leader)
-                for leader in leaders(reached.part(part), targets, SETTINGS.kept_per_level)
-            ]
+        for reached, again, targets in zip(scouted, settled, levels, strict=True):
+            both = reached.and_(again)
+            self.plans += [both.one(leader) for leader in leaders(both, targets, SETTINGS.kept_per_level)]
+        self.scouted = sum(map(len, drawn)) + sum(map(len, turned))
+        self.iterations = sum(
+            sum(map(len, points)) * sum(steps for steps, _ in schedule)
+            for points, schedule in ((drawn, SETTINGS.scout_schedule), (turned, SETTINGS.visit_schedule))
+        )
 
     def visit(self, targets: Array) -> Scouted:
         """Every plan of the pool, taken to these targets."""
-        margins = np.full(len(self.plans), SETTINGS.warm_margin)
-        return self._scout(self.plans, [targets], margins, SETTINGS.visit_schedule, follow=True)
+        return self._scout(
+            [self.plans], [targets], SETTINGS.warm_margin, SETTINGS.visit_schedule, follow=True
+        )[0]
 
     def _scout(
         self,
-        points: Sequence[list[Array]],
+        points: Sequence[Sequence[list[Array]]],
         levels: Sequence[Array],
-        margins: Array,
+        margin: float,
         schedule: Sequence[tuple[int, float]],
         *,
         follow: bool = False,
-    ) -> Scouted:
-        """All points at once, as many for each of the levels as for the others."""
-        each = len(points) // len(levels)
-        stacked: Batch = [
-            np.stack([point[g] for point in points]) for g in range(len(self._objective.groups))
-        ]
+    ) -> list[Scouted]:
+        """All points at once, some for each of the levels; where they came to, level by level."""
+        counts = [len(each) for each in points]
+        every = [point for each in points for point in each] or [self.plans[0]]
+        counts = counts if any(counts) else [1, *counts[1:]]
+        stacked: Batch = [np.stack([point[g] for point in every]) for g in range(len(self._objective.groups))]
         rooms = [np.clip(room_of(self._objective, targets), 1e-6, 1.0) for targets in levels]
         caps = []
         for targets in levels:
             enough = least_loss_problem(self._objective, targets)
             retreated = enough.retreat(self._objective, self.plans[0])
             caps.append(max(self._objective(retreated).loss, _TINY))
-        cap = np.repeat(caps, each)
-        losses = np.array([self._objective(point).loss for point in points])
-        return scout(
+        cap = np.repeat(caps, counts)
+        losses = np.array([self._objective(point).loss for point in every])
+        reached = scout(
             self._batch,
             stacked,
-            np.repeat(np.array(levels), each, axis=0),
-            np.repeat(np.array(rooms), each, axis=0),
+            np.repeat(np.array(levels), counts, axis=0),
+            np.repeat(np.array(rooms), counts, axis=0),
             np.minimum(np.maximum(0.3 * losses, 0.01 * cap), cap),
-            margins,
+            np.full(len(every), margin),
             schedule,
             follow=follow,
         )
+        ends = np.cumsum(counts)
+        return [reached.part(slice(end - count, end)) for end, count in zip(ends, counts, strict=True)]
 
 
 def leaders(reached: Scouted, targets: Array, count: int) -> list[int]:

@@ -237,6 +237,15 @@ class Scouted:
             [x[some] for x in self.shrink], self.loss[some], self.privacy[some], self.estimate[some]
         )
 
+    def and_(self, more: Scouted) -> Scouted:
+        """These starts and more of them."""
+        return Scouted(
+            [np.concatenate(pair) for pair in zip(self.shrink, more.shrink, strict=True)],
+            np.concatenate([self.loss, more.loss]),
+            np.concatenate([self.privacy, more.privacy]),
+            np.concatenate([self.estimate, more.estimate]),
+        )
+
 
 def scout(
     objective: BatchObjective,

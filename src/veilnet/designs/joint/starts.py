@@ -10,6 +10,7 @@ from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import directions_worth_hiding, hiding
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import Problem
+from veilnet.designs.joint.settings import SETTINGS
 from veilnet.model.standard_form import StandardForm
 
 _TRIALS, _TRIALS_PER_START = 24, 2
@@ -79,6 +80,26 @@ def silence(objective: JointObjective, rng: np.random.Generator) -> list[Array]:
     for group in objective.groups:
         heard = rng.uniform(size=group.count) < rng.uniform(0.2, 0.9)
         points.append(heard[:, None, None] * np.eye(group.size))
+    return points
+
+
+def turned_about(shrink: list[Array]) -> list[list[Array]]:
+    """A known X with one agent silent or sending all it has, each in turn, and all others softened a little.
+
+    Exactly 0 or 1, the agent's X rests where the chart hides its derivative: the others settle around it first.
+    """
+    soft = SETTINGS.warm_margin
+    eased = [(1 - 2 * soft) * x + soft * np.eye(x.shape[1]) for x in shrink]
+    points = []
+    for group, x in enumerate(shrink):
+        identity = np.eye(x.shape[1])
+        for agent, own in enumerate(x):
+            for turned in (0 * identity, identity):
+                if np.abs(own - turned).max() > SETTINGS.warm_margin:
+                    point = list(eased)
+                    point[group] = eased[group].copy()
+                    point[group][agent] = turned
+                    points.append(point)
     return points
 
 
