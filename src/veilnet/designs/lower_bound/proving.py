@@ -12,30 +12,14 @@ from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.lower_bound.lifted_program import LiftedProgram, lifted_design, lifted_program, shrink_of
-from veilnet.designs.lower_bound.semidefinite import MOST_ENTRIES, entries_of, solve_semidefinite
+from veilnet.designs.lower_bound.semidefinite import entries_of, solve_semidefinite
+from veilnet.designs.lower_bound.settings import SETTINGS
 from veilnet.designs.lower_bound.splitting import Splitting
 from veilnet.model.network import Network
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.lower_bound.lifted_form import LiftedForm, lifted_form, split_noise
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
-
-_CHUNK = 50
-_MOST_ITERATIONS = 1500
-# Seconds of this process after which a proof takes what it has: a few designs' worth.
-_PATIENCE = 30.0
-# One splitting iteration costs about Σ (cone size)³; together they get this much (half a minute on one core).
-_WORK = 8e9
-_MOST_WORK_EACH = 3e9
-# A stated bound stays clear of the exact edge, so that another machine's rounding confirms it too.
-_CLEAR = 1e-6
-# Rounds of aiming lower where what was aimed at resists.
-_AIMS, _INTERIOR_AIMS = 8, 2
-_NEARLY = 1.3
-# On large programs the first aim is modest: a bound of half the loss comes long before one of 99 %.
-_SMALL, _FIRST_AIM = 2e6, 0.5
-# The first penalty is this over 1 + p: the duals are of that order.
-_PENALTY = 5.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +101,7 @@ def _prove(
 ) -> Proof | None:
     if not question.privacy or not question.loss > 0:
         return None
-    if _work_estimate(network, question) > _MOST_WORK_EACH:
+    if _work_estimate(network, question) > SETTINGS.dearest_iteration:
         return None
     standard = standard_form(network)
     common = None if standard.coupling is None else split_noise(standard.coupling, standard.blocks)
@@ -131,61 +115,109 @@ def _prove(
     names = list(network.private)
     loss, privacy = question.aim(least)
     if question.reached is None:
-        loss *= 1 - _CLEAR
+        loss *= 1 - SETTINGS.clear
     else:
-        privacy = {j: each * (1 + _CLEAR) for j, each in privacy.items()}
+        privacy = {j: each * (1 + SETTINGS.clear) for j, each in privacy.items()}
     proof = Proof(float(loss), {names[j]: float(each) for j, each in privacy.items()}, best, common)
     return proof if proof.holds(network) else None
+
+
+class _Best:
+    """The best multipliers so far and the gap they prove."""
+
+    def __init__(self, form: LiftedForm, question: Question, gap: float) -> None:
+        self.form, self.question, self.gap = form, question, gap
+        self.multipliers: tuple[Multipliers, ...] | None = None
+        self.least = np.inf
+        self._end = time.process_time() + SETTINGS.patience
+
+    def take(self, multipliers: tuple[Multipliers, ...]) -> float:
+        """The gap that these prove; they are kept where it is the least."""
+        proved = self.question.gap(Theorem(self.form, tuple(self.question.privacy), multipliers))
+        if proved < self.least:
+            self.multipliers, self.least = multipliers, proved
+        return proved
+
+    @property
+    def enough(self) -> bool:
+        """Whether what was asked is proved, or the time is up."""
+        return self.least <= self.gap or time.process_time() > self._end
+
+    def programs(self, slack: float) -> list[LiftedProgram]:
+        """The relaxations that would prove the gap ``slack``."""
+        return _programs_of(self.form, self.question, slack)
 
 
 def _search(
     form: LiftedForm, question: Question, gap: float, told: list[Array], progress: Progress
 ) -> tuple[tuple[Multipliers, ...] | None, float]:
-    """The best multipliers found and the gap they prove; stops at the gap asked."""
-    best, least = None, np.inf
-    asked = tuple(question.privacy)
-    programs = _programs_of(form, question, gap / 2)
+    """The best multipliers found and the gap they prove; stops at the gap asked.
+
+    An interior-point method has the small programs solved to many digits before the splitting has found three, and
+    those of middling size where the splitting has left time for it.
+    """
+    best = _Best(form, question, gap)
+    entries = entries_of(best.programs(gap / 2))
+    if entries <= SETTINGS.quick_entries:
+        _interior(best, progress)
+    if not best.enough and not (entries <= SETTINGS.quick_entries and np.isfinite(best.least)):
+        _split(best, told, progress)
+        if SETTINGS.quick_entries < entries <= SETTINGS.most_entries and not best.enough:
+            _interior(best, progress)
+    return best.multipliers, best.least
+
+
+def _interior(best: _Best, progress: Progress) -> None:
+    """Solve for half the gap asked; where the relaxation is too loose for it, close in on what it does prove."""
+    resists, aimed = 0.0, best.gap / 2
+    for done in range(SETTINGS.interior_aims):
+        if asks_to_stop(progress("proving the gap", done / SETTINGS.interior_aims)):
+            return
+        solved = solve_semidefinite(best.form, best.programs(aimed))
+        if solved is None:
+            return
+        if best.take(solved) > SETTINGS.nearly * aimed:
+            resists = aimed
+        if best.enough or (resists > 0 and best.least < SETTINGS.close * resists):
+            return
+        highest = best.least if np.isfinite(best.least) else SETTINGS.dearest
+        aimed = float(np.sqrt(max(resists, best.gap / 2) * highest))
+
+
+def _split(best: _Best, told: list[Array], progress: Progress) -> None:
+    """Iterate until the gap asked is proved, aiming for less where it resists and for more where it gives way."""
+    form, question, gap = best.form, best.question, best.gap
+    programs = best.programs(gap / 2)
     starts = [lifted_design(form, form.private[j], told) for j in question.privacy]
     hidden = 1.0 + min(question.aim(0.0)[1].values())
-    splitting = Splitting(form, programs, starts, min(1.0, _PENALTY / hidden))
+    splitting = Splitting(form, programs, starts, min(1.0, SETTINGS.penalty / hidden))
     work = _work_of(programs)
-    iterations = int(np.clip(_WORK / work, 3 * _CHUNK, _MOST_ITERATIONS))
-    aimed = gap / 2 if work < _SMALL else max(gap / 2, _FIRST_AIM)
-    splitting.aim(_programs_of(form, question, aimed))
+    iterations = int(np.clip(SETTINGS.most_work / work, 3 * SETTINGS.chunk, SETTINGS.most_iterations))
+    aimed = gap / 2 if work < SETTINGS.small_work else max(gap / 2, SETTINGS.first_aim)
+    splitting.aim(best.programs(aimed))
     waited = 0
-    end = time.process_time() + _PATIENCE
-    for done in range(0, iterations, _CHUNK):
+    for done in range(0, iterations, SETTINGS.chunk):
         if asks_to_stop(progress("proving the gap", done / iterations)):
-            return best, least
-        splitting.run(_CHUNK)
-        waited += _CHUNK
-        multipliers = splitting.multipliers()
-        proved = question.gap(Theorem(form, asked, multipliers))
-        if proved < least:
-            best, least = multipliers, proved
-        if least <= gap or time.process_time() > end:
-            return best, least
+            return
+        splitting.run(SETTINGS.chunk)
+        waited += SETTINGS.chunk
+        proved = best.take(splitting.multipliers())
+        if best.enough:
+            return
         # Aim for more where what was aimed at is nearly proved, for less where it resists.
-        nearly, resists = proved < _NEARLY * aimed and aimed > gap / 2, waited >= iterations / _AIMS
+        nearly, resists = (
+            proved < SETTINGS.nearly * aimed and aimed > gap / 2,
+            waited >= iterations / SETTINGS.aims,
+        )
         if nearly or resists:
-            less = max(4 * aimed, 0.05) if np.isinf(least) else float(np.sqrt(aimed * max(aimed, least)))
-            aimed = max(gap / 2, aimed / 3) if nearly else min(less, 100.0)
-            splitting.aim(_programs_of(form, question, aimed))
+            less = (
+                max(4 * aimed, 0.05)
+                if np.isinf(best.least)
+                else float(np.sqrt(aimed * max(aimed, best.least)))
+            )
+            aimed = max(gap / 2, aimed / 3) if nearly else min(less, SETTINGS.dearest)
+            splitting.aim(best.programs(aimed))
             waited = 0
-    if entries_of(programs) > MOST_ENTRIES:
-        return best, least
-    aimed = gap / 2
-    for _ in range(_INTERIOR_AIMS):
-        solved = solve_semidefinite(form, _programs_of(form, question, aimed))
-        if solved is None:
-            break
-        proved = question.gap(Theorem(form, asked, solved))
-        if proved < least:
-            best, least = solved, proved
-        if least <= max(gap, aimed):
-            break
-        aimed = min(4 * aimed, 100.0) if not np.isfinite(least) else (aimed + least) / 2
-    return best, least
 
 
 def _programs_of(form: LiftedForm, question: Question, slack: float) -> list[LiftedProgram]:

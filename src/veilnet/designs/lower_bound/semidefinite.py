@@ -19,9 +19,6 @@ from veilnet.designs.lower_bound.splitting import multipliers_from_duals
 from veilnet.plans.lower_bound.lifted_form import LiftedForm
 from veilnet.plans.lower_bound.theorem import Multipliers
 
-# Entries in all cones together; beyond, an interior-point method takes minutes and gigabytes.
-MOST_ENTRIES = 4_500
-
 
 def entries_of(programs: list[LiftedProgram]) -> int:
     """How many entries the cones of all programs have together."""

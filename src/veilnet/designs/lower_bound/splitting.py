@@ -14,11 +14,10 @@ from scipy.linalg import cho_factor, cho_solve
 
 from veilnet._core.types import Array
 from veilnet.designs.lower_bound.lifted_program import LiftedProgram
+from veilnet.designs.lower_bound.settings import SETTINGS
 from veilnet.plans.lower_bound.lifted_form import LiftedForm
 from veilnet.plans.lower_bound.theorem import Multipliers, heard_by, turn_of
 
-_RELAXATION = 1.8
-_BALANCE_EVERY = 50
 # Directions of Z this small beside the largest are left out of its root: they prove nothing.
 _NEGLIGIBLE = 1e-13
 
@@ -83,7 +82,7 @@ class Splitting:
         """So many iterations more."""
         for count in range(iterations):
             self._step()
-            if count % _BALANCE_EVERY == _BALANCE_EVERY - 1:
+            if count % SETTINGS.balance_every == SETTINGS.balance_every - 1:
                 primal, dual = (
                     sum(getattr(part, name) for part in self._parts) for name in ("primal", "dual")
                 )
@@ -214,7 +213,7 @@ class _Part:
         self.primal = self.dual = 0.0
         for k, tensor in enumerate(self._tensors):
             reached, before = self._matrices(tensor), self._slack[k]
-            relaxed = _RELAXATION * reached + (1 - _RELAXATION) * before
+            relaxed = SETTINGS.relaxation * reached + (1 - SETTINGS.relaxation) * before
             self._slack[k], self._scaled[k] = _split(relaxed + self._scaled[k])
             self.primal += float(np.sum((reached - self._slack[k]) ** 2))
             self.dual += float(np.sum((self._slack[k] - before) ** 2))

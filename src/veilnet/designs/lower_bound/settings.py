@@ -1,0 +1,64 @@
+"""The numbers of the search for a proof, all in one place.
+
+None of them enters a promise: they decide how long and how the multipliers are looked for, and the theorem is
+checked with whatever was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ProofSettings:
+    """How multipliers are searched for.
+
+    patience:        seconds of this process after which a proof takes what it has: a few designs' worth.
+    clear:           a stated bound stays so far, relative, from the exact edge that other machines' rounding
+                     confirms it too.
+    nearly:          an aim is as good as proved when the gap proved is at most this times it.
+    dearest:         the largest gap aimed at.
+
+    The interior-point method, entries counted over all cones together:
+
+    quick_entries:   programs up to this size are solved by it first, in a second or three.
+    most_entries:    those up to this size after the splitting; beyond, it takes minutes and gigabytes.
+    interior_aims:   how many gaps it aims at; close: it stops where the gap proved is within this factor of one
+                     that resisted.
+
+    The splitting, one iteration of which costs about work = Σ (cone size)³:
+
+    chunk:           iterations between two looks at what is proved.
+    most_iterations, most_work: iterations in all, and what they may cost together (half a minute on one core).
+    dearest_iteration: networks where one iteration costs more are not tried.
+    aims:            rounds of aiming lower where what was aimed at resists.
+    small_work, first_aim: on programs of more work the first aim is modest: a bound of half the loss comes long
+                     before one of 99 %.
+    penalty:         the first penalty is this over 1 + p: the duals are of that order.
+    relaxation, balance_every: of the iteration, and how often primal and dual residuals are balanced.
+    """
+
+    patience: float = 30.0
+    clear: float = 1e-6
+    nearly: float = 1.3
+    dearest: float = 100.0
+
+    quick_entries: int = 3_000
+    most_entries: int = 6_500
+    interior_aims: int = 8
+    close: float = 1.15
+
+    chunk: int = 50
+    most_iterations: int = 1500
+    most_work: float = 8e9
+    dearest_iteration: float = 3e9
+    aims: int = 8
+    small_work: float = 2e6
+    first_aim: float = 0.5
+    penalty: float = 5.0
+    relaxation: float = 1.8
+    balance_every: int = 50
+
+
+SETTINGS = ProofSettings()
+"""What every proof uses."""
