@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 
 import veilnet as vn
 from helpers.known_networks import counterexample
@@ -190,3 +191,45 @@ def test_prove_without_anything_to_prove_is_refused(
     assert "prove" in capsys.readouterr().err
     assert run(["design", house_file, "--privacy", "1", "--gap", "7"]) == 2
     assert "between 0 and 1" in " ".join(capsys.readouterr().err.split())
+
+
+def test_every_direction_can_be_asked_for_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = random_network(
+        3, noise="per agent", prior="covariance", sizes=(2, 2), parameters=3, private_rows=(2, 1)
+    )
+    network.save(tmp_path / "n.json")
+    assert network.prior is not None
+    information, rows = network.prior.information, network.private["g0"]
+    raw = information + network.H.T @ np.linalg.solve(network.noise.matrix(), network.H)
+    silent = rows @ np.linalg.solve(information, rows.T)
+    target = 0.5 * float(eigh(silent, rows @ np.linalg.solve(raw, rows.T), eigvals_only=True)[0] - 1)
+    for given in ([f"g0=worst:{target!r}"], [f"g0=worst:{target!r}", "--privacy", "g1=0.1"]):
+        assert run(["design", str(tmp_path / "n.json"), "--privacy", *given, "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["worst_direction"]["g0"] >= target * (1 - 1e-9)
+    assert run(["design", str(tmp_path / "n.json"), "--privacy", "worst:0.01", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert min(answer["worst_direction"].values()) >= 0.01 * (1 - 1e-9)
+
+
+def test_every_direction_is_refused_where_it_has_no_meaning(
+    house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for asked, word in (
+        (["design", house_file, "--privacy", "mean:5"], "worst:number"),
+        (["design", house_file, "--privacy", "worst:much"], "expected a number"),
+        (["design", house_file, "--power", "worst:5"], "expected a number"),
+        (["design", house_file, "--privacy", "worst:5", "--prove"], "every direction"),
+        (["frontier", house_file, "--privacy", "worst:5"], "veilnet design for every direction"),
+    ):
+        assert run(asked) == 2
+        assert word in " ".join(capsys.readouterr().err.split())
+    network = vn.Network.load(house_file)
+    for ask in (
+        lambda: vn.frontier(network, [1.0, vn.Worst(5)]),  # type: ignore[list-item]
+        lambda: vn.design(network, utility_loss=vn.Worst(5)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(vn.InvalidRequest, match=r"design\(privacy=...\) alone"):
+            ask()

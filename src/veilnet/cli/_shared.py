@@ -6,21 +6,25 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
 
+    from veilnet.designs.questions import Worst
+
 from veilnet._core.errors import InvalidRequest
 from veilnet.io._json import plain
 
 _PIPE_WIDTH = 120  # columns of a table that goes to a file or a pipe
 _PATIENCE = 1.0  # seconds before a progress bar appears
+
+_Read = TypeVar("_Read")
 
 if TYPE_CHECKING:
     console: Console
@@ -44,20 +48,40 @@ def __getattr__(name: str) -> Any:
 
 def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | None:
     """["10"] -> 10.0; ["gait=10", "presence=3"] -> a mapping."""
+    return _one_or_by_name(given, option, lambda text: amount(text, option))
+
+
+def targets(given: list[str] | None, option: str) -> float | Worst | dict[str, float | Worst] | None:
+    """As :func:`amounts`; ``worst:5`` in place of a number asks as much of every direction."""
+    from veilnet.designs.questions import Worst
+
+    def read(text: str) -> float | Worst:
+        kind, colon, number = text.rpartition(":")
+        if colon and kind != "worst":
+            raise InvalidRequest(f"{option}: expected a number, or worst:number, found {text!r}")
+        return Worst(amount(number, option)) if colon else amount(text, option)
+
+    return _one_or_by_name(given, option, read)
+
+
+def _one_or_by_name(
+    given: list[str] | None, option: str, read: Callable[[str], _Read]
+) -> _Read | dict[str, _Read] | None:
     if not given:
         return None
     if len(given) == 1 and "=" not in given[0]:
-        return _amount(given[0], option)
+        return read(given[0])
     found = {}
     for item in given:
         name, equals, number = item.rpartition("=")
         if not equals:
             raise InvalidRequest(f"{option}: expected one number, or name=number for each, found {item!r}")
-        found[name] = _amount(number, option)
+        found[name] = read(number)
     return found
 
 
-def _amount(text: str, option: str) -> float:
+def amount(text: str, option: str) -> float:
+    """A number given to an option."""
     try:
         return float(text)
     except ValueError:

@@ -12,7 +12,11 @@ def command(
     network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
     privacy: Annotated[
         list[str] | None,
-        typer.Option("--privacy", help="Privacy to reach: 10, or gait=10 (repeat). Least utility loss."),
+        typer.Option(
+            "--privacy",
+            help="Privacy to reach: 10, or gait=10 (repeat); gait=worst:10 asks it of every direction of gait. "
+            "Least utility loss.",
+        ),
     ] = None,
     utility_loss: Annotated[
         str | None,
@@ -44,7 +48,7 @@ def command(
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility."""
     import veilnet as vn
-    from veilnet.cli._shared import amounts, console, print_json, progress
+    from veilnet.cli._shared import amounts, console, print_json, progress, targets
     from veilnet.cli._views import plan_table, sending_table
     from veilnet.io.plan_reading import check_destination
 
@@ -55,7 +59,7 @@ def command(
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
             model,
-            privacy=amounts(privacy, "--privacy"),
+            privacy=targets(privacy, "--privacy"),
             utility_loss=loss,
             power=amounts(power, "--power"),
             method=cast(Any, method),  # design() names the methods it knows

@@ -11,8 +11,8 @@ import typer
 def command(
     network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
     privacy: Annotated[
-        list[float] | None,
-        typer.Option("--privacy", help="A privacy to include (repeat); twenty by default."),
+        list[str] | None,
+        typer.Option("--privacy", metavar="NUMBER", help="A privacy to include (repeat); twenty by default."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Plot to write: .svg, .png or .pdf.")] = None,
     prove: Annotated[
@@ -28,9 +28,10 @@ def command(
 
     check_plot(out)
     check_file(csv)
+    levels = None if not privacy else [_level(text) for text in privacy]
     model = vn.Network.load(network)
     with progress("tracing the frontier", total=1.0) as steps:
-        curve = vn.frontier(model, privacy, prove=prove, progress=lambda _what, part: steps.update(part))
+        curve = vn.frontier(model, levels, prove=prove, progress=lambda _what, part: steps.update(part))
     if out is not None:
         with replacing(out) as file:
             curve.plot().savefig(file, format=out.suffix[1:].lower())
@@ -53,3 +54,15 @@ def command(
     for path in (out, csv):
         if path is not None:
             console.print(f"Wrote {path}")
+
+
+def _level(text: str) -> float:
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.cli._shared import amount
+
+    if text.startswith("worst:"):
+        raise InvalidRequest(
+            f"--privacy: a frontier is drawn over the mean of the directions, found {text!r}; ask "
+            "veilnet design for every direction"
+        )
+    return amount(text, "--privacy")

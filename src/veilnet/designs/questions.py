@@ -116,7 +116,16 @@ def _per_name(value: Any, names: list[str], what: str) -> dict[str, float]:
     return {name: _at_least_zero(each, f"{what}[{name!r}]") for name, each in value.items()}
 
 
+def refuse_worst(value: Any, what: str) -> None:
+    """InvalidRequest for a target on every direction where only numbers have a meaning."""
+    if isinstance(value, Worst):
+        raise InvalidRequest(
+            f"{what}: expected a number, found {value}; targets on every direction go with design(privacy=...) alone"
+        )
+
+
 def _at_least_zero(value: Any, what: str) -> float:
+    refuse_worst(value, what)
     try:
         as_float = float(value)
     except (TypeError, ValueError) as error:

@@ -34,10 +34,6 @@ from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict, share_sanitizers
 
-_ROUNDS = 12
-# Directions are aimed at with the first margin, and with the others where the last digit would take many rounds.
-_MARGINS = (1e-7, 1e-6, 1e-5, 1e-4)
-
 
 def worst_limits(network: Network) -> dict[str, float]:
     """The growth of the most exposed direction of every private parameter if nothing at all were sent."""
@@ -67,12 +63,10 @@ def worst_direction_plan(
         limits = worst_limits(verdict.network)
         near = [name for name, value in worst.items() if value > limits[name] * (1 - SETTINGS.near_limit)]
         if not near:
-            for margin in _MARGINS:
-                found = _every_direction(
-                    verdict, form, targets, {n: v * (1 + margin) for n, v in worst.items()},
-                    starts=starts, seed=seed, progress=progress,
-                )  # fmt: skip
-                yield found.shrink, told(found)
+            found = _every_direction(
+                verdict, form, targets, worst, starts=starts, seed=seed, progress=progress
+            )
+            yield found.shrink, told(found)
         # Nothing told of a parameter leaves every direction of it at its limit.
         asked = np.array([name in worst or targets[name] > 0 for name in targets])
         yield telling_nothing(form, asked, seed)[0].shrink, {"tells_nothing_of": [*worst]}
@@ -92,12 +86,15 @@ def _every_direction(
         for name in worst
     }
     cuts = [(basis[k : k + 1], worst[name]) for name, basis in bases.items() for k in range(len(basis))]
+    enough = {name: value * (1 + SETTINGS.worst_margins[0]) for name, value in worst.items()}
     plain = [
         (rows, target) for rows, target in zip(form.private, targets.values(), strict=True) if target > 0
     ]
     found: JointResult | None = None
-    for _ in range(_ROUNDS):
-        rows, wanted = zip(*plain, *cuts, strict=True)
+    for margin in SETTINGS.worst_margins:
+        # New directions close in on the target slowly: asking a little more of them ends it.
+        aimed = [(direction, value * (1 + 2 * margin)) for direction, value in cuts]
+        rows, wanted = zip(*plain, *aimed, strict=True)
         extended = replace(form, private=tuple(rows))
         if found is None:
             found = Curve(extended, np.array(wanted), **options).at(max(wanted))
@@ -108,7 +105,7 @@ def _every_direction(
             (direction, worst[name])
             for name, basis in bases.items()
             for direction, growth in [_most_exposed(extended, basis, found.shrink)]
-            if growth < worst[name]
+            if growth < enough[name]
         ]
         if not exposed or found.interrupted:
             break

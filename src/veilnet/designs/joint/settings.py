@@ -62,6 +62,11 @@ class SearchSettings:
     hiding_steps, hiding_tolerance: of that optimisation.
     moved:           a hidden direction must move a parameter by this much of its raw deviation.
     tilt:            how far a cheap direction that leaves a parameter alone is tilted towards one that moves it.
+
+    Every direction of a parameter:
+
+    worst_margins:   per round of adding the direction that is most exposed, how far above the target it is aimed at,
+                     relative; the first is enough to stop.
     """
 
     race_rounds: tuple[tuple[tuple[int, ...], float], ...] = (
@@ -116,6 +121,8 @@ class SearchSettings:
     hiding_tolerance: float = 1e-12
     moved: float = 1e-3
     tilt: float = 0.01
+
+    worst_margins: tuple[float, ...] = (1e-8,) * 5 + (1e-7, 1e-6, 1e-5, 1e-5, 3e-5, 1e-4, 1e-4, 3e-4, 1e-3)
 
 
 SETTINGS = SearchSettings()
