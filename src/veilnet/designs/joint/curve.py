@@ -97,7 +97,7 @@ class Curve:
         hidden = best_hidden(self.objective, problem, found.shrink)
         better = [bound for bound in self._bounds if problem.safe(bound.at)]
         better += [] if hidden is None else [hidden]
-        direct = solve(self.form, self.objective, problem, 0, [found.shrink], self._seed, self._quiet)
+        direct = solve(self.form, self.objective, problem, 0, [found.shrink], self._seed, self._tell)
         return self._best(problem, replace(direct, starts=found.starts, agreed=found.agreed), better)
 
     def within(self, budget: float) -> JointResult:
@@ -122,7 +122,7 @@ class Curve:
             0 if warm else self._race_starts,
             warm,
             self._seed,
-            self._quiet,
+            self._tell,
         )
         if low is not None:
             free.append(Finished(low.shrink, at := self.objective(low.shrink), problem.value(at)))
@@ -180,10 +180,6 @@ class Curve:
     @property
     def _race_starts(self) -> int:
         return default_starts(self.form) if self._starts is None else self._starts
-
-    @property
-    def _quiet(self) -> Teller:
-        return self._tell
 
     def _privacy(self, shrink: list[Array]) -> Array:
         return self.objective.with_infinities(shrink, self.objective(shrink).privacy)

@@ -16,10 +16,8 @@ from veilnet._core.types import Array
 from veilnet.designs.joint.lbfgs import Curvature, minimize
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import Merit
+from veilnet.designs.joint.settings import SETTINGS
 
-_STEPS = 40
-_TOLERANCE = 1e-3
-_SAME = 0.95
 _TINY = np.finfo(float).tiny
 _UNSEEN = 1e-11  # below this part of what an agent could see of a direction, it is rounding
 
@@ -84,7 +82,7 @@ def directions_worth_hiding(
         found.append((problem.merit(objective(hiding(objective, blind @ settled)))[0], settled))
     distinct: list[Array] = []
     for _, candidate in sorted(found, key=lambda pair: pair[0]):
-        if all(abs(float(candidate @ other)) < _SAME for other in distinct):
+        if all(abs(float(candidate @ other)) < SETTINGS.same_direction for other in distinct):
             distinct.append(candidate)
     return [blind @ candidate for candidate in distinct]
 
@@ -95,8 +93,8 @@ def settle(
     blind: Array,
     start: Array,
     *,
-    steps: int = _STEPS,
-    tolerance: float = _TOLERANCE,
+    steps: int = SETTINGS.direction_steps,
+    tolerance: float = SETTINGS.direction_tolerance,
 ) -> Array:
     """A local minimum over the unit sphere of z, by the same quasi-Newton method as the full problem."""
 

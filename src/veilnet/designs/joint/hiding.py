@@ -24,8 +24,6 @@ from veilnet.designs.joint.objective import Evaluation, JointObjective
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.model.standard_form import StandardForm
 
-_KEPT = 3
-
 
 @dataclass(frozen=True, eq=False)
 class Hiding:
@@ -54,11 +52,6 @@ class _LossAlone:
         return float(np.log1p(at.loss)), 1.0 / (1.0 + at.loss), self._none
 
 
-def cheapest_hiding(form: StandardForm, protect: Booleans, seed: int = 0) -> Hiding | None:
-    """The directions whose hiding costs least and moves every protected parameter; None when there are none."""
-    return next(iter(hiding_plans(form, protect, seed)), None)
-
-
 def hiding_plans(form: StandardForm, protect: Booleans, seed: int = 0) -> list[Hiding]:
     """The cheapest few ways found to hide directions that move every protected parameter, cheapest first.
 
@@ -73,7 +66,7 @@ def hiding_plans(form: StandardForm, protect: Booleans, seed: int = 0) -> list[H
     covering = _covering(objective, wanted, found)
     return [
         Hiding(hiding_all(objective, each.directions), each.loss)
-        for each in sorted(covering, key=lambda each: each.loss)[:_KEPT]
+        for each in sorted(covering, key=lambda each: each.loss)[: SETTINGS.hiding_kept]
     ]
 
 
@@ -105,7 +98,7 @@ def hiding_like(form: StandardForm, protect: Booleans, plans: Sequence[list[Arra
     covering = _covering(objective, wanted, sorted(found, key=lambda each: each.loss))
     return [
         Hiding(hiding_all(objective, each.directions), each.loss)
-        for each in sorted(covering, key=lambda each: each.loss)[:_KEPT]
+        for each in sorted(covering, key=lambda each: each.loss)[: SETTINGS.hiding_kept]
     ]
 
 
@@ -164,7 +157,7 @@ def _covering(objective: JointObjective, wanted: list[Array], found: list[_Candi
     """Candidates that move every wanted parameter: as they are, tilted, or two and three of them together."""
     covering = [each for each in found if _moves_all(wanted, each.directions)]
     if not found or (covering and covering[0] is found[0]):
-        return covering[:_KEPT]
+        return covering[: SETTINGS.hiding_kept]
     leading = found[: 2 * SETTINGS.hiding_settled]
     tilted = [made for each in leading if (made := _tilted(objective, wanted, each)) is not None]
     covering += tilted

@@ -29,8 +29,6 @@ from veilnet.designs.joint.telling import Teller
 from veilnet.model.standard_form import StandardForm
 
 _TINY = np.finfo(float).tiny
-_FEASIBLE = 0.05
-_SAME_LOSS, _SAME_PLACE = 1e-5, 1e-2
 
 
 def room_of(objective: JointObjective, targets: Array) -> Array:
@@ -88,7 +86,7 @@ class Pool:
             [point for leader in leaders(reached, targets, 1) for point in turned_about(reached.one(leader))]
             for reached, targets in zip(scouted, levels, strict=True)
         ]
-        settled = self._scout(turned, levels, 0.0, SETTINGS.visit_schedule)
+        settled = self._scout(turned, levels, 0.0, SETTINGS.visit_schedule) if any(turned) else scouted
         tell("scouting", 1.0)
         for reached, again, targets in zip(scouted, settled, levels, strict=True):
             both = reached.and_(again)
@@ -116,8 +114,7 @@ class Pool:
     ) -> list[Scouted]:
         """All points at once, some for each of the levels; where they came to, level by level."""
         counts = [len(each) for each in points]
-        every = [point for each in points for point in each] or [self.plans[0]]
-        counts = counts if any(counts) else [1, *counts[1:]]
+        every = [point for each in points for point in each]
         stacked: Batch = [np.stack([point[g] for point in every]) for g in range(len(self._objective.groups))]
         rooms = [np.clip(room_of(self._objective, targets), 1e-6, 1.0) for targets in levels]
         caps = []
@@ -147,7 +144,7 @@ def leaders(reached: Scouted, targets: Array, count: int) -> list[int]:
         missing = np.max(
             np.where(targets > 0, np.log(targets / np.maximum(reached.privacy, _TINY)), 0.0), axis=1
         )
-    order = np.lexsort([reached.estimate, missing > _FEASIBLE])
+    order = np.lexsort([reached.estimate, missing > SETTINGS.nearly_feasible])
     chosen: list[int] = []
     for place in order:
         if len(chosen) == count:
@@ -160,5 +157,7 @@ def leaders(reached: Scouted, targets: Array, count: int) -> list[int]:
 
 
 def _alike(reached: Scouted, one: int, other: int) -> bool:
-    near = abs(reached.estimate[one] - reached.estimate[other]) < _SAME_LOSS
-    return bool(near or all(float(np.abs(x[one] - x[other]).max()) < _SAME_PLACE for x in reached.shrink))
+    near = abs(reached.estimate[one] - reached.estimate[other]) < SETTINGS.same_loss
+    return bool(
+        near or all(float(np.abs(x[one] - x[other]).max()) < SETTINGS.same_place for x in reached.shrink)
+    )

@@ -19,12 +19,9 @@ from scipy.optimize import nnls
 
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import Evaluation
+from veilnet.designs.joint.settings import SETTINGS
 
-_FIRST_PENALTY, _PRIMED_PENALTY = 3.0, 30.0
-_NEARLY_FEASIBLE = 0.05
 _LEAST_ROOM = 1e-6
-_PENALTY_GROWTH = 3.0
-_PENALTY_LIMIT = 1e7
 _BISECTIONS = 40
 _TINY = np.finfo(float).tiny
 _AIM, _ENOUGH, _TOO_MUCH = 3e-9, 1e-9, 1e-8
@@ -100,7 +97,7 @@ class LeastLoss:
         self._room = np.ones(self.targets.size) if room is None else np.clip(room, _LEAST_ROOM, 1.0)
         self._log_targets = np.log(np.where(self._asked, self.targets, 1.0))
         self._multipliers = np.zeros(self.targets.size)
-        self._penalty = _FIRST_PENALTY
+        self._penalty = SETTINGS.first_penalty
         self._reference = 1.0
         self._previous = np.inf
 
@@ -132,27 +129,27 @@ class LeastLoss:
         ceiling = max(feasible.loss, _TINY)
         self._reference = min(max(0.3 * at.loss, 0.01 * ceiling), ceiling)
         self._multipliers = self._asked / np.count_nonzero(self._asked)
-        self._penalty = _FIRST_PENALTY
+        self._penalty = SETTINGS.first_penalty
         self._previous = np.inf
 
     def prime(self, at: Evaluation) -> None:
         self._reference = max(at.loss, _TINY)
-        self._penalty = _PRIMED_PENALTY
+        self._penalty = SETTINGS.primed_penalty
 
     def update(self, at: Evaluation, converged: bool) -> None:
         shortfall = self._shortfall(at)
         self._multipliers = np.maximum(self._multipliers + self._penalty * shortfall, 0.0)
         infeasible = self.infeasibility(at)
-        if infeasible < _NEARLY_FEASIBLE:
+        if infeasible < SETTINGS.nearly_feasible:
             # Perfect utility, where the loss vanishes short of the targets, must not become the measure of it.
             self._reference = max(at.loss, 0.1 * self._reference)
         if infeasible > 0.25 * self._previous and (converged or infeasible > 1e-2):
-            self._penalty = min(self._penalty * _PENALTY_GROWTH, _PENALTY_LIMIT)
+            self._penalty = min(self._penalty * SETTINGS.penalty_growth, SETTINGS.penalty_limit)
         self._previous = infeasible
 
     def fit(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
-        active = np.flatnonzero(self._asked & (np.abs(self._shortfall(at)) < _NEARLY_FEASIBLE))
-        if active.size and self.infeasibility(at) < _NEARLY_FEASIBLE:
+        active = np.flatnonzero(self._asked & (np.abs(self._shortfall(at)) < SETTINGS.nearly_feasible))
+        if active.size and self.infeasibility(at) < SETTINGS.nearly_feasible:
             self._multipliers = np.zeros(self.targets.size)
             rows = privacy_gradients[active] / self._room[active, None]
             self._multipliers[active] = balance(rows, loss_gradient)
@@ -205,7 +202,7 @@ class MostPrivacy:
         self._log_weights = np.log(np.where(self._asked, self.weights, 1.0))
         self._multipliers = self._asked / np.count_nonzero(self._asked)
         self._loss_multiplier = 0.0
-        self._penalty = _FIRST_PENALTY
+        self._penalty = SETTINGS.first_penalty
         self._previous = np.inf
 
     def level(self, privacy: Array) -> float:
@@ -240,25 +237,25 @@ class MostPrivacy:
     def restart(self, at: Evaluation, feasible: Evaluation) -> None:  # noqa: ARG002
         self._multipliers = self._asked / np.count_nonzero(self._asked)
         self._loss_multiplier = 1.0
-        self._penalty = _FIRST_PENALTY
+        self._penalty = SETTINGS.first_penalty
         self._previous = np.inf
 
     def prime(self, at: Evaluation) -> None:  # noqa: ARG002
-        self._penalty = _PRIMED_PENALTY
+        self._penalty = SETTINGS.primed_penalty
 
     def update(self, at: Evaluation, converged: bool) -> None:
         self._multipliers, self._loss_multiplier, _ = self._press(at)
         infeasible = self.infeasibility(at)
         if infeasible > 0.25 * self._previous and (converged or infeasible > 1e-2):
-            self._penalty = min(self._penalty * _PENALTY_GROWTH, _PENALTY_LIMIT)
+            self._penalty = min(self._penalty * SETTINGS.penalty_growth, SETTINGS.penalty_limit)
         self._previous = infeasible
 
     def fit(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
         ratios = self._log_ratios(at)
-        active = np.flatnonzero(ratios > ratios.max() - _NEARLY_FEASIBLE)
+        active = np.flatnonzero(ratios > ratios.max() - SETTINGS.nearly_feasible)
         prices = balance(privacy_gradients[active], loss_gradient)
         total = float(prices.sum())
-        if total > 0 and self.infeasibility(at) < _NEARLY_FEASIBLE:
+        if total > 0 and self.infeasibility(at) < SETTINGS.nearly_feasible:
             self._multipliers = np.zeros(self.weights.size)
             self._multipliers[active] = prices / total
             self._loss_multiplier = 1 / total

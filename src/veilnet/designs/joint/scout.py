@@ -17,17 +17,14 @@ import numpy as np
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.designs.joint.objective import INFORMATION_FLOOR
 from veilnet.designs.joint.problem import balance
+from veilnet.designs.joint.settings import SETTINGS
 from veilnet.model.standard_form import StandardForm
 
-_MEMORY = 8
 _SUFFICIENT_DECREASE = 1e-4
 _BACKTRACKS = 8
 _LONGEST_STEP = 1.0
-_FIRST_PENALTY, _PENALTY_GROWTH, _PENALTY_LIMIT = 3.0, 3.0, 1e6
 _TINY = np.finfo(float).tiny
 _STEEPEST = 1e100
-_NEARLY_FEASIBLE = 0.05
-_FARTHEST = 30.0  # the most, as a factor of privacy, that a plan is led from
 
 Batch = list[Array]
 """X per size group: (B, count, n, n)."""
@@ -151,7 +148,7 @@ class BatchLeastLoss:
         self._room = room
         self._log_targets = np.log(np.where(self._asked, targets, 1.0))
         self._multipliers = self._asked / np.maximum(np.count_nonzero(self._asked, axis=1), 1)[:, None]
-        self._penalty = np.full(len(targets), _FIRST_PENALTY)
+        self._penalty = np.full(len(targets), SETTINGS.first_penalty)
         self._reference = np.maximum(losses, _TINY)
         self._previous = np.full(len(targets), np.inf)
 
@@ -183,8 +180,8 @@ class BatchLeastLoss:
         ``privacy_slopes`` is (B, J, n).
         """
         shortfall = self.shortfall(privacy)
-        active = self._asked & (np.abs(shortfall) < _NEARLY_FEASIBLE)
-        near = np.any(active, axis=1) & np.all(shortfall < _NEARLY_FEASIBLE, axis=1)
+        active = self._asked & (np.abs(shortfall) < SETTINGS.nearly_feasible)
+        near = np.any(active, axis=1) & np.all(shortfall < SETTINGS.nearly_feasible, axis=1)
         self._reference = np.where(near, np.maximum(loss, _TINY), self._reference)
         for place in np.flatnonzero(near):
             chosen = active[place]
@@ -201,11 +198,13 @@ class BatchLeastLoss:
         infeasible = np.max(
             np.where(self._multipliers > 0, np.abs(shortfall), np.maximum(shortfall, 0.0)), axis=1
         )
-        near = infeasible < 0.05
+        near = infeasible < SETTINGS.nearly_feasible
         self._reference = np.where(near, np.maximum(loss, 0.1 * self._reference), self._reference)
         slow = (infeasible > 0.25 * self._previous) & (infeasible > 1e-4)
         self._penalty = np.where(
-            slow, np.minimum(self._penalty * _PENALTY_GROWTH, _PENALTY_LIMIT), self._penalty
+            slow,
+            np.minimum(self._penalty * SETTINGS.penalty_growth, SETTINGS.scout_penalty_limit),
+            self._penalty,
         )
         self._previous = infeasible
 
@@ -286,7 +285,7 @@ def _scout(
     if follow:
         shrink, frames = objective.shrink(point)
         loss, privacy, seen = objective(shrink)
-        own = np.clip(privacy, targets / _FARTHEST, targets * _FARTHEST)
+        own = np.clip(privacy, targets / SETTINGS.farthest, targets * SETTINGS.farthest)
         problem.aim(own)
         _fit(objective, problem, frames, loss, privacy, seen)
     for number, (steps, jump) in enumerate(schedule):
@@ -400,7 +399,7 @@ def _learn(history: list[tuple[Array, Array, Array]], step: Array, change: Array
     )
     inverse = np.where(useful, 1 / np.where(useful, product, 1.0), 0.0)
     history.append((step, change, inverse))
-    if len(history) > _MEMORY:
+    if len(history) > SETTINGS.scout_memory:
         history.pop(0)
 
 

@@ -1,8 +1,9 @@
 """The numbers of the search for a trade-off, all in one place.
 
 None of them enters a promise: they decide how long and where the solver looks, and what it finds is verified from
-scratch. The numbers of the race were chosen on eight of the hardest networks of the paper's size, those where random
-starts end 2 to 100 % apart; those of the scout on two hundred structured networks (``veilnet bench structured``).
+scratch. (Guards against overflow and rounding stay where they are used.) The numbers of the race were chosen on eight
+of the hardest networks of the paper's size, those where random starts end 2 to 100 % apart; those of the scout on two
+hundred structured networks (``veilnet bench structured``).
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ class SearchSettings:
     cold_margin, warm_margin, primed_margin: how far the eigenvalues of a start, of a plan for another level and of a
                      nearly optimal plan are drawn away from 0 and 1.
 
+    first_penalty, primed_penalty, penalty_growth, penalty_limit: of the augmented Lagrangian.
+    nearly_feasible: the violation, in logarithms, below which multipliers are fitted to the gradients.
+    snap_thresholds, snap_price, snap_steps: how near to 0 and 1 eigenvalues are set to them, what that may cost in
+                     log loss, and the Newton steps that repair the privacy.
+    direction_trials, trials_per_start, direction_steps, direction_tolerance, same_direction: directions of x worth
+                     hiding: how many are tried, how each is optimised, and the cosine that makes two one.
+
     The scout (small networks), many starts in one batch:
 
     small_entries:   a network is small when Σ n_i² over its agents (times N / 4 if its noises are correlated) stays
@@ -39,6 +47,9 @@ class SearchSettings:
     scouts:          starts at each of these levels.
     scout_schedule, visit_schedule: steps between updates and jumps, from afar and when plans of other levels are
                      followed to the one asked.
+    scout_memory, scout_penalty_limit: of each start's quasi-Newton method and augmented Lagrangian.
+    farthest:        the most, as a factor of privacy, that a plan is led from.
+    same_loss, same_place: in log loss and in entries of X, how near two plans are that count once.
     kept_per_level:  plans remembered from each level as starts for every other.
     polished:        how many of the batch's leaders are taken to convergence.
 
@@ -59,7 +70,7 @@ class SearchSettings:
 
     spared_patterns: at most so many sets of agents are tried that see nothing of the hidden direction.
     hiding_trials, hiding_settled: directions tried in each subspace, and how many of the best are optimised.
-    hiding_steps, hiding_tolerance: of that optimisation.
+    hiding_steps, hiding_tolerance: of that optimisation. hiding_kept: ways of hiding that are kept.
     moved:           a hidden direction must move a parameter by this much of its raw deviation.
     tilt:            how far a cheap direction that leaves a parameter alone is tilted towards one that moves it.
 
@@ -95,12 +106,30 @@ class SearchSettings:
     cold_margin: float = 0.15
     warm_margin: float = 1e-3
     primed_margin: float = 1e-3
+    first_penalty: float = 3.0
+    primed_penalty: float = 30.0
+    penalty_growth: float = 3.0
+    penalty_limit: float = 1e7
+    nearly_feasible: float = 0.05
+    snap_thresholds: tuple[float, ...] = (0.1, 0.03, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9)
+    snap_price: float = 1e-5
+    snap_steps: int = 12
+    direction_trials: int = 24
+    trials_per_start: int = 2
+    direction_steps: int = 40
+    direction_tolerance: float = 1e-3
+    same_direction: float = 0.95
 
     small_entries: int = 150
     scouted_levels: tuple[float, ...] = (0.03, 0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.87, 0.96)
     scouts: int = 24
     scout_schedule: tuple[tuple[int, float], ...] = ((15, 0.9), (15, 0.9), (20, 0.5), (25, 0.05), (25, 0.0))
     visit_schedule: tuple[tuple[int, float], ...] = ((12, 0.0), (12, 0.0), (15, 0.02), (20, 0.02), (20, 0.0))
+    scout_memory: int = 8
+    scout_penalty_limit: float = 1e6
+    farthest: float = 30.0
+    same_loss: float = 1e-5
+    same_place: float = 1e-2
     kept_per_level: int = 3
     polished: int = 3
 
@@ -119,6 +148,7 @@ class SearchSettings:
     hiding_settled: int = 8
     hiding_steps: int = 200
     hiding_tolerance: float = 1e-12
+    hiding_kept: int = 3
     moved: float = 1e-3
     tilt: float = 0.01
 

@@ -15,10 +15,8 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import Evaluation, Objective
 from veilnet.designs.joint.problem import Problem
+from veilnet.designs.joint.settings import SETTINGS
 
-_THRESHOLDS = (0.1, 0.03, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9)
-_PRICE = 1e-5
-_NEWTON_STEPS = 12
 _LONGEST_STEP = 0.5
 
 
@@ -71,7 +69,7 @@ def finish(objective: Objective, problem: Problem, shrink: list[Array]) -> Finis
     best: Finished | None = None
     tried: list[Finished] = []
     counts: set[tuple[int, ...]] = set()
-    for threshold in _THRESHOLDS:
+    for threshold in SETTINGS.snap_thresholds:
         values = [_snapped(d, threshold) for d, _ in decomposed]
         pattern = tuple(int(((d > 0) & (d < 1)).sum()) for d in values)
         if pattern in counts:
@@ -84,7 +82,7 @@ def finish(objective: Objective, problem: Problem, shrink: list[Array]) -> Finis
                 best = repaired
     if best is None:
         return retreat(objective, problem, shrink)
-    return next(candidate for candidate in tried if candidate.value <= best.value + _PRICE)
+    return next(candidate for candidate in tried if candidate.value <= best.value + SETTINGS.snap_price)
 
 
 def retreat(objective: Objective, problem: Problem, shrink: list[Array]) -> Finished:
@@ -106,7 +104,7 @@ def _clipped(x: Array) -> Array:
 
 def _repair(objective: Objective, problem: Problem, face: _Face) -> Finished | None:
     """Newton steps inside the face until every constraint holds with a whisker to spare."""
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(SETTINGS.snap_steps):
         shrink = face.shrink()
         at = objective(shrink)
         wanting, weights = problem.wanting(at)

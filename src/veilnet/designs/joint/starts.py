@@ -13,8 +13,6 @@ from veilnet.designs.joint.problem import Problem
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.model.standard_form import StandardForm
 
-_TRIALS, _TRIALS_PER_START = 24, 2
-
 
 def starting_points(
     form: StandardForm, objective: JointObjective, problem: Problem, starts: int, seed: int
@@ -32,9 +30,9 @@ def starting_points(
         return
     blind = unseen_by(form.public)
     principal = np.linalg.svd(np.vstack(form.private) @ blind, full_matrices=False)[2]
-    trials = np.vstack([principal[:3], rng.standard_normal((_TRIALS, blind.shape[1]))])
+    trials = np.vstack([principal[:3], rng.standard_normal((SETTINGS.direction_trials, blind.shape[1]))])
     worth = directions_worth_hiding(
-        objective, problem, blind, trials[: max(_TRIALS_PER_START * (starts - 1), 1)]
+        objective, problem, blind, trials[: max(SETTINGS.trials_per_start * (starts - 1), 1)]
     )
     share = -(-(starts - 1) // 4)
     chosen = [*worth[:share], *(blind @ row for row in principal[: min(share, 3)])][: starts - 1]
