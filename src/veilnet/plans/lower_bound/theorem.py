@@ -19,17 +19,8 @@ E_i the matrix with <E_i, X ⊗ vv'> = v'(H_i'X H_i ⊗ I)v. Put
 
 If Σ_j λ_min(A_j) > 0, no X has loss <= β and p_j >= ε_j for every j asked: the least loss exceeds β.
 
-*Proof.* Suppose X does. Choose T as above and unit vectors v_j with v_j'(J ⊗ I)v_j <= (g_j'v_j)²/c_j. For each
-j, writing v for v_j, the pairing of Z_j with [[T, U], [U', J]] ⊗ vv' ⪰ 0 gives
-
-    0 <= <Z_TT, T ⊗ vv'> + 2 <Z_TJ, U ⊗ vv'> + <Z_JJ, J0 ⊗ vv'> + Σ_i <(H_i ⊗ I) Z_JJ (H_i ⊗ I)', X_i ⊗ vv'>.
-
-T ⊗ vv' and X_i ⊗ vv' are positive semidefinite and their own partial transposes, so K_j and K_ij pair with them
-to 0. Hence the first term is at most tr(T) v'W_j v <= (1 + β) v'W_j v (v'W_j v >= 0: the diagonal blocks of K_j
-vanish, so W_j majorises those of Z_TT). The last is at most Σ_i <Y_ij, X_i ⊗ vv'> + μ_j v'((J - J0) ⊗ I)v + Σ_i
-<M_ij, X_i>, where <Y_ij, X_i ⊗ vv'> <= <Y_ij, I ⊗ vv'> = v'(tr_1 Y_ij)v since X_i ⪯ I; and μ_j v'(J ⊗ I)v <=
-μ_j (g_j'v)²/c_j. Altogether v_j'A_j v_j <= Σ_i <M_ij, X_i>. Summed over j the right side vanishes, while the
-left is at least Σ_j λ_min(A_j) > 0: a contradiction. ∎
+The proof is in the mathematics (``docs/mathematics.md``, section 8): pair each multiplier with what it multiplies at
+the X and v_j of such a design, add, and v_j'A_j v_j <= Σ_i <M_ij, X_i> for every j, whose right sides sum to 0.
 
 With one public row, one private row and one parameter the best Z_TT and Z_TJ for given Z_JJ are known, and A =
 J0 - gg'/c + (u ⊗ I)'Z(u ⊗ I)/(1 + β) - tr_1[(J0 ⊗ I) Z] - Σ_i tr_1 Y_i remains, Z = Z_JJ. Read with β fixed and
