@@ -21,7 +21,7 @@ from veilnet.designs.joint.settings import SETTINGS
 from veilnet.model.standard_form import StandardForm
 
 _SUFFICIENT_DECREASE = 1e-4
-_BACKTRACKS = 8
+_STEP_LENGTHS = (np.ones(1), 4.0 ** -np.arange(1.0, 4.0), 4.0 ** -np.arange(4.0, 8.0))
 _LONGEST_STEP = 1.0
 _TINY = np.finfo(float).tiny
 _STEEPEST = 1e100
@@ -359,22 +359,25 @@ def _descend(objective: BatchObjective, problem: BatchLeastLoss, point: Array, s
         longest = np.maximum(np.linalg.norm(direction, axis=1) / _LONGEST_STEP, 1.0)
         direction, slope = direction / longest[:, None], slope / longest
         moved, new_value, new_gradient = point.copy(), value.copy(), gradient.copy()
-        step = 1.0
         open_ = np.flatnonzero(slope < 0)
-        for _ in range(_BACKTRACKS):
+        for lengths in _STEP_LENGTHS:
             if open_.size == 0:
                 break
-            trial = point[open_] + step * direction[open_]
-            trial_value, trial_gradient = _merit(objective, problem, trial, open_)
-            good = trial_value <= value[open_] + _SUFFICIENT_DECREASE * step * slope[open_]
-            kept = open_[good]
+            # Several lengths at once: a call costs more than what it works on.
+            tried, step = np.repeat(open_, len(lengths)), np.tile(lengths, open_.size)
+            trial = point[tried] + step[:, None] * direction[tried]
+            trial_value, trial_gradient = _merit(objective, problem, trial, tried)
+            good = trial_value <= value[tried] + _SUFFICIENT_DECREASE * step * slope[tried]
+            by_start = good.reshape(open_.size, len(lengths))
+            found = np.any(by_start, axis=1)
+            longest_good = np.flatnonzero(found) * len(lengths) + np.argmax(by_start[found], axis=1)
+            kept = open_[found]
             moved[kept], new_value[kept], new_gradient[kept] = (
-                trial[good],
-                trial_value[good],
-                trial_gradient[good],
+                trial[longest_good],
+                trial_value[longest_good],
+                trial_gradient[longest_good],
             )
-            open_ = open_[~good]
-            step /= 4
+            open_ = open_[~found]
         _learn(history, moved - point, new_gradient - gradient)
         point, value, gradient = moved, new_value, new_gradient
     return point
