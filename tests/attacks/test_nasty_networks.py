@@ -55,6 +55,15 @@ def test_every_kind_of_request(study: ModuleType, seed: int) -> None:
     assert all(outcome.ended == "plan" and not outcome.wrong for outcome in outcomes)
 
 
+def test_where_no_use_of_the_loss_is_confirmed_the_shares_are_the_answer(study: ModuleType) -> None:
+    network = study.nasty_network(53)
+    plan = vn.design(network, utility_loss=0.05)
+    assert not study.wrong_promises(plan)
+    assert "no plan that uses the loss allowed was confirmed" in str(plan)
+    assert plan.gap == np.inf
+    assert plan.privacy == vn.design(network).privacy
+
+
 @pytest.mark.parametrize("seed", [80, 160, 286, 331])
 def test_a_ceiling_that_doubles_call_infinite_is_told_or_called_at_least(
     study: ModuleType, seed: int

@@ -29,7 +29,7 @@ from veilnet.designs.questions import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.plans.plan import Plan, make_plan
-from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.exact_test import Verdict, share_sanitizers
 
 # Targets are aimed at with this relative margin, so that no rounding on the way to the agents eats into them;
 # with the next one where the first was not confirmed.
@@ -95,7 +95,33 @@ def most_privacy_plan(
             found = curve.within(loss * (1 - margin))
             yield found.shrink, told(found)
 
-    return first_confirmed(verdict, answers(), most_loss=loss)
+    try:
+        return first_confirmed(verdict, answers(), most_loss=loss)
+    except InvalidPlan as refusal:
+        return _shares_alone(verdict, loss, refusal)
+
+
+def _shares_alone(verdict: Verdict, loss: float, refusal: InvalidPlan) -> Plan:
+    """The shares, which lose nothing and so keep within any loss, where no plan that loses some is confirmed."""
+    remark = (
+        "this is the most privacy at no loss: the network amplifies rounding "
+        f"{verdict.network.conditioning:.1g}-fold, and no plan that uses the loss allowed was confirmed"
+    )
+    try:
+        return make_plan(
+            verdict.network,
+            share_sanitizers(verdict.shares),
+            "joint",
+            most_loss=loss,
+            details={
+                "ceiling": dict(verdict.ceiling),
+                "limit": dict(verdict.limit),
+                "interrupted": False,
+                "remark": remark,
+            },
+        )
+    except InvalidPlan:
+        raise refusal from None
 
 
 def first_confirmed(
