@@ -22,7 +22,7 @@ from veilnet.designs.joint.hidden import hidden_exactly
 from veilnet.designs.joint.hiding import hiding_like, hiding_plans
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.pool import Pool, leaders, least_loss_problem
-from veilnet.designs.joint.problem import MostPrivacy, Problem
+from veilnet.designs.joint.problem import LeastLoss, MostPrivacy, Problem
 from veilnet.designs.joint.run import Run
 from veilnet.designs.joint.search import (
     JointResult,
@@ -95,10 +95,28 @@ class Curve:
         # So much privacy is had by knowing nothing of some direction, or not at all; tiny multipliers find neither.
         problem = least_loss_problem(self.objective, targets)
         hidden = best_hidden(self.objective, problem, found.shrink)
-        better = [bound for bound in self._bounds if problem.safe(bound.at)]
-        better += [] if hidden is None else [hidden]
+        enough = [bound for bound in self._bounds if problem.safe(bound.at)]
+        enough += [] if hidden is None else [hidden]
+        enough += [self._between(problem, found.shrink, plan.shrink) for plan in enough]
+        if any(plan.at.loss <= found.loss * (1 + SETTINGS.flat) for plan in enough):
+            return self._best(problem, found, enough)
         direct = solve(self.form, self.objective, problem, 0, [found.shrink], self._seed, self._tell)
-        return self._best(problem, replace(direct, starts=found.starts, agreed=found.agreed), better)
+        return self._best(problem, replace(direct, starts=found.starts, agreed=found.agreed), enough)
+
+    def _between(self, problem: LeastLoss, low: list[Array], high: list[Array]) -> Finished:
+        """The plan nearest to ``low``, which may hide too little, on the way to ``high``, which hides enough."""
+        part, enough = 0.0, 1.0
+        plan = self._finished(high)
+        while enough - part > SETTINGS.between_tolerance * enough:
+            middle = (part + enough) / 2
+            tried = self._finished([(1 - middle) * x + middle * y for x, y in zip(low, high, strict=True)])
+            if problem.safe(tried.at):
+                enough, plan = middle, tried
+            else:
+                part = middle
+            if enough < SETTINGS.between_tolerance:
+                break
+        return plan
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""
@@ -148,7 +166,7 @@ class Curve:
             for _ in range(SETTINGS.root_steps):
                 if self.stopped or np.log1p(outside[0]) - np.log1p(inside[0]) < SETTINGS.root_tolerance:
                     break
-                try_at(self._between(inside, outside, budget), closely=closely)
+                try_at(self._level_between(inside, outside, budget), closely=closely)
 
         narrow(closely=False)
         # Where the loss is flat, a quick look takes much privacy for too dear: look closely a little further up.
@@ -163,7 +181,7 @@ class Curve:
             try_at(highest)
         return inside[1], outside[1]
 
-    def _between(
+    def _level_between(
         self,
         inside: tuple[float, JointResult | None],
         outside: tuple[float, JointResult | None],
@@ -206,8 +224,8 @@ class Curve:
         if not self.small or self.stopped:
             return None
         place = int(np.floor(np.log1p(level) / SETTINGS.step)) + 1
-        above = float(np.expm1(place * SETTINGS.step))
-        if above >= min(self.limit * (1 - 1e-6), SETTINGS.far):
+        above = min(float(np.expm1(place * SETTINGS.step)), SETTINGS.far)
+        if not level < above < self.limit * (1 - 1e-6):
             return None
         if place not in self._steps:
             self._steps[place] = self._least_loss(above * self.weights, None)

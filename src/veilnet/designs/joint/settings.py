@@ -61,6 +61,8 @@ class SearchSettings:
     step:            on small networks every answer is compared with the one at the next level above, of levels whose
                      log(1 + p) are so far apart.
     far:             privacy beyond this is had by knowing nothing of some direction of x, or not at all.
+    flat:            beyond it, a plan so near in loss, relative, to the one for that much is not improved.
+    between_tolerance: how closely the mixture of two plans that just hides enough is found, relative.
     near_ceiling:    within this part above the ceiling the shares themselves are a start like no other.
     near_limit:      a level within this part of the limit counts as at it.
     rounding:        losses nearer than this, relative or absolute, count as the same.
@@ -137,6 +139,8 @@ class SearchSettings:
     rung_rounds: int = 2
     step: float = 0.15
     far: float = 1e4
+    flat: float = 1e-3
+    between_tolerance: float = 1e-4
     rounding: float = 5e-13
     near_ceiling: float = 0.1
     near_limit: float = 1e-7
