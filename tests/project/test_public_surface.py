@@ -73,7 +73,7 @@ RETURNED = (
     ReadingReport, Row, Stream,
 )  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
-PASS_THROUGH = {"Sanitizer.replace"}
+PASS_THROUGH = {"Sanitizer.replace", "Network.replace"}
 
 
 def documented(name: str, docstring: str) -> bool:

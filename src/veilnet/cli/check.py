@@ -32,7 +32,7 @@ def command(
                 "numbers_to_send": dict(
                     zip(verdict.network.agents, verdict.shares.ranks.tolist(), strict=True)
                 ),
-                "notes": verdict.resolution_notes(),
+                "notes": verdict.notes(),
                 "smallest_part_kept": verdict.shares.kept,
                 "largest_part_dropped": verdict.shares.dropped,
             }

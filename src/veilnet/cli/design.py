@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from veilnet.auditing.what_if.robustness import Robustness
+    from veilnet.model.network import Network
+    from veilnet.plans.plan import Plan
 
 
 def command(
@@ -40,6 +47,14 @@ def command(
         float | None,
         typer.Option("--gap", metavar="NUMBER", help="With --prove: the gap to prove, 0.01 is 1 %."),
     ] = None,
+    model_error: Annotated[
+        str | None,
+        typer.Option(
+            "--model-error",
+            metavar="FRACTION",
+            help="The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write the plan to.")] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
@@ -53,20 +68,27 @@ def command(
     from veilnet.io.plan_reading import check_destination
 
     loss = _loss(utility_loss)
+    error = _fraction(model_error)
     model = vn.Network.load(network)
+    if error is not None:
+        stated, model = model, model.replace(model_error=error)
     if out is not None:
         check_destination(out, model, force=force)
+    request: dict[str, Any] = {
+        "privacy": targets(privacy, "--privacy"),
+        "utility_loss": loss,
+        "power": amounts(power, "--power"),
+        "method": method,  # design() names the methods it knows
+        "partial": partial,
+    }
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
             model,
-            privacy=targets(privacy, "--privacy"),
-            utility_loss=loss,
-            power=amounts(power, "--power"),
-            method=cast(Any, method),  # design() names the methods it knows
-            partial=partial,
+            **request,
             prove=prove if gap is None else gap,
             progress=lambda _what, part: steps.update(part),
         )
+    tried = None if error is None else _tried(stated, plan, error, request)
     if out is not None:
         plan.save(out, force=force)
     if json:
@@ -79,9 +101,10 @@ def command(
                 "worst_direction": plan.worst_direction,
                 "sent": plan.sent,
                 **({"kept": plan.kept, "privacy_now": plan.privacy_now} if model.is_stream else {}),
-                "notes": plan.resolution_notes(),
+                "notes": plan.notes(),
                 "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
                 "details": plan.details,
+                **({} if tried is None else {"model_error": tried}),
                 "saved": out,
             }
         )
@@ -89,9 +112,57 @@ def command(
     console.print(str(plan))
     console.print(plan_table(plan))
     console.print(sending_table(plan))
+    if tried is not None:
+        console.print(_robustness_table(tried))
     console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
     if out is not None:
         console.print(f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you.")
+
+
+def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -> dict[str, Robustness]:
+    """The plan and the one for the model as it was stated, on the same random true models."""
+    import veilnet as vn
+    from veilnet.auditing.what_if.robustness import robustness
+
+    trusting = vn.design(stated, **request)
+    return {
+        "model trusted": robustness(trusting, error),
+        f"model off by {100 * error:g} %": robustness(plan, error),
+    }
+
+
+def _robustness_table(tried: dict[str, Robustness]) -> Table:
+    from veilnet._core.words import times
+    from veilnet.cli._shared import table
+
+    first = next(iter(tried.values()))
+    rows = [
+        [
+            label,
+            times(found.public_average),
+            times(found.public_worst),
+            *(times(1 + found.privacy_worst[name]) for name in first.privacy_worst),
+        ]
+        for label, found in tried.items()
+    ]
+    private = [f"{name}, least" for name in first.privacy_worst]
+    return table(
+        ["plan made for", "public error, average", "worst", *private],
+        rows,
+        title=f"On {first.draws} random true models, off by {100 * first.error:g} %: error variances grow",
+    )
+
+
+def _fraction(text: str | None) -> float | None:
+    """The model's error as a number; it may be written as a percentage."""
+    from veilnet._core.errors import InvalidRequest
+
+    if text is None:
+        return None
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise InvalidRequest(f"--model-error: expected 5% or 0.05, found {text!r}") from None
 
 
 def _loss(text: str | None) -> float | None:

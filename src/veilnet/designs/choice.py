@@ -43,6 +43,7 @@ def design(
     starts: int | None = None,
     seed: int | None = None,
     prove: bool | float = False,
+    model_error: float | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what each agent should send.
@@ -68,6 +69,8 @@ def design(
     prove:        for trade-offs: prove how far from the best possible the plan is (``plan.gap``), down to 1 % or
                   the fraction given; where more than 5 % stays open, the search starts anew from what the proof
                   says is hidden.
+    model_error:  by which fraction the entries of H may be off, 0.05 for 5 %: the plan that is best on average over
+                  such errors. It is made, and promises, for ``network.replace(model_error=...)``.
     progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
                   with the best plan so far, and ``plan.interrupted`` says so.
 
@@ -91,6 +94,8 @@ def design(
     wanted = read_gap(prove)
     visits = _SWEEPS if sweeps is None else read_count(sweeps, "sweeps")
     expect(network, Network, "network")
+    if model_error is not None:
+        network = network.replace(model_error=model_error)
     if network.is_stream:
         from veilnet.designs.streams.choice import stream_design
 

@@ -11,6 +11,7 @@
     private      name -> rows
     prior        mean (optional) and either covariance or information (optional)
     dynamics     transition, noise and mean (optional), for rows that follow one another (optional)
+    model_error  by which fraction the entries of observe may be off (optional)
     agents       name -> readings (their names), resolution (their steps), limits (lowest and highest), offset
                  (all optional), noise (unless given for all), observe
 
@@ -38,18 +39,8 @@ from veilnet.model.prior import Prior
 FORMAT = "veilnet-network/1"
 
 _TOP = (
-    *(
-        "format",
-        "parameters",
-        "agent_count",
-        "noise",
-        "units",
-        "public",
-        "private",
-        "prior",
-        "dynamics",
-        "agents",
-    ),
+    *("format", "parameters", "agent_count", "model_error", "noise", "units", "public", "private", "prior"),
+    *("dynamics", "agents"),
 )
 _DYNAMICS = ("transition", "noise", "mean")
 _COLOUR = ("memory", "innovation", "floor")
@@ -77,6 +68,8 @@ def to_document(network: Network) -> dict[str, Any]:
         "parameters": list(network.parameters),
         "agent_count": network.S,
     }
+    if network.model_error:
+        document["model_error"] = network.model_error
     if network.colour is not None:
         document["noise"] = colour_arrays(network)
     elif not network.sensor_noise.independent:
@@ -191,6 +184,7 @@ def from_document(document: Any, folder: Path) -> Network:
             for name, entry in entries.items()
             if "limits" in entry
         },
+        model_error=document.get("model_error", 0.0),
     )
 
 

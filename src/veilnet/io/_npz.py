@@ -7,7 +7,7 @@ prior_mean and prior_covariance or prior_information (optional); unit_names, uni
 dynamics_transition, dynamics_noise, dynamics_mean (optional); instead of noise noise_memory, noise_innovation and
 noise_floor (optional), (N) or (N, N), where it carries over from row to row
 reading_names (N), empty where an agent's readings have none; lowest and highest (N), infinite where open;
-resolution (N), not a number where nothing is said (optional)
+resolution (N), not a number where nothing is said; model_error, a fraction (optional)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REQUIRED = (
 _OPTIONAL = (
     *("noise", "noise_variances", f"{_STACK}<n>"),
     *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
-    *("reading_names", "lowest", "highest", "resolution"),
+    *("reading_names", "lowest", "highest", "resolution", "model_error"),
     *("dynamics_transition", "dynamics_noise", "dynamics_mean"),
     *("noise_memory", "noise_innovation", "noise_floor"),
 )
@@ -96,6 +96,8 @@ def _arrays(network: Network) -> Arrays:
         for agent, mine in network.resolution.items():
             steps[network.blocks.rows(network.position[agent])] = mine
         arrays["resolution"] = steps
+    if network.model_error:
+        arrays["model_error"] = np.array(network.model_error)
     return arrays
 
 
@@ -154,6 +156,7 @@ def read_npz(path: Path) -> Network:
         reading_names=_reading_names(arrays, names, Blocks(sizes)),
         limits=_limits(arrays, names, Blocks(sizes)),
         resolution=_resolution(arrays, names, Blocks(sizes)),
+        model_error=float(_numbers(arrays, "model_error", 0)) if "model_error" in arrays else 0.0,
     )
 
 

@@ -23,6 +23,7 @@ from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_
 from veilnet._core.words import direction_in_words
 from veilnet.model.coloured import Colour, read_colour
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
+from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered, read_noise
 from veilnet.model.prior import Prior
 from veilnet.model.readings import read_limits, read_reading_names, read_resolution
@@ -55,11 +56,14 @@ class Network(Frozen):
                 Where nothing is said, exact numbers protect only continuous readings.
     dynamics:   how x moves from row to row, a Dynamics; None where every row is a new x. With it, a prior is the
                 distribution of the first x, and the stationary one when left out.
+    model_error: by which fraction the entries of H may be off, 0.05 for 5 %: what that does to the readings on
+                average counts as noise (:mod:`veilnet.model.model_error`). Needs a full prior.
 
     ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
     ``sensor_noise`` is the noise as it was given: of the readings as an agent gets them, their rounding included.
-    ``noise`` is what every bound, design and promise uses: that of the readings as they are combined, dither
-    included, R + diag(q²/12). The two are one object where nothing is dithered.
+    ``undithered_noise`` adds what an uncertain model does. ``noise`` is what every bound, design and promise uses:
+    that of the readings as they are combined, dither included, R + diag(model error) + diag(q²/12). They are one
+    object where there is neither.
 
     With dynamics the network is a *stream* (``is_stream``). ``noise``, ``sensor_noise`` and ``prior`` then describe
     one row by itself, out of the middle of the stream; ``colour`` is the noise that carries over (None where it is
@@ -84,6 +88,7 @@ class Network(Frozen):
         limits: Mapping[str, Any] | None = None,
         resolution: Mapping[str, Any] | float | None = None,
         dynamics: Dynamics | None = None,
+        model_error: float = 0.0,
     ) -> None:
         self.agents, self.H, self.blocks = _read_observe(observe, agents)
         self.L = self.H.shape[1]
@@ -96,7 +101,6 @@ class Network(Frozen):
         self.resolution: Mapping[str, Array] = MappingProxyType(
             _read_resolution(resolution, self.agents, self.blocks)
         )
-        self.noise: NoiseModel = dithered(self.sensor_noise, self.steps, self.agents)
         self.public: Mapping[str, Array]
         self.U: Array
         self.public, self.U = _read_public(public, self.L)
@@ -106,6 +110,12 @@ class Network(Frozen):
         self.prior = self.first
         if self.dynamics is not None:
             self._read_long_run(self.dynamics)
+        self.model_error = read_model_error(model_error, self.dynamics)
+        self.undithered_noise: NoiseModel = self.sensor_noise
+        if self.model_error:
+            added = model_error_variance(self.H, self.prior, self.model_error)
+            self.undithered_noise = self.sensor_noise.plus(added)
+        self.noise: NoiseModel = dithered(self.undithered_noise, self.steps, self.agents)
         self.offset = _read_offset(offset, self.agents, self.blocks)
         self.reading_names: Mapping[str, tuple[str, ...]] = MappingProxyType(
             _per_agent(reading_names, self.agents, self.blocks, "reading_names", read_reading_names)
@@ -240,6 +250,28 @@ class Network(Frozen):
         )
 
     # --- other ways in and out
+
+    def replace(self, **changes: Any) -> Network:
+        """A copy with some arguments of the constructor changed.
+
+        changes: those arguments by name; a name that the constructor does not know is a TypeError.
+        """
+        known: dict[str, Any] = {
+            "observe": dict(self.observe),
+            "noise": self.sensor_noise if self.colour is None else self.colour,
+            "public": dict(self.public),
+            "private": dict(self.private),
+            "prior": self.first if self.first_given else None,
+            "offset": self.offset,
+            "parameters": self.parameters,
+            "units": dict(self.units),
+            "reading_names": dict(self.reading_names),
+            "limits": dict(self.limits),
+            "resolution": dict(self.resolution),
+            "dynamics": self.dynamics,
+            "model_error": self.model_error,
+        }
+        return Network(**(known | changes))
 
     @classmethod
     def from_complex(

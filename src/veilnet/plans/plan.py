@@ -22,6 +22,7 @@ from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
+from veilnet.verdict.model_error import model_error_notes
 from veilnet.verdict.resolution import resolution_notes
 
 __all__ = ["Plan"]
@@ -179,7 +180,7 @@ class Plan(Frozen):
             lines.append(f"- {self.details['remark']}")
         if self.interrupted:
             lines.append("- interrupted: this is the best plan found by then, and it keeps its promises")
-        return "\n".join([*lines, *self.resolution_notes()])
+        return "\n".join([*lines, *self.notes()])
 
     def _rows_and_memory(self) -> str:
         if not self.network.is_stream:
@@ -187,14 +188,16 @@ class Plan(Frozen):
         total, most = sum(self.kept.values()), max(self.kept.values(), default=0)
         return f" in each row of the stream, and keep {total} from row to row ({most} at most by one agent)"
 
-    def resolution_notes(self) -> list[str]:
-        """What the resolution of the readings costs, and for whom exact numbers may name the readings."""
+    def notes(self) -> list[str]:
+        """What the resolution of the readings costs, for whom exact numbers may name the readings, and what an
+        uncertain model does to the figures.
+        """
         exposed = [
             agent
             for agent, sanitizer in self.sanitizers.items()
             if agent not in self.network.resolution and _withholds_by_exact_numbers(sanitizer)
         ]
-        return resolution_notes(self.network, exposed)
+        return [*resolution_notes(self.network, exposed), *model_error_notes(self.network)]
 
     def _gap_in_words(self) -> str:
         if self.gap == 0.0:

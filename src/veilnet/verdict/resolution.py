@@ -22,7 +22,7 @@ def dither_cost(network: Network) -> float:
         return 0.0
     if network.is_stream:
         return float(np.trace(_public_error(network)) / np.trace(_public_error(_undithered(network))) - 1.0)
-    undithered = triangle(np.concatenate([network.prior_root, network.sensor_noise.whiten(network.H)]))
+    undithered = triangle(np.concatenate([network.prior_root, network.undithered_noise.whiten(network.H)]))
     with_dither = float(np.sum(network.in_raw_coordinates(network.U) ** 2))
     return with_dither / _squares(undithered, network.U) - 1.0
 
@@ -37,7 +37,9 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
             "Readings are dithered by one step of their resolution; every figure counts it "
             f"({_percent(dither_cost(network))} of the public error variance)."
         )
-    coarse = np.flatnonzero(network.steps > _COARSE * np.sqrt(network.sensor_noise.variances()) * (1 + 1e-9))
+    coarse = np.flatnonzero(
+        network.steps > _COARSE * np.sqrt(network.undithered_noise.variances()) * (1 + 1e-9)
+    )
     if coarse.size:
         owners = list(dict.fromkeys(network.agents[int(k)] for k in network.blocks.owner[coarse]))
         notes.append(

@@ -80,7 +80,7 @@ def eavesdropper(
             dither[mine] = sanitizer.resolution
     return Eavesdropper(
         mean=network.H @ network.prior.mean + network.offset,
-        covariance=network.H @ network.prior.covariance @ network.H.T + network.sensor_noise.matrix(),
+        covariance=network.H @ network.prior.covariance @ network.H.T + network.undithered_noise.matrix(),
         compression=compression,
         offset=np.concatenate([sanitizers[agent].offset for agent in owners]),
         added=added,

@@ -161,7 +161,7 @@ class _Told:
         assert network.prior is not None
         assert network.prior.covariance is not None
         together = network.prior.covariance @ network.H.T
-        total = network.H @ together + network.sensor_noise.matrix()
+        total = network.H @ together + network.undithered_noise.matrix()
         mean = network.prior.mean
         gain = np.linalg.solve(total, together.T @ rows.T)
         return np.asarray(rows @ mean + (readings - network.H @ mean - network.offset) @ gain)

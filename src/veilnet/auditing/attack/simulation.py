@@ -61,11 +61,11 @@ def _before_rounding(network: Network) -> NoiseModel:
     """The sensors' noise less step²/12; where correlations leave no room for that, as it is."""
     rounding = dither_variance(network.steps)
     if not np.any(rounding):
-        return network.sensor_noise
+        return network.undithered_noise
     try:
-        return network.sensor_noise.plus(-(1 - _LEAST_LEFT) * rounding)
+        return network.undithered_noise.plus(-(1 - _LEAST_LEFT) * rounding)
     except InvalidNetwork:
-        return network.sensor_noise
+        return network.undithered_noise
 
 
 def _draw_noise(model: NoiseModel, rng: np.random.Generator, rows: int) -> Array:

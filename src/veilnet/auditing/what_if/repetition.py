@@ -50,7 +50,7 @@ def repeated(
         factor = np.sqrt(releases) * message_factor(network, sanitizers)
     elif again == "same reading":
         averaged = {agent: s.replace(noise=s.noise / releases, grid=None) for agent, s in sanitizers.items()}
-        left = network.sensor_noise.plus(dither_variance(network.steps) / releases)
+        left = network.undithered_noise.plus(dither_variance(network.steps) / releases)
         factor = message_factor(changed(network, noise=left), averaged)
     else:
         factor = message_factor(changed(network, noise=_divided(network, releases)), sanitizers)

@@ -16,26 +16,12 @@ _WIDE = 10.0
 def changed(network: Network, **changes: Any) -> Network:
     """A copy with some arguments of Network replaced.
 
-    Another ``noise`` is that of the readings as they are combined: it counts whatever dither there is, so that no
-    resolution is kept beside it.
+    Another ``noise`` is that of the readings as they are combined: it counts whatever dither and model error there
+    are, so that neither is kept beside it.
     """
     if "noise" in changes:
-        changes = {"resolution": None} | changes
-    known: dict[str, Any] = {
-        "observe": dict(network.observe),
-        "noise": network.sensor_noise if network.colour is None else network.colour,
-        "public": dict(network.public),
-        "private": dict(network.private),
-        "prior": network.first,
-        "offset": network.offset,
-        "parameters": network.parameters,
-        "units": dict(network.units),
-        "reading_names": dict(network.reading_names),
-        "limits": dict(network.limits),
-        "resolution": dict(network.resolution),
-        "dynamics": network.dynamics,
-    }
-    return Network(**(known | changes))
+        changes = {"resolution": None, "model_error": 0.0} | changes
+    return network.replace(**changes)
 
 
 def with_stacked_observe(network: Network, stacked: Array, **changes: Any) -> Network:

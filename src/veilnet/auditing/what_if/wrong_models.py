@@ -69,7 +69,10 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class WrongModel:
-    """Utility and privacy of fixed sanitizers under mistakes."""
+    """Utility and privacy of fixed sanitizers under mistakes.
+
+    network: the plan's own. Where it counts an error of the model as noise, mistakes are made in the model without.
+    """
 
     network: Network
     sanitizers: Mapping[str, Sanitizer]
@@ -77,10 +80,14 @@ class WrongModel:
     def outcome(self, mistake: Mistake) -> Outcome | None:
         """What is lost and kept when this was the mistake; None when the true network determines too little."""
         try:
-            truth = mistake.applied(self.network)
+            truth = mistake.applied(self._as_stated)
         except NotObservable:
             return None
         return self.under(truth)
+
+    @cached_property
+    def _as_stated(self) -> Network:
+        return self.network if not self.network.model_error else self.network.replace(model_error=0.0)
 
     def under(self, truth: Network) -> Outcome:
         """What is lost and kept when ``truth`` is the network."""
@@ -158,7 +165,7 @@ def wrong_model_rows(
     outcomes: list[Outcome] = []
     draws = _DRAWS if network.N <= _LARGE else 4
     for turn in range(draws):
-        outcomes += model.outcomes([_mistake(network, rng, error, None)])
+        outcomes += model.outcomes([random_mistake(network, rng, error)])
         advance(0.5 * (turn + 1) / draws)
     singles = _single(model, rng, error, lambda done: advance(0.5 + 0.5 * done))
     names = list(network.private)
@@ -171,8 +178,8 @@ def wrong_model_rows(
     ]
 
 
-def _mistake(
-    network: Network, rng: np.random.Generator, error: float, only: tuple[str, int] | None
+def random_mistake(
+    network: Network, rng: np.random.Generator, error: float, only: tuple[str, int] | None = None
 ) -> Mistake:
     """A random mistake of this relative size, ``error``; ``only`` names one assumption and an agent (-1: all)."""
 
@@ -210,7 +217,7 @@ def _single(
     for done, (label, only) in enumerate(assumptions.items()):
         found[label] = []
         for _ in range(_DRAWS_EACH if network.N <= _LARGE else 1):
-            drawn = _mistake(network, rng, error, only)
+            drawn = random_mistake(network, rng, error, only)
             other = Mistake(-drawn.observe, -drawn.noise, -drawn.prior)
             found[label] += model.outcomes([drawn, other])
         advance((done + 1) / len(assumptions))

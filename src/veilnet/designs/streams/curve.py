@@ -8,7 +8,7 @@ that the answer is never worse than either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 

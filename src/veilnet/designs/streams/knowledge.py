@@ -104,9 +104,7 @@ def knowledge_of(stream: Stream, filters: Sequence[ShareFilter] | None) -> Knowl
     gain = block_diag(*(each.gain for each in filters))
     orders = Blocks([each.order for each in filters])
     memory = orders.total
-    transition = np.block(
-        [[stream.transition, np.zeros((length, memory))], [gain @ stream.observe, forget]]
-    )
+    transition = np.block([[stream.transition, np.zeros((length, memory))], [gain @ stream.observe, forget]])
     enters = np.vstack([np.zeros((length, count)), gain])
     noise = enters @ stream.floor @ enters.T
     noise[:length, :length] += stream.noise
@@ -186,4 +184,3 @@ def _inverse_root(covariance: Array, measure: Array | None = None) -> Array:
     kept = values > _CERTAIN * max(float(values.max(initial=0.0)), 1.0)
     rows: Array = (vectors[:, kept] / np.sqrt(values[kept])).T / scale
     return rows
-

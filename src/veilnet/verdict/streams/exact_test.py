@@ -123,7 +123,7 @@ class StreamVerdict(Verdict):
             f"Filters: smallest part kept {kept}, largest left out {number(self.shares.dropped)}, line drawn at "
             f"{number(self.shares.tolerance)} of the public error's deviation."
         )
-        return [*lines, *self.resolution_notes()]
+        return [*lines, *self.notes()]
 
 
 def check_stream(network: Network) -> StreamVerdict:
