@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gammaincc
 
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 from veilnet.calibration.linear_model import regression
 
 _FOLDS = 5
@@ -69,15 +69,22 @@ def normality(skewness: Array, kurtosis: Array, effective: Array) -> Array:
     return np.asarray(np.where(effective < 20, 1.0, np.exp(-(of_skewness**2 + of_kurtosis**2) / 2)))
 
 
-def ljung_box(centred: Array) -> Array:
-    """How probable such correlations between rows are if the rows are independent; up to ten lags."""
+def ljung_box(centred: Array, segments: Integers | None = None) -> Array:
+    """How probable such correlations between rows are if the rows are independent; up to ten lags.
+
+    Only rows of one segment are compared.
+    """
     rows = centred.shape[0]
     lags = min(_LAGS, max(1, rows // 5))
     power = np.sum(centred**2, axis=0)
     statistic = np.zeros(centred.shape[1])
+    run = np.zeros(rows, np.intp) if segments is None else segments
     for lag in range(1, lags + 1):
-        together = np.sum(centred[lag:] * centred[:-lag], axis=0) / power
-        statistic += together**2 / (rows - lag)
+        together = run[lag:] == run[:-lag]
+        pairs = int(np.sum(together))
+        if pairs:
+            product = np.sum((centred[lag:] * centred[:-lag])[together], axis=0) / power
+            statistic += (product * (rows - lag) / pairs) ** 2 * pairs / (rows - lag) ** 2
     return np.asarray(gammaincc(lags / 2.0, rows * (rows + 2.0) * statistic / 2.0))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from veilnet.calibration.timeline import TimeReport
+
 __all__ = ["CalibrationReport", "ParameterReport", "ReadingReport"]
 
 
@@ -74,6 +76,7 @@ class CalibrationReport:
     """Everything :func:`veilnet.calibration.fitting.fit_report` found out about its model.
 
     rows, dropped:  complete rows used, and rows left out for missing values.
+    time:           what the times of the rows told, None where no column of times was given.
     effective_rows: what the rows are worth as independent ones, by the most persistent residual.
     folds:          contiguous blocks of the held-out test.
     noise_shrinkage, prior_shrinkage: how far correlations were moved to zero, 0 to 1.
@@ -85,6 +88,7 @@ class CalibrationReport:
 
     rows: int
     dropped: int
+    time: TimeReport | None
     effective_rows: float
     folds: int
     noise_shrinkage: float
@@ -98,6 +102,7 @@ class CalibrationReport:
         lines = [
             f"{self.rows} rows{left_out}, worth about {self.effective_rows:.0f} independent ones; "
             f"held out in {self.folds} contiguous blocks.",
+            *([] if self.time is None else [str(self.time)]),
             "",
             *_aligned(
                 ("reading", "agent", "R²", "held out", "noise", "step", "skew", "kurtosis", "lag 1"),

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 
 _FOLDS = 5
 _WEIGHTS = np.concatenate([[0.0], np.geomspace(1e-8, 1.0, 65)])
@@ -83,10 +83,12 @@ def _in_own_units(centred: Array) -> Array:
     return np.asarray(centred / np.sqrt(np.where(power > 0, power, 1.0)))
 
 
-def lag_one(centred: Array) -> Array:
-    """Lag-1 correlation of each column, rows being in time order."""
+def lag_one(centred: Array, segments: Integers | None = None) -> Array:
+    """Lag-1 correlation of each column, rows being in time order; rows of two segments are no neighbours."""
     power = np.sum(centred**2, axis=0)
-    together = np.sum(centred[1:] * centred[:-1], axis=0)
+    neighbours = np.ones(len(centred) - 1, bool) if segments is None else np.diff(segments) == 0
+    pairs = int(np.sum(neighbours))
+    together = np.sum((centred[1:] * centred[:-1])[neighbours], axis=0) * (len(centred) - 1) / max(pairs, 1)
     return np.asarray(together / np.where(power > 0, power, 1.0))
 
 

@@ -23,6 +23,10 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", help="Network file to write: .toml, .json or .npz.")
     ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", help="The column that tells when a row was measured: sorts rows, finds gaps."),
+    ] = None,
     missing: Annotated[
         str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
     ] = "refuse",
@@ -54,6 +58,7 @@ def command(
         agents=_named(agent, known),
         public=_columns(public, known),
         private=_columns(private, known),
+        time=time,
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
         noise="independent" if independent else "joint",
         prior=not no_prior,

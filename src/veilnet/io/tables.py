@@ -54,6 +54,17 @@ def column_names(table: Any) -> list[str]:
     return _names_in_memory(table)
 
 
+def read_cells(table: Any, name: str) -> Any:
+    """One column as it stands in the table: text where it is a file, whatever it holds otherwise."""
+    if not isinstance(table, str | PathLike):
+        _refuse_unknown([name], _names_in_memory(table))
+        return table[name]
+    with _opened(Path(fspath(table))) as (names, rows):
+        _refuse_unknown([name], names)
+        place = names.index(name)
+        return [row[place] if place < len(row) else "" for row in rows if any(cell.strip() for cell in row)]
+
+
 def _from_memory(table: Any, wanted: Sequence[str]) -> dict[str, Array]:
     known = _names_in_memory(table)
     _refuse_unknown(wanted, known)

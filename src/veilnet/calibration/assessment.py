@@ -1,0 +1,111 @@
+"""How well a fitted model describes its data: the numbers of the report."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._core.linalg import condition_of_triangle
+from veilnet._core.types import Array, Integers
+from veilnet.calibration.checks import (
+    curvature,
+    held_out,
+    ljung_box,
+    normality,
+    skewness_and_kurtosis,
+    told_by,
+    unequal_noise,
+)
+from veilnet.calibration.linear_model import LinearModel
+from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
+from veilnet.calibration.roles import Roles
+from veilnet.calibration.rows import Rows
+from veilnet.calibration.shrinkage import effective_rows, lag_one
+from veilnet.model.lattice import step_of
+from veilnet.model.network import Network
+
+
+def assess(roles: Roles, network: Network, model: LinearModel, rows: Rows) -> CalibrationReport:
+    """The report on a model fitted to rows, and on the network made of it."""
+    readings, parameters = rows.readings, rows.parameters
+    residuals = model.residuals
+    persistence = lag_one(residuals, rows.segments)
+    effective = effective_rows(len(rows), persistence)
+    unseen, drift, folds = held_out(readings, parameters)
+    explained = 1.0 - np.sum(residuals**2, axis=0) / np.sum(
+        (readings - np.mean(readings, axis=0)) ** 2, axis=0
+    )
+    skewness, kurtosis = skewness_and_kurtosis(residuals)
+    curved, curved_chance = curvature(residuals, parameters, effective)
+    unequal, unequal_chance = unequal_noise(residuals, parameters, effective)
+    numbers = {
+        "explained": explained,
+        "held_out": unseen,
+        "drift": drift,
+        "noise": np.sqrt(np.diag(model.noise)),
+        "resolution": np.array([step_of(column) for column in readings.T]),
+        "skewness": skewness,
+        "kurtosis": kurtosis,
+        "normality": normality(skewness, kurtosis, effective),
+        "persistence": persistence,
+        "independence": ljung_box(residuals, rows.segments),
+        "curvature": curved,
+        "curvature_chance": curved_chance,
+        "unequal": unequal,
+        "unequal_chance": unequal_chance,
+    }
+    owners = [agent for agent, named in roles.agents.items() for _ in named]
+    return CalibrationReport(
+        rows=len(rows),
+        dropped=rows.dropped,
+        time=rows.time,
+        effective_rows=float(np.min(effective)),
+        folds=folds,
+        noise_shrinkage=model.noise_shrinkage,
+        prior_shrinkage=model.prior_shrinkage,
+        conditions=_conditions(network, parameters, model),
+        readings=tuple(
+            ReadingReport(name, owners[k], **{key: float(values[k]) for key, values in numbers.items()})
+            for k, name in enumerate(roles.readings)
+        ),
+        parameters=_parameter_reports(roles, parameters, rows.segments),
+    )
+
+
+def _parameter_reports(roles: Roles, parameters: Array, segments: Integers) -> tuple[ParameterReport, ...]:
+    rows = parameters.shape[0]
+    mean = np.mean(parameters, axis=0)
+    centred = parameters - mean
+    persistence = lag_one(centred, segments)
+    skewness, kurtosis = skewness_and_kurtosis(centred)
+    improbable = normality(skewness, kurtosis, effective_rows(rows, persistence))
+    is_public = np.array([name in roles.public_columns for name in roles.parameters])
+    told = told_by(parameters, parameters[:, is_public])
+    return tuple(
+        ParameterReport(
+            name=name,
+            role="public" if is_public[k] else "private",
+            mean=float(mean[k]),
+            deviation=float(np.std(parameters[:, k], ddof=1)),
+            values=int(np.unique(parameters[:, k]).size),
+            skewness=float(skewness[k]),
+            kurtosis=float(kurtosis[k]),
+            normality=float(improbable[k]),
+            persistence=float(persistence[k]),
+            told=float(told[k]) if not is_public[k] else 1.0,
+        )
+        for k, name in enumerate(roles.parameters)
+    )
+
+
+def _conditions(network: Network, parameters: Array, model: LinearModel) -> dict[str, float]:
+    return {
+        "parameters": float(np.linalg.cond(np.corrcoef(parameters, rowvar=False))) if network.L > 1 else 1.0,
+        "noises of the readings": _correlation_condition(model.noise),
+        "parameters as the readings show them": condition_of_triangle(network.raw_triangle) ** 2,
+    }
+
+
+def _correlation_condition(covariance: Array) -> float:
+    deviation = np.sqrt(np.diag(covariance))
+    values = np.linalg.eigvalsh(covariance / np.outer(deviation, deviation))
+    return float(values[-1] / values[0]) if values[0] > 0 else np.inf

@@ -1,0 +1,110 @@
+"""The rows of a calibration table as a fit uses them: complete, in order of time, cut where time has gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork, InvalidRequest
+from veilnet._core.types import Array, Booleans, Integers
+from veilnet.calibration.roles import Roles
+from veilnet.calibration.timeline import TimeReport, timeline
+from veilnet.io.tables import column_names, read_cells, read_columns
+from veilnet.io.times import as_seconds, looks_like_times
+
+__all__ = ["Missing", "Rows", "read_rows", "unused_time_column"]
+
+Missing = Literal["refuse", "drop"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a fit is made of.
+
+    readings, parameters: (T, N) and (T, L), no value missing, in order of time where times are known.
+    segments:   (T,) the run of neighbouring rows that each row belongs to.
+    numbers:    (T,) which row of the table each one is, from 1.
+    dropped:    how many rows of the table were left out for missing values.
+    time:       what the times told, None where there were none.
+    """
+
+    readings: Array
+    parameters: Array
+    segments: Integers
+    numbers: Integers
+    dropped: int
+    time: TimeReport | None
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    def take(self, kept: Booleans) -> Rows:
+        """The rows of a mask; a row left out ends its segment, since its neighbours do not follow one another."""
+        cuts = np.cumsum(~kept)
+        changed = np.diff(self.segments[kept] + cuts[kept]) != 0
+        segments = np.concatenate([[0], np.cumsum(changed)]) if np.any(kept) else np.zeros(0)
+        return Rows(
+            self.readings[kept],
+            self.parameters[kept],
+            segments.astype(np.intp),
+            self.numbers[kept],
+            self.dropped,
+            self.time,
+        )
+
+
+def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> Rows:
+    """Read a table; rows with missing values are refused or dropped, the others sorted by the column ``time``."""
+    if time is not None:
+        _refuse_other_role(time, roles)
+    columns = read_columns(table, [*roles.parameters, *roles.readings])
+    seconds = None if time is None else as_seconds(read_cells(table, time), f"table: column {time!r}")
+    complete = _complete_rows(
+        columns if seconds is None or time is None else {**columns, time: seconds}, missing
+    )
+    readings = np.stack([columns[name] for name in roles.readings], axis=1)[complete]
+    parameters = np.stack([columns[name] for name in roles.parameters], axis=1)[complete]
+    numbers = np.flatnonzero(complete) + 1
+    dropped = int(np.sum(~complete))
+    if seconds is None or time is None or len(readings) < 2:
+        return Rows(readings, parameters, np.zeros(len(readings), np.intp), numbers, dropped, None)
+    found = timeline(seconds[complete], np.concatenate([readings, parameters], axis=1), time)
+    order = found.order
+    return Rows(readings[order], parameters[order], found.segments, numbers[order], dropped, found.report)
+
+
+def unused_time_column(table: Any, roles: Roles) -> str | None:
+    """A column without a part that looks like times, if there is one."""
+    used = {*roles.readings, *roles.parameters}
+    for name in column_names(table):
+        if name not in used and looks_like_times(name, read_cells(table, name)):
+            return name
+    return None
+
+
+def _refuse_other_role(time: str, roles: Roles) -> None:
+    if not isinstance(time, str):
+        raise InvalidRequest(f"time: expected the name of a column, found {type(time).__name__}")
+    if time in roles.readings or time in roles.parameters:
+        raise InvalidRequest(
+            f"time: the column {time!r} is also a reading or a parameter; a time cannot be either, leave it out there"
+        )
+
+
+def _complete_rows(columns: Mapping[str, Array], missing: Missing) -> Booleans:
+    lengths = {name: values.size for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidNetwork(f"time: expected as many times as rows, found {list(lengths.values())[-1]}")
+    gaps = {name: np.isnan(values) for name, values in columns.items()}
+    incomplete = np.any(np.stack(list(gaps.values())), axis=0)
+    if missing == "refuse" and np.any(incomplete):
+        worst = max(gaps, key=lambda name: int(np.sum(gaps[name])))
+        raise InvalidNetwork(
+            f"table: {int(np.sum(incomplete))} of {incomplete.size} rows have missing values (most in the column "
+            f'{worst!r}: {int(np.sum(gaps[worst]))}); fill them in, or leave those rows out with missing="drop" '
+            "(on the command line: --missing drop)"
+        )
+    return np.asarray(~incomplete)

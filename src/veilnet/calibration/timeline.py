@@ -1,0 +1,135 @@
+"""When the rows were measured: their order, the step between them, where rows are missing or repeated.
+
+A log that was shuffled, or that two exports were pasted into, looks like independent rows: everything that tells
+neighbours from strangers (effective rows, held-out blocks, dynamics) needs the rows in order of time and needs to
+know which of them really follow one another. Neighbours are rows one step apart; a *segment* is a run of neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array, Integers
+
+_GAP = 1.5  # steps from one row to the next above which rows are missing between
+_FIRST_DATE = 1e8  # seconds of 1970 above which numbers are shown as dates (March 1973)
+
+
+@dataclass(frozen=True)
+class TimeReport:
+    """What a column of times told about the rows.
+
+    column:       its name in the table.
+    first, last:  seconds of the first and the last row in order of time.
+    step:         seconds from one row to the next: the median.
+    out_of_order: rows that stand after one that is later than they are.
+    gaps:         how often the next row comes after more than one and a half steps.
+    longest_gap:  seconds of the longest of them, 0 where there is none.
+    missing_rows: how many rows would fill the gaps.
+    duplicates:   rows left out, since an earlier line has the same time.
+    differing:    how many of these differ from the row they repeat.
+    """
+
+    column: str
+    first: float
+    last: float
+    step: float
+    out_of_order: int
+    gaps: int
+    longest_gap: float
+    missing_rows: int
+    duplicates: int
+    differing: int
+
+    def __str__(self) -> str:
+        parts = [
+            f"By {self.column!r}: {moment(self.first)} to {moment(self.last)}, a row every {duration(self.step)}"
+        ]
+        if self.out_of_order:
+            parts.append(f"{self.out_of_order} rows were out of order and have been sorted")
+        if self.gaps:
+            gaps = "1 gap" if self.gaps == 1 else f"{self.gaps} gaps, the longest"
+            parts.append(f"{gaps} of {duration(self.longest_gap)} ({self.missing_rows} rows missing)")
+        else:
+            parts.append("no gaps")
+        if self.duplicates:
+            differing = (
+                f", {self.differing} of which differ from the row they repeat" if self.differing else ""
+            )
+            parts.append(f"{self.duplicates} repeated times left out{differing}")
+        return "; ".join(parts) + "."
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The rows in order of time.
+
+    order:    which rows to take, in order of time, repeated times left out.
+    segments: the segment each of these rows belongs to, from 0, never falling.
+    report:   what was found.
+    """
+
+    order: Integers
+    segments: Integers
+    report: TimeReport
+
+
+def timeline(seconds: Array, numbers: Array, column: str) -> Timeline:
+    """The order and the segments of rows by their times.
+
+    seconds: when each row was measured, no value missing; numbers: (T, columns), to tell copies from conflicts;
+    column: where the times came from.
+    """
+    order = np.argsort(seconds, kind="stable")
+    sorted_times = seconds[order]
+    repeats = np.concatenate([[False], np.diff(sorted_times) == 0])
+    kept = order[~repeats]
+    first_of = np.cumsum(~repeats) - 1
+    differing = np.any(numbers[order] != numbers[kept[first_of]], axis=1) & repeats
+    times = seconds[kept]
+    if times.size < 2:
+        raise InvalidNetwork(
+            f"time: every row of the column {column!r} has the same time; give the column that tells when rows "
+            "were measured, or leave time= out"
+        )
+    steps = np.diff(times)
+    step = float(np.median(steps))
+    apart = steps > _GAP * step
+    running_latest = np.maximum.accumulate(seconds)
+    return Timeline(
+        np.asarray(kept, np.intp),
+        np.concatenate([[0], np.cumsum(apart)]).astype(np.intp),
+        TimeReport(
+            column=column,
+            first=float(times[0]),
+            last=float(times[-1]),
+            step=step,
+            out_of_order=int(np.sum(seconds < running_latest)),
+            gaps=int(np.sum(apart)),
+            longest_gap=float(np.max(steps[apart], initial=0.0)),
+            missing_rows=int(np.sum(np.round(steps[apart] / step) - 1)),
+            duplicates=int(np.sum(repeats)),
+            differing=int(np.sum(differing)),
+        ),
+    )
+
+
+def moment(seconds: float) -> str:
+    """A date where seconds count from 1970, else a plain number."""
+    if not _FIRST_DATE < seconds < 1e11:
+        return f"{seconds:g} s"
+    shown = datetime.fromtimestamp(seconds, UTC)
+    return shown.strftime("%Y-%m-%d %H:%M:%S" if shown.second else "%Y-%m-%d %H:%M")
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes, hours or days, whichever reads best."""
+    for size, name in ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
+        if seconds >= size:
+            count = f"{seconds / size:.3g}"
+            return f"{count} {name}" if count == "1" else f"{count} {name}s"
+    return f"{seconds:.3g} s"
