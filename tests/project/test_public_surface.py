@@ -21,7 +21,9 @@ from veilnet._core.frozen import derived
 from veilnet.agent.stream import Stream
 from veilnet.auditing import Audit, AuditReport, Row
 from veilnet.calibration.fitting import Calibration
+from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
+from veilnet.calibration.timeline import TimeReport
 from veilnet.designs.frontiers import Point
 from veilnet.plans.certificate import Certificate, Finding
 from veilnet.plans.verification import Check
@@ -69,8 +71,8 @@ PARAMETERS = {
 }
 # What public functions return without a public name: read by users, so explained to them.
 RETURNED = (
-    Audit, AuditReport, Calibration, CalibrationReport, Certificate, Check, Finding, ParameterReport, Point,
-    ReadingReport, Row, Stream,
+    Audit, AuditReport, Calibration, CalibrationReport, Certificate, Check, Finding, Outlier, ParameterReport,
+    Point, ReadingReport, Row, Stream, TimeReport,
 )  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
 PASS_THROUGH = {"Sanitizer.replace", "Network.replace"}
@@ -185,7 +187,7 @@ def test_limits_are_those_of_readings_alone() -> None:
     found = {
         label for label, called, _ in CALLABLES for each in parameters_of(called) if each.name == "limits"
     }
-    assert found == {"Network", "Sanitizer"}
+    assert found == {"Network", "Sanitizer", "fit", "fit_report"}
 
 
 def test_randomness_is_named_by_the_convention() -> None:

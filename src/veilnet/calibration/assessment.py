@@ -16,6 +16,7 @@ from veilnet.calibration.checks import (
     unequal_noise,
 )
 from veilnet.calibration.linear_model import LinearModel
+from veilnet.calibration.outliers import Outlier, far_from_explained, outliers
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Rows
@@ -24,8 +25,10 @@ from veilnet.model.lattice import step_of
 from veilnet.model.network import Network
 
 
-def assess(roles: Roles, network: Network, model: LinearModel, rows: Rows) -> CalibrationReport:
-    """The report on a model fitted to rows, and on the network made of it."""
+def assess(
+    roles: Roles, network: Network, model: LinearModel, rows: Rows, left_out: tuple[Outlier, ...]
+) -> CalibrationReport:
+    """The report on a model fitted to rows, on the network made of it, and on the outliers left out of it."""
     readings, parameters = rows.readings, rows.parameters
     residuals = model.residuals
     persistence = lag_one(residuals, rows.segments)
@@ -42,6 +45,8 @@ def assess(roles: Roles, network: Network, model: LinearModel, rows: Rows) -> Ca
         "held_out": unseen,
         "drift": drift,
         "noise": np.sqrt(np.diag(model.noise)),
+        "lowest": _of_each(network, 0, -np.inf),
+        "highest": _of_each(network, 1, np.inf),
         "resolution": np.array([step_of(column) for column in readings.T]),
         "skewness": skewness,
         "kurtosis": kurtosis,
@@ -63,6 +68,10 @@ def assess(roles: Roles, network: Network, model: LinearModel, rows: Rows) -> Ca
         noise_shrinkage=model.noise_shrinkage,
         prior_shrinkage=model.prior_shrinkage,
         conditions=_conditions(network, parameters, model),
+        outliers=(
+            *left_out,
+            *outliers(residuals, far_from_explained(residuals), roles.readings, rows.numbers, kept=True),
+        ),
         readings=tuple(
             ReadingReport(name, owners[k], **{key: float(values[k]) for key, values in numbers.items()})
             for k, name in enumerate(roles.readings)
@@ -95,6 +104,14 @@ def _parameter_reports(roles: Roles, parameters: Array, segments: Integers) -> t
         )
         for k, name in enumerate(roles.parameters)
     )
+
+
+def _of_each(network: Network, end: int, otherwise: float) -> Array:
+    """One end of the credible limits of each of the N readings."""
+    found = np.full(network.N, otherwise)
+    for agent, edges in network.limits.items():
+        found[network.blocks.rows(network.position[agent])] = edges[end]
+    return found
 
 
 def _conditions(network: Network, parameters: Array, model: LinearModel) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from veilnet._core.words import join_names
+from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
 
 _One = TypeVar("_One")
@@ -35,6 +36,7 @@ def doubts(report: CalibrationReport) -> tuple[str, ...]:
     readings, parameters = report.readings, report.parameters
     chance = _CHANCE / max(len(readings), 1)
     found = [
+        *_about_outliers(report.outliers),
         *_about_rows(report),
         _about(
             [r for r in readings if r.drift > _DRIFTING],
@@ -72,6 +74,36 @@ def doubts(report: CalibrationReport) -> tuple[str, ...]:
         *_about_parameters(parameters),
     ]
     return tuple(sentence for sentence in found if sentence)
+
+
+def _about_outliers(outliers: Sequence[Outlier]) -> list[str]:
+    left_out = [one for one in outliers if not one.kept]
+    stayed = [one for one in outliers if one.kept]
+    return [
+        _about(
+            _by_column(left_out),
+            _in_words,
+            "Outliers, far beyond everything else in their columns: {}. Their rows were left out of the fit, and "
+            "agents will refuse such readings. If they are real, fit without limits (limits=False, --no-limits).",
+        ),
+        _about(
+            _by_column(stayed),
+            _in_words,
+            "Outliers, credible as readings but far from what the parameters explain: {}. They stayed in the fit, "
+            "where they count as noise; look at these rows, and leave out what is wrong.",
+        ),
+    ]
+
+
+def _by_column(outliers: Sequence[Outlier]) -> list[list[Outlier]]:
+    columns = dict.fromkeys(one.column for one in outliers)
+    return [[one for one in outliers if one.column == column] for column in columns]
+
+
+def _in_words(outliers: Sequence[Outlier]) -> str:
+    worst = max(outliers, key=lambda one: one.deviations)
+    rows = f"row {worst.row}" if len(outliers) == 1 else f"{len(outliers)} rows, worst row {worst.row}"
+    return f"{worst.column} ({rows}: {worst.deviations:.3g} deviations away)"
 
 
 def _about_rows(report: CalibrationReport) -> list[str]:

@@ -13,16 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.calibration.assessment import assess
 from veilnet.calibration.coarseness import found_resolution, with_rounding
 from veilnet.calibration.doubts import doubts
+from veilnet.calibration.limits import proposed_limits
 from veilnet.calibration.linear_model import LinearModel, fit_linear, refuse_degenerate
+from veilnet.calibration.outliers import Outlier, beyond_limits, outliers
 from veilnet.calibration.report import CalibrationReport
 from veilnet.calibration.roles import Roles
-from veilnet.calibration.rows import Missing, read_rows, unused_time_column
+from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_column
 from veilnet.model.network import Network, Prior
 
 __all__ = ["Calibration", "DoubtfulModel", "fit", "fit_report"]
@@ -68,6 +72,7 @@ def fit(
     missing: Missing = "refuse",
     noise: Noise = "joint",
     prior: bool = True,
+    limits: bool = True,
 ) -> Network:
     """A network from calibration data; warns (:class:`DoubtfulModel`) where the model is doubtful.
 
@@ -80,11 +85,15 @@ def fit(
     missing: "refuse" a table with missing values, or "drop" the rows that have any.
     noise:   "joint", or "independent" where agents are known to share no noise.
     prior:   whether the centre knows mean and covariance of x beforehand.
+    limits:  whether to propose credible limits of the readings (:mod:`veilnet.calibration.limits`), beyond which an
+             agent sends nothing. Rows with a value beyond them are named, and left out of the fit.
 
     Correlations are shrunk where rows are few (:mod:`veilnet.calibration.shrinkage`). :func:`fit_report` returns
     the same network with the numbers behind the warnings.
     """
-    made = fit_report(table, agents, public, private, time=time, missing=missing, noise=noise, prior=prior)
+    made = fit_report(
+        table, agents, public, private, time=time, missing=missing, noise=noise, prior=prior, limits=limits
+    )
     for sentence in made.warnings:
         warnings.warn(sentence, DoubtfulModel, stacklevel=2)
     return made.network
@@ -100,6 +109,7 @@ def fit_report(
     missing: Missing = "refuse",
     noise: Noise = "joint",
     prior: bool = True,
+    limits: bool = True,
 ) -> Calibration:
     """What :func:`fit` does, with the report; the doubts are listed instead of warned about.
 
@@ -112,15 +122,21 @@ def fit_report(
     missing: "refuse" a table with missing values, or "drop" the rows that have any.
     noise:   "joint", or "independent" where agents are known to share no noise.
     prior:   whether the centre knows mean and covariance of x beforehand.
+    limits:  whether to propose credible limits of the readings (:mod:`veilnet.calibration.limits`), beyond which an
+             agent sends nothing. Rows with a value beyond them are named, and left out of the fit.
     """
     _refuse_other(missing, Missing, "missing")
     _refuse_other(noise, Noise, "noise")
     roles = Roles(agents, public, private)
     rows = read_rows(table, roles, missing, time)
     refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
+    left_out: tuple[Outlier, ...] = ()
+    if limits:
+        rows, left_out = _credible(rows, roles)
+        refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
     model = fit_linear(rows.readings, rows.parameters)
-    network = _network(roles, model, rows.readings, noise, prior)
-    report = assess(roles, network, model, rows)
+    network = _network(roles, model, rows.readings, noise, prior=prior, limits=limits)
+    report = assess(roles, network, model, rows, left_out)
     found = doubts(report)
     unused = None if time is not None else unused_time_column(table, roles)
     if unused is not None:
@@ -128,7 +144,17 @@ def fit_report(
     return Calibration(network, report, found)
 
 
-def _network(roles: Roles, model: LinearModel, readings: Array, noise: Noise, prior: bool) -> Network:
+def _credible(rows: Rows, roles: Roles) -> tuple[Rows, tuple[Outlier, ...]]:
+    """The rows in which everything is credible, and what was not in the others."""
+    columns = np.concatenate([rows.readings, rows.parameters], axis=1)
+    alone = beyond_limits(columns)
+    named = [*roles.readings, *roles.parameters]
+    return rows.take(~np.any(alone, axis=1)), outliers(columns, alone, named, rows.numbers, kept=False)
+
+
+def _network(
+    roles: Roles, model: LinearModel, readings: Array, noise: Noise, *, prior: bool, limits: bool
+) -> Network:
     blocks = Blocks([len(named) for named in roles.agents.values()])
     rows = {agent: blocks.rows(place) for place, agent in enumerate(roles.agents)}
     resolution = found_resolution(readings, rows)
@@ -144,6 +170,7 @@ def _network(roles: Roles, model: LinearModel, readings: Array, noise: Noise, pr
         offset=model.offset,
         parameters=roles.parameters,
         reading_names=roles.agents,
+        limits=proposed_limits(readings, rows) if limits else None,
         resolution=resolution,
     )
 

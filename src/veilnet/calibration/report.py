@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.timeline import TimeReport
 
 __all__ = ["CalibrationReport", "ParameterReport", "ReadingReport"]
@@ -20,6 +23,7 @@ class ReadingReport:
     held_out:        R² on contiguous blocks of rows the fit had not seen; may be negative.
     drift:           mean square error on those blocks against the fitted noise variance; 1 is steady.
     noise:           deviation of the reading given x, from R.
+    lowest, highest: credible limits proposed for it (infinite where none were asked for).
     resolution:      step of the lattice its values lie on; 0 where there is none.
     skewness, kurtosis, normality: of the residuals; excess kurtosis; probability under normality.
     persistence, independence:     lag-1 correlation of the residuals; probability under independent rows.
@@ -34,6 +38,8 @@ class ReadingReport:
     held_out: float
     drift: float
     noise: float
+    lowest: float
+    highest: float
     resolution: float
     skewness: float
     kurtosis: float
@@ -75,13 +81,14 @@ class ParameterReport:
 class CalibrationReport:
     """Everything :func:`veilnet.calibration.fitting.fit_report` found out about its model.
 
-    rows, dropped:  complete rows used, and rows left out for missing values.
+    rows, dropped:  rows of the fit, and rows left out for missing values.
     time:           what the times of the rows told, None where no column of times was given.
     effective_rows: what the rows are worth as independent ones, by the most persistent residual.
     folds:          contiguous blocks of the held-out test.
     noise_shrinkage, prior_shrinkage: how far correlations were moved to zero, 0 to 1.
     conditions:     condition numbers, units removed, of the parameters' correlation, of the noise
                     correlation, and of the raw information.
+    outliers:       values that stand alone: those left out of the fit with their rows, and those that stayed.
     readings:       one report for each reading, agent by agent.
     parameters:     one report for each entry of x.
     """
@@ -94,6 +101,7 @@ class CalibrationReport:
     noise_shrinkage: float
     prior_shrinkage: float
     conditions: Mapping[str, float]
+    outliers: tuple[Outlier, ...]
     readings: tuple[ReadingReport, ...]
     parameters: tuple[ParameterReport, ...]
 
@@ -105,7 +113,18 @@ class CalibrationReport:
             *([] if self.time is None else [str(self.time)]),
             "",
             *_aligned(
-                ("reading", "agent", "R²", "held out", "noise", "step", "skew", "kurtosis", "lag 1"),
+                (
+                    "reading",
+                    "agent",
+                    "R²",
+                    "held out",
+                    "noise",
+                    "credible",
+                    "step",
+                    "skew",
+                    "kurtosis",
+                    "lag 1",
+                ),
                 [
                     (
                         r.name,
@@ -113,6 +132,7 @@ class CalibrationReport:
                         f"{r.explained:.3f}",
                         f"{r.held_out:.3f}",
                         f"{r.noise:.3g}",
+                        f"{r.lowest:.4g}..{r.highest:.4g}" if np.isfinite(r.lowest) else "any",
                         f"{r.resolution:.3g}" if r.resolution else "none",
                         _signed(r.skewness),
                         _signed(r.kurtosis),

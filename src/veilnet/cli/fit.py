@@ -36,6 +36,9 @@ def command(
     no_prior: Annotated[
         bool, typer.Option("--no-prior", help="The centre knows nothing of x beforehand.")
     ] = False,
+    no_limits: Annotated[
+        bool, typer.Option("--no-limits", help="Propose no credible limits: agents send whatever they read.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
@@ -62,6 +65,7 @@ def command(
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
         noise="independent" if independent else "joint",
         prior=not no_prior,
+        limits=not no_limits,
     )
     if out is not None:
         made.network.save(out)
