@@ -23,6 +23,8 @@ from veilnet.auditing import Audit, AuditReport, Row
 from veilnet.calibration.fitting import Calibration
 from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
+from veilnet.calibration.stream_model import Gain
+from veilnet.calibration.stream_report import Carried, RowPromise, StreamReport
 from veilnet.calibration.timeline import TimeReport
 from veilnet.designs.frontiers import Point
 from veilnet.plans.certificate import Certificate, Finding
@@ -71,8 +73,8 @@ PARAMETERS = {
 }
 # What public functions return without a public name: read by users, so explained to them.
 RETURNED = (
-    Audit, AuditReport, Calibration, CalibrationReport, Certificate, Check, Finding, Outlier, ParameterReport,
-    Point, ReadingReport, Row, Stream, TimeReport,
+    Audit, AuditReport, Calibration, CalibrationReport, Carried, Certificate, Check, Finding, Gain, Outlier,
+    ParameterReport, Point, ReadingReport, Row, RowPromise, Stream, StreamReport, TimeReport,
 )  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
 PASS_THROUGH = {"Sanitizer.replace", "Network.replace"}

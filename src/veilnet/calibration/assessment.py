@@ -21,18 +21,29 @@ from veilnet.calibration.report import CalibrationReport, ParameterReport, Readi
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Rows
 from veilnet.calibration.shrinkage import effective_rows, lag_one
+from veilnet.calibration.stream_report import StreamReport
 from veilnet.model.lattice import step_of
 from veilnet.model.network import Network
 
 
 def assess(
-    roles: Roles, network: Network, model: LinearModel, rows: Rows, left_out: tuple[Outlier, ...]
+    roles: Roles,
+    network: Network,
+    model: LinearModel,
+    rows: Rows,
+    left_out: tuple[Outlier, ...],
+    stream: StreamReport | None,
 ) -> CalibrationReport:
-    """The report on a model fitted to rows, on the network made of it, and on the outliers left out of it."""
+    """The report on a model fitted to rows and on the network made of it.
+
+    left_out: outliers that are not among the rows; stream: what is known of how rows follow one another.
+    """
     readings, parameters = rows.readings, rows.parameters
     residuals = model.residuals
     persistence = lag_one(residuals, rows.segments)
     effective = effective_rows(len(rows), persistence)
+    if stream is not None:
+        effective = np.minimum(effective, _worth(len(rows), stream))
     unseen, drift, folds = held_out(readings, parameters)
     explained = 1.0 - np.sum(residuals**2, axis=0) / np.sum(
         (readings - np.mean(readings, axis=0)) ** 2, axis=0
@@ -63,6 +74,7 @@ def assess(
         rows=len(rows),
         dropped=rows.dropped,
         time=rows.time,
+        stream=stream,
         effective_rows=float(np.min(effective)),
         folds=folds,
         noise_shrinkage=model.noise_shrinkage,
@@ -78,6 +90,13 @@ def assess(
         ),
         parameters=_parameter_reports(roles, parameters, rows.segments),
     )
+
+
+def _worth(rows: int, stream: StreamReport) -> Array:
+    """What rows are worth as independent ones for a mean when part of the noise carries over and part does not."""
+    memory = np.array([one.memory for one in stream.readings.values()])
+    floor = np.array([one.floor for one in stream.readings.values()])
+    return np.asarray(np.maximum(rows / (1.0 + 2.0 * (1.0 - floor) * memory / (1.0 - memory)), 1.0))
 
 
 def _parameter_reports(roles: Roles, parameters: Array, segments: Integers) -> tuple[ParameterReport, ...]:

@@ -67,13 +67,23 @@ def doubts(report: CalibrationReport) -> tuple[str, ...]:
         _about(
             [r for r in readings if abs(r.persistence) > _PERSISTENT and r.independence < chance],
             lambda r: f"{r.name} ({r.persistence:.2f})",
-            "The noise carries over from one row to the next (lag-1 correlation): {}. Promises are made for one "
-            "row; over a sequence of rows they do not hold as they stand, and the rows here count for fewer.",
+            "The noise carries over from one row to the next (lag-1 correlation): {}. " + _over_rows(report),
         ),
         *_about_resolution(readings),
-        *_about_parameters(parameters),
+        *_about_parameters(parameters, of_streams=_of_streams(report)),
     ]
     return tuple(sentence for sentence in found if sentence)
+
+
+def _of_streams(report: CalibrationReport) -> bool:
+    return report.stream is not None and report.stream.used
+
+
+def _over_rows(report: CalibrationReport) -> str:
+    fewer = "The rows here count for fewer."
+    if _of_streams(report):
+        return fewer
+    return f"Promises are made for one row; over a sequence of rows they do not hold as they stand. {fewer}"
 
 
 def _about_outliers(outliers: Sequence[Outlier]) -> list[str]:
@@ -146,7 +156,7 @@ def _about_resolution(readings: Sequence[ReadingReport]) -> list[str]:
     ]
 
 
-def _about_parameters(parameters: Sequence[ParameterReport]) -> list[str]:
+def _about_parameters(parameters: Sequence[ParameterReport], *, of_streams: bool) -> list[str]:
     private = [p for p in parameters if p.role == "private"]
     chance = _CHANCE / max(len(parameters), 1)
     return [
@@ -164,7 +174,7 @@ def _about_parameters(parameters: Sequence[ParameterReport]) -> list[str]:
             "knows its law starts better than the bounds assume.",
         ),
         _about(
-            [p for p in parameters if p.persistence > _SLOW],
+            [p for p in parameters if p.persistence > _SLOW and not of_streams],
             lambda p: f"{p.name} ({p.persistence:.2f})",
             "Changes slowly from row to row (lag-1 correlation): {}. Who receives many rows can average over "
             "them; promises are made for one row.",

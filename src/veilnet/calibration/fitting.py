@@ -11,30 +11,29 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
-from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidRequest
-from veilnet._core.types import Array
 from veilnet.calibration.assessment import assess
-from veilnet.calibration.coarseness import found_resolution, with_rounding
+from veilnet.calibration.building import Builder, Noise
 from veilnet.calibration.doubts import doubts
-from veilnet.calibration.limits import proposed_limits
 from veilnet.calibration.linear_model import LinearModel, fit_linear, refuse_degenerate
 from veilnet.calibration.outliers import Outlier, beyond_limits, outliers
 from veilnet.calibration.report import CalibrationReport
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_column
-from veilnet.model.network import Network, Prior
+from veilnet.calibration.stream_model import fit_stream, held_out_gain
+from veilnet.calibration.stream_report import StreamReport, stream_report
+from veilnet.model.network import Network
 
 __all__ = ["Calibration", "DoubtfulModel", "fit", "fit_report"]
 
-Noise = Literal["joint", "independent"]
 Columns = Mapping[str, Sequence[str] | str] | Sequence[str] | str
 
 
+_FEWEST_ROWS = 20  # for each parameter, below which there is no saying how rows follow one another
 _NOT_IN_ORDER = (
     "The column {0!r} looks like a time, but was not used: rows were taken to be in order, without gaps. "
     "Say time={0!r} (on the command line: --time {0})."
@@ -69,6 +68,7 @@ def fit(
     private: Columns,
     *,
     time: str | None = None,
+    stream: bool | None = None,
     missing: Missing = "refuse",
     noise: Noise = "joint",
     prior: bool = True,
@@ -82,6 +82,9 @@ def fit(
     private: columns that must not, likewise.
     time:    the column that tells when a row was measured: dates and times of day, or seconds. Rows are put in its
              order, and only rows one step apart count as neighbours. Without it rows are taken to be in order.
+    stream:  whether the network has dynamics and noise that carries over from row to row
+             (:mod:`veilnet.calibration.stream_model`). None: where ``time`` is given and unseen rows favour it
+             beyond doubt. False: a network of single rows.
     missing: "refuse" a table with missing values, or "drop" the rows that have any.
     noise:   "joint", or "independent" where agents are known to share no noise.
     prior:   whether the centre knows mean and covariance of x beforehand.
@@ -92,8 +95,9 @@ def fit(
     the same network with the numbers behind the warnings.
     """
     made = fit_report(
-        table, agents, public, private, time=time, missing=missing, noise=noise, prior=prior, limits=limits
-    )
+        table, agents, public, private, time=time, stream=stream, missing=missing, noise=noise, prior=prior,
+        limits=limits,
+    )  # fmt: skip
     for sentence in made.warnings:
         warnings.warn(sentence, DoubtfulModel, stacklevel=2)
     return made.network
@@ -106,6 +110,7 @@ def fit_report(
     private: Columns,
     *,
     time: str | None = None,
+    stream: bool | None = None,
     missing: Missing = "refuse",
     noise: Noise = "joint",
     prior: bool = True,
@@ -119,6 +124,9 @@ def fit_report(
     private: columns that must not, likewise.
     time:    the column that tells when a row was measured: dates and times of day, or seconds. Rows are put in its
              order, and only rows one step apart count as neighbours. Without it rows are taken to be in order.
+    stream:  whether the network has dynamics and noise that carries over from row to row
+             (:mod:`veilnet.calibration.stream_model`). None: where ``time`` is given and unseen rows favour it
+             beyond doubt. False: a network of single rows.
     missing: "refuse" a table with missing values, or "drop" the rows that have any.
     noise:   "joint", or "independent" where agents are known to share no noise.
     prior:   whether the centre knows mean and covariance of x beforehand.
@@ -127,6 +135,7 @@ def fit_report(
     """
     _refuse_other(missing, Missing, "missing")
     _refuse_other(noise, Noise, "noise")
+    _refuse_stream_without_time(stream, time, prior=prior)
     roles = Roles(agents, public, private)
     rows = read_rows(table, roles, missing, time)
     refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
@@ -134,9 +143,10 @@ def fit_report(
     if limits:
         rows, left_out = _credible(rows, roles)
         refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
-    model = fit_linear(rows.readings, rows.parameters)
-    network = _network(roles, model, rows.readings, noise, prior=prior, limits=limits)
-    report = assess(roles, network, model, rows, left_out)
+    builder = Builder(roles, rows.readings, noise, prior=prior, limits=limits)
+    model = builder.rounded(fit_linear(rows.readings, rows.parameters))
+    network, streams = _network(builder, model, rows, stream)
+    report = assess(roles, network, model, rows, left_out, streams)
     found = doubts(report)
     unused = None if time is not None else unused_time_column(table, roles)
     if unused is not None:
@@ -153,26 +163,26 @@ def _credible(rows: Rows, roles: Roles) -> tuple[Rows, tuple[Outlier, ...]]:
 
 
 def _network(
-    roles: Roles, model: LinearModel, readings: Array, noise: Noise, *, prior: bool, limits: bool
-) -> Network:
-    blocks = Blocks([len(named) for named in roles.agents.values()])
-    rows = {agent: blocks.rows(place) for place, agent in enumerate(roles.agents)}
-    resolution = found_resolution(readings, rows)
-    covariance = with_rounding(model.noise, resolution, rows)
-    return Network(
-        observe={agent: model.observe[mine] for agent, mine in rows.items()},
-        noise=covariance
-        if noise == "joint"
-        else {agent: covariance[mine, mine] for agent, mine in rows.items()},
-        public={name: roles.rows(named) for name, named in roles.public.items()},
-        private={name: roles.rows(named) for name, named in roles.private.items()},
-        prior=Prior(covariance=model.covariance, mean=model.mean) if prior else None,
-        offset=model.offset,
-        parameters=roles.parameters,
-        reading_names=roles.agents,
-        limits=proposed_limits(readings, rows) if limits else None,
-        resolution=resolution,
-    )
+    builder: Builder, model: LinearModel, rows: Rows, stream: bool | None
+) -> tuple[Network, StreamReport | None]:
+    """The network, of a stream where asked for or warranted, and what is to be said about streams."""
+    if rows.time is None or not builder.prior or len(rows) < _FEWEST_ROWS * (model.mean.size + 1):
+        return builder.network(model), None
+    found = fit_stream(model, rows, builder.joint)
+    gain = held_out_gain(rows, builder.joint)
+    used = gain.warranted if stream is None else stream
+    moving = builder.network(model, found)
+    return moving if used else builder.network(model), stream_report(moving, found, gain, used=used)
+
+
+def _refuse_stream_without_time(stream: Any, time: str | None, *, prior: bool) -> None:
+    if stream not in (None, True, False):
+        raise InvalidRequest(f"stream: expected True, False or None (where warranted), found {stream!r}")
+    if stream and (time is None or not prior):
+        missing = "time= (on the command line: --time), which tells which rows follow one another"
+        raise InvalidRequest(
+            f"stream: a stream needs {missing if time is None else 'a prior; leave out prior=False'}"
+        )
 
 
 def _refuse_other(value: Any, allowed: Any, what: str) -> None:

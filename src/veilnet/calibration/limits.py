@@ -14,8 +14,8 @@ nothing stands alone.
 *How often a good reading is refused.* New rows of the law that T rows of calibration saw are refused with a
 probability of about 5^-a / T for a tail that falls like x^-a, and far less for lighter ones. Measured at T = 1000
 (``veilnet bench calibration``): no more than 1e-7 of normal, exponential and bimodal readings, 2e-5 of Student's t
-with three degrees of freedom, of a lognormal with σ = 1 and of rain that falls in 3 % of the rows, 6e-5 of Student's t
-with two degrees of freedom; at T = 100 ten to thirty times as many, and 5e-3 of that rain.
+with three degrees of freedom, of a lognormal with σ = 1 and of rain that falls in 3 % of the rows, 6e-5 of Student's
+t with two degrees of freedom; at T = 100 ten to thirty times as many, and 5e-3 of that rain.
 
 *What is not promised.* A season that moves readings by more than two widths is refused until the limits are edited,
 and a fault that stays within them is not: outdoor temperatures in Fahrenheit overlap with those in degrees Celsius.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet.calibration.outliers import Outlier
+from veilnet.calibration.stream_report import StreamReport
 from veilnet.calibration.timeline import TimeReport
 
 __all__ = ["CalibrationReport", "ParameterReport", "ReadingReport"]
@@ -83,6 +84,7 @@ class CalibrationReport:
 
     rows, dropped:  rows of the fit, and rows left out for missing values.
     time:           what the times of the rows told, None where no column of times was given.
+    stream:         how rows follow one another, None where that is not known.
     effective_rows: what the rows are worth as independent ones, by the most persistent residual.
     folds:          contiguous blocks of the held-out test.
     noise_shrinkage, prior_shrinkage: how far correlations were moved to zero, 0 to 1.
@@ -96,6 +98,7 @@ class CalibrationReport:
     rows: int
     dropped: int
     time: TimeReport | None
+    stream: StreamReport | None
     effective_rows: float
     folds: int
     noise_shrinkage: float
@@ -166,6 +169,7 @@ class CalibrationReport:
             + ".",
             "Correlations shrunk (0 not at all, 1 to none): "
             f"noise {self.noise_shrinkage:.2g}, prior {self.prior_shrinkage:.2g}.",
+            *([] if self.stream is None else ["", str(self.stream)]),
         ]
         return "\n".join(lines)
 

@@ -27,6 +27,13 @@ def command(
         str | None,
         typer.Option("--time", help="The column that tells when a row was measured: sorts rows, finds gaps."),
     ] = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--rows",
+            help="A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
+        ),
+    ] = None,
     missing: Annotated[
         str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
     ] = "refuse",
@@ -62,6 +69,7 @@ def command(
         public=_columns(public, known),
         private=_columns(private, known),
         time=time,
+        stream=stream,
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
         noise="independent" if independent else "joint",
         prior=not no_prior,
