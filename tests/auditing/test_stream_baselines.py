@@ -147,3 +147,13 @@ def test_large_networks_leave_the_aggregate_out() -> None:
     baselines, left_out = stream_baselines(noisy_stream_plan(network))
     assert AGGREGATE not in [baseline.name for baseline in baselines]
     assert "up to 24 readings, found 26" in left_out[0].sentence
+
+
+def test_an_x_that_wanders_off() -> None:
+    """A random walk has no spread of its own; noise is measured by that of a row of readings all the same."""
+    walk = noisy_stream_plan(stream_network(4, "walk"), noise=0.3)
+    found = {baseline.name: baseline for baseline in stream_baselines(walk)[0]}
+    point = found[EVERY_READING].at_equal_privacy
+    assert point is not None
+    assert point.privacy["g"] == pytest.approx(walk.privacy["g"], rel=1e-6)
+    assert found["no protection"].at_equal_utility is not None

@@ -34,6 +34,7 @@ SECTION = "baselines"
 NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
 _ROUNDING = 1e-12  # less than this is the rounding of numbers that are exactly zero
 _STRENGTHS = np.logspace(-4, 6, 41)  # of isotropic noise, for the plot
+ANY_STRENGTH = (1e-16, 1e16)  # where the strength that is looked for may lie
 
 
 @dataclass(frozen=True)
@@ -124,18 +125,28 @@ def _figures(baseline: Baseline, point: Point | None) -> dict[str, object]:
 # --- tuning
 
 
-def continuous(name: str, point: Callable[[float], Point], own: Point, trusts: str = "") -> Baseline:
+def continuous(
+    name: str,
+    point: Callable[[float], Point],
+    own: Point,
+    strengths: Array = _STRENGTHS,
+    reach: tuple[float, float] = ANY_STRENGTH,
+) -> Baseline:
     """A protection with a strength: privacy and loss both grow with it."""
-    curve = tuple(point(float(s)) for s in _STRENGTHS)
+    curve = tuple(point(float(s)) for s in strengths)
     allowed = max(own.loss, NO_LOSS)
-    equal_utility = strongest(point, lambda p: p.loss <= allowed)
-    equal_privacy = weakest(point, lambda p: private_enough(p, own))
-    return Baseline(name, equal_utility, equal_privacy, curve, trusts=trusts)
+    equal_utility = strongest(point, lambda p: p.loss <= allowed, reach)
+    equal_privacy = weakest(point, lambda p: private_enough(p, own), reach)
+    return Baseline(name, equal_utility, equal_privacy, curve)
 
 
-def strongest(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Point | None:
+def strongest(
+    point: Callable[[float], Point],
+    holds: Callable[[Point], bool],
+    reach: tuple[float, float] = ANY_STRENGTH,
+) -> Point | None:
     """The strongest point at which something that strength takes away still holds."""
-    low, high = 1e-16, 1e16
+    low, high = reach
     if not holds(point(low)):
         return None
     if holds(point(high)):
@@ -146,9 +157,13 @@ def strongest(point: Callable[[float], Point], holds: Callable[[Point], bool]) -
     return point(low)
 
 
-def weakest(point: Callable[[float], Point], holds: Callable[[Point], bool]) -> Point | None:
+def weakest(
+    point: Callable[[float], Point],
+    holds: Callable[[Point], bool],
+    reach: tuple[float, float] = ANY_STRENGTH,
+) -> Point | None:
     """The weakest point at which something that strength brings holds."""
-    low, high = 1e-16, 1e16
+    low, high = reach
     if not holds(point(high)):
         return None
     if holds(point(low)):

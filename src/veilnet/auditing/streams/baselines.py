@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -58,8 +58,10 @@ TRUSTED = (
 )
 TALKING = "agents that talk to each other in every row, and cryptography among them"
 _DELTA = 1e-6
+_DEVIATIONS = np.logspace(-2, 3, 26)  # of noise on every reading, for the plot
+_REACH = (1e-8, 1e4)  # deviations of noise among which the one that is looked for may lie
 _LEAST_LOSS = 1e-3  # what the semidefinite solver resolves; for less, its noise is made smaller
-_LOSSES = (0.01, 0.1, 0.5, 2.0, 10.0)  # at which aggregates are designed, beside the plan's own
+_LOSSES = (0.03, 0.3, 3.0)  # at which aggregates are designed, beside the plan's own
 _MOST_READINGS = 24  # beyond, one semidefinite program takes more than a few seconds
 
 
@@ -74,7 +76,7 @@ def stream_baselines(plan: Plan) -> tuple[list[Baseline], list[Row]]:
     def noisy(strength: float) -> Point:
         return _point(measured, strength, filtered(network, _noise_on_readings(spread, strength)))
 
-    found.append(continuous(EVERY_READING, noisy, own))
+    found.append(continuous(EVERY_READING, noisy, own, _DEVIATIONS, _REACH))
     rows: list[Row] = []
     try:
         found.append(_aggregate(measured, spread, own))
@@ -200,20 +202,16 @@ def _aggregate(measured: Measured, spread: Spread, own: Point) -> Baseline:
     def of(combine: Array) -> Callable[[float], Point]:
         return lambda noise: _point(measured, noise, aggregates.told(combine, noise))
 
-    useful = [strongest(of(each), lambda p: p.loss <= allowed) for each in designs.values()]
-    private = [weakest(of(each), lambda p: private_enough(p, own)) for each in designs.values()]
-    curve = [strongest(of(each), partial(_at_most, loss)) for loss, each in designs.items()]
+    useful = [strongest(of(each), lambda p: p.loss <= allowed, _REACH) for each in designs.values()]
+    private = [weakest(of(each), lambda p: private_enough(p, own), _REACH) for each in designs.values()]
+    curve = [of(each)(1.0 / sensitivity(aggregates.signals, each)) for each in designs.values()]
     return Baseline(
         AGGREGATE,
         max((p for p in useful if p is not None), key=lambda p: min(p.privacy.values()), default=None),
         min((p for p in private if p is not None), key=lambda p: p.loss, default=None),
-        tuple(p for p in curve if p is not None),
+        tuple(curve),
         trusts=TRUSTED,
     )
-
-
-def _at_most(loss: float, point: Point) -> bool:
-    return point.loss <= loss
 
 
 def _designs(aggregates: Aggregates, raw: float, losses: list[float]) -> dict[float, Array]:
