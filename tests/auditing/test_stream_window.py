@@ -11,7 +11,14 @@ from veilnet._core.types import Array
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.ledger import Ledger
 from veilnet.auditing.measures import privacies
-from veilnet.auditing.streams.attack import attack_with_the_model, law_of_errors, long_enough, middle
+from veilnet.auditing.streams.attack import (
+    attack_with_the_model,
+    forgotten,
+    law_of_errors,
+    long_enough,
+    middle,
+)
+from veilnet.auditing.streams.promise import window_rows
 from veilnet.auditing.streams.simulation import draw_streams, release_streams
 from veilnet.auditing.streams.steady import filtered
 from veilnet.auditing.streams.window import When, Window
@@ -63,6 +70,34 @@ def test_the_weights_of_a_window_are_those_of_its_estimates() -> None:
         assert window.error_of(weights, network.U, 6) == pytest.approx(
             window.error(network.U, 6, when), rel=1e-9
         )
+
+
+def test_a_memory_longer_than_the_lead_is_no_contradiction() -> None:
+    """Poles at 0.999: hardly anything of what is sent is as young as the window, and the figure says so."""
+    network = stream_network(4)
+    slow = {
+        agent: vn.Sanitizer(np.array([[1.0, 0.0, 0.0]]), [[0.1]], memory=vn.Memory([[0.999]], [[0.3, 0.1]]))
+        for agent in network.agents
+    }
+    assert forgotten(Window(network, slow, 8, lead=8)) > 0.9
+    quick = noisy_stream_plan(network).sanitizers
+    assert forgotten(Window(network, quick, 40, lead=40)) < 1e-3
+    running = deployment(make_plan(network, slow, "test"), None)
+    rows = window_rows(running, Window(network, slow, 8, lead=8))
+    assert "fail" not in [row.verdict for row in rows]
+
+
+def test_what_is_known_of_the_beginning_is_forgotten_with_a_lead() -> None:
+    """A first x that is known exactly tells nothing of a window that begins later."""
+    network = stream_network(4, prior=vn.Prior(covariance=1e-6 * np.eye(3), mean=5 * np.ones(3)))
+    free = stream_network(4)
+    sanitizers = noisy_stream_plan(free).sanitizers
+    rows = network.private["g"]
+    late = [Window(each, sanitizers, 6, lead=2).error(rows, 0, "now") for each in (network, free)]
+    assert late[0] == pytest.approx(late[1])
+    begun = Window(network, sanitizers, 6)
+    assert begun.error(rows, 0, "now") < 0.1 * late[0]
+    assert begun.x_mean[0] == pytest.approx(5 * np.ones(3))
 
 
 def scores(kind: Kind, count: int) -> Array:

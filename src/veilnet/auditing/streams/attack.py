@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_discrete_lyapunov
 
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
@@ -20,9 +21,13 @@ from veilnet.auditing.statistics import SquareSum
 from veilnet.auditing.streams.window import When, Window
 from veilnet.model.network import Network
 
-_SHORTEST, _LONGEST = 16, 256
+_FEWEST, _SHORTEST, _LONGEST = 4, 16, 256
 _MOST_NUMBERS = 2400  # readings in a window: one linear solve of this size takes a second or two
 _SETTLED = 0.002  # a window is long enough when twice its rows change the error in its middle by less
+
+
+class TooLarge(Exception):
+    """A network of which not even a short window is affordable; the message says so."""
 
 
 def long_enough(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Window:
@@ -30,7 +35,12 @@ def long_enough(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Window
 
     As many rows come before it as it has, so that memories are in full swing when it begins.
     """
-    rows = _SHORTEST
+    rows = min(_SHORTEST, _MOST_NUMBERS // (2 * network.N))
+    if rows < _FEWEST:
+        raise TooLarge(
+            f"a window of {_FEWEST} rows of {network.N} readings is more than can be solved at once "
+            f"(up to {_MOST_NUMBERS // (2 * _FEWEST)} readings)"
+        )
     window = Window(network, sanitizers, rows, lead=rows)
     while 4 * rows * network.N <= _MOST_NUMBERS and 2 * rows <= _LONGEST:
         longer = Window(network, sanitizers, 2 * rows, lead=2 * rows)
@@ -47,6 +57,29 @@ def _change(short: Window, long: Window) -> float:
         errors = [w.error(matrix, w.rows // 2, "hindsight") for w in (short, long)]
         changes.append(abs(errors[0] - errors[1]) / max(errors[1], np.finfo(float).tiny))
     return max(changes)
+
+
+def forgotten(window: Window) -> float:
+    """How much of what an agent sends is older than the window's lead, as a part of its deviation: the largest.
+
+    Readings count by the deviation of their noise. Σ_j |C_s F^j K|² over j >= lead is tr(K'F^lead'X F^lead K) with
+    X = F'X F + C_s'C_s.
+    """
+    deviations = np.sqrt(np.diag(window.network.noise.matrix()))
+    parts = [0.0]
+    for place, sanitizer in enumerate(window.sanitizers):
+        memory = sanitizer.memory
+        if memory is None or not sanitizer.sent:
+            continue
+        kept, direct = np.split(sanitizer.compression, [memory.order], axis=1)
+        gain = memory.gain * deviations[window.network.blocks.rows(place)]
+        energy = solve_discrete_lyapunov(memory.transition.T, kept.T @ kept)
+        at_once = kept @ gain + direct * deviations[window.network.blocks.rows(place)]
+        later = memory.transition @ gain
+        old = np.linalg.matrix_power(memory.transition, max(1, window.lead)) @ gain
+        whole = float(np.sum(at_once**2) + np.trace(later.T @ energy @ later))
+        parts.append(float(np.trace(old.T @ energy @ old)) / whole if whole > 0 else 0.0)
+    return float(np.sqrt(max(0.0, *parts)))
 
 
 def middle(window: Window) -> Integers:

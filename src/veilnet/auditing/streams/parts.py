@@ -16,6 +16,7 @@ from veilnet.auditing.parts import Advance, Parts
 from veilnet.auditing.promise import certificate_rows
 from veilnet.auditing.report import LEFT_OUT, Row
 from veilnet.auditing.sections import Section
+from veilnet.auditing.streams.attack import TooLarge
 
 _AUTO = ("ridge", "network")
 _ROWS_OF_COMMANDS = 1000  # a command is started anew for every stream
@@ -55,14 +56,17 @@ class StreamParts(Parts):
             rows.append(Row(attackers.SECTION, "learned attackers", None, LEFT_OUT, "info", sentence))
             chosen = {}
         chance = self.chance(Section.ATTACKERS)
-        if data is not None:
-            samples = read_samples(self.plan.network, self.deployment.planned, data, in_order=True)
-            return rows + attacks_on_data(self.deployment, samples, chosen, chance, go)
-        if not chosen:
-            return rows
-        return rows + simulated_attacks(
-            self.deployment, chosen, self.count, int(self.trials.seed), chance, go
-        )
+        try:
+            if data is not None:
+                samples = read_samples(self.plan.network, self.deployment.planned, data, in_order=True)
+                return rows + attacks_on_data(self.deployment, samples, chosen, chance, go)
+            if not chosen:
+                return rows
+            seed = int(self.trials.seed)
+            return rows + simulated_attacks(self.deployment, chosen, self.count, seed, chance, go)
+        except TooLarge as trouble:
+            sentence = f"{attackers.SECTION}: left out: {trouble}."
+            return [*rows, Row(attackers.SECTION, "with memory", None, LEFT_OUT, "info", sentence)]
 
     def lattice(self, data: Any, go: Advance) -> list[Row]:  # noqa: ARG002
         """Nothing yet: the search for lattice points knows one row."""
@@ -89,9 +93,15 @@ class StreamParts(Parts):
 
     def wrong_models(self, error: float, go: Advance) -> list[Row]:
         """The plan under another model than it was made for."""
+        from veilnet.auditing.streams.what_if import not_on_streams
         from veilnet.auditing.streams.wrong_models import wrong_model_rows
+        from veilnet.auditing.what_if.wrong_models import SECTION
 
-        return wrong_model_rows(self.plan.network, self.deployment.planned, error, int(self.trials.seed), go)
+        network, seed = self.plan.network, int(self.trials.seed)
+        try:
+            return wrong_model_rows(network, self.deployment.planned, error, seed, go)
+        except TooLarge as trouble:
+            return not_on_streams(SECTION, str(trouble))
 
     def dropout(self, silent_at_most: int, go: Advance) -> list[Row]:
         """Agents that are silent for good."""

@@ -44,23 +44,27 @@ class Noises:
         return cls(colour.memory, colour.carried, colour.innovation, whole - colour.carried)
 
 
-def first_row(network: Network) -> tuple[Array, Array]:
-    """Mean and covariance of the first x; a wide law where nothing is known of it.
+def first_row(network: Network, *, settled: bool) -> tuple[Array, Array]:
+    """Mean and covariance of the first x; ``settled`` forgets what is known of the beginning of the stream.
 
-    Wide is ten times what the raw readings of the first L rows leave open, were x to move without noise.
+    What is known is then the law of the long run. Where there is none, or nothing is known of the beginning, it is a
+    wide one: ten times what the raw readings of the first L rows leave open, were x to move without noise.
     """
     dynamics = network.dynamics
     assert dynamics is not None
-    if network.first is not None and network.first.full:
-        covariance = network.first.covariance
+    if settled and dynamics.stationary is not None:
+        return dynamics.mean, dynamics.stationary
+    first = None if settled else network.first
+    if first is not None and first.full:
+        covariance = first.covariance
         assert covariance is not None
-        return network.first.mean, covariance
-    known = np.zeros((network.L, network.L)) if network.first is None else network.first.information
+        return first.mean, covariance
+    known = np.zeros((network.L, network.L)) if first is None else first.information
     seen = network.H
     for _ in range(network.L):
         known = known + seen.T @ np.linalg.solve(network.noise.matrix(), seen) / _WIDE**2
         seen = seen @ dynamics.transition
-    mean = dynamics.mean if network.first is None else network.first.mean
+    mean = dynamics.mean if first is None else first.mean
     return mean, np.asarray(np.linalg.inv((known + known.T) / 2))
 
 
@@ -68,8 +72,8 @@ class Window:
     """Rows of a stream: x_t, and what every agent sends.
 
     rows: how many rows of messages there are.
-    lead: so many rows came before them, from the first reading on, whose messages nobody kept. Without them the
-          window is the beginning of the stream, where memories are known to be zero.
+    lead: so many rows came before them, in which memories filled up and whose messages nobody kept; x had settled
+          before. Without them the window is the beginning of the stream, where memories are known to be zero.
 
     Arrays over rows and numbers are (rows, numbers); messages of all agents lie side by side, in the agents' order.
     """
@@ -84,7 +88,7 @@ class Window:
         self.sanitizers = [sanitizers[agent] for agent in network.agents]
         self.sent = sum(s.sent for s in self.sanitizers)
         noises = Noises.of(network)
-        mean, covariance = first_row(network)
+        mean, covariance = first_row(network, settled=lead > 0)
         dynamics = network.dynamics
         of_x = covariances_over_rows(dynamics.transition, covariance, dynamics.noise, total)
         of_noise = covariances_over_rows(noises.memory, noises.carried, noises.innovation, total)
