@@ -61,7 +61,7 @@ _DELTA = 1e-6
 _DEVIATIONS = np.logspace(-2, 3, 26)  # of noise on every reading, for the plot
 _REACH = (1e-8, 1e4)  # deviations of noise among which the one that is looked for may lie
 _LEAST_LOSS = 1e-3  # what the semidefinite solver resolves; for less, its noise is made smaller
-_LOSSES = (0.03, 0.3, 3.0)  # at which aggregates are designed, beside the plan's own
+_LOSSES = (0.01, 0.1, 0.3, 1.0, 4.0)  # at which aggregates are designed, beside the plan's own
 _MOST_READINGS = 24  # beyond, one semidefinite program takes more than a few seconds
 
 

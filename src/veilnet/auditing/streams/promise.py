@@ -80,7 +80,7 @@ def window_rows(deployment: Deployment, window: Window) -> list[Row]:
             verdict = "warn"
             sentence = (
                 f"{each.what}: {window.rows} rows leave {number(found)} where {number(promised)} was promised, but "
-                f"some memories are longer than the {window.lead} rows before that could be afforded: no contradiction."
+                f"some memories are longer than the {window.lead} rows before that can be afforded: no contradiction."
             )
         elif found > promised * (1 + _CLOSE):
             verdict = "warn"
