@@ -78,9 +78,8 @@ class JointObjective:
         self._coupling: list[Array] = []
         if form.coupling is not None:
             shares = np.asarray(np.linalg.solve(form.coupling + np.eye(self._size), shares), dtype=np.float64)
-            self._coupling = [
-                np.ascontiguousarray(np.moveaxis(form.coupling[:, group.rows], 0, 1)) for group in self.groups
-            ]
+            self._coupling = [np.ascontiguousarray(group.take(form.coupling)) for group in self.groups]
+            self._order = np.concatenate([group.rows.reshape(-1) for group in self.groups])
         self.observe_groups = [np.ascontiguousarray(group.take(form.observe)) for group in self.groups]
         self.share_groups = [np.ascontiguousarray(group.take(shares)) for group in self.groups]
         self._prior = form.information
@@ -137,12 +136,18 @@ class JointObjective:
         """W = (I + E X)^-1 H, cut into groups."""
         if self._independent:
             return self.observe_groups
-        system = np.eye(self._size, order="F")
-        for group, coupling, x in zip(self.groups, self._coupling, shrink, strict=True):
-            columns = np.moveaxis(coupling @ x, 0, 1).reshape(self._size, -1)
-            system[:, group.rows.reshape(-1)] += columns
-        _, _, solved, _ = dgesv(system, self._observe, overwrite_a=1)
-        return [group.take(np.ascontiguousarray(solved)) for group in self.groups]
+        # The transpose of I + E X, row by row of X E: its columns in the order of the groups put W's rows in it too.
+        parts = [
+            (x @ coupling).reshape(-1, self._size) for x, coupling in zip(shrink, self._coupling, strict=True)
+        ]
+        system = np.concatenate(parts)
+        system[np.arange(self._size), self._order] += 1.0
+        _, _, solved, _ = dgesv(system.T, self._observe, overwrite_a=1)
+        ends = np.cumsum([len(part) for part in parts])
+        return [
+            np.ascontiguousarray(solved[end - len(part) : end]).reshape(*x.shape[:2], self._length)
+            for part, end, x in zip(parts, ends, shrink, strict=True)
+        ]
 
     def gradient(self, at: Evaluation, of_loss: float, of_privacy: Array) -> list[Array]:
         """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""

@@ -12,7 +12,11 @@ from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.lower_bound.lifted_program import LiftedProgram, lifted_design, lifted_program, shrink_of
-from veilnet.designs.lower_bound.semidefinite import entries_of, solve_semidefinite
+from veilnet.designs.lower_bound.semidefinite import (
+    entries_of,
+    interior_point_available,
+    solve_semidefinite,
+)
 from veilnet.designs.lower_bound.settings import SETTINGS
 from veilnet.designs.lower_bound.splitting import Splitting
 from veilnet.model.network import Network
@@ -129,7 +133,7 @@ class _Best:
         self.form, self.question, self.gap = form, question, gap
         self.multipliers: tuple[Multipliers, ...] | None = None
         self.least = np.inf
-        self._end = time.process_time() + SETTINGS.patience
+        self._begun = time.process_time()
 
     def take(self, multipliers: tuple[Multipliers, ...]) -> float:
         """The gap that these prove; they are kept where it is the least."""
@@ -138,10 +142,10 @@ class _Best:
             self.multipliers, self.least = multipliers, proved
         return proved
 
-    @property
-    def enough(self) -> bool:
-        """Whether what was asked is proved, or the time is up."""
-        return self.least <= self.gap or time.process_time() > self._end
+    def enough(self, part: float = 1.0) -> bool:
+        """Whether what was asked is proved, or this part of the time is up."""
+        used = time.process_time() - self._begun
+        return self.least <= self.gap or used > part * SETTINGS.patience
 
     def programs(self, slack: float) -> list[LiftedProgram]:
         """The relaxations that would prove the gap ``slack``."""
@@ -153,17 +157,21 @@ def _search(
 ) -> tuple[tuple[Multipliers, ...] | None, float]:
     """The best multipliers found and the gap they prove; stops at the gap asked.
 
-    An interior-point method has the small programs solved to many digits before the splitting has found three, and
-    those of middling size where the splitting has left time for it.
+    An interior-point method has the small programs solved to many digits before the splitting has found three.
+    Those of middling size it gets where a first part of the time was not enough for the splitting.
     """
     best = _Best(form, question, gap)
     entries = entries_of(best.programs(gap / 2))
     if entries <= SETTINGS.quick_entries:
         _interior(best, progress)
-    if not best.enough and not (entries <= SETTINGS.quick_entries and np.isfinite(best.least)):
-        _split(best, told, progress)
-        if SETTINGS.quick_entries < entries <= SETTINGS.most_entries and not best.enough:
+        if best.multipliers is None:
+            _split(best, told, progress)
+    elif entries <= SETTINGS.most_entries and interior_point_available():
+        _split(best, told, progress, part=SETTINGS.first_part)
+        if not best.enough(SETTINGS.last_part):
             _interior(best, progress)
+    else:
+        _split(best, told, progress)
     return best.multipliers, best.least
 
 
@@ -178,13 +186,13 @@ def _interior(best: _Best, progress: Progress) -> None:
             return
         if best.take(solved) > SETTINGS.nearly * aimed:
             resists = aimed
-        if best.enough or (resists > 0 and best.least < SETTINGS.close * resists):
+        if best.enough(SETTINGS.last_part) or (resists > 0 and best.least < SETTINGS.close * resists):
             return
         highest = best.least if np.isfinite(best.least) else SETTINGS.dearest
         aimed = float(np.sqrt(max(resists, best.gap / 2) * highest))
 
 
-def _split(best: _Best, told: list[Array], progress: Progress) -> None:
+def _split(best: _Best, told: list[Array], progress: Progress, *, part: float = 1.0) -> None:
     """Iterate until the gap asked is proved, aiming for less where it resists and for more where it gives way."""
     form, question, gap = best.form, best.question, best.gap
     programs = best.programs(gap / 2)
@@ -202,13 +210,13 @@ def _split(best: _Best, told: list[Array], progress: Progress) -> None:
         splitting.run(SETTINGS.chunk)
         waited += SETTINGS.chunk
         proved = best.take(splitting.multipliers())
-        if best.enough:
+        if best.enough(part):
             return
         # Aim for more where what was aimed at is nearly proved, for less where it resists.
-        nearly, resists = (
-            proved < SETTINGS.nearly * aimed and aimed > gap / 2,
-            waited >= iterations / SETTINGS.aims,
-        )
+        nearly = proved < SETTINGS.nearly * aimed and aimed > gap / 2
+        resists = waited >= SETTINGS.resists_after
+        if resists and not nearly and best.least < SETTINGS.close * aimed:
+            return
         if nearly or resists:
             less = (
                 max(4 * aimed, 0.05)

@@ -8,6 +8,7 @@ proved.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ def entries_of(programs: list[LiftedProgram]) -> int:
     """How many entries the cones of all programs have together."""
     sizes = [cone.shape[0] * program.n for program in programs for cone in program.cones]
     return sum(size * (size + 1) // 2 for size in sizes)
+
+
+def interior_point_available() -> bool:
+    """Whether Clarabel is installed."""
+    return find_spec("clarabel") is not None
 
 
 def solve_semidefinite(form: LiftedForm, programs: list[LiftedProgram]) -> tuple[Multipliers, ...] | None:

@@ -14,6 +14,8 @@ class ProofSettings:
     """How multipliers are searched for.
 
     patience:        seconds of this process after which a proof takes what it has: a few designs' worth.
+    first_part, last_part: of it, what the splitting gets where the interior-point method follows, and when the latter
+                     begins no other solve.
     clear:           a stated bound stays so far, relative, from the exact edge that other machines' rounding
                      confirms it too.
     nearly:          an aim is as good as proved when the gap proved is at most this times it.
@@ -29,9 +31,9 @@ class ProofSettings:
     The splitting, one iteration of which costs about work = Σ (cone size)³:
 
     chunk:           iterations between two looks at what is proved.
-    most_iterations, most_work: iterations in all, and what they may cost together (half a minute on one core).
+    most_iterations, most_work: iterations in all, and what they may cost together.
     dearest_iteration: networks where one iteration costs more are not tried.
-    aims:            rounds of aiming lower where what was aimed at resists.
+    resists_after:   iterations after which an aim that is not proved counts as resisting.
     small_work, first_aim: on programs of more work the first aim is modest: a bound of half the loss comes long
                      before one of 99 %.
     penalty:         the first penalty is this over 1 + p: the duals are of that order.
@@ -39,6 +41,8 @@ class ProofSettings:
     """
 
     patience: float = 30.0
+    first_part: float = 0.3
+    last_part: float = 0.7
     clear: float = 1e-6
     nearly: float = 1.3
     dearest: float = 100.0
@@ -49,10 +53,10 @@ class ProofSettings:
     close: float = 1.15
 
     chunk: int = 50
-    most_iterations: int = 1500
-    most_work: float = 8e9
+    most_iterations: int = 6000
+    most_work: float = 4e10
     dearest_iteration: float = 3e9
-    aims: int = 8
+    resists_after: int = 200
     small_work: float = 2e6
     first_aim: float = 0.5
     penalty: float = 5.0
