@@ -69,7 +69,7 @@ def test_any_gaps_against_one_linear_solve(kind: str, noise: float, seed: int) -
 
 @pytest.mark.parametrize("coloured", [False, True])
 def test_the_plain_sum_of_shares_when_nothing_is_missing(coloured: bool) -> None:
-    """Share filters: once the start is forgotten, the estimate is what the filter on raw readings says, to rounding.
+    """Share filters: once the start is forgotten, the estimate is what the filter on raw readings says.
 
     To 1e-9 for shares that are not rounded, and within their grid for what agents send.
     """
@@ -80,8 +80,8 @@ def test_the_plain_sum_of_shares_when_nothing_is_missing(coloured: bool) -> None
     exact = {a: s.replace(grid=None) for a, s in plan.sanitizers.items()}
     shares = {a: sent_row_by_row(s, y[a]) for a, s in exact.items()}
     found = vn.Fusion(stream_model(network, exact)).estimate(shares)
+    assert np.max(np.abs(found.public[300:] - summed[300:])) < 1e-9 * np.std(summed)
     deviation = np.sqrt(found.covariance[-1, 0, 0])
-    assert np.max(np.abs(found.public[300:] - summed[300:])) < 1e-9 * deviation
     sent = vn.Fusion(plan).estimate({a: s.stream().sanitize(y[a]) for a, s in plan.sanitizers.items()})
     assert sent.missing == ((),) * 600
     assert np.max(np.abs(sent.public[300:] - summed[300:])) < 0.01 * deviation
@@ -194,17 +194,17 @@ def test_what_update_refuses() -> None:
 
 @pytest.mark.parametrize("coloured", [False, True])
 def test_a_simulated_stream_has_the_errors_that_are_said(coloured: bool) -> None:
-    """20,000 rows through agents and centre, a tenth of messages lost and of readings missed.
+    """20,000 rows through agents and centre, and 2,000 of which a tenth is lost and a tenth missed.
 
     Errors are correlated over rows: deviations of their mean square are judged by blocks (false alarm about 1e-5).
     """
     network = random_stream(7, coloured=coloured)
     plan = vn.design(network)
     rng = np.random.default_rng(7)
-    x, y = simulated(network, 20_000, rng)
-    truth = x @ network.U.T
     fusion = vn.Fusion(plan)
-    for gaps in (0.0, 0.1):
+    for rows, gaps in ((20_000, 0.0), (2000, 0.1)):
+        x, y = simulated(network, rows, rng)
+        truth = x @ network.U.T
         z = {}
         for agent, sanitizer in plan.sanitizers.items():
             readings = y[agent].copy()
@@ -214,8 +214,8 @@ def test_a_simulated_stream_has_the_errors_that_are_said(coloured: bool) -> None
             z[agent][lost] = np.nan
         for found in (fusion.estimate(z), fusion.smooth(z, lag=3)):
             ratio = (found.public - truth)[:, 0] ** 2 / found.covariance[:, 0, 0]
-            means = ratio.reshape(100, 200).mean(axis=1)
-            assert abs(means.mean() - 1) < 4.5 * means.std() / 10
+            means = ratio.reshape(50, -1).mean(axis=1)
+            assert abs(means.mean() - 1) < 5 * means.std() / np.sqrt(50)
 
 
 def test_the_steady_error_is_the_promised_one() -> None:

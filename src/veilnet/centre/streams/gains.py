@@ -8,7 +8,7 @@ enough, the path closes in a circle and a row costs no more than a product.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ __all__ = ["Gains", "Pattern", "Step"]
 # An error that changes by less than this part of itself from one row to the next has settled.
 _SETTLED = 1e-12
 # Numbers that nothing new enters still count as rounded by this part of their deviation, squared.
-_ROUNDING = 1e-13
+_ROUNDING = 1e-14
 _MOST_STEPS = 1024
 # Of a first x of which nothing is known: what is not at least so much better known by now is not known.
 _STILL_VAGUE = 1e-3
@@ -44,49 +44,60 @@ class Pattern:
         return np.flatnonzero(np.frombuffer(getattr(self, which), dtype=bool))
 
 
-@dataclass(eq=False)
-class Step:
-    """One row of the filter: X̂ = forward X̂_before + constant + gain z_arrived.
-
-    pattern: of the row.
-    arrived: which of the stacked numbers the gain takes.
-    forward: (n, n), (I - gain observe) transition.
-    error:   covariance of X after the row.
-    public:  covariance of the error of the public rows; ``estimable`` which of them are known at all.
-    follow:  the steps after it, by pattern.
-    """
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """What a pattern makes of a row: how the state moves, and which numbers of it arrive."""
 
     pattern: Pattern
-    arrived: Integers
     transition: Array
+    noise: Array
     drive: Array
+    arrived: Integers
+    observe: Array
+    floor: Array
+    expected: Array
+
+
+@dataclass(eq=False)
+class Step:
+    """One row of the filter: b = transition X̂ + drive, then X̂ = b + gain (z_arrived - expected - observe b).
+
+    row:    what its pattern makes of it.
+    news:   covariance of what is new in the numbers that arrived.
+    left:   I - gain observe.
+    error:  covariance of X after the row.
+    public: covariance of the error of the public rows; ``estimable`` which of them are known at all.
+    follow: the steps after it, by pattern.
+    """
+
+    row: _Row
     gain: Array
     news: Array
-    observe: Array
+    left: Array
     error: Array
     public: Array
     estimable: Booleans
     follow: dict[Pattern, Step] = field(default_factory=dict)
 
-    @cached_property
-    def left(self) -> Array:
-        """I - gain observe."""
-        return np.asarray(np.eye(len(self.error)) - self.gain @ self.observe)
+    @property
+    def pattern(self) -> Pattern:
+        """Of the row."""
+        return self.row.pattern
 
     @cached_property
     def forward(self) -> Array:
         """How the estimate before the row enters the one after it."""
-        return np.asarray(self.left @ self.transition)
+        return np.asarray(self.left @ self.row.transition)
 
     @cached_property
     def constant(self) -> Array:
         """What the estimate moves by whatever arrives."""
-        return np.asarray(self.left @ self.drive)
+        return np.asarray(self.left @ self.row.drive)
 
     @cached_property
     def pull(self) -> Array:
         """observe' news^-1: how what is new in a row pulls at the state before it."""
-        return np.asarray(np.linalg.solve(self.news, self.observe).T)
+        return np.asarray(np.linalg.solve(self.news, self.row.observe).T)
 
     @property
     def settled(self) -> bool:
@@ -101,9 +112,12 @@ class Gains:
         self.model = model
         self._floor = model.floor + _ROUNDING * np.diag(_reference(model))
         self._first: dict[Pattern, Step] = {}
+        self._rows: dict[Pattern, _Row] = {}
         self._made = 0
         self._settled: dict[Pattern, Step] = {}
-        self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start))) if model.vague else np.inf
+        self._identity = np.eye(model.size)
+        self._everything = np.ones(len(model.labels), bool)
+        self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start)))
 
     def first(self, pattern: Pattern) -> Step:
         """The step of row 1."""
@@ -111,8 +125,8 @@ class Gains:
             missed = self.model.memory_of(pattern.agents("missed"))
             before, mean = self.model.start.copy(), self.model.start_mean.copy()
             before[missed], before[:, missed], mean[missed] = 0.0, 0.0, 0.0
-            nothing = np.zeros(before.shape)
-            self._first[pattern] = self._step(pattern, nothing, mean, before)
+            row = replace(self._row(pattern), transition=np.zeros(before.shape), drive=mean)
+            self._first[pattern] = self._step(row, before)
         return self._first[pattern]
 
     def after(self, step: Step, pattern: Pattern) -> Step:
@@ -126,14 +140,11 @@ class Gains:
         return found
 
     def _following(self, step: Step, pattern: Pattern) -> Step:
-        transition, noise, drive = self._moves(pattern)
-        before = transition @ step.error @ transition.T + noise
-        made = self._step(pattern, transition, drive, (before + before.T) / 2)
+        row = self._row(pattern)
+        before = row.transition @ step.error @ row.transition.T + row.noise
+        made = self._step(row, (before + before.T) / 2)
         scale = np.sqrt(np.maximum(np.diag(before), 0.0))
-        again = step.pattern == pattern and np.array_equal(
-            step.transition, transition
-        )  # not so of the first row
-        if again and np.array_equal(step.drive, drive) and _same(step.error, made.error, scale):
+        if step.row is row and _same(step.error, made.error, scale):
             step.follow[pattern] = step
             self._settled[pattern] = step
             return step
@@ -142,39 +153,28 @@ class Gains:
             return known
         return made
 
-    def _moves(self, pattern: Pattern) -> tuple[Array, Array, Array]:
-        """(transition, noise, drive) of a row: a memory without a reading only goes on."""
-        model = self.model
-        missed = self.model.memory_of(pattern.agents("missed"))
-        if not missed.size:
-            return model.transition, model.noise, model.drive
-        transition, noise, drive = model.transition.copy(), model.noise.copy(), model.drive.copy()
-        transition[missed] = 0.0
-        for place in pattern.agents("missed"):
-            own = model.memory_of(np.array([place]))
-            transition[np.ix_(own, own)] = model.transition[np.ix_(own, own)]
-        noise[missed], noise[:, missed], drive[missed] = 0.0, 0.0, 0.0
-        return transition, noise, drive
+    def _row(self, pattern: Pattern) -> _Row:
+        if pattern not in self._rows:
+            if len(self._rows) >= _MOST_STEPS:
+                self._rows.clear()
+            self._rows[pattern] = _row(self.model, pattern, self._floor)
+        return self._rows[pattern]
 
-    def _step(self, pattern: Pattern, transition: Array, drive: Array, before: Array) -> Step:
-        sizes = self.model.blocks.sizes
-        silent = np.frombuffer(pattern.silent, dtype=bool)
-        arrived = np.flatnonzero(np.repeat(~silent, sizes))
-        observe, floor = self.model.observe[arrived], self._floor[np.ix_(arrived, arrived)]
-        half = before @ observe.T
-        news = observe @ half + floor
+    def _step(self, row: _Row, before: Array) -> Step:
+        half = before @ row.observe.T
+        news = row.observe @ half + row.floor
         news = (news + news.T) / 2
-        gain: Array = np.asarray(np.linalg.solve(news, half.T).T) if arrived.size else half
-        left = np.eye(len(before)) - gain @ observe
-        error = left @ before @ left.T + gain @ floor @ gain.T  # Joseph's form: a sum of what is positive
+        gain: Array = np.asarray(np.linalg.solve(news, half.T).T) if row.arrived.size else half
+        left = self._identity - gain @ row.observe
+        error = left @ before @ left.T + gain @ row.floor @ gain.T  # Joseph's form: a sum of what is positive
         error = (error + error.T) / 2
         public = self.model.public @ error @ self.model.public.T
-        estimable = np.diag(public) < self._vague * np.sum(self.model.public**2, axis=1)
-        public[~estimable], public[:, ~estimable] = np.nan, np.nan
-        public[~estimable, ~estimable] = np.inf
-        return Step(
-            pattern, arrived, transition, drive, gain, news, observe, error, public, np.asarray(estimable)
-        )
+        estimable = self._everything
+        if self.model.vague:
+            estimable = np.diag(public) < self._vague * np.sum(self.model.public**2, axis=1)
+            public[~estimable], public[:, ~estimable] = np.nan, np.nan
+            public[~estimable, ~estimable] = np.inf
+        return Step(row, gain, news, left, error, public, estimable)
 
     def _forget(self) -> None:
         """Keep memory bounded: paths that were gone once are worked out again when they are gone again."""
@@ -185,6 +185,24 @@ class Gains:
         for step in self._settled.values():
             step.follow.clear()
             step.follow[step.pattern] = step
+
+
+def _row(model: StreamModel, pattern: Pattern, floor: Array) -> _Row:
+    transition, noise, drive = model.transition, model.noise, model.drive
+    missed = model.memory_of(pattern.agents("missed"))
+    if missed.size:  # a memory without a reading only goes on
+        transition, noise, drive = transition.copy(), noise.copy(), drive.copy()
+        transition[missed] = 0.0
+        for place in pattern.agents("missed"):
+            own = model.memory_of(np.array([place]))
+            transition[np.ix_(own, own)] = model.transition[np.ix_(own, own)]
+        noise[missed], noise[:, missed], drive[missed] = 0.0, 0.0, 0.0
+    silent = np.frombuffer(pattern.silent, dtype=bool)
+    arrived = np.flatnonzero(np.repeat(~silent, model.blocks.sizes))
+    return _Row(
+        pattern, transition, noise, drive, arrived, model.observe[arrived], floor[np.ix_(arrived, arrived)],
+        model.expected[arrived],
+    )  # fmt: skip
 
 
 def _reference(model: StreamModel) -> Array:

@@ -87,7 +87,7 @@ class Smoother:
         pulled, known = np.zeros((len(rows), size)), np.zeros((size, size))
         for distance in range(len(ahead), 0, -1):
             step = ahead[distance - 1]
-            pulled = (self._pulls[rows + distance] + pulled @ step.left) @ step.transition
+            pulled = (self._pulls[rows + distance] + pulled @ step.left) @ step.row.transition
             known = _known_before(step, known)
         return pulled, known
 
@@ -101,7 +101,7 @@ class Smoother:
             states[row] += step.error @ pulled
             error = step.error - step.error @ known @ step.error
             errors[row] = (error + error.T) / 2
-            pulled = (self._pulls[row] + pulled @ step.left) @ step.transition
+            pulled = (self._pulls[row] + pulled @ step.left) @ step.row.transition
             known = _known_before(step, known)
         steps, self._steps = self._steps, []
         return states, errors, steps
@@ -109,6 +109,6 @@ class Smoother:
 
 def _known_before(step: Step, known: Array) -> Array:
     """What a row and those after it tell about the state before it, given what those after it tell of the row."""
-    told = step.pull @ step.observe + step.left.T @ known @ step.left
-    found = step.transition.T @ told @ step.transition
+    told = step.pull @ step.row.observe + step.left.T @ known @ step.left
+    found = step.row.transition.T @ told @ step.row.transition
     return np.asarray((found + found.T) / 2)

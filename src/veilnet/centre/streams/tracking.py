@@ -97,28 +97,29 @@ class Tracker:
 
     def _one(self, pattern: Pattern, numbers: Array, drawn: Array | None) -> None:
         step = self.gains.first(pattern) if self.step is None else self.gains.after(self.step, pattern)
-        expected = self.gains.model.expected[step.arrived]
-        before = step.transition @ self.state + step.drive
-        new = numbers[step.arrived] - expected - step.observe @ before
+        row = step.row
+        before = row.transition @ self.state + row.drive
+        new = numbers[row.arrived] - row.expected - row.observe @ before
         self.state = before + step.gain @ new
         if drawn is not None:
             drawn[:] = step.pull @ new
         self.step = step
 
     def _many(self, step: Step, numbers: Array, states: Array, drawn: Array | None) -> None:
-        centred = numbers[:, step.arrived] - self.gains.model.expected[step.arrived]
+        row = step.row
+        centred = numbers[:, row.arrived] - row.expected
         quick = self._filter_of(step)
         before = self.state
         if quick is None:
             driven = centred @ step.gain.T + step.constant
-            for place, row in enumerate(driven):
-                before = states[place] = step.forward @ before + row
+            for place, moved in enumerate(driven):
+                before = states[place] = step.forward @ before + moved
         else:
             # the constant enters as one more number, which is always one
             states[:] = quick.run(before, np.concatenate([centred, np.ones((len(centred), 1))], axis=1))
         if drawn is not None:
-            earlier = np.concatenate([self.state[None, :], states[:-1]]) @ step.transition.T + step.drive
-            drawn[:] = (centred - earlier @ step.observe.T) @ step.pull.T
+            earlier = np.concatenate([self.state[None, :], states[:-1]]) @ row.transition.T + row.drive
+            drawn[:] = (centred - earlier @ row.observe.T) @ step.pull.T
         self.state = states[-1].copy()
 
     def _filter_of(self, step: Step) -> Filter | None:
