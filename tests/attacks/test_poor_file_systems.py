@@ -112,7 +112,7 @@ def test_a_ledger_of_releases_begins_there_too(tmp_path: Path, monkeypatch) -> N
     from veilnet.io.release_ledger import open_release_ledger
 
     without_links(monkeypatch)
-    with open_release_ledger(tmp_path / "l", "cf6785d0", "kitchen", 5) as ledger:
+    with open_release_ledger(tmp_path / "l", "cf6785d0", "kitchen", 5, "row") as ledger:
         assert (ledger.count, ledger.budget) == (0, 5)
     assert json.loads((tmp_path / "l").read_text())["agent"] == "kitchen"
 

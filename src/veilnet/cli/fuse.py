@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from veilnet.cli._quick import Argument, Option
+
+if TYPE_CHECKING:
+    from veilnet.io.merging import MessageFile
+    from veilnet.io.row_keys import RowKey
 
 
 def command(
@@ -20,22 +24,30 @@ def command(
     format: Annotated[
         str | None, Option("--format", "csv or jsonl of the messages; told from the names.")
     ] = None,
+    within: Annotated[
+        str | None,
+        Option("--within", "How far clocks may differ, such as 30s: less than half a sampling step."),
+    ] = None,
+    trust_counts: Annotated[
+        bool, Option("--trust-counts", "Align rows that were only counted, though files end differently.")
+    ] = False,
     json: Annotated[bool, Option("--json", "JSON lines, or with --out a JSON summary.")] = False,
 ) -> int:
     """Estimate the public parameters in every row that some agent sent.
 
-    Rows are aligned by their number; an agent whose row did not arrive is missing in it, and the estimate and
-    its deviation say so. What the others do not determine is left empty. Lines that are no messages are
-    reported on standard error and the exit code is 1 at the end. A file whose messages are another agent's or
-    another plan's, or do not say whose they are, is refused. How many messages of each agent arrived is what its
-    ledger has to be compared with.
+    Rows are aligned by their number or time; an agent whose row did not arrive is missing in it, and the estimate
+    and its deviation say so. Where readings told neither, rows were counted, and are aligned only if all files
+    end together: a line lost from one would shift its others. What the others do not determine is left empty.
+    Lines that are no messages are reported on standard error and the exit code is 1 at the end. A file
+    whose messages are another agent's or another plan's, or do not say whose they are, is refused. How many
+    messages of each agent arrived is what its ledger has to be compared with.
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.centre.fusion import Fusion
     from veilnet.cli._shared import print_json, progress
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
-    from veilnet.io.merging import aligned, open_messages
+    from veilnet.io.merging import aligned, common_key, open_messages
     from veilnet.io.message_streams import MessageMark
     from veilnet.io.streams import format_for
 
@@ -44,6 +56,7 @@ def command(
     kind = format_for(out, given="jsonl" if json and out is None else None)
     if out is not None and out.exists() and any(path.samefile(out) for path in paths.values()):
         raise InvalidRequest(f"{out}: the output would replace an input; choose another name")
+    tolerance = _tolerance(within)
     bad: list[int] = []
 
     def report(path: Path, line: int, reason: str) -> None:
@@ -64,19 +77,27 @@ def command(
             )
             for agent, path in paths.items()
         }
+        key = common_key(files, trust_counts=trust_counts)
+        _check_counts(key, files, paths, fusion.sent, format)
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         size = sum(path.stat().st_size for path in paths.values())
         steps = stack.enter_context(progress("fusing", size))
-        write_estimate_header(target, kind, fusion.model.labels)
-        for rows, arrived in aligned(files):
+        write_estimate_header(target, kind, fusion.model.labels, key)
+        for rows, arrived in aligned(files, tolerance):
             estimate = fusion.estimate(arrived)
-            write_estimates(target, kind, rows.tolist(), estimate)
+            write_estimates(target, kind, rows.tolist(), estimate, key)
             total += len(rows)
             gaps += sum(map(bool, estimate.missing))
             unknown += int((~estimate.estimable).any(axis=1).sum())
             steps.update(sum(file.tell() for file in inputs.values() if file.seekable()), size)
         target.flush()
+        _check_counts(key, files)
     for agent, file in files.items():
+        if file.crowded:
+            sys.stderr.write(
+                f"veilnet fuse: {file.crowded} messages of {agent} came within {within} of the one before, and "
+                "stand in rows of their own; --within should be less than half a sampling step\n"
+            )
         if file.simulated:
             sys.stderr.write(
                 f"veilnet fuse: {file.simulated} messages of {agent} were made with --seed: NOT private\n"
@@ -102,6 +123,40 @@ def command(
     if bad:
         return 1
     return 0
+
+
+def _tolerance(within: str | None) -> int:
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.io.row_keys import duration
+
+    try:
+        return 0 if within is None else duration(within)
+    except ValueError as error:
+        raise InvalidRequest(f"--within: {error}") from None
+
+
+def _check_counts(
+    key: RowKey,
+    files: dict[str, MessageFile],
+    paths: dict[str, Path] | None = None,
+    sent: dict[str, int] | None = None,
+    format: str | None = None,
+) -> None:
+    """Refuse counted rows that do not end together: by the last lines of files, before anything is written."""
+    from veilnet.io.merging import last_row_of, require_equal_counts
+    from veilnet.io.row_keys import COUNTED
+    from veilnet.io.streams import format_for
+
+    if key != COUNTED:
+        return
+    ends = {agent: file.last_row for agent, file in files.items()}
+    if paths is not None and sent is not None:
+        ends = {}
+        for agent, path in paths.items():
+            last = last_row_of(path, format_for(path, given=format), sent[agent], files[agent].mark)
+            if last is not None:
+                ends[agent] = last
+    require_equal_counts(ends)
 
 
 def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:

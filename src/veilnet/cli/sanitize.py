@@ -14,6 +14,7 @@ from veilnet.cli._quick import Argument, Option
 if TYPE_CHECKING:
     from veilnet.io.message_streams import MessageMark
     from veilnet.io.release_ledger import ReleaseLedger
+    from veilnet.io.row_keys import RowKey
     from veilnet.io.streams import Block, Format
 
 
@@ -50,6 +51,9 @@ def command(
             yes_or_no=True,
         ),
     ] = None,
+    time: Annotated[
+        str | None, Option("--time", "The column of times, if it is not called time: sent, to align rows.")
+    ] = None,
     flush: Annotated[bool, Option("--flush", "Send each row at once.")] = False,
     seed: Annotated[
         int | None, Option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0)
@@ -61,11 +65,11 @@ def command(
 ) -> int:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 
-    Every message carries its plan, its agent and its row, so that the centre can align agents: lines are counted
-    from 1 without the header, or a column "row" is taken over. A row that is incomplete, not a number, out of
-    range or in doubt in any way is not sent, which the centre sees: its number and the reason go to standard
-    error, and the exit code is 1 at the end. Readings that move in steps the plan does not know of are sent, and
-    standard error says so once.
+    Every message carries its plan, its agent and its row, so that the centre can align agents: a column "row" or
+    "time" is taken over, and otherwise lines are counted from 1 without the header. A row that is
+    incomplete, not a number, out of range or in doubt in any way is not sent, which the centre sees: its
+    number and the reason go to standard error, and the exit code is 1 at the end. Readings that move in steps
+    the plan does not know of are sent, and standard error says so once.
 
     With --append or --ledger, a run goes on after the last row that was sent; readings that come through a pipe
     must then tell their rows.
@@ -80,6 +84,7 @@ def command(
     from veilnet.io.message_streams import MessageMark, message_lines
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.release_ledger import open_release_ledger
+    from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
     from veilnet.io.streams import format_for
     from veilnet.io.trust import pinned, require_trust
@@ -94,6 +99,10 @@ def command(
     if not noise.private:
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")
     if agent.memory is not None:
+        if time is not None:
+            raise InvalidRequest(
+                "--time: the rows of a stream are numbered; give each its number in a column 'row'"
+            )
         from veilnet.cli._remembering import Remembering
 
         return Remembering(
@@ -106,7 +115,6 @@ def command(
         )
     if resend and ledger is None:
         raise InvalidRequest("--resend: it goes with a ledger; give --ledger")
-    mark = MessageMark(plan or "", agent.agent, noise.private)
     watch = LatticeWatch(agent)
     sent = refused = 0
     exhausted = False
@@ -118,15 +126,17 @@ def command(
             agent.readings,
             names=agent.names,
             header=header,
+            time=time,
             label="standard input" if source is None else str(source),
         )
         blocks = reader.blocks(1 if flush else LINES_AT_ONCE)
-        if out is not None:
-            # Nothing is begun, let alone replaced, before the input is known to be what it should be.
-            blocks = with_first(blocks)
+        # Nothing is begun, let alone replaced, before the input is known to be what it should be.
+        blocks = with_first(blocks, reader)
+        key = reader.key or COUNTED
+        mark = MessageMark(plan or "", agent.agent, noise.private, key)
         record = None
         if ledger is not None:
-            record = stack.enter_context(open_release_ledger(ledger, plan, agent.agent, budget))
+            record = stack.enter_context(open_release_ledger(ledger, plan, agent.agent, budget, key.name))
         at_once = flush or record is not None
         opened = outlet(out, sent_as, agent.sent, mark, append=append, flush=at_once)
         send, last_in_file = stack.enter_context(opened)
@@ -148,18 +158,20 @@ def command(
                     record.record(rows, values)
                 send(message_lines(sent_as, rows, values, mark))
             sent += len(rows)
-            refused += _report(new, released.reasons)
+            refused += _report(new, released.reasons, key)
             if exhausted:
                 break
         if record is not None:
             record.all_sent()
             say(
-                f"the ledger has {record.count} releases, the last of row {record.last_row}; head {record.head}"
+                f"the ledger has {record.count} releases, the last of {key.words(record.last_row)}; "
+                f"head {record.head}"
             )
     say(watch.conclude())
     if resume and reader.last_row < resume and not exhausted:
         say(
-            f"the input ends at row {reader.last_row}, before the last row sent, {resume}: is it the right file?"
+            f"the input ends at {key.words(reader.last_row)}, before the last row sent, {key.text(resume)}: "
+            "is it the right file?"
         )
         return 1
     if exhausted:
@@ -218,7 +230,8 @@ def _catch_up(
     rows, values = record.unsure or ([], None)
     if last_in_file and last_in_file not in (record.last_before, *rows, record.last_row):
         raise InvalidPlan(
-            f"{to_file}: ends with row {last_in_file}, but the ledger has row {record.last_row} as the last; is it "
+            f"{to_file}: ends with {mark.key.words(last_in_file)}, but the ledger has "
+            f"{mark.key.words(record.last_row)} as the last; is it "
             "another file, or a ledger that was set back? Add to the right one, or choose a new file"
         )
     if not rows or values is None:
@@ -229,22 +242,26 @@ def _catch_up(
         missing = list(range(len(rows)))
     else:
         say(
-            f"rows {rows[0]} to {rows[-1]} were recorded by a run that was ended, and may not have been sent; "
+            f"{_span(rows, mark.key)} were recorded by a run that was ended, and may not have been sent; "
             "--resend sends the same numbers again"
         )
         return
     if missing:
         send(message_lines(format, [rows[place] for place in missing], values[missing], mark))
-        say(f"rows {rows[missing[0]]} to {rows[-1]} were recorded before, and are sent now")
+        say(f"{_span(rows[missing[0] :], mark.key)} were recorded before, and are sent now")
 
 
-def _report(block: Block, reasons: dict[int, str]) -> int:
+def _span(rows: list[int], key: RowKey) -> str:
+    return f"rows {key.text(rows[0])} to {key.text(rows[-1])}"
+
+
+def _report(block: Block, reasons: dict[int, str], key: RowKey) -> int:
     """Say of each row that was not sent why; how many there are."""
     refused = [
         *block.refused,
         *((block.lines[place], block.rows[place], reason) for place, reason in reasons.items()),
     ]
     for line, row, reason in sorted(refused, key=lambda entry: entry[0]):
-        where = f"line {line}" if row is None else f"row {row}"
+        where = f"line {line}" if row is None else key.words(row)
         say(f"{where} not sent: {reason}")
     return len(refused)

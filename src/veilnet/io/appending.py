@@ -22,6 +22,7 @@ from veilnet.io._atomic import remember_folder
 from veilnet.io._chain import write_all
 from veilnet.io._locking import require_lock
 from veilnet.io.message_streams import MessageMark, MessageReader, message_header, message_lines
+from veilnet.io.row_keys import RowKey
 from veilnet.io.streams import Format
 
 __all__ = ["AppendedFile", "appending"]
@@ -59,7 +60,7 @@ def appending(path: Path, format: Format, columns: int, mark: MessageMark) -> It
     with open(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666), "rb") as file:  # noqa: PTH123
         require_lock(file.fileno(), path, "is adding to this file", wait=False)
         size = file.seek(0, os.SEEK_END)
-        last, end = _last_line(file, size)
+        last, end = last_line(file, size)
         last_row = _last_row(file, last, end, path, format, columns, mark)
         os.ftruncate(file.fileno(), end)
         found = AppendedFile(file.fileno(), path, last_row, end, size - end)
@@ -69,7 +70,7 @@ def appending(path: Path, format: Format, columns: int, mark: MessageMark) -> It
         yield found
 
 
-def _last_line(file: IO[bytes], size: int) -> tuple[bytes, int]:
+def last_line(file: IO[bytes], size: int) -> tuple[bytes, int]:
     """The last line that has its end, and where it ends."""
     length = min(_TAIL, size)
     while True:
@@ -109,24 +110,25 @@ def _last_row(
     reader = MessageReader(io.BytesIO(b"".join(lines)), format, columns, mark=mark, label=str(path))
     if sum(len(block.rows) for block in reader.blocks(2)) != len(lines) - (format == "csv"):
         raise InvalidReading(f"{path}: its last line is no message to continue; choose another file")
+    if reader.key != mark.key:
+        _refuse(path, mark, "its rows are told apart in another way")
     return reader.last_row
 
 
 def _begins_message(torn: bytes, format: Format, mark: MessageMark) -> bool:
     """Whether a run that was killed while it wrote a message of this agent and plan may have left these bytes."""
-    sent = message_lines(format, [0], np.zeros((1, 1)), mark)
-    missed = message_lines(format, [0], np.full((1, 1), MISSED), mark)
-    return any(
-        _begins(torn, sample[: sample.rindex(end)]) for sample, end in ((sent, b"0.0"), (missed, b"missed"))
-    )
+    sent = message_lines(format, [1], np.zeros((1, 1)), mark)
+    missed = message_lines(format, [1], np.full((1, 1), MISSED), mark)
+    samples = ((sent, b"0.0"), (missed, b"missed"))
+    return any(_begins(torn, sample[: sample.rindex(end)], mark.key) for sample, end in samples)
 
 
-def _begins(torn: bytes, sample: bytes) -> bool:
+def _begins(torn: bytes, sample: bytes, key: RowKey) -> bool:
     """Whether bytes begin as the sample does, up to the row, and go on as a message does."""
-    before, _, after = sample.partition(b"0")  # the row
+    before, _, after = sample.partition(key.text(1).encode())
     if len(torn) <= len(before):
         return before.startswith(torn)
-    rest = torn.removeprefix(before).lstrip(b"0123456789")
+    rest = torn.removeprefix(before).lstrip(key.characters)
     if not torn.startswith(before) or (rest and not torn[len(before) : len(before) + 1].isdigit()):
         return False
     if len(rest) <= len(after):

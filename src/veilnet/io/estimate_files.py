@@ -12,21 +12,24 @@ from typing import IO
 import numpy as np
 
 from veilnet.centre.estimates import Estimate
+from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.streams import Format
 
 __all__ = ["write_estimate_header", "write_estimates"]
 
 
-def write_estimate_header(file: IO[bytes], format: Format, labels: Sequence[str]) -> None:
+def write_estimate_header(file: IO[bytes], format: Format, labels: Sequence[str], key: RowKey = ROW) -> None:
     """The first line of a CSV of estimates."""
     if format == "csv":
-        file.write(_csv([["row", *labels, *(f"deviation of {label}" for label in labels), "missing"]]))
+        file.write(_csv([[_column(key), *labels, *(f"deviation of {label}" for label in labels), "missing"]]))
 
 
-def write_estimates(file: IO[bytes], format: Format, rows: Sequence[int], estimate: Estimate) -> None:
+def write_estimates(
+    file: IO[bytes], format: Format, rows: Sequence[int], estimate: Estimate, key: RowKey = ROW
+) -> None:
     """Append estimates to a binary file.
 
-    CSV: the row, the estimates, their standard deviations, and who is missing, separated by semicolons;
+    CSV: the row or its time, the estimates, their standard deviations, and who is missing, separated by semicolons;
     cells of what is not estimable are empty. JSON: null instead.
     """
     values = estimate.public.tolist()
@@ -34,7 +37,7 @@ def write_estimates(file: IO[bytes], format: Format, rows: Sequence[int], estima
     if format == "csv":
         file.write(
             _csv(
-                [row, *map(_cell, value), *map(_cell, deviation), ";".join(missing)]
+                [key.text(row), *map(_cell, value), *map(_cell, deviation), ";".join(missing)]
                 for row, value, deviation, missing in zip(
                     rows, values, deviations, estimate.missing, strict=True
                 )
@@ -44,7 +47,7 @@ def write_estimates(file: IO[bytes], format: Format, rows: Sequence[int], estima
     lines = [
         json.dumps(
             {
-                "row": int(row),
+                _column(key): json.loads(key.json(row)),
                 "public": _named(estimate.labels, value),
                 "deviation": _named(estimate.labels, deviation),
                 "missing": list(missing),
@@ -54,6 +57,10 @@ def write_estimates(file: IO[bytes], format: Format, rows: Sequence[int], estima
         for row, value, deviation, missing in zip(rows, values, deviations, estimate.missing, strict=True)
     ]
     file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _column(key: RowKey) -> str:
+    return "time" if key.is_time else "row"
 
 
 def _csv(rows: object) -> bytes:

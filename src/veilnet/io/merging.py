@@ -1,26 +1,43 @@
-"""Several agents' message files side by side, aligned by row, in constant memory."""
+"""Several agents' message files side by side, aligned by row or time, in constant memory.
+
+Rows are never aligned by their place in a file: messages say how their rows are told apart. Those that were only
+counted are aligned if every file ends at the same count, since a line that is missing from the readings of one
+agent shifts all that follow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
+from veilnet.io.appending import last_line
 from veilnet.io.message_streams import MessageMark, MessageReader
+from veilnet.io.row_keys import COUNTED, ROW, RowKey
 from veilnet.io.streams import Block, Format
 
-__all__ = ["MessageFile", "aligned"]
+__all__ = ["Alignment", "MessageFile", "aligned", "common_key"]
 
 _LINES_AT_ONCE = 4096
 
 Report = Callable[[Path, int, str], None]
+Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
+Alignment = Iterator[tuple[Rows, dict[str, Array]]]
 
 
 class MessageFile:
-    """The messages of one agent, read block by block; lines that are none are reported and left out."""
+    """The messages of one agent, read block by block; lines that are none are reported and left out.
+
+    rows, values: what was read and not yet taken.
+    last_row:     of all that was read.
+    crowded:      messages so soon after another of the same agent that one tolerance holds both.
+    """
 
     def __init__(self, reader: MessageReader, path: Path, columns: int, report: Report) -> None:
         self._reader = reader
@@ -28,10 +45,11 @@ class MessageFile:
         self._path = path
         self._columns = columns
         self._report = report
-        self.rows = np.zeros(0, dtype=np.int64)
+        self.rows: Rows = np.zeros(0, dtype=np.int64)
         self.values: Array = np.zeros((0, columns))
         self.ended = False
         self.count = 0
+        self.crowded = 0
         self.refill()
 
     @property
@@ -39,18 +57,36 @@ class MessageFile:
         """How many of the messages read so far say that their noise can be repeated."""
         return self._reader.simulated
 
+    @property
+    def mark(self) -> MessageMark:
+        """Whose messages they are."""
+        return self._reader.mark
+
+    @property
+    def key(self) -> RowKey | None:
+        """How its rows are told apart; None where it has none."""
+        return self._reader.key
+
+    @property
+    def last_row(self) -> int:
+        """The last row read so far, 0 for none."""
+        return self._reader.last_row
+
     def refill(self) -> None:
         """Read on until there is a row to give, or the file ends."""
         while not self.ended and self.rows.size == 0:
-            block = next(self._blocks, None)
-            if block is None:
-                self.ended = True
-                return
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Read one more block, if there is one."""
+        block = next(self._blocks, None)
+        if block is None:
+            self.ended = True
+        else:
             self._keep(block)
 
-    def take(self, horizon: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Array]:
-        """The rows up to a number, which are then gone from here."""
-        count = int(np.searchsorted(self.rows, horizon, side="right"))
+    def take(self, count: int) -> tuple[Rows, Array]:
+        """So many rows, which are then gone from here."""
         taken = self.rows[:count], self.values[:count]
         self.rows, self.values = self.rows[count:], self.values[count:]
         return taken
@@ -59,30 +95,65 @@ class MessageFile:
         for line, _, reason in block.refused:
             self._report(self._path, line, reason)
         self.count += len(block.rows)
-        self.rows = np.array(block.rows, dtype=np.int64)
-        self.values = block.values(self._columns)
+        self.rows = np.concatenate([self.rows, np.array(block.rows, dtype=np.int64)])
+        self.values = np.concatenate([self.values, block.values(self._columns)])
 
 
-def aligned(
-    files: dict[str, MessageFile],
-) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], dict[str, Array]]]:
-    """Rows that some agent sent, in order, and each agent's messages in them; nan where it sent none."""
+def common_key(files: Mapping[str, MessageFile], *, trust_counts: bool = False) -> RowKey:
+    """How the rows of all files are told apart; an error where they do not agree.
+
+    trust_counts: whether counted rows pass for rows that were told.
+    """
+    found = {agent: file.key for agent, file in files.items() if file.key is not None}
+    if trust_counts:
+        found = {agent: ROW if key == COUNTED else key for agent, key in found.items()}
+    first = next(iter(found), "")
+    for agent, key in found.items():
+        if key != found[first]:
+            raise InvalidReading(
+                f"messages: rows of {first!r} are told apart by {_in_words(found[first])}, those of {agent!r} by "
+                f"{_in_words(key)}; sanitize all readings with a column 'row' or 'time'"
+            )
+    return found.get(first, ROW)
+
+
+def aligned(files: Mapping[str, MessageFile], within: int = 0) -> Alignment:
+    """Rows that some agent sent, in order, and each agent's messages in them; nan where it sent none.
+
+    within: rows (microseconds, where they are times) by which messages of one row may differ. A row begins with
+            its first message, and holds of each agent the first that follows no later than this. A further one
+            of the same agent begins a row of its own.
+    """
+    common_key(files, trust_counts=True)
+    if within and any(file.key is not None and not file.key.is_time for file in files.values()):
+        raise InvalidRequest("--within: the messages do not tell their time; sanitize with --time")
     while True:
         for file in files.values():
             file.refill()
-        waiting = [int(file.rows[-1]) for file in files.values() if file.rows.size]
-        if not waiting:
+        pending = [file for file in files.values() if file.rows.size]
+        if not pending:
             return
-        # Up to the first block's end nothing can still come from any file.
-        horizon = min(waiting)
-        taken = {agent: file.take(horizon) for agent, file in files.items()}
-        rows = np.unique(np.concatenate([numbers for numbers, _ in taken.values()]))
-        messages = {}
-        for agent, (numbers, values) in taken.items():
-            whole = np.full((len(rows), values.shape[1]), np.nan)
-            whole[np.searchsorted(rows, numbers)] = values
-            messages[agent] = whole
-        yield rows, messages
+        reading = [file for file in pending if not file.ended]
+        horizon = min((int(file.rows[-1]) for file in reading), default=None)
+        first = min(int(file.rows[0]) for file in pending)
+        if horizon is not None and first + within > horizon:
+            # What belongs to the first row may not have been read yet.
+            for file in reading:
+                if int(file.rows[-1]) == horizon:
+                    file.read_on()
+            continue
+        yield _next_rows(files, within, horizon)
+
+
+def require_equal_counts(ends: Mapping[str, int]) -> None:
+    """Refuse files of counted rows that do not end together; ``ends`` has the last row of each."""
+    if len(set(ends.values())) > 1:
+        shown = ", ".join(f"{agent!r} {count}" for agent, count in list(ends.items())[:8])
+        raise InvalidReading(
+            f"messages: rows were only counted, and the files do not end together: {shown}; a line that is missing "
+            "in one shifts all its others, and the estimates are then wrong: sanitize with a column 'row' or "
+            "'time'. Where only last rows were not sent, --trust-counts aligns by counts"
+        )
 
 
 def open_messages(
@@ -91,3 +162,70 @@ def open_messages(
     """The message file of an agent of a plan (``mark``) that sends so many numbers."""
     reader = MessageReader(file, format, columns, mark=mark, label=str(path))
     return MessageFile(reader, path, columns, report)
+
+
+def last_row_of(path: Path, format: Format, columns: int, mark: MessageMark) -> int | None:
+    """The row of a file's last message, without reading the rest; None where that cannot be told."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        last, end = last_line(file, file.seek(0, os.SEEK_END))
+        file.seek(0)
+        first = file.readline()
+    content = io.BytesIO(first if len(first) == end else first + last)
+    reader = MessageReader(content, format, columns, mark=mark, label=str(path))
+    rows = [row for block in reader.blocks(2) for row in block.rows]
+    return rows[-1] if rows and (format == "jsonl" or len(first) < end) else None
+
+
+def _next_rows(
+    files: Mapping[str, MessageFile], within: int, horizon: int | None
+) -> tuple[Rows, dict[str, Array]]:
+    """The rows that nothing can be added to any more, taken from the files."""
+    if within == 0:
+        ends = [
+            len(file.rows) if horizon is None else int(np.searchsorted(file.rows, horizon, side="right"))
+            for file in files.values()
+        ]
+        parts = [file.rows[:end] for file, end in zip(files.values(), ends, strict=True)]
+        rows = np.unique(np.concatenate(parts))
+        places = [np.searchsorted(rows, mine) for mine in parts]
+    else:
+        rows, places = _grouped(files, within, horizon)
+    messages = {}
+    for (agent, file), place in zip(files.items(), places, strict=True):
+        _, values = file.take(len(place))
+        whole = np.full((len(rows), values.shape[1]), np.nan)
+        whole[place] = values
+        messages[agent] = whole
+    return rows, messages
+
+
+def _grouped(files: Mapping[str, MessageFile], within: int, horizon: int | None) -> tuple[Rows, list[Rows]]:
+    """Rows begun no later than ``horizon - within``, and for each file the rows that its first messages are in."""
+    owners = np.concatenate([np.full(len(file.rows), k) for k, file in enumerate(files.values())])
+    times = np.concatenate([file.rows for file in files.values()])
+    order = np.argsort(times, kind="stable")
+    by_place = list(files.values())
+    places: list[list[int]] = [[] for _ in by_place]
+    starts: list[int] = []
+    present: set[int] = set()
+    end = -1
+    for time, owner in zip(times[order].tolist(), owners[order].tolist(), strict=True):
+        if time > end or owner in present:
+            if horizon is not None and time + within > horizon:
+                break
+            by_place[owner].crowded += time <= end
+            starts.append(time)
+            present.clear()
+            end = time + within
+        present.add(owner)
+        places[owner].append(len(starts) - 1)
+    return np.array(starts, dtype=np.int64), [np.array(mine, dtype=np.int64) for mine in places]
+
+
+def _in_words(key: RowKey) -> str:
+    if key.is_time:
+        styles = {"zoned": "times with a zone", "local": "times without a zone", "seconds": "seconds"}
+        return styles[key.style]
+    return "a count of lines" if key == COUNTED else "their numbers"

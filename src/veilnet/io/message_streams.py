@@ -3,6 +3,8 @@
     CSV     row,plan,agent,z1,z2          a header, then 7,cf6785d0,kitchen,-50.8330078125,8.86328125
     JSON    {"row": 7, "plan": "cf6785d0", "agent": "kitchen", "values": [-50.8330078125, 8.86328125]}
 
+The first column is how rows are told apart (:mod:`veilnet.io.row_keys`): ``row``, ``time`` or ``counted``.
+
 Every message names its row, the plan it was made by (the beginning of its id) and the agent that sent it, so
 that no file of another agent or plan is fused by mistake, wherever in it a foreign line stands. What was made
 with ``--seed`` says so in every row: the column ``private`` after the agent holds ``no``, or the key "private"
@@ -27,6 +29,7 @@ import numpy as np
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
+from veilnet.io.row_keys import ROW, RowKey, key_named
 from veilnet.io.streams import (
     Block,
     Format,
@@ -35,9 +38,7 @@ from veilnet.io.streams import (
     csv_fields,
     csv_numbers,
     json_numbers,
-    json_row,
     json_table,
-    row_number,
 )
 
 __all__ = ["MessageMark", "MessageReader", "message_header", "message_lines"]
@@ -48,11 +49,12 @@ _MARK = 8  # characters of a plan's id that its messages carry
 
 @dataclass(frozen=True)
 class MessageMark:
-    """What every message of a stream says of itself: the plan, the agent, and whether its noise was secret."""
+    """What every message of a stream says of itself: plan, agent, whether noise was secret, and how rows are told."""
 
     plan: str
     agent: str
     private: bool = True
+    key: RowKey = ROW
 
     @cached_property
     def short_plan(self) -> str:
@@ -62,7 +64,7 @@ class MessageMark:
     @property
     def columns(self) -> list[str]:
         """The first columns of a CSV."""
-        return ["row", "plan", "agent"] + ([] if self.private else ["private"])
+        return [self.key.name, "plan", "agent"] + ([] if self.private else ["private"])
 
     @property
     def fields(self) -> list[str]:
@@ -81,9 +83,11 @@ def message_lines(format: Format, rows: Sequence[int], values: Array, mark: Mess
     """Messages as lines; a row that is infinite says that its reading was missed."""
     missed = np.isposinf(values).all(axis=1) if values.shape[1] else np.zeros(len(rows), bool)
     if format == "csv":
-        between = _csv_line(mark.fields)
+        between, told = _csv_line(mark.fields), mark.key.text
         lines = [
-            f"{row},{between},{','.join(map(repr, numbers))}\n" if numbers else f"{row},{between}\n"
+            f"{told(row)},{between},{','.join(map(repr, numbers))}\n"
+            if numbers
+            else f"{told(row)},{between}\n"
             for row, numbers in zip(rows, values.tolist(), strict=True)
         ]
         for place in np.flatnonzero(missed).tolist():
@@ -93,8 +97,9 @@ def message_lines(format: Format, rows: Sequence[int], values: Array, mark: Mess
             f'"plan": {json.dumps(mark.short_plan)}, "agent": {json.dumps(mark.agent, ensure_ascii=False)}'
         )
         between += "" if mark.private else ', "private": false'
+        told = mark.key.json
         lines = [
-            f'{{"row": {row}, {between}, "values": {numbers!r}}}\n'
+            f'{{"{mark.key.name}": {told(row)}, {between}, "values": {numbers!r}}}\n'
             for row, numbers in zip(rows, values.tolist(), strict=True)
         ]
         for place in np.flatnonzero(missed).tolist():
@@ -115,9 +120,10 @@ class MessageReader(LineReader):
         self, file: IO[bytes], format: Format, columns: int, *, mark: MessageMark, label: str
     ) -> None:
         super().__init__(file, format, columns, label)
-        self._mark = mark
+        self.mark = mark
         self._origin = [mark.short_plan.encode(), mark.agent.encode()]
         self._places = 3  # fields before the numbers
+        self._named: RowKey | None = None  # the column or key that tells rows
         self.rows_told = True
         self.simulated = 0
         self.missed = 0
@@ -127,9 +133,10 @@ class MessageReader(LineReader):
 
     def _out_of_order(self, block: Block, row: int) -> None:
         del block
+        key = self.key or ROW
         raise InvalidReading(
-            f"{self._label}, line {self._line}: row {row} comes after row {self.last_row}; "
-            "rows must increase: sort the file, and send each row once"
+            f"{self._label}, line {self._line}: {key.words(row)} comes after {key.words(self.last_row)}; "
+            f"{'times' if key.is_time else 'rows'} must increase: sort the file, and send each row once"
         )
 
     def _at_end(self) -> None:
@@ -144,19 +151,20 @@ class MessageReader(LineReader):
         except Refused:
             fields = []
         numbers = [f"z{k + 1}" for k in range(self._columns)]
+        self._named = key_named(fields[0]) if fields else None
         for private in (True, False):
-            columns = MessageMark("", "", private).columns
+            columns = MessageMark("", "", private, self._named or ROW).columns
             if fields == columns + numbers:
                 self._places = len(columns)
                 break
         else:
-            self._refuse_file(f"it names {len(fields)} others" if fields[:1] == ["row"] else "it has none")
+            self._refuse_file(f"it names {len(fields)} others" if self._named else "it has none")
         return True
 
     def _refuse_file(self, found: str) -> NoReturn:
         wanted = ",".join([*MessageMark("", "").columns, *(f"z{k + 1}" for k in range(self._columns))])
         raise InvalidReading(
-            f"{self._label}: expected messages of {self._mark.agent!r} under a header "
+            f"{self._label}: expected messages of {self.mark.agent!r} under a header "
             f"{wanted if len(wanted) < 80 else wanted[:77] + '...'}, but {found}; is it the right file? "
             "'veilnet sanitize' writes it"
         )
@@ -167,7 +175,7 @@ class MessageReader(LineReader):
             raise Refused(
                 f"expected {self._places + self._columns} fields separated by commas, found {len(fields)}"
             )
-        row = row_number(fields[0])
+        row = self._told(self._named or ROW, fields[0])
         if fields[1:3] != self._origin:
             self._check_origin(*(_text(field, row) for field in fields[1:3]))
         if self._places == 4:
@@ -191,9 +199,11 @@ class MessageReader(LineReader):
         table = json_table(raw)
         if not isinstance(table, dict):
             raise Refused('expected a JSON table with "row", "plan", "agent" and "values"')
-        if "row" not in table:
-            raise Refused("the row is missing")
-        row = json_row(table.pop("row"))
+        if self._named is None:
+            self._named = next(filter(None, map(key_named, table)), None)
+        if self._named is None or self._named.name not in table:
+            raise Refused(f"the {'row' if self._named is None else self._named.name} is missing")
+        row = self._told(self._named, table.pop(self._named.name))
         self._check_origin(table.pop("plan", None), table.pop("agent", None))
         if table.pop("private", True) is not True:
             self.simulated += 1
@@ -204,16 +214,16 @@ class MessageReader(LineReader):
         return row, _finite(json_numbers(table["values"], self._columns, row), row)
 
     def _check_origin(self, plan: object, agent: object) -> None:
-        if plan == self._mark.short_plan and agent == self._mark.agent:
+        if plan == self.mark.short_plan and agent == self.mark.agent:
             return
         if not isinstance(plan, str) or not isinstance(agent, str) or not plan or not agent:
             trouble = "the message does not say which plan and agent it is of"
-        elif plan != self._mark.short_plan:
+        elif plan != self.mark.short_plan:
             trouble = "the message was made by another plan"
         else:
             trouble = f"the message is one of {agent!r}"
         raise InvalidReading(
-            f"{self._label}, line {self._line}: expected messages of {self._mark.agent!r} by this plan, but "
+            f"{self._label}, line {self._line}: expected messages of {self.mark.agent!r} by this plan, but "
             f"{trouble}; is it the right file?"
         )
 

@@ -12,7 +12,8 @@ stream is refused until it is told which.
 
 The row number, which lets the centre align the agents, is counted from 1 and counts every line but the header
 and empty lines at the end, refused ones too; or it is given, as the column ``row`` of a CSV with a header or
-the key "row" of a JSON table, and must then increase.
+the key "row" of a JSON table, and must then increase. Where there is none, a column or key ``time``, or another
+that the caller names, tells the time of each row and takes its place.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import IO, Any, NoReturn
 
 import msgspec
 
-from veilnet._core.errors import InvalidReading
+from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet.io.row_keys import COUNTED, ROW, RowKey
 from veilnet.io.streams import (
     Block,
     Format,
@@ -32,10 +34,8 @@ from veilnet.io.streams import (
     csv_numbers,
     is_number,
     json_numbers,
-    json_row,
     json_table,
     looks_like_json,
-    row_number,
 )
 
 __all__ = ["ReadingReader"]
@@ -53,6 +53,7 @@ class ReadingReader(LineReader):
     names:  of the readings, if known: a CSV header or a JSON table must then have each of them.
     header: whether a CSV begins with names; None: it must where names are known, and else is told from its
             first line. False also lets JSON lists through where names are known.
+    time:   the column or key that tells the time of a row; None: ``row`` or ``time`` where there is one.
     """
 
     def __init__(
@@ -63,28 +64,41 @@ class ReadingReader(LineReader):
         *,
         names: Sequence[str] = (),
         header: bool | None = None,
+        time: str | None = None,
         label: str = "input",
     ) -> None:
         super().__init__(file, format, columns, label)
         self._names = tuple(names)
         self._by_position = header is False or not names
-        self._header = header
+        self._header = True if header is None and time is not None else header
         self._order: list[int] | None = None  # columns of the numbers, where a header told them
+        self._told_in = time  # the column or key that tells rows, once that is known
         self._row_column: int | None = None
         self._width = columns
+        if time is not None and time in self._names:
+            raise InvalidRequest(f"--time: {time!r} is a reading, which is not sent; name a column of times")
+        if time is not None and header is False and self._csv:
+            raise InvalidRequest("--time: a table without a header has no names; leave one of the two out")
 
     def _parse(self, raw: bytes) -> tuple[int | None, list[float]]:
         return self._parse_csv(raw) if self._csv else self._parse_json(raw)
 
     def _out_of_order(self, block: Block, row: int) -> None:
-        block.refused.append((self._line, row, "row numbers must increase"))
+        what = "times must increase, each once" if self._key.is_time else "row numbers must increase"
+        block.refused.append((self._line, row, what))
 
     def _at_end(self) -> None:
-        pass  # no readings, no messages
+        if self.key is None:  # no readings, no messages
+            self.key = COUNTED if self._told_in is None else self._key
+
+    @property
+    def _key(self) -> RowKey:
+        return ROW if self._told_in == "row" else RowKey("time")
 
     # --- CSV
 
     def _is_header(self, raw: bytes) -> bool:
+        self.key = COUNTED
         if self._header is False:
             return False
         if looks_like_json(raw):
@@ -125,9 +139,14 @@ class ReadingReader(LineReader):
             self._bad_header("a name is given twice")
         if "plan" in fields and "agent" in fields:
             self._bad_header("it is that of messages, which are sanitized already")
-        if "row" in fields:
-            self._row_column = fields.index("row")
+        if self._told_in is None:
+            self._told_in = next((name for name in ("row", "time") if name in fields), None)
+        if self._told_in is not None:
+            if self._told_in not in fields:
+                self._bad_header(f"there is no column {self._told_in!r} of times")
+            self._row_column = fields.index(self._told_in)
             self.rows_told = True
+            self.key = None
         self._width = len(fields)
         if self._names:
             missing = [name for name in self._names if name not in fields]
@@ -154,7 +173,7 @@ class ReadingReader(LineReader):
         if len(fields) != self._width:
             what = "numbers" if self._row_column is None else "fields"
             raise Refused(f"expected {self._width} {what} separated by commas, found {len(fields)}")
-        row = None if self._row_column is None else row_number(fields[self._row_column])
+        row = None if self._row_column is None else self._told(self._key, fields[self._row_column])
         if self._order is not None:
             fields = [fields[place] for place in self._order]
         return row, csv_numbers(fields, raw, row)
@@ -162,7 +181,7 @@ class ReadingReader(LineReader):
     # --- JSON lines
 
     def _parse_json(self, raw: bytes) -> tuple[int | None, list[float]]:
-        if raw.lstrip().startswith(b"[") and not self.rows_told:
+        if raw.lstrip().startswith(b"[") and not self.rows_told and self._told_in is None:
             if not self._by_position:
                 raise Refused("the list does not say which reading is which; name them, or give --no-header")
             try:
@@ -171,6 +190,7 @@ class ReadingReader(LineReader):
                 raise Refused("expected a JSON list of numbers") from None
             if len(numbers) != self._columns:
                 raise Refused(f"expected {self._columns} numbers, found {len(numbers)}")
+            self.key = COUNTED
             return None, numbers
         table = json_table(raw)
         if not isinstance(table, dict):
@@ -178,10 +198,17 @@ class ReadingReader(LineReader):
         return self._from_table(table)
 
     def _from_table(self, table: dict[str, Any]) -> tuple[int | None, list[float]]:
-        told = table.pop("row", None)
-        row = None if told is None else json_row(told)
-        if row is None and self.rows_told:
-            raise Refused("the row is missing")
+        if self.key == COUNTED and table.get("row") is not None:
+            raise Refused("the row is given, but those before were counted; give each, or none")
+        if self.key is None and self._told_in is None:
+            self._told_in = next((name for name in ("row", "time") if table.get(name) is not None), None)
+        told = None if self._told_in is None else table.pop(self._told_in, None)
+        if told is None and self._told_in is not None:
+            raise Refused(f"the {'row' if self._told_in == 'row' else 'time'} is missing")
+        if told is None:
+            row, self.key = None, COUNTED
+        else:
+            row = self._told(self._key, told)
         self.rows_told = row is not None  # from now on every line must tell its row
         if self._names and all(name in table for name in self._names):
             return row, json_numbers([table[name] for name in self._names], self._columns, row)

@@ -4,7 +4,7 @@ Noise protects a reading once. Whoever sees the same reading under a thousand dr
 run that was killed must neither sanitize a row again nor forget what it sent. ``veilnet sanitize --ledger``
 therefore records the messages of a block, on the disk, before any of them is sent:
 
-    {"format": "veilnet-releases/1", "plan": ..., "agent": ..., "budget": null or the most rows ever released}
+    {"format": "veilnet-releases/1", "plan": ..., "agent": ..., "key": ..., "budget": null or the most rows}
     {"entry": 1, "rows": [1, 2, ...], "values": [[...], ...]}       recorded, then sent
     {"entry": 2, "sent": true}                                      a run ended, and had sent all it recorded
 
@@ -34,6 +34,7 @@ from veilnet.io._chain import Chain, begin_chain, open_chain
 __all__ = ["ReleaseLedger", "open_release_ledger"]
 
 FORMAT = "veilnet-releases/1"
+_TOLD = {"row": "in a column 'row'", "time": "in a column of times", "counted": "counted"}
 
 
 class ReleaseLedger:
@@ -41,6 +42,7 @@ class ReleaseLedger:
 
     last_row: the last row recorded; ``last_before`` the one before the last entry, ``count`` how many there are.
     budget:   the most rows that may ever be recorded, None for no limit.
+    key:      how rows are told apart: counted, row or time (None in ledgers of old).
     unsure:   (rows, values) of the last entry, if a killed run may not have sent them.
     """
 
@@ -57,6 +59,7 @@ class ReleaseLedger:
                 "or a new name to begin one"
             )
         self.budget: int | None = _whole(header.get("budget"), path, "budget", optional=True)
+        self.key = header.get("key")
         for line in lines:
             self._add(line, path)
 
@@ -103,15 +106,23 @@ class ReleaseLedger:
 
 @contextmanager
 def open_release_ledger(
-    path: Path, plan: str | None, agent: str, budget: int | None
+    path: Path, plan: str | None, agent: str, budget: int | None, key: str
 ) -> Iterator[ReleaseLedger]:
-    """The agent's ledger, begun where there is none, and nobody else's until the block ends."""
+    """The agent's ledger, begun where there is none, and nobody else's until the block ends.
+
+    key: how its rows are told apart, which stays the same.
+    """
     if plan is None:
         raise InvalidPlan("--ledger: expected a sanitizer of a plan, found one saved on its own")
     if not path.exists():
-        begin_chain(path, {"format": FORMAT, "plan": plan, "agent": agent, "budget": budget})
+        begin_chain(path, {"format": FORMAT, "plan": plan, "agent": agent, "budget": budget, "key": key})
     with open_chain(path, FORMAT, wait=False) as chain:
         ledger = ReleaseLedger(chain, path, plan, agent)
+        if ledger.key not in (None, key):
+            raise InvalidRequest(
+                f"{path}: this ledger has its rows {_TOLD.get(ledger.key, ledger.key)}, the input {_TOLD[key]}; "
+                "tell them as before, or begin a new ledger"
+            )
         if budget is not None and budget != ledger.budget:
             raise InvalidRequest(
                 f"--budget: {path} was begun with {'none' if ledger.budget is None else ledger.budget}, found "

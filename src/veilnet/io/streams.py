@@ -22,12 +22,12 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.io import _json
+from veilnet.io.row_keys import LARGEST_ROW, RowKey, read_time
 
 __all__ = ["Block", "Format", "LineReader", "format_for"]
 
 Format = Literal["csv", "jsonl"]
 
-LARGEST_ROW = 2**62
 _LONGEST_LINE = 2**20  # bytes; a longer line is refused without being held in memory
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -85,8 +85,9 @@ def format_for(*paths: Path | None, given: str | None = None) -> Format:
 class LineReader(ABC):
     """Reads rows of ``columns`` numbers from a binary file; ``label`` names it in errors.
 
-    last_row:  number of the last row read.
+    last_row:  the last row read, as a number (:mod:`veilnet.io.row_keys`).
     rows_told: whether the lines tell their rows; otherwise they are counted.
+    key:       how rows are told apart; None until the first of them was read.
     """
 
     def __init__(self, file: IO[bytes], format: Format, columns: int, label: str) -> None:
@@ -99,6 +100,7 @@ class LineReader(ABC):
         self._blank: list[int] = []  # empty lines count as rows only if another line follows
         self.last_row = 0
         self.rows_told = False
+        self.key: RowKey | None = None
 
     def blocks(self, rows_at_most: int) -> Iterator[Block]:
         """Blocks of at most so many lines, each given as soon as it is read."""
@@ -171,6 +173,17 @@ class LineReader(ABC):
             self.last_row += 1
             row = self.last_row
         block.refused.append((line, row, reason))
+
+    def _told(self, key: RowKey, value: object) -> int:
+        """The row that a field or a JSON value tells; every time must be written as the first was."""
+        if not key.is_time:
+            row = row_number(value) if isinstance(value, str | bytes) and self._csv else json_row(value)
+        else:
+            row, key = _time_told(value)
+        if self.key is not None and self.key != key:
+            raise Refused("the time is written in another way than those before; keep to one")
+        self.key = key
+        return row
 
 
 # --- what lines of either kind are made of
@@ -245,6 +258,21 @@ def row_number(text: str | bytes) -> int:
     if not digits.isdigit() or not digits.isascii() or len(digits) > 18 or int(digits) == 0:
         raise Refused("the row is not a positive whole number")
     return int(digits)
+
+
+def _time_told(value: object) -> tuple[int, RowKey]:
+    try:
+        if isinstance(value, bytes):
+            value = value.decode()
+        elif type(value) in (int, float):
+            value = repr(value)
+        if isinstance(value, str):
+            return read_time(value)
+    except UnicodeDecodeError:
+        raise Refused("the line is not readable as CSV") from None
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    raise Refused("the time is neither a text nor a number")
 
 
 def _first_bad_field(fields: Sequence[str | bytes]) -> str:
