@@ -65,7 +65,7 @@ def sanitizing(sent: int, readings: int, noisy: bool) -> None:
 
 
 def fusing(name: str, network: vn.Network) -> None:
-    """All agents' messages, complete."""
+    """All agents' messages, complete and with gaps."""
     fusion = vn.Fusion(vn.design(network))
     rng = np.random.default_rng(0)
     stacked = rng.standard_normal((ROWS, fusion.model.blocks.total))
@@ -77,12 +77,27 @@ def fusing(name: str, network: vn.Network) -> None:
     gains = dict(zip(fusion.agents, np.split(gain, cuts), strict=True))
     side_by_side = ratio(lambda: stacked @ gain, lambda: fusion.estimate(stacked))
     by_agent = ratio(lambda: sum(parts[a] @ gains[a] for a in parts), lambda: fusion.estimate(parts))
-    gappy = {agent: values.copy() for agent, values in parts.items()}
-    gappy[fusion.agents[0]][::10] = np.nan
-    gaps = ratio(lambda: stacked @ gain, lambda: fusion.estimate(gappy))
+    print(f"fuse {name}: {side_by_side:5.2f} from one array, {by_agent:5.2f} from one per agent")
+    one = stacked.copy()
+    one[::10, : cuts[0]] = np.nan
+    various = {agent: values.copy() for agent, values in parts.items()}
+    for place, values in enumerate(various.values()):
+        values[10 * place :: 10 * len(parts)] = np.nan
     print(
-        f"fuse {name}: {side_by_side:5.2f} from one array, {by_agent:5.2f} from one per agent, "
-        f"{gaps:5.2f} with an agent missing in every tenth row"
+        f"  every tenth row with gaps: {ratio(lambda: stacked @ gain, lambda: fusion.estimate(one)):5.2f} one agent, "
+        f"one array; {ratio(lambda: stacked @ gain, lambda: fusion.estimate(various)):5.2f} each agent in turn, "
+        "one array per agent (the bare product is of one array)"
+    )
+
+
+def small_network() -> vn.Network:
+    """Two agents of two readings each, whose shares are one number each."""
+    return vn.Network(
+        observe={"left": [[1.0, 0.6], [0.2, 1.0]], "right": [[1.0, -0.7], [0.1, 0.8]]},
+        noise=0.3,
+        public={"u": [1.0, 0.0]},
+        private={"g": [0.0, 1.0]},
+        prior=vn.Prior(covariance=np.diag([9.0, 1.0])),
     )
 
 
@@ -167,6 +182,7 @@ def main() -> None:
     for noisy in (True, False):
         for sent, readings in ((2, 4), (3, 6), (6, 12)):
             sanitizing(sent, readings, noisy)
+    fusing("two rooms, 2 numbers -> 1", small_network())
     fusing("a house, 10 numbers -> 2", house())
     fusing("72 readings, 36 numbers -> 3", paper_network(12))
     commands(100_000, 2000)

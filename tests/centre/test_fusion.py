@@ -11,6 +11,7 @@ from scipy.linalg import block_diag
 import veilnet as vn
 from helpers.networks import direct_crlb, direct_information, random_network, random_sanitizers
 from helpers.statistics_tests import law_is_off
+from veilnet.centre.grouping import by_who_sent
 from veilnet.io.template import house
 from veilnet.plans.plan import make_plan
 
@@ -290,3 +291,41 @@ def test_masked_numbers_are_missing() -> None:
     estimate = vn.Fusion(planted()).estimate({"left": masked})
     assert estimate.missing == (("right", "both"), ("left", "right", "both"))
     assert np.isnan(estimate.public[1]).all()
+
+
+def test_a_bad_number_that_weighs_nothing_is_still_missing() -> None:
+    """Estimates tell of bad numbers, but not of those that no estimate uses."""
+    network = vn.Network(
+        observe={"left": [[1.0, 0.0]], "right": [[0.0, 1.0]]},
+        noise=1.0,
+        public={"u": [1.0, 0.0]},
+        private={"g": [0.0, 1.0]},
+        prior=vn.Prior(covariance=np.eye(2)),
+    )
+    plan = make_plan(network, {a: vn.Sanitizer(np.eye(1)) for a in network.agents}, "by hand")
+    fusion = vn.Fusion(plan)
+    assert fusion.model.complete.gain[0, 1] == 0.0
+    right = np.array([[1.0], [np.nan], [2.0], [np.inf]])
+    estimate = fusion.estimate({"left": np.ones((4, 1)), "right": right})
+    assert estimate.missing == ((), ("right",), (), ("right",))
+    assert np.allclose(estimate.public, 0.5)
+
+
+@pytest.mark.parametrize("agents", [1, 5, 16, 17, 40])
+def test_rows_are_grouped_by_who_sent(agents: int) -> None:
+    rng = np.random.default_rng(agents)
+    patterns = rng.random((6, agents)) < 0.4
+    silent = patterns[rng.integers(6, size=200)].T
+    order, groups = by_who_sent(silent)
+    assert sorted(order) == list(range(200))
+    assert len(groups) == len({column.tobytes() for column in silent.T})
+    for pattern, members in groups:
+        assert (silent[:, order[members]] == pattern[:, None]).all()
+    assert sum(members.stop - members.start for _, members in groups) == 200
+
+
+def test_numbers_too_large_to_square_are_no_gaps() -> None:
+    fusion = vn.Fusion(vn.design(house()))
+    messages = np.full((3, fusion.model.blocks.total), 1e200)
+    assert fusion.estimate(messages).missing == ((), (), ())
+    assert np.isfinite(fusion.estimate(messages).public).all()

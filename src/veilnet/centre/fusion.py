@@ -11,7 +11,7 @@ best one from all that arrived up to it, or up to some rows later for those who 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,15 +22,17 @@ from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.validation import refuse_unknown, unknown
 from veilnet.centre.estimates import Estimate
-from veilnet.centre.messages import CentreModel, View
+from veilnet.centre.grouping import by_who_sent
+from veilnet.centre.messages import CentreModel
+from veilnet.centre.models import Messages
 from veilnet.centre.streams.fusing import Follower, PublicRows, StreamFusion, read_lag
 from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.weights import ROWS_AT_ONCE, Weights, weights_for
 
 __all__ = ["Fusion"]
 
-_ROWS_AT_ONCE = 8192
-_ROWS_WORTH_A_PRODUCT = 64  # fewer are put side by side first: one product for all agents
-_VIEWS_KEPT = 256  # sets of agents whose gains are remembered
+_ROWS_HELD = 65536  # with gaps, before they are estimated
+_SETS_KEPT = 256  # sets of agents whose gains are remembered
 
 
 @runtime_checkable
@@ -38,7 +40,7 @@ class Planned(Protocol):
     """Something that knows the model of its messages: a :class:`veilnet.Plan`."""
 
     @property
-    def messages(self) -> CentreModel | StreamModel:
+    def messages(self) -> Messages:
         """The model of what the agents send."""
 
 
@@ -50,25 +52,16 @@ class Fusion:
     history: of a stream, how many rows back a message may come late to :meth:`update`.
     """
 
-    def __init__(self, plan: Planned | CentreModel | StreamModel, *, history: int = 64) -> None:
+    def __init__(self, plan: Planned | Messages, *, history: int = 64) -> None:
         if not isinstance(plan, Planned | CentreModel | StreamModel):
             raise InvalidPlan(
                 f"plan: expected a veilnet.Plan, found {type(plan).__name__}; "
                 "use Plan.load(folder), or Fusion.load(plan/center.json)"
             )
-        self.model = plan if isinstance(plan, CentreModel | StreamModel) else plan.messages
-        self._known = frozenset(self.model.agents)
+        self.model: Any = plan if isinstance(plan, CentreModel | StreamModel) else plan.messages
         self._stream = StreamFusion(self.model, history) if isinstance(self.model, StreamModel) else None
-        if isinstance(self.model, StreamModel):
-            return
-        self._messages = self.model
-        self._views: dict[bytes, View] = {}
-        complete = self._messages.complete
-        self._gain = np.ascontiguousarray(complete.gain.T)
-        self._gains = np.split(self._gain, self._messages.blocks.starts[1:])
-        constant = self._messages.public_expected - complete.gain @ self._messages.expected
-        constant[~complete.estimable] = np.nan
-        self._constants = np.tile(constant, _ROWS_AT_ONCE)
+        self._known = frozenset(self.model.agents)
+        self._weights_of: dict[bytes, Weights] = {}
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Fusion:
@@ -83,7 +76,7 @@ class Fusion:
     @property
     def agents(self) -> tuple[str, ...]:
         """Names of the agents, in sending order."""
-        return self.model.agents
+        return tuple(self.model.agents)
 
     @property
     def sent(self) -> dict[str, int]:
@@ -104,20 +97,20 @@ class Fusion:
             return self._of_stream(*self._stacked_rows(messages), lag=0)
         parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
         rows = 1 if count is None else count
-        absent = np.array([part is None for part in parts]) & (np.asarray(self._sizes(parts)) > 0)
-        public = np.empty((rows, len(self._messages.labels)))
-        gaps: list[tuple[Integers, Booleans]] = []
+        public = np.empty((rows, len(self.model.labels)))
+        absent = np.zeros(len(self.agents), bool)
+        if isinstance(messages, Mapping):
+            absent = np.array([part is None for part in parts]) & (self.model.blocks.sizes > 0)
+        usual = self._weights(absent)
+        groups: dict[bytes, list[Integers]] = {}
+        spoiled = False
         with np.errstate(invalid="ignore", over="ignore"):
-            for start in range(0, rows, _ROWS_AT_ONCE):
-                chunk = public[start : start + _ROWS_AT_ONCE]
-                if not absent.any() and self._all_sent(parts, start, chunk):
-                    continue
-                stacked = self._stacked(parts, start, start + len(chunk))
-                silent = self._silent(stacked)
-                where = np.flatnonzero(silent.any(axis=1))
-                gaps.append((where + start, silent[where]))
-                chunk[where] = self._by_set(stacked[where], silent[where])
-        return self._result(public, gaps, single=count is None)
+            for start, stacked in self._side_by_side(parts, rows):
+                spoiled |= _apply(usual, stacked, public[start : start + len(stacked)])
+            odd = self._odd_rows(usual, parts, public) if spoiled else np.zeros(0, np.intp)
+            for start in range(0, len(odd), _ROWS_HELD):
+                self._with_gaps(parts, odd[start : start + _ROWS_HELD], absent, public, groups)
+        return self._result(public, usual, groups, single=count is None)
 
     def smooth(self, messages: Mapping[str, Any] | Any, *, lag: int | None = None) -> Estimate:
         """Of a stream, the public parameters in each row, estimated from what arrived up to some rows later.
@@ -173,7 +166,14 @@ class Fusion:
     def _stacked_rows(self, messages: Mapping[str, Any] | Any) -> tuple[Array, int | None]:
         """All numbers of a row side by side, and the number of rows (None: one, as vectors)."""
         parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
-        return self._stacked(parts, 0, 1 if count is None else count).copy(), count
+        rows = 1 if count is None else count
+        if len(parts) == 1 and parts[0] is not None:
+            return np.array(np.atleast_2d(parts[0])), count
+        filled = [
+            np.full((rows, size), np.nan) if part is None else np.atleast_2d(part)
+            for part, size in zip(parts, self.model.blocks.sizes, strict=True)
+        ]
+        return np.concatenate(filled, axis=1), count
 
     def _of_stream(self, stacked: Array, count: int | None, *, lag: int | None) -> Estimate:
         assert self._stream is not None
@@ -195,7 +195,7 @@ class Fusion:
         """The messages in sending order, None where absent, and the number of rows (None: one, as vectors)."""
         strangers = [str(name) for name in messages if name not in self._known]
         if strangers:
-            raise InvalidReading(str(unknown(strangers, self.agents, "messages")))
+            raise InvalidReading(str(unknown(strangers, self.model.agents, "messages")))
         parts: list[Array | None] = [None] * len(self.agents)
         shapes: dict[tuple[int, ...], str] = {}
         for place, (agent, size) in enumerate(self.sent.items()):
@@ -217,91 +217,103 @@ class Fusion:
         stacked = _as_message(messages, "messages", self.model.blocks.total)
         return [stacked], len(stacked) if stacked.ndim == 2 else None
 
-    def _all_sent(self, parts: list[Array | None], start: int, public: Array) -> bool:
-        """Estimate rows in which everybody sent; False if there are others, whose estimates are of no use."""
-        pieces = parts
-        if len(public) < _ROWS_WORTH_A_PRODUCT and len(parts) > 1:
-            pieces = [self._stacked(parts, start, start + len(public))]
-        gains = self._gains if len(pieces) == len(self._gains) else [self._gain]
-        checked, begun = 0.0, False
-        for part, gain in zip(pieces, gains, strict=True):
-            if part is None or len(gain) == 0:
-                continue
-            piece = part[start : start + len(public)] if pieces is parts and part.ndim == 2 else part
-            piece = piece.reshape(len(public), -1)
-            if begun:
-                public += piece @ gain
-            else:
-                np.matmul(piece, gain, out=public)
-                begun = True
-            # a sum of squares is finite only if every number is: the cheapest look at all of them
-            checked += float(np.vdot(piece, piece))
-        if not begun:
-            public[:] = 0.0
-        # flat, since adding a short row to each of many rows costs more than the product
-        flat = public.reshape(-1)
-        flat += self._constants[: flat.size]
-        return bool(np.isfinite(checked))
-
-    def _stacked(self, parts: list[Array | None], start: int, stop: int) -> Array:
-        filled = [
-            np.full((stop - start, size), np.nan) if part is None else np.atleast_2d(part)[start:stop]
-            for part, size in zip(parts, self._sizes(parts), strict=True)
+    def _side_by_side(self, parts: list[Array | None], rows: int) -> Iterator[tuple[int, Array]]:
+        """Some rows at a time, from which on, with the numbers of all agents; 0 for agents that never sent."""
+        if len(parts) == 1 and parts[0] is not None:
+            whole = np.atleast_2d(parts[0])
+            for start in range(0, rows, ROWS_AT_ONCE):
+                yield start, whole[start : start + ROWS_AT_ONCE]
+            return
+        given = [
+            (np.atleast_2d(part), self.model.blocks.rows(place))
+            for place, part in enumerate(parts)
+            if part is not None
         ]
-        return filled[0] if len(filled) == 1 else np.concatenate(filled, axis=1)
+        # column by column: short rows are copied slowly
+        buffer = np.zeros((self.model.blocks.total, min(rows, ROWS_AT_ONCE)))
+        for start in range(0, rows, ROWS_AT_ONCE):
+            columns = buffer[:, : rows - start]
+            stop = start + columns.shape[1]
+            for part, place in given:
+                for own, column in enumerate(range(place.start, place.stop)):
+                    columns[column] = part[start:stop, own]
+            yield start, columns.T
 
-    def _sizes(self, parts: list[Array | None]) -> Any:
-        """Numbers in each part: all of them in one where they were given side by side."""
-        return self.model.blocks.sizes if len(parts) == len(self.agents) else [self.model.blocks.total]
+    def _odd_rows(self, usual: Weights, parts: list[Array | None], public: Array) -> Integers:
+        """Rows with a number that is not finite: it spoils what it is multiplied into."""
+        watched = [public[:, k] for k in np.flatnonzero(usual.view.estimable)]
+        if not usual.all_count:
+            watched += [column for part in parts if part is not None for column in np.atleast_2d(part).T]
+        total = watched[0] if len(watched) == 1 else sum(watched[1:], start=watched[0])
+        return np.flatnonzero(~np.isfinite(total))
 
-    def _silent(self, stacked: Array) -> Booleans:
-        """(rows, agents): who did not send all its numbers."""
-        bad = ~np.isfinite(stacked)
-        sizes, starts = self._messages.blocks.sizes, self._messages.blocks.starts
-        silent = np.zeros((len(stacked), len(sizes)), bool)
-        sending = np.flatnonzero(sizes)
-        if sending.size:
-            silent[:, sending] = np.logical_or.reduceat(bad, starts[sending], axis=1)
-        return silent
+    def _with_gaps(
+        self,
+        parts: list[Array | None],
+        rows: Integers,
+        absent: Booleans,
+        public: Array,
+        found: dict[bytes, list[Integers]],
+    ) -> None:
+        """Estimate some rows anew, each from whoever sent, all rows with the same agents at once."""
+        sizes = self.model.blocks.sizes
+        columns = self._columns_at(parts, rows)
+        silent = np.zeros((len(sizes), len(rows)), bool)
+        for owner, column in zip(np.repeat(np.arange(len(sizes)), sizes), columns, strict=True):
+            silent[owner] |= ~np.isfinite(column)
+        silent[absent] = True
+        order, groups = by_who_sent(silent)
+        if len(groups) > 1:
+            rows, columns = rows[order], np.take(columns, order, axis=1)
+        for pattern, members in groups:
+            weights = self._weights(pattern)
+            arrived, where = columns[:, members], rows[members]
+            arrived[~weights.present] = 0.0
+            estimates = weights.gain.T @ arrived
+            estimates += weights.constants[: public.shape[1], None]
+            for column, values in zip(public.T, estimates, strict=True):
+                column[where] = values
+            found.setdefault(weights.key, []).append(where)
 
-    def _by_set(self, stacked: Array, silent: Booleans) -> Array:
-        """Estimates from whoever sent, all rows with the same agents at once."""
-        public = np.empty((len(stacked), len(self._messages.labels)))
-        for pattern, members in _by_pattern(silent):
-            view = self._view(pattern)
-            columns = np.flatnonzero(np.repeat(~pattern, self._messages.blocks.sizes))
-            arrived = stacked[members][:, columns] - self._messages.expected[columns]
-            estimates = arrived @ view.gain.T + self._messages.public_expected
-            estimates[:, ~view.estimable] = np.nan  # the gain says so too, unless it has no column to say it
-            public[members] = estimates
-        return public
+    def _columns_at(self, parts: list[Array | None], rows: Integers) -> Array:
+        """(M, rows): the numbers of some rows, turned."""
+        if len(parts) == 1 and parts[0] is not None:
+            return np.ascontiguousarray(np.atleast_2d(parts[0])[rows].T)
+        columns = np.zeros((self.model.blocks.total, len(rows)))
+        for place, part in enumerate(parts):
+            if part is not None:
+                first = self.model.blocks.rows(place).start
+                for own, column in enumerate(np.atleast_2d(part).T):
+                    columns[first + own] = column[rows]
+        return columns
 
-    def _view(self, silent: Booleans) -> View:
-        if not silent.any():
-            return self._messages.complete
+    def _weights(self, silent: Booleans) -> Weights:
         key = np.packbits(silent).tobytes()
-        view = self._views.get(key)
-        if view is None:
-            while len(self._views) >= _VIEWS_KEPT:
-                self._views.pop(next(iter(self._views)), None)
-            view = self._views[key] = self._messages.view(~silent)
-        return view
+        found = self._weights_of.get(key)
+        if found is None:
+            while len(self._weights_of) >= _SETS_KEPT:
+                self._weights_of.pop(next(iter(self._weights_of)), None)
+            found = self._weights_of[key] = weights_for(self.model, silent, key)
+        return found
 
-    def _result(self, public: Array, gaps: list[tuple[Integers, Booleans]], *, single: bool) -> Estimate:
+    def _result(
+        self, public: Array, usual: Weights, groups: dict[bytes, list[Integers]], *, single: bool
+    ) -> Estimate:
         set_of_row = np.zeros(len(public), dtype=np.intp)
-        patterns: list[Booleans] = []
-        if sum(len(where) for where, _ in gaps) < len(public) or not gaps:
-            patterns.append(np.zeros(len(self.agents), bool))
-        if gaps:
-            where = np.concatenate([rows for rows, _ in gaps])
-            for pattern, members in _by_pattern(np.concatenate([silent for _, silent in gaps])):
-                set_of_row[where[members]] = len(patterns)
-                patterns.append(pattern)
-        views = [self._view(pattern) for pattern in patterns]
+        rest = len(public) - sum(len(where) for found in groups.values() for where in found)
+        sets = [usual.key] if rest or not groups else []
+        for key, found in groups.items():
+            if key not in sets:
+                sets.append(key)
+            set_of_row[np.concatenate(found)] = sets.index(key)
+        patterns = [
+            np.unpackbits(np.frombuffer(key, np.uint8), count=len(self.agents)).astype(bool) for key in sets
+        ]
+        views = [self._weights(pattern).view for pattern in patterns]
         return Estimate(
             public=public[0] if single else public,
-            labels=self._messages.labels,
-            units=self._messages.units,
+            labels=self.model.labels,
+            units=self.model.units,
             set_of_row=set_of_row,
             set_covariance=np.stack([view.covariance for view in views]),
             set_estimable=np.stack([view.estimable for view in views]),
@@ -314,18 +326,20 @@ class Fusion:
         return f"Fusion({len(self.agents)} agents, {self.model.blocks.total} numbers -> {list(self.model.labels)})"
 
 
-def _by_pattern(silent: Booleans) -> list[tuple[Booleans, Integers]]:
-    """The distinct rows, each with where it occurs."""
-    if len(silent) == 0:
-        return []
-    packed = np.packbits(silent, axis=1)
-    width = 8 if packed.shape[1] <= 8 else packed.shape[1]
-    packed = np.pad(packed, ((0, 0), (0, width - packed.shape[1])))
-    kind = np.dtype(np.uint64) if width == 8 else np.dtype((np.void, width))  # numbers sort faster
-    _, first, inverse = np.unique(packed.view(kind).reshape(-1), return_index=True, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    cuts = np.searchsorted(inverse[order], np.arange(1, len(first)))
-    return [(silent[row], members) for row, members in zip(first, np.split(order, cuts), strict=True)]
+def _apply(weights: Weights, stacked: Array, public: Array) -> bool:
+    """Estimate rows as if nobody else were missing; whether numbers that are not finite spoiled any.
+
+    A sum of squares is finite only if every number is, and there are fewer estimates than messages: looking at
+    those is the cheapest look at all of them.
+    """
+    np.matmul(stacked, weights.gain, out=public)
+    flat = public.reshape(-1)
+    squares = float(np.vdot(flat, flat))
+    if not weights.all_count:
+        squares += float(np.vdot(stacked, stacked))
+    # flat, since adding a short row to each of many rows costs more than the product
+    flat += weights.constants[: flat.size]
+    return not np.isfinite(squares)
 
 
 def _as_message(value: Any, name: str, size: int) -> Array:
