@@ -84,9 +84,10 @@ def fusing(name: str, network: vn.Network) -> None:
     for place, values in enumerate(various.values()):
         values[10 * place :: 10 * len(parts)] = np.nan
     print(
-        f"  every tenth row with gaps: {ratio(lambda: stacked @ gain, lambda: fusion.estimate(one)):5.2f} one agent, "
-        f"one array; {ratio(lambda: stacked @ gain, lambda: fusion.estimate(various)):5.2f} each agent in turn, "
-        "one array per agent (the bare product is of one array)"
+        f"  every tenth row with gaps: {ratio(lambda: stacked @ gain, lambda: fusion.estimate(one)):5.2f} from one "
+        "array, the same agent missing; each agent in turn, from one per agent: "
+        f"{ratio(lambda: sum(parts[a] @ gains[a] for a in parts), lambda: fusion.estimate(various)):5.2f}, and "
+        f"{ratio(lambda: stacked @ gain, lambda: fusion.estimate(various)):5.2f} of the product of one array"
     )
 
 
