@@ -298,6 +298,22 @@ def test_simulations_keep_nothing(agent: Agent) -> None:
     assert "a simulation begins with an empty memory and keeps none" in err
 
 
+def test_times_do_not_number_the_rows_of_a_stream(agent: Agent) -> None:
+    path = agent.folder / "timed.csv"
+    path.write_text("time,a,b\n2026-01-01 00:00:00,1,2\n")
+    code, _, err = agent.append(path, "--begin")
+    assert code == 2
+    assert "give each row its number in a column 'row', beside the time" in err
+    agent.sanitizer = agent.sanitizer.replace(names=("a", "b"))
+    save_sanitizer(agent.sanitizer, agent.file, PLAN)
+    path.write_text(
+        "row,time,a,b\n"
+        + "".join(f"{k + 1},noon,{y[0]!r},{y[1]!r}\n" for k, y in enumerate(agent.readings.tolist()))
+    )
+    assert agent.append(path, "--begin")[0] == 0
+    agent.check(60)
+
+
 def test_options_that_do_not_go_together(agent: Agent) -> None:
     code, _, err = agent.run("--in", agent.write(20), "--out", agent.out, "--begin")
     assert code == 2

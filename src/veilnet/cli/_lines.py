@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from veilnet.io.message_streams import MessageMark
+    from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.streams import Block, Format
 
 LINES_AT_ONCE = 2048
@@ -24,10 +25,14 @@ def say(sentence: str) -> None:
         sys.stderr.write(f"veilnet sanitize: {sentence}\n")
 
 
-def with_first(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks, the first of them read already."""
-    first = next(blocks, None)
-    return blocks if first is None else chain([first], blocks)
+def with_first(blocks: Iterator[Block], reader: ReadingReader) -> Iterator[Block]:
+    """The same blocks, read on already until it is known how rows are told apart."""
+    first: list[Block] = []
+    for block in blocks:
+        first.append(block)
+        if reader.key is not None:
+            break
+    return chain(first, blocks)
 
 
 @contextmanager
@@ -65,7 +70,7 @@ def after(block: Block, last: int, *, told: bool) -> Block:
     if not told:
         raise InvalidReading(
             f"standard input: rows up to {last} were sent before, but nothing tells which readings those are; "
-            "give each its number in a column 'row'"
+            "give each its number in a column 'row', or its time in one called 'time'"
         )
     return block.without_rows_up_to(last)
 

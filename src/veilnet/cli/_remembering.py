@@ -27,6 +27,7 @@ from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, wi
 from veilnet.io.message_streams import MessageMark, message_lines
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.release_ledger import ReleaseLedger, open_release_ledger
+from veilnet.io.row_keys import COUNTED, RowKey
 from veilnet.io.state_files import AgentState, StateFile, begin_state, open_state, state_beside
 
 if TYPE_CHECKING:
@@ -61,7 +62,6 @@ class Remembering:
     def run(self) -> int:
         """Sanitize to the end of the input; the exit code."""
         self._check()
-        mark = MessageMark(self.plan, self.agent.agent, self.noise.private)
         with ExitStack() as stack:
             lines = sys.stdin.buffer if self.source is None else stack.enter_context(self.source.open("rb"))
             label = "standard input" if self.source is None else str(self.source)
@@ -69,13 +69,13 @@ class Remembering:
             reader = ReadingReader(
                 lines, self.format, agent.readings, names=agent.names, header=self.header, label=label
             )
-            blocks = reader.blocks(1 if self.flush else LINES_AT_ONCE)
-            if self.out is not None:
-                blocks = with_first(blocks)
+            blocks = with_first(reader.blocks(1 if self.flush else LINES_AT_ONCE), reader)
+            key = self._key(reader)
+            mark = MessageMark(self.plan, agent.agent, self.noise.private, key)
             record = None
             if self.ledger is not None:
                 record = stack.enter_context(
-                    open_release_ledger(self.ledger, self.plan or None, agent.agent, self.budget)
+                    open_release_ledger(self.ledger, self.plan or None, agent.agent, self.budget, key.name)
                 )
             kept = None if self.begin or not self.noise.private else stack.enter_context(self._opened())
             opened = outlet(self.out, self.sent_as, agent.sent, mark, append=self.append, flush=True)
@@ -101,6 +101,16 @@ class Remembering:
             )
             return 1
         return run.conclude()
+
+    def _key(self, reader: ReadingReader) -> RowKey:
+        """How rows are told apart: by numbers, since the memory has to know how many rows have passed."""
+        key = reader.key or COUNTED
+        if key.is_time:
+            raise InvalidRequest(
+                "--in: the rows of a stream follow one another in equal steps, which times do not count; nothing was "
+                "sent: give each row its number in a column 'row', beside the time"
+            )
+        return key
 
     @property
     def _state_path(self) -> Path:

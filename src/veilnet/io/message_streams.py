@@ -91,7 +91,7 @@ def message_lines(format: Format, rows: Sequence[int], values: Array, mark: Mess
             for row, numbers in zip(rows, values.tolist(), strict=True)
         ]
         for place in np.flatnonzero(missed).tolist():
-            lines[place] = f"{rows[place]},{between},{','.join([_MISSED] * values.shape[1])}\n"
+            lines[place] = f"{told(rows[place])},{between},{','.join([_MISSED] * values.shape[1])}\n"
     else:
         between = (
             f'"plan": {json.dumps(mark.short_plan)}, "agent": {json.dumps(mark.agent, ensure_ascii=False)}'
@@ -103,7 +103,7 @@ def message_lines(format: Format, rows: Sequence[int], values: Array, mark: Mess
             for row, numbers in zip(rows, values.tolist(), strict=True)
         ]
         for place in np.flatnonzero(missed).tolist():
-            lines[place] = f'{{"row": {rows[place]}, {between}, "missed": true}}\n'
+            lines[place] = f'{{"{mark.key.name}": {told(rows[place])}, {between}, "missed": true}}\n'
     return "".join(lines).encode()
 
 
