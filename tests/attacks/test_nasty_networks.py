@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from veilnet.verdict.exact_test import share_sanitizers
+from veilnet.verdict.shares import share_sanitizers
 
 pytestmark = pytest.mark.slow
 

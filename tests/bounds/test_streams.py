@@ -16,6 +16,7 @@ from veilnet.agent.memory import Memory
 from veilnet.bounds.streams.knowledge import raw_stream, stream_knowledge
 from veilnet.bounds.streams.riccati import Messages, steady_state
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.transient import first_rows
 from veilnet.recheck.stream import StreamRecheck
 
 
@@ -230,3 +231,31 @@ def test_row_questions_are_refused_for_streams() -> None:
         vn.privacy(
             network.one_row, {"a0": vn.Sanitizer([[1.0, 0.0, 0.0]], memory=Memory([[0.5]], [[1.0, 2.0]]))}
         )
+
+
+def test_the_first_rows_agree_with_a_whole_window_and_settle() -> None:
+    """The recursion from the first row on, against one linear solve; the middle against the steady state."""
+    network = random_stream(3, noise="coloured", joint=True, sizes=(2, 3, 2, 1), radius=0.6)
+    sanitizers = noisy_memories(network, 5, exact=False)
+    found = first_rows(message_model(network, sanitizers), 40)
+    rows = network.private["g0"]
+    for place in (0, 1, 5, 20):
+        now, hindsight = window_errors(network, sanitizers, rows, 40, place)
+        np.testing.assert_allclose(rows @ found.now[place] @ rows.T, now, rtol=1e-7)
+        np.testing.assert_allclose(rows @ found.hindsight[place] @ rows.T, hindsight, rtol=1e-7)
+    steady = stream_knowledge(network, sanitizers).error(rows, hindsight=True)
+    np.testing.assert_allclose(rows @ found.hindsight[20] @ rows.T, steady, rtol=1e-3)
+
+
+def test_a_constant_is_learned_row_by_row_as_the_ledger_counts() -> None:
+    """A = 1, Q = 0: after t rows the information is the prior's and t times a row's."""
+    network = vn.Network(
+        {"a": [[1.0, 0.5], [0.0, 1.0]]}, 2.0, [[1.0, 0.0]], {"g": [[0.0, 1.0]]}, vn.Prior(covariance=np.eye(2)),
+        dynamics=vn.Dynamics(np.eye(2), np.zeros((2, 2))),
+    )  # fmt: skip
+    found = first_rows(message_model(network), 50)
+    row = network.H.T @ network.H / 2.0
+    for t in (1, 7, 50):
+        expected = np.linalg.inv(np.eye(2) + t * row)
+        np.testing.assert_allclose(found.now[t - 1], expected, rtol=1e-9)
+        np.testing.assert_allclose(found.hindsight[t - 1], np.linalg.inv(np.eye(2) + 50 * row), rtol=1e-9)

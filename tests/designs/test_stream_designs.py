@@ -1,4 +1,4 @@
-"""Designs for streams at perfect utility: the plan, its certificate, its promise on simulated rows, what is refused."""
+"""Designs for streams at perfect utility: plan, certificate, the promise on simulated rows, what is refused."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_noise_memory_in_every_form(memory: Any, expected: list[float]) -> None:
     assert network.colour is not None
     np.testing.assert_array_equal(np.diag(network.colour.memory), expected)
     carried = np.array([1.0, 1.0, 2.0]) / (1 - np.array(expected) ** 2)
-    np.testing.assert_allclose(np.diag(network.noise.matrix()), carried + [0.0, 0.0, 0.5], rtol=1e-12)
+    np.testing.assert_allclose(np.diag(network.noise.matrix()), carried + np.array([0.0, 0.0, 0.5]), rtol=1e-12)
 
 
 def test_dither_is_part_of_the_white_floor() -> None:
@@ -149,7 +149,7 @@ observe = [[1.0, 1.0]]
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: stream(np.eye(3), np.eye(3)), vn.InvalidNetwork, "dynamics: expected 2 parameters .columns of H., found 3"),
+        (lambda: stream(np.eye(3), np.eye(3)), vn.InvalidNetwork, "expected 2 parameters .columns of H., found 3"),
         (lambda: stream(np.ones((2, 3))), vn.InvalidNetwork, "transition: expected an L x L matrix, found shape"),
         (lambda: stream(dynamics=0.9), vn.InvalidNetwork, "expected None or a Dynamics, found float"),
         (lambda: vn.Dynamics(np.eye(2), [1.0, 1.0]), vn.InvalidNetwork, "use np.diag for variances"),

@@ -38,9 +38,9 @@ CONTRACT = {
 }  # fmt: skip
 # What was added since: options and results that users name, and the rest of what they may catch or call.
 ADDED = {
-    "DifferentialPrivacy", "DoubtfulModel", "Estimate", "Frontier", "InvalidPlan", "InvalidReading",
-    "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials", "Verdict", "WhatIf", "Worst",
-    "fit_report", "verify",
+    "ColouredNoise", "DifferentialPrivacy", "DoubtfulModel", "Dynamics", "Estimate", "Frontier", "InvalidPlan",
+    "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials", "Verdict",
+    "WhatIf", "Worst", "fit_report", "verify",
 }  # fmt: skip
 # What the contract says of the objects behind the names.
 MEMBERS = {

@@ -12,7 +12,7 @@ from helpers.networks import direct_error, direct_information, prior_information
 from helpers.paper_networks import PaperArrays, as_network, paper_arrays
 from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array
-from veilnet.verdict.exact_test import share_sanitizers
+from veilnet.verdict.shares import share_sanitizers
 
 SIZES = [
     (agents, rows, prior)

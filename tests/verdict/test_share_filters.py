@@ -156,7 +156,7 @@ def test_memory_is_as_short_as_can_be() -> None:
 
 
 def test_minimal_filters_equal_the_ones_they_came_from() -> None:
-    """Impulse responses, with states that nothing reaches or nothing shows, and with today's reading passed through."""
+    """Impulse responses, of a filter with states that nothing reaches or nothing shows."""
     rng = np.random.default_rng(3)
     F = np.zeros((6, 6))
     F[:3, :3], F[3:, 3:] = random_transition(rng, 3, 0.9), random_transition(rng, 3, 0.8)

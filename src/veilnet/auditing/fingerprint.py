@@ -23,6 +23,11 @@ def network_fingerprint(network: Network) -> str:
         arrays.append(network.noise.matrix())
     if np.any(network.steps):
         arrays.append(network.steps)
+    if network.dynamics is not None:
+        digest.update(b"stream\0")
+        arrays += [network.dynamics.transition, network.dynamics.noise, network.dynamics.mean]
+    if network.colour is not None:
+        arrays += [network.colour.memory, network.colour.innovation, network.colour.floor]
     return _digest(digest, arrays)
 
 
@@ -35,6 +40,8 @@ def plan_fingerprint(network: Network, sanitizers: Mapping[str, Sanitizer]) -> s
         arrays += [sanitizer.compression, sanitizer.noise, sanitizer.offset]
         if sanitizer.resolution is not None and sanitizer.dithers:
             arrays.append(sanitizer.resolution)
+        if sanitizer.memory is not None:
+            arrays += [sanitizer.memory.transition, sanitizer.memory.gain]
     return _digest(digest, arrays)
 
 

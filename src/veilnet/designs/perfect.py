@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from veilnet.plans.plan import Plan, make_plan
-from veilnet.verdict.exact_test import Verdict, share_sanitizers
+from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.shares import share_sanitizers
 
 
 def perfect_plan(

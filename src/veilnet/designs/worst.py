@@ -32,7 +32,8 @@ from veilnet.designs.tradeoff import first_confirmed, told
 from veilnet.model.network import Network
 from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.plans.plan import Plan
-from veilnet.verdict.exact_test import Verdict, share_sanitizers
+from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.shares import share_sanitizers
 
 
 def worst_limits(network: Network) -> dict[str, float]:

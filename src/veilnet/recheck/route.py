@@ -26,7 +26,6 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
-from veilnet.model.rows_only import refuse_stream
 from veilnet.recheck.doubles import DoubleRecheck
 from veilnet.recheck.twofold import TwofoldRecheck
 
@@ -47,7 +46,6 @@ class Recheck:
     """The growth of any error from raw readings to what is sent, from (network, C, Θ) alone."""
 
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
-        refuse_stream(network)
         self.network = network
         self._sanitizers = sanitizers
 

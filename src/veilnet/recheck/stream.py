@@ -216,8 +216,14 @@ def _noise_spectrum(network: Network, turns: ComplexArray) -> ComplexArray:
         white = network.noise.matrix().astype(complex)
         return np.broadcast_to(white, (len(turns), *white.shape))
     carry = np.linalg.inv(np.eye(network.N) - turns[:, None, None] * network.colour.memory)
-    dither = network.noise.matrix() - network.sensor_noise.matrix()
-    return np.asarray(carry @ network.colour.innovation @ _adjoint(carry) + network.colour.floor + dither)
+    return np.asarray(carry @ network.colour.innovation @ _adjoint(carry) + _white(network))
+
+
+def _white(network: Network) -> Array:
+    """The white part of the readings' noise, dither included."""
+    if network.colour is None:
+        return network.noise.matrix()
+    return np.asarray(network.colour.floor + np.diag(network.steps**2 / 12))
 
 
 def _adjoint(matrices: NDArray[Any]) -> NDArray[Any]:
@@ -253,12 +259,10 @@ class _Window:
         enters[:base, :base] = np.eye(base)
         news = np.zeros((base + N, base + N))
         news[:L, :L] = dynamics.noise
-        white = network.noise.matrix()
         if network.colour is not None:
             moves[L:base, L:base] = network.colour.memory
             news[L:base, L:base] = network.colour.innovation
-            white = white - network.colour.carried
-        news[base:, base:] = white
+        news[base:, base:] = _white(network)
         read = np.concatenate([network.H, np.eye(N)[:, :coloured]], axis=1)
         moves[base + order :, :base] = read @ moves[:base, :base]
         enters[base + order :] = np.concatenate([read, np.eye(N)], axis=1)
@@ -371,7 +375,7 @@ def _error_of_raw_filter(network: Network, rows: Array) -> float:
     assert dynamics is not None
     raw = _Window(network, [_Filter(network, place, {}) for place in range(network.S)])
     base = network.L + (0 if network.colour is None else network.N)
-    white = network.noise.matrix() - (0.0 if network.colour is None else network.colour.carried)
+    white = _white(network)
     scale = np.sqrt(np.diag(network.noise.matrix()))
     white = white / np.outer(scale, scale)
     if np.linalg.eigvalsh(white)[0] < 1e-9:

@@ -14,6 +14,7 @@ import numpy as np
 
 from veilnet._core.linalg import EPS, orthonormal_rows, solve_lower_batch
 from veilnet._core.types import Array, Integers
+from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import share_of_estimate
 from veilnet.model.network import Network
 
@@ -80,3 +81,13 @@ def shares(network: Network, *, finer: float = 1.0) -> Shares:
         dropped = max(dropped, float(np.max(sizes[~counts], initial=0.0)))
         bases.append(basis)
     return Shares(network, ranks, kept, dropped, tolerance, tuple(bases))
+
+
+def share_sanitizers(mine: Shares) -> dict[str, Sanitizer]:
+    """Agent -> "send only your share": the mechanism that reaches the ceiling."""
+    network = mine.network
+    rows_of = dict(mine.needed())
+    return {
+        agent: Sanitizer.exact(rows_of[place], offset=network.offset[network.blocks.rows(place)], agent=agent)
+        for place, agent in enumerate(network.agents)
+    }

@@ -17,9 +17,9 @@ from veilnet._core.words import direction_in_words, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
-from veilnet.verdict.exact_test import Verdict
 from veilnet.verdict.printed_theorems import PrintedTheorem
 from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
+from veilnet.verdict.verdict import Verdict
 
 __all__ = ["StreamVerdict", "check_stream"]
 

@@ -1,0 +1,162 @@
+"""The answer to "can privacy be free?": how much is, who stands in the way, and how close the decision was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.linalg import EPS
+from veilnet._core.words import NOTHING, join_names, number, times
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.knowledge import knowledge
+from veilnet.model.network import Network
+from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
+from veilnet.verdict.resolution import resolution_notes
+from veilnet.verdict.shares import Shares, share_sanitizers
+
+__all__ = ["Verdict"]
+
+# The ceiling reaches the limit when it falls short of it by no more than this, relative; rounding of an
+# ill-conditioned network raises it.
+_SHORTFALL = 1e-11
+# Agents are searched one by one for who stands in the way; in words only for networks up to this size.
+_MOST_AGENTS_IN_WORDS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Whether privacy can be free in a network, and who stands in the way.
+
+    network:    the model that was asked about.
+    achievable: arbitrarily strong privacy at perfect utility (ASUP), exactly.
+    ceiling:    most privacy p_j at perfect utility, per private parameter; inf where it is unbounded.
+    limit:      ε_j^max, the privacy if nothing at all were sent.
+    shares:     what each agent has to send, with how close the rank decisions were.
+    at_least:   names whose ceiling is only known to be at least the figure given: the network amplifies rounding so
+                much that doubles cannot hold the combinations which would reach it.
+    """
+
+    network: Network
+    ceiling: Mapping[str, float]
+    limit: Mapping[str, float]
+    shares: Shares
+    at_least: frozenset[str] = frozenset()
+
+    @cached_property
+    def achievable(self) -> bool:
+        """Whether the ceiling reaches the limit for every private parameter."""
+        return not self.blocked
+
+    @cached_property
+    def blocked(self) -> tuple[str, ...]:
+        """The private parameters whose ceiling stays below their limit."""
+        return tuple(name for name in self.ceiling if self.shortfall[name] > self.tolerance)
+
+    @cached_property
+    def shortfall(self) -> Mapping[str, float]:
+        """How far the ceiling stays below the limit, as a part of the error there; 0 is free, 1 is far.
+
+        Compare with ``tolerance`` to see how close the decision was.
+        """
+        return {name: _shortfall(self.ceiling[name], self.limit[name]) for name in self.ceiling}
+
+    @property
+    def tolerance(self) -> float:
+        """The shortfall up to which the ceiling counts as reaching the limit: rounding of this network."""
+        return max(_SHORTFALL, 64 * EPS * self.network.conditioning)
+
+    @cached_property
+    def blocking(self) -> Mapping[str, Mapping[str, float]]:
+        """Private parameter -> agent -> the ceiling if that agent kept silent, for agents in the way.
+
+        An agent is in the way when its silence (the others still sending their shares) would raise the
+        ceiling; the one whose silence would raise it most comes first. Empty where privacy is free.
+        """
+        messages = share_sanitizers(self.shares)
+        found: dict[str, dict[str, float]] = {name: {} for name in self.ceiling}
+        if not self.blocked:
+            return found
+        for agent, sanitizer in messages.items():
+            if sanitizer.sent == 0:
+                continue
+            without = knowledge(self.network, messages | {agent: Sanitizer.silent(sanitizer.readings)})
+            for name in self.blocked:
+                raised = without.growth(self.network.private[name])
+                if raised > self.ceiling[name] * (1 + 1e-9) + self.tolerance:
+                    found[name][agent] = raised
+        return {
+            name: dict(sorted(agents.items(), key=lambda item: -item[1])) for name, agents in found.items()
+        }
+
+    @cached_property
+    def printed_theorem(self) -> PrintedTheorem:
+        """What Theorem 1 or 2 says as printed, agent by agent."""
+        return printed_theorem(self.network)
+
+    def __str__(self) -> str:
+        return "\n".join([self._headline(), *map(self._one_parameter, self.ceiling), *self._footnotes()])
+
+    @property
+    def names_blocking(self) -> bool:
+        """Whether words name who stands in the way; agents are tried one by one, too slowly in a large network."""
+        return self.network.S <= _MOST_AGENTS_IN_WORDS
+
+    def _headline(self) -> str:
+        public = join_names(list(self.network.public))
+        if self.achievable:
+            strong = "one likes" if self.network.prior is None else "the prior allows"
+            return f"Privacy is free: it can be made as strong as {strong}, without any loss on {public}."
+        if all(name in self.at_least for name in self.blocked):
+            return (
+                f"Privacy is free up to the figures below, without any loss on {public}; whether it is without bound "
+                f"cannot be told here, as the network amplifies rounding {self.network.conditioning:.0e}-fold."
+            )
+        some = [name for name in self.ceiling if name not in self.blocked]
+        tail = f" (it is for {join_names(some)})" if some else ""
+        if max(self.ceiling.values()) < NOTHING:
+            return f"Privacy is not free here: any protection costs something on {public}."
+        return f"Privacy is not free here{tail}: some protection costs nothing on {public}, more of it will."
+
+    def _one_parameter(self, name: str) -> str:
+        ceiling, limit = self.ceiling[name], times(1 + self.limit[name])
+        at_least = "at least " if name in self.at_least else ""
+        grown = "cannot grow" if ceiling < NOTHING else f"can grow {at_least}{times(1 + ceiling)}"
+        text = f"- {name}: without loss, the centre's error variance {grown} (limit: {limit})."
+        if name in self.blocked and self.names_blocking:
+            agents = self.blocking[name]
+            if agents:
+                worst = next(iter(agents))
+                others = list(agents)[1:]
+                text += f" In the way: {worst} (silent, {times(1 + agents[worst])})"
+                text += f", {join_names(others)}." if others else "."
+        return text
+
+    def _footnotes(self) -> list[str]:
+        lines = []
+        if self.network.S <= _MOST_AGENTS_IN_WORDS:
+            lines.append(self.printed_theorem.compared_with(self.achievable))
+        kept = "none" if np.isinf(self.shares.kept) else number(self.shares.kept)
+        lines.append(
+            f"Rank decisions: smallest part kept {kept}, largest dropped {number(self.shares.dropped)}, "
+            f"line drawn at {number(self.shares.tolerance)} of the public estimate's deviation."
+        )
+        return [*lines, *self.resolution_notes()]
+
+    def resolution_notes(self) -> list[str]:
+        """What the resolution of the readings costs, and for whom exact numbers may name the readings."""
+        ranks, sizes = self.shares.ranks, self.network.blocks.sizes
+        exposed = [
+            agent
+            for place, agent in enumerate(self.network.agents)
+            if agent not in self.network.resolution and 0 < ranks[place] < sizes[place]
+        ]
+        return resolution_notes(self.network, exposed)
+
+
+def _shortfall(ceiling: float, limit: float) -> float:
+    if np.isinf(limit):
+        return 0.0 if np.isinf(ceiling) else 1.0
+    return max(0.0, (limit - ceiling) / (1.0 + limit))
