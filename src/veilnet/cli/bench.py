@@ -17,6 +17,11 @@ SCRIPTS = {
     "structured": ("structured.py", "trade-offs on 200 networks as people write them with another optimiser"),
     "gap": ("gap.py", "trade-offs with what is proved to be the least loss"),
     "streams": ("streams.py", "sanitize and fuse with bare products"),
+    "stream-models": (
+        "stream_models.py",
+        "share filters on 50 random streams by two evaluations, simulated rows and other mechanisms",
+    ),
+    "stream-speed": ("stream_speed.py", "steady states of streams with eigenvalue decompositions"),
     "attackers": ("attackers.py", "learned attackers with the bound"),
     "memory": ("stream_attackers.py", "attackers with memory with the promise of stream plans"),
     "start": ("start.py", "the start of the command with that of NumPy"),
