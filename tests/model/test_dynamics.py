@@ -74,7 +74,9 @@ def test_noise_memory_in_every_form(memory: Any, expected: list[float]) -> None:
     assert network.colour is not None
     np.testing.assert_array_equal(np.diag(network.colour.memory), expected)
     carried = np.array([1.0, 1.0, 2.0]) / (1 - np.array(expected) ** 2)
-    np.testing.assert_allclose(np.diag(network.noise.matrix()), carried + np.array([0.0, 0.0, 0.5]), rtol=1e-12)
+    np.testing.assert_allclose(
+        np.diag(network.noise.matrix()), carried + np.array([0.0, 0.0, 0.5]), rtol=1e-12
+    )
 
 
 def test_dither_is_part_of_the_white_floor() -> None:

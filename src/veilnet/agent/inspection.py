@@ -1,7 +1,8 @@
 """What a sanitizer would tell of each reading: for whoever is asked to run it, before it runs.
 
 An agent cannot see whether a plan keeps its promise to the network, but it can see what it is asked to send. What
-counts is the span of the rows, not the rows themselves: the receiver adds and subtracts them as it likes.
+counts is the span of the rows, not the rows themselves: the receiver adds and subtracts them as it likes. Of numbers
+that depend on earlier rows too (a sanitizer with memory) what counts is what remains after all rows have arrived.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names, number
+from veilnet.agent.filter_response import recoverable, responses
 from veilnet.agent.packing import packed
 from veilnet.agent.sanitizer import Sanitizer
 
@@ -86,18 +88,54 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
     """Say in words what a sanitizer would tell, and raise an alarm where raw readings can be recovered."""
     names = list(sanitizer.names) or [f"reading {k + 1}" for k in range(sanitizer.readings)]
     rows, noisy = sanitizer.normal
-    exposures = tuple(_exposure(name, k, rows, noisy, sanitizer) for k, name in enumerate(names))
+    if sanitizer.memory is None:
+        exposures = tuple(_exposure(name, k, rows, noisy, sanitizer) for k, name in enumerate(names))
+    else:
+        exposures = _filtered_exposures(names, rows, noisy, sanitizer)
     deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
     numbers = tuple(
-        f"number {place + 1} = {_combination(row, names)}, "
+        f"number {place + 1} = {_combination(row, _columns(sanitizer, names))}, "
         + (f"with noise of deviation {number(deviation)}" if deviation > 0 else "exactly")
         for place, (row, deviation) in enumerate(zip(sanitizer.compression, deviations.tolist(), strict=True))
     )
-    in_digits, perhaps = packed(sanitizer, names, _ranges(sanitizer))
+    in_digits, perhaps = _packed(sanitizer, names)
     nearly, unsure = _nearly_raw(exposures, sanitizer)
-    alarms = (*_raw(exposures, rows, noisy), *nearly, *in_digits)
+    alarms = (*_raw(exposures, noisy), *nearly, *in_digits)
     notes = (*perhaps, *unsure, *_on_resolution(sanitizer, noisy))
     return Inspection(sanitizer.agent, exposures, numbers, alarms, notes)
+
+
+def _columns(sanitizer: Sanitizer, names: list[str]) -> list[str]:
+    """What the columns of C stand for: the numbers that are kept of earlier rows, then the readings."""
+    return [f"(kept {k + 1})" for k in range(sanitizer.order)] + names
+
+
+def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str]]:
+    if sanitizer.memory is None:
+        return packed(sanitizer, names, _ranges(sanitizer))
+    return [], [
+        "whether one number holds two readings, in its high and its low digits, is not looked for in filters"
+    ]
+
+
+def _filtered_exposures(
+    names: list[str], rows: Array, noisy: Booleans, sanitizer: Sanitizer
+) -> tuple[Exposure, ...]:
+    """What can be recovered of each reading from all rows, for a sanitizer with memory."""
+    whole = responses(sanitizer, rows)
+    exact = whole[:, ~noisy]
+    found = []
+    for place, name in enumerate(names):
+        if not np.any(np.abs(whole[:, :, place]) > 0):
+            found.append(Exposure(name, "withheld"))
+        elif exact.shape[1] and recoverable(exact, np.zeros(exact.shape[1], bool), place) is not None:
+            found.append(Exposure(name, "exactly"))
+        else:
+            error = recoverable(whole, noisy, place)
+            found.append(
+                Exposure(name, "mixed with others") if error is None else Exposure(name, "with noise", error)
+            )
+    return tuple(found)
 
 
 def _exposure(name: str, place: int, rows: Array, noisy: Booleans, sanitizer: Sanitizer) -> Exposure:
@@ -120,7 +158,7 @@ def _exposure(name: str, place: int, rows: Array, noisy: Booleans, sanitizer: Sa
     return Exposure(name, "mixed with others")
 
 
-def _raw(exposures: tuple[Exposure, ...], rows: Array, noisy: Booleans) -> list[str]:
+def _raw(exposures: tuple[Exposure, ...], noisy: Booleans) -> list[str]:
     exact = [exposure.reading for exposure in exposures if exposure.kind == "exactly"]
     if not exact:
         return []
@@ -128,7 +166,7 @@ def _raw(exposures: tuple[Exposure, ...], rows: Array, noisy: Booleans) -> list[
         count = int(np.sum(~noisy))
         return [
             f"EVERY raw reading can be recovered exactly: {count} independent numbers are sent without noise for "
-            f"{rows.shape[1]} readings"
+            f"{len(exposures)} readings"
         ]
     return [f"raw readings can be recovered exactly: {join_names(exact)}"]
 

@@ -1,0 +1,54 @@
+"""What a sanitizer with memory lets through: its response to each reading, at some frequencies.
+
+Whoever waits can run a filter of exact numbers backwards, so what counts is not one row but what the numbers carry of a
+reading at each frequency: h(ω) = C_s (I - F e^{-iω})^-1 K + C_y. What holds at a few frequencies picked at random holds
+at almost all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilnet._core.types import Array, Booleans
+from veilnet.agent.sanitizer import Sanitizer
+
+__all__ = ["recoverable", "responses"]
+
+_FREQUENCIES = 32
+# A reading is in the span of what is sent when less than this part of it (units removed) is outside.
+_OUTSIDE = 1e-7
+
+
+def responses(sanitizer: Sanitizer, rows: Array) -> NDArray[Any]:
+    """h(ω) of some rows on (memory, reading), (frequencies, rows, readings); constant without a memory."""
+    angles = (np.arange(_FREQUENCIES) + 0.5) * (np.pi / _FREQUENCIES)
+    direct = np.broadcast_to(
+        rows[:, sanitizer.order :].astype(complex), (_FREQUENCIES, len(rows), sanitizer.readings)
+    )
+    memory = sanitizer.memory
+    if memory is None:
+        return np.array(direct)
+    turns = np.exp(-1j * angles)[:, None, None]
+    kept = np.linalg.solve(np.eye(memory.order) - turns * memory.transition, memory.gain.astype(complex))
+    return np.asarray(direct + rows[:, : sanitizer.order] @ kept)
+
+
+def recoverable(response: NDArray[Any], noisy: Booleans, place: int) -> float | None:
+    """The deviation with which whoever waits recovers one reading from what is sent; None where nobody does.
+
+    response: h(ω) of all numbers, in normal form; ``noisy`` those with noise of variance one.
+    """
+    columns = np.sqrt(np.mean(np.sum(np.abs(response) ** 2, axis=1), axis=0))
+    columns = np.where(columns > 0, columns, 1.0)
+    target = np.zeros(response.shape[2])
+    target[place] = 1.0
+    variances = []
+    for one in response / columns:
+        weights = np.linalg.lstsq(one.T, target.astype(complex), rcond=None)[0]
+        if np.linalg.norm(one.T @ weights - target) > _OUTSIDE:
+            return None
+        variances.append(float(np.sum(np.abs(weights[noisy]) ** 2)))
+    return float(np.sqrt(np.mean(variances)) / columns[place])
