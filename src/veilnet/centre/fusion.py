@@ -25,7 +25,7 @@ from veilnet.centre.estimates import Estimate
 from veilnet.centre.grouping import by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
-from veilnet.centre.streams.fusing import Follower, PublicRows, StreamFusion, read_lag
+from veilnet.centre.streams.fusing import Follower, StreamFusion, read_lag
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.weights import ROWS_AT_ONCE, Weights, weights_for
 
@@ -79,6 +79,11 @@ class Fusion:
         return tuple(self.model.agents)
 
     @property
+    def is_stream(self) -> bool:
+        """Whether rows follow one another, so that the centre filters."""
+        return self._stream is not None
+
+    @property
     def sent(self) -> dict[str, int]:
         """How many numbers each agent sends."""
         return {a: int(n) for a, n in zip(self.agents, self.model.blocks.sizes, strict=True)}
@@ -94,7 +99,7 @@ class Fusion:
         the agent said that its reading was missed (as :meth:`veilnet.agent.stream.Stream.sanitize` gives it).
         """
         if self._stream is not None:
-            return self._of_stream(*self._stacked_rows(messages), lag=0)
+            return self._stream.estimate(*self._stacked_rows(messages), lag=0)
         parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
         rows = 1 if count is None else count
         public = np.empty((rows, len(self.model.labels)))
@@ -118,8 +123,8 @@ class Fusion:
         messages: as in :meth:`estimate`.
         lag:      how many rows later; all there are when left out.
         """
-        self._require_stream("smooth")
-        return self._of_stream(*self._stacked_rows(messages), lag=read_lag(lag))
+        stream = self._require_stream("smooth")
+        return stream.estimate(*self._stacked_rows(messages), lag=read_lag(lag))
 
     def update(
         self, messages: Mapping[str, Any], *, missed: Collection[str] = (), row: int | None = None
@@ -146,7 +151,7 @@ class Fusion:
             stacked[0, self.model.blocks.rows(self.agents.index(agent))] = MISSED
         if row is not None and (not isinstance(row, int | np.integer) or isinstance(row, bool) or row < 1):
             raise InvalidRequest(f"row: expected a whole number from 1 on, found {row!r}")
-        return self._as_estimate(stream.update(stacked[0], None if row is None else int(row)), single=True)
+        return stream.update(stacked[0], None if row is None else int(row))
 
     def follow(self, *, lag: int | None = 0) -> Follower:
         """Of a stream, something that takes in blocks of rows one after another, in constant memory.
@@ -154,6 +159,13 @@ class Fusion:
         lag: how many later rows an estimate waits for; None for all of them, which takes memory for each.
         """
         return Follower(self._require_stream("follow").gains, read_lag(lag))
+
+    def side_by_side(self, messages: Mapping[str, Any]) -> Array:
+        """The numbers of all agents side by side (T, M), not a number where an agent is left out.
+
+        messages: agent -> messages (T, M_i).
+        """
+        return self._stacked_rows(messages)[0]
 
     def _require_stream(self, what: str) -> StreamFusion:
         if self._stream is None:
@@ -174,22 +186,6 @@ class Fusion:
             for part, size in zip(parts, self.model.blocks.sizes, strict=True)
         ]
         return np.concatenate(filled, axis=1), count
-
-    def _of_stream(self, stacked: Array, count: int | None, *, lag: int | None) -> Estimate:
-        assert self._stream is not None
-        return self._as_estimate(self._stream.estimate(stacked, lag), single=count is None)
-
-    def _as_estimate(self, rows: PublicRows, *, single: bool) -> Estimate:
-        silent = [tuple(self.agents[place] for place in np.flatnonzero(kind)) for kind in rows.silent]
-        return Estimate(
-            public=rows.public[0] if single else rows.public,
-            labels=self.model.labels,
-            units=self.model.units,
-            set_of_row=rows.kind,
-            set_covariance=rows.covariance,
-            set_estimable=rows.estimable,
-            set_missing=tuple(silent),
-        )
 
     def _read(self, messages: Mapping[str, Any]) -> tuple[list[Array | None], int | None]:
         """The messages in sending order, None where absent, and the number of rows (None: one, as vectors)."""

@@ -28,6 +28,10 @@ def command(
         str | None,
         Option("--within", "How far clocks may differ, such as 30s: less than half a sampling step."),
     ] = None,
+    lag: Annotated[
+        int | None,
+        Option("--lag", "Of a stream: estimate each row with so many later ones too.", at_least=0),
+    ] = None,
     trust_counts: Annotated[
         bool, Option("--trust-counts", "Align rows that were only counted, though files end differently.")
     ] = False,
@@ -41,9 +45,13 @@ def command(
     Lines that are no messages are reported on standard error and the exit code is 1 at the end. A file
     whose messages are another agent's or another plan's, or do not say whose they are, is refused. How many
     messages of each agent arrived is what its ledger has to be compared with.
+
+    Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
+    did not arrive, and the estimate heeds which it is.
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.centre.fusion import Fusion
+    from veilnet.cli._following import check_stream, estimates
     from veilnet.cli._shared import print_json, progress
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
@@ -78,13 +86,13 @@ def command(
             for agent, path in paths.items()
         }
         key = common_key(files, trust_counts=trust_counts)
+        check_stream(fusion, key, lag)
         _check_counts(key, files, paths, fusion.sent, format)
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         size = sum(path.stat().st_size for path in paths.values())
         steps = stack.enter_context(progress("fusing", size))
         write_estimate_header(target, kind, fusion.model.labels, key)
-        for rows, arrived in aligned(files, tolerance):
-            estimate = fusion.estimate(arrived)
+        for rows, estimate in estimates(fusion, aligned(files, tolerance), lag):
             write_estimates(target, kind, rows.tolist(), estimate, key)
             total += len(rows)
             gaps += sum(map(bool, estimate.missing))
@@ -103,7 +111,7 @@ def command(
                 f"veilnet fuse: {file.simulated} messages of {agent} were made with --seed: NOT private\n"
             )
     if out is not None:
-        received = {agent: file.count for agent, file in files.items()}
+        received = {agent: file.count - file.missed for agent, file in files.items()}
         summary = {
             "rows": total,
             "received": received,
@@ -111,6 +119,8 @@ def command(
             "not_estimable": unknown,
             "bad_lines": len(bad),
         }
+        if fusion.is_stream:
+            summary["missed"] = {agent: file.missed for agent, file in files.items()}
         if json:
             print_json(summary | {"written": out})
         else:

@@ -58,6 +58,11 @@ class MessageFile:
         return self._reader.simulated
 
     @property
+    def missed(self) -> int:
+        """How many of the rows read so far say that the agent had no reading."""
+        return self._reader.missed
+
+    @property
     def mark(self) -> MessageMark:
         """Whose messages they are."""
         return self._reader.mark

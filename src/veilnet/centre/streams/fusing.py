@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.missed import MISSED
-from veilnet._core.types import Array, Booleans, Integers
+from veilnet._core.types import Array
+from veilnet.centre.estimates import Estimate
 from veilnet.centre.streams.gains import Gains, Step
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.smoothing import Smoothed, Smoother
 from veilnet.centre.streams.tracking import Tracker
 
-__all__ = ["Follower", "PublicRows", "StreamFusion"]
+__all__ = ["Follower", "StreamFusion", "read_lag"]
 
 _ROWS_AT_ONCE = 2048
-
-
-@dataclass(frozen=True, eq=False)
-class PublicRows:
-    """Estimates of the public rows, one per row of messages.
-
-    public:     (T, rows); not a number where not estimable.
-    kind:       (T,), which of the covariances is that of a row, and likewise ``estimable`` and ``silent``.
-    covariance: (kinds, rows, rows); ``estimable`` (kinds, rows), ``silent`` (kinds, agents).
-    """
-
-    public: Array
-    kind: Integers
-    covariance: Array
-    estimable: Booleans
-    silent: Booleans
 
 
 class Follower:
@@ -53,9 +38,9 @@ class Follower:
         """How many rows have come."""
         return self._tracker.rows
 
-    def add(self, stacked: Array) -> PublicRows:
+    def add(self, stacked: Array) -> Estimate:
         """Take in rows (T, M); the estimates that are ready."""
-        found: list[PublicRows] = []
+        found: list[Estimate] = []
         for start in range(0, max(len(stacked), 1), _ROWS_AT_ONCE):
             tracked = self._tracker.advance(
                 stacked[start : start + _ROWS_AT_ONCE], pulls=self._smoother is not None
@@ -67,13 +52,13 @@ class Follower:
                 found.append(self._looked_back(self._smoother.add(tracked)))
         return _joined(found)
 
-    def end(self) -> PublicRows:
+    def end(self) -> Estimate:
         """The estimates that were waiting for rows that will not come."""
         if self._smoother is None:
             return _public(self._model, np.zeros((0, self._model.size)), [], [])
         return self._looked_back(self._smoother.end())
 
-    def _looked_back(self, smoothed: Smoothed) -> PublicRows:
+    def _looked_back(self, smoothed: Smoothed) -> Estimate:
         states, errors, steps = smoothed
         found: dict[int, Array] = {}
         for error, step in zip(errors, steps, strict=True):
@@ -98,17 +83,18 @@ class StreamFusion:
         self._live = Tracker(self.gains)
         self._past: deque[tuple[Tracker, Array]] = deque(maxlen=history)
 
-    def estimate(self, stacked: Array, lag: int | None = 0) -> PublicRows:
-        """All rows (T, M) of a stream from row 1 on, each from the rows up to ``lag`` later."""
+    def estimate(self, stacked: Array, count: int | None, *, lag: int | None) -> Estimate:
+        """All rows (T, M) of a stream from row 1 on, each from those up to ``lag`` later; one if count is None."""
         follower = Follower(self.gains, lag)
-        return _joined([follower.add(stacked), follower.end()])
+        found = _joined([follower.add(stacked), follower.end()])
+        return replace(found, public=found.public[0]) if count is None else found
 
     @property
     def rows(self) -> int:
         """How many rows :meth:`update` has taken in."""
         return self._live.rows
 
-    def update(self, numbers: Array, row: int | None = None) -> PublicRows:
+    def update(self, numbers: Array, row: int | None = None) -> Estimate:
         """Take in what arrived of a row (M,), the next one when left out; the estimate of the newest row."""
         newest = self._live.rows
         row = newest + 1 if row is None else row
@@ -121,7 +107,7 @@ class StreamFusion:
             self._take(numbers)
         step = self._live.step
         assert step is not None
-        return _public(self.model, self._live.state[None, :], [step.public], [step])
+        return _public(self.model, self._live.state[None, :], [step.public], [step], single=True)
 
     def _take(self, numbers: Array) -> None:
         self._past.append((self._live.copy(), numbers))
@@ -164,8 +150,10 @@ def read_lag(lag: object) -> int | None:
     return int(lag)
 
 
-def _public(model: StreamModel, states: Array, errors: list[Array], steps: list[Step]) -> PublicRows:
-    """Public rows of some states; rows with the same step and error are of one kind."""
+def _public(
+    model: StreamModel, states: Array, errors: list[Array], steps: list[Step], *, single: bool = False
+) -> Estimate:
+    """Estimates of the public rows from those of the state; rows with the same step and error share a covariance."""
     kinds: dict[tuple[int, int], int] = {}
     kind = np.empty(len(steps), dtype=np.intp)
     chosen: list[int] = []
@@ -175,30 +163,36 @@ def _public(model: StreamModel, states: Array, errors: list[Array], steps: list[
             kinds[key] = len(chosen)
             chosen.append(row)
         kind[row] = kinds[key]
-    rows, agents = len(model.labels), len(model.agents)
-    silent = [np.frombuffer(steps[row].pattern.silent, dtype=bool) for row in chosen]
+    rows = len(model.labels)
     estimable = np.array([steps[row].estimable for row in chosen], dtype=bool).reshape(len(chosen), rows)
     public = states @ model.public.T + model.public_expected
     if not estimable.all():
         public[~estimable[kind]] = np.nan
-    return PublicRows(
-        public=public,
-        kind=kind,
-        covariance=np.array([errors[row] for row in chosen]).reshape(len(chosen), rows, rows),
-        estimable=estimable,
-        silent=np.array(silent, dtype=bool).reshape(len(chosen), agents),
+    missing = [tuple(model.agents[k] for k in steps[row].pattern.agents("silent")) for row in chosen]
+    return Estimate(
+        public=public[0] if single else public,
+        labels=model.labels,
+        units=model.units,
+        set_of_row=kind,
+        set_covariance=np.array([errors[row] for row in chosen]).reshape(len(chosen), rows, rows),
+        set_estimable=estimable,
+        set_missing=tuple(missing),
     )
 
 
-def _joined(parts: Iterable[PublicRows]) -> PublicRows:
-    found = [part for part in parts if len(part.public)] or list(parts)[:1]
+def _joined(parts: Sequence[Estimate]) -> Estimate:
+    """Rows after rows."""
+    found = [part for part in parts if len(part.public)] or [parts[0]]
     if len(found) == 1:
         return found[0]
-    starts = np.cumsum([0, *(len(part.covariance) for part in found[:-1])])
-    return PublicRows(
+    starts = np.cumsum([0, *(len(part.set_covariance) for part in found[:-1])])
+    return replace(
+        found[0],
         public=np.concatenate([part.public for part in found]),
-        kind=np.concatenate([part.kind + start for part, start in zip(found, starts, strict=True)]),
-        covariance=np.concatenate([part.covariance for part in found]),
-        estimable=np.concatenate([part.estimable for part in found]),
-        silent=np.concatenate([part.silent for part in found]),
+        set_of_row=np.concatenate(
+            [part.set_of_row + start for part, start in zip(found, starts, strict=True)]
+        ),
+        set_covariance=np.concatenate([part.set_covariance for part in found]),
+        set_estimable=np.concatenate([part.set_estimable for part in found]),
+        set_missing=tuple(names for part in found for names in part.set_missing),
     )

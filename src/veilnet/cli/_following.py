@@ -1,0 +1,72 @@
+"""Estimates row after row: each row for itself, or, of a stream, from all that came before and some rows after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veilnet._core.errors import InvalidReading, InvalidRequest
+
+if TYPE_CHECKING:
+    from veilnet._core.types import Array, Booleans
+    from veilnet.centre.estimates import Estimate
+    from veilnet.centre.fusion import Fusion
+    from veilnet.io.merging import Rows
+    from veilnet.io.row_keys import RowKey
+
+_LONGEST_GAP = 1_000_000  # rows of which nobody heard
+
+
+def check_stream(fusion: Fusion, key: RowKey, lag: int | None) -> None:
+    """Refuse what does not go with the kind of plan."""
+    if not fusion.is_stream:
+        if lag is not None:
+            raise InvalidRequest(
+                "--lag: the plan is for rows that have nothing to do with one another; leave it out"
+            )
+        return
+    if key.is_time:
+        raise InvalidRequest(
+            "messages: the rows of a stream follow one another in equal steps, which times do not count; sanitize "
+            "readings with a column 'row'"
+        )
+
+
+def estimates(
+    fusion: Fusion, rows: Iterable[tuple[Rows, dict[str, Array]]], lag: int | None
+) -> Iterator[tuple[Rows, Estimate]]:
+    """The rows that somebody sent, in order, and what they tell; of a stream up to ``lag`` rows later."""
+    if not fusion.is_stream:
+        for numbers, messages in rows:
+            yield numbers, fusion.estimate(messages)
+        return
+    follower = fusion.follow(lag=lag or 0)
+    heard: Booleans = np.zeros(0, bool)
+    given = 0  # rows whose estimates were given, or would have been if anybody had sent
+    for numbers, messages in rows:
+        first, last = follower.rows + 1, int(numbers[-1])
+        if last - first - len(numbers) > _LONGEST_GAP:
+            raise InvalidReading(
+                f"messages: row {last} comes after row {first - 1}, and nobody sent the rows between; number the "
+                "rows of a stream one by one from 1"
+            )
+        present = np.zeros(last - first + 1, bool)
+        present[numbers - first] = True
+        whole = {}
+        for agent, values in messages.items():
+            whole[agent] = np.full((len(present), values.shape[1]), np.nan)
+            whole[agent][numbers - first] = values
+        heard = np.concatenate([heard, present])
+        found = follower.add(fusion.side_by_side(whole))
+        yield _those_heard(found, heard, given)
+        heard, given = heard[len(found.public) :], given + len(found.public)
+    yield _those_heard(follower.end(), heard, given)
+
+
+def _those_heard(found: Estimate, heard: Booleans, given: int) -> tuple[Rows, Estimate]:
+    kept = np.flatnonzero(heard[: len(found.public)])
+    numbers = np.asarray(kept + given + 1, dtype=np.int64)
+    return numbers, replace(found, public=found.public[kept], set_of_row=found.set_of_row[kept])

@@ -1,0 +1,137 @@
+"""A stream from readings to estimates by the commands alone, against the library."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.streams import random_stream, simulated
+from veilnet import cli
+from veilnet._core.missed import MISSED
+from veilnet._core.types import Array
+
+ROWS = 120
+
+
+class Deployed:
+    """A plan for a stream in a folder, and what its agents sent by the command: some missed, some lost, one late."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.capfd = capfd
+        self.network = random_stream(11)
+        self.plan = vn.design(self.network)
+        self.plan.save(folder / "plan")
+        rng = np.random.default_rng(11)
+        _, readings = simulated(self.network, ROWS, rng)
+        self.sent: dict[str, Array] = {}
+        self.files = []
+        for agent, y in readings.items():
+            y[rng.random(ROWS) < 0.1] = np.nan
+            y[40:45] = np.nan  # nobody reads anything
+            source, out = folder / f"{agent}.csv", folder / f"{agent}.sent.csv"
+            lines = [
+                f"{k + 1},{','.join(map(repr, row))}\n"
+                for k, row in enumerate(y.tolist())
+                if not np.isnan(row[0])
+            ]
+            source.write_text("row,p,q\n" + "".join(lines))
+            assert (
+                self.run(
+                    "sanitize",
+                    folder / f"plan/{agent}.json",
+                    "--in",
+                    source,
+                    "--out",
+                    out,
+                    "--append",
+                    "--begin",
+                )
+                == 1
+            )
+            written = out.read_text().splitlines(keepends=True)
+            lost = set(rng.choice(np.arange(1, len(written)), 10, replace=False).tolist()) | set(
+                range(71, 74)
+            )
+            out.write_text("".join(line for k, line in enumerate(written) if k not in lost))
+            self.sent[agent] = self._read(out)
+            self.files.append(f"{agent}={out}")
+
+    def _read(self, path: Path) -> Array:
+        lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
+        values = np.full((ROWS, len(lines[0]) - 3), np.nan)
+        for line in lines:
+            values[int(line[0]) - 1] = MISSED if line[3] == "missed" else [float(text) for text in line[3:]]
+        return values
+
+    def run(self, *arguments: object) -> int:
+        return cli.run([str(argument) for argument in arguments])
+
+    def fuse(self, *options: object) -> list[dict[str, str]]:
+        out = self.folder / "estimates.csv"
+        assert self.run("fuse", self.folder / "plan/center.json", *self.files, "--out", out, *options) == 0
+        return list(csv.DictReader(out.read_text().splitlines()))
+
+
+@pytest.fixture
+def deployed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Deployed:
+    return Deployed(tmp_path, capfd)
+
+
+def test_from_readings_to_estimates(deployed: Deployed) -> None:
+    fusion = vn.Fusion(deployed.plan)
+    heard = np.flatnonzero(np.any([~np.isnan(z[:, 0]) for z in deployed.sent.values()], axis=0)) + 1
+    assert not {71, 72, 73} & set(heard.tolist())  # lines 71 to 73 of every file are rows 71 to 73
+    for options, expected in (
+        ((), fusion.estimate(deployed.sent)),
+        (("--lag", 0), fusion.estimate(deployed.sent)),
+        (("--lag", 5), fusion.smooth(deployed.sent, lag=5)),
+        (("--lag", 500), fusion.smooth(deployed.sent)),
+    ):
+        table = deployed.fuse(*options)
+        assert [int(row["row"]) for row in table] == heard.tolist()
+        found = np.array([float(row["u"]) for row in table])
+        np.testing.assert_allclose(found, expected.public[heard - 1, 0], rtol=1e-9)
+        deviations = np.array([float(row["deviation of u"]) for row in table])
+        np.testing.assert_allclose(deviations, expected.deviation[heard - 1, 0], rtol=1e-9)
+
+
+def test_the_summary_counts_what_was_missed(deployed: Deployed) -> None:
+    out = deployed.folder / "estimates.csv"
+    deployed.capfd.readouterr()
+    assert (
+        deployed.run("fuse", deployed.folder / "plan/center.json", *deployed.files, "--out", out, "--json")
+        == 0
+    )
+    summary = json.loads(deployed.capfd.readouterr().out)
+    for agent, z in deployed.sent.items():
+        assert summary["missed"][agent] == np.sum(np.isposinf(z[:, 0]))
+        assert summary["received"][agent] == np.sum(np.isfinite(z[:, 0]))
+
+
+def test_what_does_not_go_together(deployed: Deployed, tmp_path: Path) -> None:
+    timed = tmp_path / "timed.csv"
+    agent = deployed.network.agents[0]
+    count = deployed.plan.sent[agent]
+    plan = json.loads((tmp_path / "plan/plan.json").read_text())["plan"][:8]
+    numbers = ",".join(["0.0"] * count)
+    header = ",".join(f"z{k + 1}" for k in range(count))
+    timed.write_text(f"time,plan,agent,{header}\n2026-01-01T00:00:00,{plan},{agent},{numbers}\n")
+    assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={timed}") == 2
+    assert "which times do not count" in deployed.capfd.readouterr().err
+    timed.write_text(
+        f"row,plan,agent,{header}\n1,{plan},{agent},{numbers}\n9000000,{plan},{agent},{numbers}\n"
+    )
+    assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={timed}") == 2
+    assert "number the rows of a stream one by one from 1" in deployed.capfd.readouterr().err
+    timed.write_text(f"row,plan,agent,{header}\n1,{plan},{agent},{','.join(['inf'] * count)}\n")
+    assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={timed}") == 1
+    assert "a number is infinite" in deployed.capfd.readouterr().err
+    vn.design(deployed.network.one_row).save(tmp_path / "rows")
+    out = tmp_path / f"{agent}.sent.csv"
+    assert deployed.run("fuse", tmp_path / "rows/center.json", f"{agent}={out}", "--lag", 3) == 2
