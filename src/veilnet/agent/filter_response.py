@@ -1,8 +1,8 @@
 """What a sanitizer with memory lets through: its response to each reading, at some frequencies.
 
-Whoever waits can run a filter of exact numbers backwards, so what counts is not one row but what the numbers carry of a
-reading at each frequency: h(ω) = C_s (I - F e^{-iω})^-1 K + C_y. What holds at a few frequencies picked at random holds
-at almost all of them.
+Whoever waits can run a filter of exact numbers backwards, so what counts is not one row but what the numbers carry of
+a reading at each frequency: h(ω) = C_s (I - F e^{-iω})^-1 K + C_y. What holds at some frequencies holds at almost
+all of them.
 """
 
 from __future__ import annotations
