@@ -14,7 +14,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names, number
-from veilnet.agent.filter_response import recoverable, responses
+from veilnet.agent.filter_response import fading, first_row, recoverable, responses
 from veilnet.agent.packing import packed
 from veilnet.agent.sanitizer import Sanitizer
 
@@ -93,28 +93,36 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
     else:
         exposures = _filtered_exposures(names, rows, noisy, sanitizer)
     deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
+    of_row = sanitizer if sanitizer.memory is None else first_row(sanitizer)
+    beside = "" if sanitizer.memory is None else " of this row, and what the memory keeps of earlier ones"
     numbers = tuple(
-        f"number {place + 1} = {_combination(row, _columns(sanitizer, names))}, "
+        f"number {place + 1} = {_combination(row, names)}{beside}, "
         + (f"with noise of deviation {number(deviation)}" if deviation > 0 else "exactly")
-        for place, (row, deviation) in enumerate(zip(sanitizer.compression, deviations.tolist(), strict=True))
+        for place, (row, deviation) in enumerate(zip(of_row.compression, deviations.tolist(), strict=True))
     )
-    in_digits, perhaps = _packed(sanitizer, names)
+    in_digits, perhaps = packed(of_row, names, _ranges(sanitizer))
     nearly, unsure = _nearly_raw(exposures, sanitizer)
     alarms = (*_raw(exposures, noisy), *nearly, *in_digits)
-    notes = (*perhaps, *unsure, *_on_resolution(sanitizer, noisy))
+    notes = (*_on_memory(sanitizer, of_row, exposures), *perhaps, *unsure, *_on_resolution(sanitizer, noisy))
     return Inspection(sanitizer.agent, exposures, numbers, alarms, notes)
 
 
-def _columns(sanitizer: Sanitizer, names: list[str]) -> list[str]:
-    """What the columns of C stand for: the numbers that are kept of earlier rows, then the readings."""
-    return [f"(kept {k + 1})" for k in range(sanitizer.order)] + names
-
-
-def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str]]:
+def _on_memory(sanitizer: Sanitizer, of_row: Sanitizer, exposures: tuple[Exposure, ...]) -> list[str]:
+    """What stays with the agent, for how long what is sent depends on a reading, and what an empty memory shows."""
     if sanitizer.memory is None:
-        return packed(sanitizer, names, _ranges(sanitizer))
-    return [], [
-        "whether one number holds two readings, in its high and its low digits, is not looked for in filters"
+        return []
+    left = fading(sanitizer)
+    bare = [
+        each.reading
+        for k, each in enumerate(exposures)
+        if each.kind != "exactly" and _exposure(each.reading, k, *of_row.normal, of_row).kind == "exactly"
+    ]
+    first = "in the very first row, before the memory holds anything,"
+    return [
+        *([f"{first} {join_names(bare)} can be recovered exactly"] if bare else []),
+        f"it keeps {sanitizer.order} number{'s' if sanitizer.order > 1 else ''} of past readings from row to row, in "
+        "a file as private as the readings; what is sent depends on a reading in its own row and "
+        + (f"noticeably in the {left} after it" if left else "in none after it"),
     ]
 
 
