@@ -20,7 +20,9 @@ def test_a_filtered_reading_can_be_recovered_by_who_waits() -> None:
     sanitizer = vn.Sanitizer([[1.0, -2.0, 0.0]], memory=memory)
     assert kinds(sanitizer) == ["exactly"]
     assert "EVERY raw reading can be recovered exactly: 1 independent numbers" in inspect(sanitizer).alarms[0]
-    assert "number 1 = -2 (kept 2) + 1 (kept 1), exactly" in str(inspect(sanitizer))
+    assert "number 1 = 1 reading 1 of this row, and what the memory keeps of earlier ones, exactly" in str(
+        inspect(sanitizer)
+    )
 
 
 def test_one_filtered_number_of_two_readings_mixes_them() -> None:

@@ -15,11 +15,45 @@ from numpy.typing import NDArray
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
 
-__all__ = ["recoverable", "responses"]
+__all__ = ["fading", "first_row", "recoverable", "responses"]
 
 _FREQUENCIES = 32
 # A reading is in the span of what is sent when less than this part of it (units removed) is outside.
 _OUTSIDE = 1e-7
+# Less than this part of a reading, in what is sent, is next to nothing.
+_LITTLE = 0.01
+_MOST_ROWS = 100_000
+
+
+def first_row(sanitizer: Sanitizer) -> Sanitizer:
+    """What the numbers of the first row are made of, and of every later row beside what was kept: no memory."""
+    assert sanitizer.memory is not None
+    through, direct = sanitizer.compression[:, : sanitizer.order], sanitizer.compression[:, sanitizer.order :]
+    return Sanitizer(
+        through @ sanitizer.memory.gain + direct,
+        sanitizer.noise,
+        grid=sanitizer.grid,
+        limits=sanitizer.limits,
+        resolution=sanitizer.resolution,
+        agent=sanitizer.agent,
+    )
+
+
+def fading(sanitizer: Sanitizer) -> int:
+    """In how many rows after its own a reading shows by more than a hundredth of what it ever does."""
+    memory = sanitizer.memory
+    if memory is None:
+        return 0
+    through, kept, largest, last = sanitizer.compression[:, : memory.order], memory.gain, 0.0, 0
+    for age in range(_MOST_ROWS):
+        size = float(np.max(np.abs(through @ kept), initial=0.0))
+        largest = max(largest, size)
+        if size > _LITTLE * largest:
+            last = age
+        elif age > 2 * last + memory.order:
+            break
+        kept = memory.transition @ kept
+    return last
 
 
 def responses(sanitizer: Sanitizer, rows: Array) -> NDArray[Any]:

@@ -11,7 +11,8 @@ from veilnet._core.types import Array
 from veilnet.bounds.knowledge import crlb
 from veilnet.calibration.stream_model import Gain, StreamModel
 from veilnet.model.network import Network
-from veilnet.verdict.exact_test import check, share_sanitizers
+from veilnet.verdict.exact_test import check
+from veilnet.verdict.shares import share_sanitizers
 
 __all__ = ["Carried", "RowPromise", "StreamReport", "stream_report"]
 

@@ -29,7 +29,8 @@ from veilnet.designs.questions import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.plans.plan import Plan, make_plan
-from veilnet.verdict.exact_test import Verdict, share_sanitizers
+from veilnet.verdict.exact_test import Verdict
+from veilnet.verdict.shares import share_sanitizers
 
 # Targets are aimed at with this relative margin, so that no rounding on the way to the agents eats into them;
 # with the next one where the first was not confirmed.

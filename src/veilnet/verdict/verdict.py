@@ -13,6 +13,7 @@ from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
 from veilnet.model.network import Network
+from veilnet.verdict.model_error import model_error_notes
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
 from veilnet.verdict.resolution import resolution_notes
 from veilnet.verdict.shares import Shares, share_sanitizers
@@ -143,17 +144,19 @@ class Verdict:
             f"Rank decisions: smallest part kept {kept}, largest dropped {number(self.shares.dropped)}, "
             f"line drawn at {number(self.shares.tolerance)} of the public estimate's deviation."
         )
-        return [*lines, *self.resolution_notes()]
+        return [*lines, *self.notes()]
 
-    def resolution_notes(self) -> list[str]:
-        """What the resolution of the readings costs, and for whom exact numbers may name the readings."""
+    def notes(self) -> list[str]:
+        """What the resolution of the readings costs, for whom exact numbers may name the readings, and what an
+        uncertain model does to the figures.
+        """
         ranks, sizes = self.shares.ranks, self.network.blocks.sizes
         exposed = [
             agent
             for place, agent in enumerate(self.network.agents)
             if agent not in self.network.resolution and 0 < ranks[place] < sizes[place]
         ]
-        return resolution_notes(self.network, exposed)
+        return [*resolution_notes(self.network, exposed), *model_error_notes(self.network)]
 
 
 def _shortfall(ceiling: float, limit: float) -> float:
