@@ -177,6 +177,25 @@ def test_more_numbers_than_readings_tell_the_readings() -> None:
         )
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_exact_numbers_that_repeat_each_other_over_time(seed: int) -> None:
+    """As many exact filtered numbers as readings, or more: singular everywhere, and still right by both routes."""
+    rng = np.random.default_rng(seed)
+    sizes = [int(size) for size in rng.integers(1, 3, 3)]
+    network = random_stream(seed, noise=NOISES[seed % 3], sizes=sizes, parameters=3)
+    sanitizers = {}
+    for agent, count in zip(network.agents, sizes, strict=True):
+        order, sent = int(rng.integers(1, 7)), count + int(rng.integers(0, 3))
+        memory = Memory(random_transition(rng, order, 0.8), rng.standard_normal((order, count)))
+        sanitizers[agent] = vn.Sanitizer(rng.standard_normal((sent, order + count)), memory=memory)
+    known, recheck = stream_knowledge(network, sanitizers), StreamRecheck(network, sanitizers)
+    rows = network.private["g0"]
+    told = known.growth(rows, hindsight=True)
+    assert recheck.growth(rows, told) == pytest.approx(told, abs=1e-7)
+    told = known.growth(rows, hindsight=False)
+    assert recheck.growth_now(rows, told) == pytest.approx(told, rel=1e-5, abs=2e-5)
+
+
 def test_units_of_parameters_and_readings_change_nothing() -> None:
     network = random_stream(8, noise="coloured", radius=0.9)
     assert network.dynamics is not None

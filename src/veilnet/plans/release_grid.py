@@ -11,6 +11,8 @@ from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
+from veilnet.bounds.streams.riccati import steady_state
+from veilnet.bounds.streams.state_space import message_model
 from veilnet.model.network import Network
 
 # Exact numbers of a stream may repeat one another in part; their grid heeds combinations down to this variance.
@@ -51,10 +53,13 @@ def _with_stream_grid(
     network: Network, sanitizers: Mapping[str, Sanitizer], known: StreamKnowledge
 ) -> dict[str, Sanitizer]:
     """Grids far below what is new in a row of messages: what the centre's filter weighs their rounding against."""
-    steps = np.split(
-        _news_steps(known.steady.news),
-        np.cumsum([_sent(network, sanitizers, agent) for agent in network.agents])[:-1],
-    )
+    sent = [_sent(network, sanitizers, agent) for agent in network.agents]
+    news = known.steady.news
+    if len(news) != sum(
+        sent
+    ):  # some agents give their readings away, so that their numbers were not evaluated
+        news = steady_state(message_model(network, sanitizers)).news
+    steps = np.split(_news_steps(news), np.cumsum(sent)[:-1])
     return {
         agent: sanitizers[agent].with_grid(mine).for_agent(agent, network)
         for agent, mine in zip(network.agents, steps, strict=True)

@@ -36,7 +36,9 @@ _AT_ONCE = 512
 _FIRST_WINDOW = 16
 _LARGEST_WINDOW = 2600  # numbers in a window: one factorisation of a second
 _SETTLED = 1e-9
-_UNSEEN = 1e-9  # numbers of an agent that carry less than this part of its largest repeat the others
+_UNSEEN = (
+    1e-13  # combinations of an agent's numbers with less than this part of the largest variance repeat others
+)
 _STILL_GROWING = 1.5  # an error without bound grows like the number of frequencies
 
 
@@ -180,7 +182,7 @@ def _without_repetition(
     size = response @ spectrum @ _adjoint(response) + each.noise
     values, vectors = np.linalg.eigh((size + _adjoint(size)) / 2)
     # As many as carry something at most frequencies: the rank of a filter is the same at almost all of them.
-    carrying = values > _UNSEEN**2 * values[:, -1:]
+    carrying = values > _UNSEEN * values[:, -1:]
     rank = int(np.median(np.sum(carrying, axis=1)))
     kept = vectors[:, :, each.sent - rank :] / np.sqrt(
         np.maximum(values[:, None, each.sent - rank :], 1e-300)

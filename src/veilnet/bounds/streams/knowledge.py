@@ -1,4 +1,4 @@
-"""What the centre knows of a stream in the steady state: u now, g with hindsight (mathematics, section 7).
+"""What the centre knows of a stream in the steady state: u now, g with hindsight (docs/streams.md).
 
 Utility is judged *now*: the error of u_t given the messages up to t. Privacy is judged *with hindsight*: the error of
 g_t given all messages, later ones too. Both are ratios to raw streams judged by the same rule.
@@ -18,8 +18,10 @@ from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.information import check_sanitizers
 from veilnet.bounds.streams.riccati import Messages, Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.telling import telling_raw
 from veilnet.model.dynamics import refuse_without_steady_state
 from veilnet.model.network import Network
 
@@ -98,7 +100,8 @@ def stream_knowledge(network: Network, sanitizers: Mapping[str, Sanitizer]) -> S
     raw = raw_stream(network)
     if not sanitizers:
         return StreamKnowledge(network, raw, raw)
-    return StreamKnowledge(network, steady_state(message_model(network, sanitizers)), raw)
+    check_sanitizers(network, sanitizers)
+    return StreamKnowledge(network, steady_state(message_model(network, telling_raw(sanitizers))), raw)
 
 
 @lru_cache(maxsize=8)

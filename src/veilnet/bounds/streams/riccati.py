@@ -30,6 +30,7 @@ from typing import Protocol
 
 import numpy as np
 
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import EPS
 from veilnet._core.lyapunov import (
     NOT_DYING,
@@ -47,6 +48,12 @@ _MOST_DOUBLINGS = 60
 _SMALLEST_PART = 1e-8
 # Variances below this part of the scale are rounding.
 _ROUNDING = 1e-13
+# A fixed point is believed when one more row changes it by less than this, in deviations of the state squared.
+_RESIDUAL = 1e-8
+_NOT_COMPUTED = (
+    "sanitizers: the steady state of a filter on these messages cannot be computed to any accuracy: numbers sent "
+    "without noise nearly repeat one another from row to row; leave some out, or give them noise"
+)
 
 
 class LinearSystem(Protocol):
@@ -110,7 +117,15 @@ class Steady:
 
 
 def steady_state(messages: LinearSystem) -> Steady:
-    """The steady state of the filter on these messages."""
+    """The steady state of the filter on these messages; InvalidRequest where rounding leaves none."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _steady_state(messages)
+    except np.linalg.LinAlgError:
+        raise InvalidRequest(_NOT_COMPUTED) from None
+
+
+def _steady_state(messages: LinearSystem) -> Steady:
     unbounded = undetectable_directions(messages.transition, messages.observe)
     quotient = complement(unbounded.T, len(messages.transition))
     reduced = (
@@ -131,7 +146,7 @@ def steady_state(messages: LinearSystem) -> Steady:
         system, above, within, kept = _reduced(system, above, lasting)
         basis, mix = basis @ within, kept @ mix
     told_nothing = stationary and lasting is None
-    before = _largest_fixed_point(system, above, stationary=told_nothing)
+    before = _confirmed(system, _largest_fixed_point(system, above, stationary=told_nothing), above)
     half = messages.observe @ basis
     news = half @ before @ half.T + messages.floor
     return _settled(system, before, basis, unbounded, mix, (news + news.T) / 2)
@@ -320,6 +335,18 @@ def _largest_fixed_point(system: _System, start: Array, *, stationary: bool) -> 
         first = start - (A @ _updated(system, start) @ A.T + system.noise)
     error = start - doubled(closed, (first + first.T) / 2, (seen + seen.T) / 2)
     return _newton(system, (error + error.T) / 2)
+
+
+def _confirmed(system: _System, error: Array, above: Array) -> Array:
+    """The fixed point, refused where rounding left none: it is one, it is a covariance, and not above the start."""
+    scale = float(np.max(np.diag(above), initial=0.0))
+    if np.all(np.isfinite(error)):
+        following = system.transition @ _updated(system, error) @ system.transition.T + system.noise
+        residual = float(np.max(np.abs(following - error), initial=0.0))
+        lowest = float(np.min(np.linalg.eigvalsh(error), initial=0.0))
+        if residual <= _RESIDUAL * scale and lowest >= -_RESIDUAL * scale:
+            return error
+    raise InvalidRequest(_NOT_COMPUTED)
 
 
 def _newton(system: _System, error: Array) -> Array:

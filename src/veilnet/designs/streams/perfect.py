@@ -1,7 +1,7 @@
 """Most privacy at perfect utility on a stream: each agent runs its share filter and sends nothing else.
 
 The sum of what they send is the centre's own Kalman estimate; no decentralised causal mechanism that keeps it hides
-more, now or with hindsight (mathematics, section 7).
+more, now or with hindsight (docs/streams.md).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Let K be the stationary gain of the best filter on raw readings and F = (I - K H) A. The estimate x̂_t = F x̂_{t-1} +
 K y_t is linear in y, so it splits: agent i keeps ξ_t = F ξ_{t-1} + K_i y_i,t and sends U ξ_t; the sum over agents
 *is* the centre's estimate of u. No decentralised causal mechanism that keeps perfect utility hides more, now or with
-hindsight (mathematics, section 7; docs/streams.md has the proof).
+hindsight (docs/streams.md has the proof).
 
 An agent whose share tells its readings anyway (as many numbers to send as it has readings, or more) sends the
 readings: the same information, without a memory.
@@ -18,12 +18,13 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import cholesky, solve_lower
-from veilnet._core.lyapunov import stationary_root, undetectable_directions
+from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.telling import tells_readings
 from veilnet.model.network import Network
 from veilnet.verdict.shares import Shares
 from veilnet.verdict.streams.minimal import Filter, minimal_filter
@@ -33,8 +34,6 @@ __all__ = ["ShareFilters", "share_filters"]
 # Parts of the share below this, in deviations of the public estimate's error for one deviation of a reading, are left
 # out: that costs their square in utility.
 _SMALLEST_PART = 1e-9
-# A combination of readings that moves no number sent by more than this part is not told by the row itself.
-_TOLD = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,9 @@ def _sanitizer(network: Network, place: int, one: Filter, root: Array) -> Saniti
     assert network.dynamics is not None
     offset = network.offset[mine] + network.H[mine] @ network.dynamics.mean
     count = len(root)
-    if len(one.from_memory) >= count and _tells_readings(one):
+    if len(one.from_memory) >= count and tells_readings(
+        one.transition, one.gain, one.from_memory, one.from_reading
+    ):
         return Sanitizer.exact(np.eye(count), offset=offset, agent=agent)
     to_readings = solve_lower(root, np.eye(count))
     from_reading = one.from_reading @ to_readings
@@ -118,25 +119,6 @@ def _sanitizer(network: Network, place: int, one: Filter, root: Array) -> Saniti
         offset=offset,
         agent=agent,
     )
-
-
-def _tells_readings(one: Filter) -> bool:
-    """Whether an agent's messages up to now tell its readings exactly.
-
-    With D = C_y + C_s K of full column rank, y_t = D^+ (z_t - C_s F s_{t-1}): one who has s wrong is wrong by
-    (F - K D^+ C_s F) times as much a row later, and sees it in what z_t - C_s F s_{t-1} has outside the range of D.
-    The readings are told iff that error dies away or is seen.
-    """
-    direct = one.from_reading + one.from_memory @ one.gain
-    left, singular, _ = np.linalg.svd(direct)
-    if len(singular) < one.gain.shape[1] or singular[-1] <= _TOLD * max(1.0, singular[0]):
-        return False
-    if one.order == 0:
-        return True
-    carried = one.from_memory @ one.transition
-    wrong = one.transition - one.gain @ (np.linalg.pinv(direct) @ carried)
-    seen = left[:, len(singular) :].T @ carried
-    return bool(undetectable_directions(wrong, seen).shape[1] == 0)
 
 
 def _spread(network: Network, place: int) -> Array:
