@@ -1,4 +1,4 @@
-"""Agents whose exact numbers tell their readings anyway: sending the readings is the same, and easier to compute with.
+"""Agents whose exact numbers tell their readings anyway: sending the readings is the same, and easier to compute.
 
 An agent that sends as many exact numbers a row as it has readings, or more, usually gives them away: its numbers
 repeat one another from row to row, parts of its memory become known exactly, and covariances of what is new become
