@@ -21,11 +21,9 @@ from veilnet._core.frozen import derived
 from veilnet.agent.stream import Stream
 from veilnet.auditing import Audit, AuditReport, Row
 from veilnet.calibration.fitting import Calibration
-from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
-from veilnet.calibration.stream_model import Gain
-from veilnet.calibration.stream_report import Carried, RowPromise, StreamReport
-from veilnet.calibration.timeline import TimeReport
+from veilnet.centre.drift import Change
+from veilnet.centre.gate import Contradiction
 from veilnet.designs.frontiers import Point
 from veilnet.plans.certificate import Certificate, Finding
 from veilnet.plans.verification import Check
@@ -38,9 +36,9 @@ CONTRACT = {
 }  # fmt: skip
 # What was added since: options and results that users name, and the rest of what they may catch or call.
 ADDED = {
-    "ColouredNoise", "DifferentialPrivacy", "DoubtfulModel", "Dynamics", "Estimate", "Frontier", "InvalidPlan",
-    "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials", "Verdict",
-    "WhatIf", "Worst", "fit_report", "verify",
+    "ColouredNoise", "DifferentialPrivacy", "DoubtfulModel", "Drift", "Dynamics", "Estimate", "Frontier",
+    "InvalidPlan", "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials",
+    "Verdict", "WhatIf", "Worst", "fit_report", "verify",
 }  # fmt: skip
 # What the contract says of the objects behind the names.
 MEMBERS = {
@@ -73,11 +71,11 @@ PARAMETERS = {
 }
 # What public functions return without a public name: read by users, so explained to them.
 RETURNED = (
-    Audit, AuditReport, Calibration, CalibrationReport, Carried, Certificate, Check, Finding, Gain, Outlier,
-    ParameterReport, Point, ReadingReport, Row, RowPromise, Stream, StreamReport, TimeReport,
+    Audit, AuditReport, Calibration, CalibrationReport, Certificate, Change, Check, Contradiction, Finding,
+    ParameterReport, Point, ReadingReport, Row, Stream,
 )  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
-PASS_THROUGH = {"Sanitizer.replace", "Network.replace"}
+PASS_THROUGH = {"Sanitizer.replace"}
 
 
 def documented(name: str, docstring: str) -> bool:
@@ -189,7 +187,7 @@ def test_limits_are_those_of_readings_alone() -> None:
     found = {
         label for label, called, _ in CALLABLES for each in parameters_of(called) if each.name == "limits"
     }
-    assert found == {"Network", "Sanitizer", "fit", "fit_report"}
+    assert found == {"Network", "Sanitizer"}
 
 
 def test_randomness_is_named_by_the_convention() -> None:

@@ -12,6 +12,7 @@ best one from all that arrived up to it, or up to some rows later for those who 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,6 +23,7 @@ from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.validation import refuse_unknown, unknown
 from veilnet.centre.estimates import Estimate
+from veilnet.centre.gate import Gate
 from veilnet.centre.grouping import by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
@@ -49,10 +51,15 @@ class Fusion:
 
     plan:    a :class:`veilnet.Plan`, or the model of its messages. At the centre, :meth:`load` reads that model from
              the file ``plan/center.json``.
+    gate:    test every row against the model at this false-alarm rate, such as 1e-6, and leave out messages that
+             contradict it (:mod:`veilnet.centre.gate`). None: estimate from whatever arrived. Not built for streams.
+    keep:    name such messages and use them all the same.
     history: of a stream, how many rows back a message may come late to :meth:`update`.
     """
 
-    def __init__(self, plan: Planned | Messages, *, history: int = 64) -> None:
+    def __init__(
+        self, plan: Planned | Messages, *, gate: float | None = None, keep: bool = False, history: int = 64
+    ) -> None:
         if not isinstance(plan, Planned | CentreModel | StreamModel):
             raise InvalidPlan(
                 f"plan: expected a veilnet.Plan, found {type(plan).__name__}; "
@@ -60,18 +67,27 @@ class Fusion:
             )
         self.model: Any = plan if isinstance(plan, CentreModel | StreamModel) else plan.messages
         self._stream = StreamFusion(self.model, history) if isinstance(self.model, StreamModel) else None
+        if keep and gate is None:
+            raise InvalidRequest("keep: without a gate nothing is left out; give gate=1e-6 as well")
+        if gate is not None and self._stream is not None:
+            raise InvalidRequest("gate: messages of a stream are not tested against the model; leave it out")
+        self.gate: Gate | None = None
+        if gate is not None and isinstance(self.model, CentreModel):
+            self.gate = Gate(self.model, gate)
+        self._keep = keep
         self._known = frozenset(self.model.agents)
         self._weights_of: dict[bytes, Weights] = {}
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Fusion:
+    def load(cls, path: str | PathLike[str], *, gate: float | None = None, keep: bool = False) -> Fusion:
         """A fusion from its file; a truncated or changed one is refused.
 
         path: ``center.json`` in the folder of a saved plan.
+        gate, keep: see the class.
         """
         from veilnet.io.centre_files import load_centre
 
-        return cls(load_centre(path))
+        return cls(load_centre(path), gate=gate, keep=keep)
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -102,9 +118,37 @@ class Fusion:
             return self._stream.estimate(*self._stacked_rows(messages), lag=0)
         parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
         rows = 1 if count is None else count
+        if self.gate is None:
+            return self._estimate(parts, rows, single=count is None)
+        stacked = self._stacked(parts, rows)
+        doubts = self.gate.doubts(stacked)
+        if not self._keep:
+            for doubt in doubts:
+                stacked[doubt.row, self.model.blocks.rows(self.agents.index(doubt.agent))] = np.nan
+        return replace(self._estimate([stacked], rows, single=count is None), contradictions=tuple(doubts))
+
+    def stacked(self, messages: Mapping[str, Any] | Any) -> Array:
+        """Messages as one array (T, M), agent after agent in sending order.
+
+        messages: as for :meth:`estimate`; not a number where an agent sent none.
+        """
+        parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
+        return self._stacked(parts, 1 if count is None else count)
+
+    def _stacked(self, parts: list[Array | None], rows: int) -> Array:
+        """A copy of all numbers side by side, nan where an agent sent none."""
+        if len(parts) == 1 and parts[0] is not None:
+            return np.array(np.atleast_2d(parts[0]))
+        stacked = np.full((rows, self.model.blocks.total), np.nan)
+        for place, part in enumerate(parts):
+            if part is not None:
+                stacked[:, self.model.blocks.rows(place)] = part
+        return stacked
+
+    def _estimate(self, parts: list[Array | None], rows: int, *, single: bool) -> Estimate:
         public = np.empty((rows, len(self.model.labels)))
         absent = np.zeros(len(self.agents), bool)
-        if isinstance(messages, Mapping):
+        if len(parts) == len(self.agents):
             absent = np.array([part is None for part in parts]) & (self.model.blocks.sizes > 0)
         usual = self._weights(absent)
         groups: dict[bytes, list[Integers]] = {}
@@ -115,7 +159,7 @@ class Fusion:
             odd = self._odd_rows(usual, parts, public) if spoiled else np.zeros(0, np.intp)
             for start in range(0, len(odd), _ROWS_HELD):
                 self._with_gaps(parts, odd[start : start + _ROWS_HELD], absent, public, groups)
-        return self._result(public, usual, groups, single=count is None)
+        return self._result(public, usual, groups, single=single)
 
     def smooth(self, messages: Mapping[str, Any] | Any, *, lag: int | None = None) -> Estimate:
         """Of a stream, the public parameters in each row, estimated from what arrived up to some rows later.
@@ -178,14 +222,7 @@ class Fusion:
     def _stacked_rows(self, messages: Mapping[str, Any] | Any) -> tuple[Array, int | None]:
         """All numbers of a row side by side, and the number of rows (None: one, as vectors)."""
         parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
-        rows = 1 if count is None else count
-        if len(parts) == 1 and parts[0] is not None:
-            return np.array(np.atleast_2d(parts[0])), count
-        filled = [
-            np.full((rows, size), np.nan) if part is None else np.atleast_2d(part)
-            for part, size in zip(parts, self.model.blocks.sizes, strict=True)
-        ]
-        return np.concatenate(filled, axis=1), count
+        return self._stacked(parts, 1 if count is None else count), count
 
     def _read(self, messages: Mapping[str, Any]) -> tuple[list[Array | None], int | None]:
         """The messages in sending order, None where absent, and the number of rows (None: one, as vectors)."""

@@ -19,6 +19,8 @@ def by_who_sent(silent: Booleans) -> tuple[Integers, list[tuple[Booleans, slice]
     silent: (agents, rows), who did not send.
     """
     agents, rows = silent.shape
+    if not silent.any():
+        return np.arange(rows), [(silent[:, 0], slice(0, rows))] if rows else []
     code: np.ndarray[Any, Any]
     if agents <= _SMALL:
         code = np.zeros(rows, np.uint16)

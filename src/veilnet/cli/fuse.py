@@ -35,6 +35,12 @@ def command(
     trust_counts: Annotated[
         bool, Option("--trust-counts", "Align rows that were only counted, though files end differently.")
     ] = False,
+    gate: Annotated[
+        str, Option("--gate", "Chance that a message made by the model is taken to contradict it, per row.")
+    ] = "1e-6",
+    keep: Annotated[
+        bool, Option("--keep", "Name messages that contradict the model, and use them all the same.")
+    ] = False,
     json: Annotated[bool, Option("--json", "JSON lines, or with --out a JSON summary.")] = False,
 ) -> int:
     """Estimate the public parameters in every row that some agent sent.
@@ -46,12 +52,18 @@ def command(
     whose messages are another agent's or another plan's, or do not say whose they are, is refused. How many
     messages of each agent arrived is what its ledger has to be compared with.
 
+    Messages that contradict the model, given the prior and what the others sent, are left out and named, in
+    the estimates and on standard error; --keep uses them all the same. Where what arrives shows over many rows that
+    the model does not hold any more, standard error says so once for each agent and kind of change, since when and
+    by how much, and the exit code is 1 at the end: stated errors are then not true (veilnet refit).
+
     Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
-    did not arrive, and the estimate heeds which it is.
+    did not arrive, and the estimate heeds which it is. Its messages are not yet tested against the model.
     """
     from veilnet._core.errors import InvalidRequest
-    from veilnet.centre.fusion import Fusion
-    from veilnet.cli._following import check_stream, estimates
+    from veilnet.centre.drift import Drift
+    from veilnet.cli._doubts import Changes, Doubts
+    from veilnet.cli._following import check_stream, estimates, opened
     from veilnet.cli._shared import print_json, progress
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
@@ -59,7 +71,7 @@ def command(
     from veilnet.io.message_streams import MessageMark
     from veilnet.io.streams import format_for
 
-    fusion = Fusion.load(center)
+    fusion = opened(center, _rate(gate), keep=keep)
     paths = _paths(messages, fusion.agents)
     kind = format_for(out, given="jsonl" if json and out is None else None)
     if out is not None and out.exists() and any(path.samefile(out) for path in paths.values()):
@@ -72,6 +84,8 @@ def command(
         sys.stderr.write(f"veilnet fuse: {path}, line {line} left out: {reason}\n")
 
     total = gaps = unknown = 0
+    doubts, changes = Doubts(keep), Changes()
+    drift = None if fusion.is_stream else Drift(fusion)
     with ExitStack() as stack:
         inputs = {agent: stack.enter_context(path.open("rb")) for agent, path in paths.items()}
         files = {
@@ -92,14 +106,18 @@ def command(
         size = sum(path.stat().st_size for path in paths.values())
         steps = stack.enter_context(progress("fusing", size))
         write_estimate_header(target, kind, fusion.model.labels, key)
-        for rows, estimate in estimates(fusion, aligned(files, tolerance), lag):
+        for rows, estimate, arrived in estimates(fusion, aligned(files, tolerance), lag):
             write_estimates(target, kind, rows.tolist(), estimate, key)
             total += len(rows)
             gaps += sum(map(bool, estimate.missing))
+            doubts.tell(estimate, rows, key)
+            if drift is not None:
+                changes.tell(drift.look(arrived, rows, estimate.contradictions), key)
             unknown += int((~estimate.estimable).any(axis=1).sum())
             steps.update(sum(file.tell() for file in inputs.values() if file.seekable()), size)
         target.flush()
         _check_counts(key, files)
+    doubts.conclude()
     for agent, file in files.items():
         if file.crowded:
             sys.stderr.write(
@@ -117,6 +135,8 @@ def command(
             "received": received,
             "with_missing_agents": gaps,
             "not_estimable": unknown,
+            "contradicting": doubts.count,
+            "changes": changes.told,
             "bad_lines": len(bad),
         }
         if fusion.is_stream:
@@ -130,9 +150,16 @@ def command(
             )
             arrived_of = ", ".join(f"{count} of {agent}" for agent, count in received.items())
             sys.stdout.write(f"Received: {arrived_of}.\n")
-    if bad:
-        return 1
-    return 0
+    return 1 if bad or changes.told else 0
+
+
+def _rate(gate: str) -> float:
+    from veilnet._core.errors import InvalidRequest
+
+    try:
+        return float(gate)
+    except ValueError:
+        raise InvalidRequest(f"--gate: expected a false-alarm rate such as 1e-6, found {gate!r}") from None
 
 
 def _tolerance(within: str | None) -> int:

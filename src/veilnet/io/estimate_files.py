@@ -17,11 +17,13 @@ from veilnet.io.streams import Format
 
 __all__ = ["write_estimate_header", "write_estimates"]
 
+_AGENTS = ("missing", "contradicting")
+
 
 def write_estimate_header(file: IO[bytes], format: Format, labels: Sequence[str], key: RowKey = ROW) -> None:
     """The first line of a CSV of estimates."""
     if format == "csv":
-        file.write(_csv([[_column(key), *labels, *(f"deviation of {label}" for label in labels), "missing"]]))
+        file.write(_csv([[_column(key), *labels, *(f"deviation of {label}" for label in labels), *_AGENTS]]))
 
 
 def write_estimates(
@@ -29,17 +31,23 @@ def write_estimates(
 ) -> None:
     """Append estimates to a binary file.
 
-    CSV: the row or its time, the estimates, their standard deviations, and who is missing, separated by semicolons;
-    cells of what is not estimable are empty. JSON: null instead.
+    CSV: the row or its time, the estimates, their standard deviations, who is missing and whose messages contradict
+    the model, separated by semicolons; cells of what is not estimable are empty. JSON: null instead.
     """
     values = estimate.public.tolist()
     deviations = np.where(estimate.estimable, estimate.deviation, np.nan).tolist()
     if format == "csv":
         file.write(
             _csv(
-                [key.text(row), *map(_cell, value), *map(_cell, deviation), ";".join(missing)]
-                for row, value, deviation, missing in zip(
-                    rows, values, deviations, estimate.missing, strict=True
+                [
+                    key.text(row),
+                    *map(_cell, value),
+                    *map(_cell, deviation),
+                    ";".join(missing),
+                    ";".join(doubted),
+                ]
+                for row, value, deviation, missing, doubted in zip(
+                    rows, values, deviations, estimate.missing, estimate.contradicting, strict=True
                 )
             )
         )
@@ -51,10 +59,13 @@ def write_estimates(
                 "public": _named(estimate.labels, value),
                 "deviation": _named(estimate.labels, deviation),
                 "missing": list(missing),
+                "contradicting": list(doubted),
             },
             ensure_ascii=False,
         )
-        for row, value, deviation, missing in zip(rows, values, deviations, estimate.missing, strict=True)
+        for row, value, deviation, missing, doubted in zip(
+            rows, values, deviations, estimate.missing, estimate.contradicting, strict=True
+        )
     ]
     file.write("".join(f"{line}\n" for line in lines).encode())
 
