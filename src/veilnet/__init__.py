@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from veilnet.auditing.options import DifferentialPrivacy, LedgerCheck, Trials, WhatIf
     from veilnet.bounds.knowledge import bits_revealed, crlb, privacy, privacy_limit, utility
     from veilnet.calibration.fitting import DoubtfulModel, fit, fit_report
+    from veilnet.centre.drift import Drift
     from veilnet.centre.estimates import Estimate
     from veilnet.centre.fusion import Fusion
     from veilnet.designs.choice import design
@@ -45,6 +46,7 @@ __all__ = [
     "ColouredNoise",
     "DifferentialPrivacy",
     "DoubtfulModel",
+    "Drift",
     "Dynamics",
     "Estimate",
     "Frontier",
@@ -108,6 +110,7 @@ _NAMES_IN = {
     "plans.verification": ("verify",),
     "centre.estimates": ("Estimate",),
     "centre.fusion": ("Fusion",),
+    "centre.drift": ("Drift",),
     "calibration.fitting": ("fit", "fit_report", "DoubtfulModel"),
     "auditing.auditor": ("audit",),
     "auditing.ledger": ("Ledger",),

@@ -2,7 +2,7 @@
 
 For *f* degrees of freedom the tail is Γ(f/2, x/2) / Γ(f/2), a finite sum of positive terms that begins with
 exp(-x/2) for even f and with erfc(√(x/2)) for odd f. It is summed in logarithms, so that it has all its digits
-where the tail itself is no double any more.
+where the tail itself is no double any more. For many degrees of freedom Legendre's continued fraction is shorter.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 
 __all__ = ["log_tail", "threshold"]
 
+_MANY = 100  # degrees of freedom, from which on the continued fraction is used
 _FAR = 25.0  # from here on erfc by its continued fraction, which it agrees with to all digits
 
 
@@ -21,6 +22,8 @@ def log_tail(x: float, freedom: int) -> float:
     if math.isinf(x):
         return -math.inf
     half = x / 2
+    if freedom > _MANY and x > freedom:
+        return _log_by_fraction(half, freedom / 2)
     terms = [-half] if freedom % 2 == 0 else [_log_erfc_root(half)]
     power = 1.0 if freedom % 2 == 0 else 0.5
     while power < freedom / 2:
@@ -37,13 +40,30 @@ def threshold(chance: float, freedom: int) -> float:
     wanted = math.log(chance)
     low, high = 0.0, float(freedom)
     while log_tail(high, freedom) > wanted:
-        low, high = high, 2 * high
-    for _ in range(200):
+        low, high = high, high + 4 * math.sqrt(freedom) + 4
+    for _ in range(60):
         middle = (low + high) / 2
-        if middle in (low, high):
+        if middle in (low, high) or high - low < 1e-12 * high:
             break
         low, high = (middle, high) if log_tail(middle, freedom) > wanted else (low, middle)
     return high
+
+
+def _log_by_fraction(half: float, power: float) -> float:
+    """log Γ(power, half) / Γ(power) for half > power, by Lentz's method."""
+    tiny = 1e-300
+    bottom = half + 1 - power
+    c, d = 1 / tiny, 1 / bottom
+    value = d
+    for step in range(1, 10_000):
+        top = -step * (step - power)
+        bottom += 2
+        d = 1 / (top * d + bottom or tiny)
+        c = bottom + top / c or tiny
+        value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return -half + power * math.log(half) - math.lgamma(power) + math.log(value)
 
 
 def _log_erfc_root(half: float) -> float:

@@ -20,7 +20,7 @@ from veilnet.centre.grouping import by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.redundancy import Redundancy, redundancy
 
-__all__ = ["Contradiction", "Gate"]
+__all__ = ["Contradiction", "Gate", "silent_agents"]
 
 _ROWS_AT_ONCE = 8192
 _SETS_KEPT = 256
@@ -101,7 +101,7 @@ class Gate:
         for start in range(0, len(stacked), _ROWS_AT_ONCE):
             block = stacked[start : start + _ROWS_AT_ONCE]
             rows = np.arange(len(block))
-            silent = self._silent(block)
+            silent = silent_agents(self.model, block)
             while rows.size:
                 rows, found = self._look(block, rows, silent, start)
                 doubts += found
@@ -150,15 +150,6 @@ class Gate:
             joint=joint,
         )
 
-    def _silent(self, block: Array) -> Booleans:
-        sizes = self.model.blocks.sizes
-        silent = np.zeros((len(sizes), len(block)), bool)
-        if np.isfinite(np.vdot(block, block)):
-            return silent
-        for owner, column in zip(np.repeat(np.arange(len(sizes)), sizes), block.T, strict=True):
-            silent[owner] |= ~np.isfinite(column)
-        return silent
-
     def _tests(self, silent: Booleans) -> _Tests:
         key = np.packbits(silent).tobytes()
         made = self._tests_of.get(key)
@@ -171,3 +162,14 @@ class Gate:
             made = _Tests(found, threshold(self.rate / 2, len(found.joint)), limits)
             self._tests_of[key] = made
         return made
+
+
+def silent_agents(model: CentreModel, stacked: Array) -> Booleans:
+    """(agents, rows): who did not send all its numbers."""
+    sizes = model.blocks.sizes
+    silent = np.zeros((len(sizes), len(stacked)), bool)
+    if np.isfinite(np.vdot(stacked, stacked)):
+        return silent
+    for owner, column in zip(np.repeat(np.arange(len(sizes)), sizes), stacked.T, strict=True):
+        silent[owner] |= ~np.isfinite(column)
+    return silent

@@ -1,4 +1,4 @@
-"""What ``veilnet fuse`` says of messages that contradict the model."""
+"""What ``veilnet fuse`` says of messages that contradict the model, and of a model that holds no more."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from veilnet.centre.drift import Change
     from veilnet.centre.fusion import Estimate
     from veilnet.io.merging import Rows
     from veilnet.io.row_keys import RowKey
@@ -24,14 +27,38 @@ class Doubts:
         """Say what is new in these rows."""
         for doubt in estimate.contradictions:
             if sum(self.count.values()) < _TOLD:
-                self._say(f"{key.words(int(rows[doubt.row]))}: {doubt}; {self._done}")
+                _say(f"{key.words(int(rows[doubt.row]))}: {doubt}; {self._done}")
             self.count[doubt.agent] = self.count.get(doubt.agent, 0) + 1
 
     def conclude(self) -> None:
         """Say how many there were."""
         if sum(self.count.values()) > _TOLD:
             shown = ", ".join(f"{count} of {agent}" for agent, count in self.count.items())
-            self._say(f"in all, messages that contradict the model: {shown}; {self._done}")
+            _say(f"in all, messages that contradict the model: {shown}; {self._done}")
 
-    def _say(self, sentence: str) -> None:
-        sys.stderr.write(f"veilnet fuse: {sentence}\n")
+
+class Changes:
+    """Tells of each kind of change of each agent once; ``told`` has what was said."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str]] = set()
+        self.told: list[dict[str, object]] = []
+
+    def tell(self, changes: Sequence[Change], key: RowKey) -> None:
+        """Say what is new."""
+        for change in changes:
+            if (change.kind, change.agent) in self._known:
+                continue
+            self._known.add((change.kind, change.agent))
+            since = key.text(change.since)
+            self.told.append(
+                {"kind": change.kind, "agent": change.agent, "since": since, "size": change.size}
+            )
+            _say(
+                f"since {key.words(change.since)}, {change}; the errors stated are not true any more: see what "
+                "changed, and make a new plan from new readings (veilnet refit)"
+            )
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"veilnet fuse: {sentence}\n")

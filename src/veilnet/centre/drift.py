@@ -1,0 +1,375 @@
+"""Is the model still true? A running look at what arrives, for a season, a moved sensor, a battery that runs low.
+
+Under the model the residuals of :mod:`veilnet.centre.redundancy` are standard normal in every row: all together (q),
+and those of each agent against the prior and the others (a_i). They are summed over windows of W = 16, 32, ... 16384
+rows, one after another. Two things are tested of each window: the mean, W |mean|² being chi-square with f degrees of
+freedom, and the scatter, the sum of squares being chi-square with W f. A test of windows of W rows has the
+false-alarm chance W / (per_rows × number of window lengths × number of tests), so that in per_rows rows of the model
+one false alarm is expected at most.
+
+Rows of real streams depend on each other: a room stays warm for hours, which is no drift. Means over windows then
+scatter more than those of independent rows. By how much is learned from the windows before, 32 at least, and
+divided out; less than 1 is never taken. For independent rows the rates above hold, for dependent ones approximately.
+
+Whatever was off from the first row on looks usual to such tests. Each time the history has doubled, the mean square
+of the residuals over 32 windows is therefore held against the model itself, in units of its own scatter from window
+to window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.chi_square import threshold
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.types import Array, Booleans
+from veilnet.centre.fusion import Fusion
+from veilnet.centre.gate import Contradiction, silent_agents
+from veilnet.centre.grouping import by_who_sent
+from veilnet.centre.messages import CentreModel
+from veilnet.centre.redundancy import Redundancy, redundancy
+
+__all__ = ["Change", "Drift"]
+
+_SHORTEST = 16
+_LENGTHS = 11  # windows of 16 to 16384 rows
+_HISTORY = 32  # windows, before what they say is believed
+_INDEPENDENT = 1.5  # squares that scatter no more than so many times as much as of independent rows
+_UNUSUAL = 0.01  # chance of windows that count for no more than that in the history
+_CERTAIN = 8.0  # deviations of a mean of 32 windows: less than one in 10⁷
+_LEAST_BIAS, _LEAST_SCATTER = 0.2, 1.1  # what is smaller is nobody's concern
+_SETS_KEPT = 64
+_OFTEN = 8  # refusals among 16 rows
+
+Keys = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """The model does not hold any more.
+
+    kind:  "bias" (a mean is off), "scatter" (errors are larger than stated) or "contradictions" (the gate keeps
+           refusing an agent's messages).
+    agent: whose messages; "" for all together.
+    since, until: first and last row (number or time) of the window in which it was seen; ``rows`` how many it has.
+    size:  bias in deviations of a residual; scatter as a multiple of the stated one; contradictions as a share.
+    public: by how many stated deviations each public estimate is off, for a bias of one agent.
+    """
+
+    kind: str
+    agent: str
+    since: int
+    until: int
+    rows: int
+    size: float
+    public: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        whose = f"the messages of {self.agent}" if self.agent else "the messages of all agents together"
+        if self.kind == "contradictions":
+            return f"{whose} contradict the model again and again ({self.size:.0%} of {self.rows} rows)"
+        if self.kind == "scatter":
+            return f"{whose} scatter {self.size:.2g} times as much as the plan says, over {self.rows} rows"
+        against = "from what the prior and the others say" if self.agent else "from what the prior says"
+        text = f"{whose} are off by {self.size:.2g} deviations {against}, on average over {self.rows} rows"
+        if self.public:
+            shown = ", ".join(f"{name} by {share:+.2g}" for name, share in self.public.items())
+            text += f", which moves the estimates by so many stated deviations: {shown}"
+        return text
+
+
+class Drift:
+    """Watches rows of messages as they come.
+
+    fusion:   of the plan.
+    per_rows: in so many rows of the model, at most one false alarm is expected.
+    """
+
+    def __init__(self, fusion: Fusion, per_rows: float = 1e6) -> None:
+        if not isinstance(fusion, Fusion):
+            raise InvalidRequest(f"fusion: expected a veilnet.Fusion, found {type(fusion).__name__}")
+        if not isinstance(per_rows, int | float) or not per_rows >= _SHORTEST * 2**_LENGTHS / 4:
+            raise InvalidRequest(
+                f"per_rows: expected a number of rows, at least {_SHORTEST * 2**_LENGTHS // 4}, found {per_rows!r}"
+            )
+        self.fusion = fusion
+        self.model = fusion.model
+        self._seen = 0
+        self.per_rows = float(per_rows)
+        self._watches: dict[bytes, _Watch] = {}
+        self._refused: dict[str, tuple[Booleans, Keys]] = {}
+
+    def look(
+        self, messages: Any, rows: Any = None, contradictions: Sequence[Contradiction] = ()
+    ) -> list[Change]:
+        """What is found to have changed, now that these rows have come.
+
+        messages: as :meth:`veilnet.Fusion.estimate` takes them, many rows or one.
+        rows:     their numbers or times, to be told where something changed; counted if left out.
+        contradictions: those of the estimate, where the fusion has a gate: they count as not sent, and are counted.
+        """
+        stacked = self.fusion.stacked(messages)
+        keys = np.arange(len(stacked)) + self._seen if rows is None else np.atleast_1d(np.asarray(rows))
+        self._seen += len(stacked)
+        keys, doubts = keys.astype(np.int64), contradictions
+        silent = silent_agents(self.model, stacked)
+        changes = self._often_refused(keys, silent, doubts)
+        for doubt in doubts:
+            silent[self.model.agents.index(doubt.agent), doubt.row] = True
+        order, groups = by_who_sent(silent)
+        for pattern, members in groups:
+            key = np.packbits(pattern).tobytes()
+            if key not in self._watches:
+                while len(self._watches) >= _SETS_KEPT:
+                    self._watches.pop(next(iter(self._watches)))
+                self._watches[key] = _Watch(self.model, pattern, self.per_rows)
+            mine = order[members]
+            deviations = stacked[mine] - self.model.expected
+            deviations[:, np.repeat(pattern, self.model.blocks.sizes)] = 0.0
+            changes += self._watches[key].look(keys[mine], deviations)
+        # an agent that is off makes the others look off from it, but less
+        return sorted(changes, key=lambda change: (change.until, -change.size))
+
+    def _often_refused(self, keys: Keys, silent: Booleans, doubts: Sequence[Contradiction]) -> list[Change]:
+        changes = []
+        for place, agent in enumerate(self.model.agents):
+            sent = np.flatnonzero(~silent[place])
+            flags = np.isin(sent, [doubt.row for doubt in doubts if doubt.agent == agent])
+            before, keys_before = self._refused.get(agent, (np.zeros(0, bool), keys[:0]))
+            flags, told = np.concatenate([before, flags]), np.concatenate([keys_before, keys[sent]])
+            count = (
+                np.convolve(flags, np.ones(_SHORTEST), "valid") if len(flags) >= _SHORTEST else np.zeros(0)
+            )
+            for start in np.flatnonzero(count >= _OFTEN)[:1]:
+                window = slice(int(start), int(start) + _SHORTEST)
+                first = int(told[window][flags[window]][0])
+                share = float(count[start]) / _SHORTEST
+                changes.append(
+                    Change("contradictions", agent, first, int(told[window][-1]), _SHORTEST, share)
+                )
+            self._refused[agent] = flags[-_SHORTEST + 1 :], told[-_SHORTEST + 1 :]
+        return changes
+
+
+class _Watch:
+    """The rows in which the same agents sent: sums over windows of growing length."""
+
+    def __init__(self, model: CentreModel, silent: Booleans, per_rows: float) -> None:
+        self._model = model
+        self._found: Redundancy = redundancy(model, silent)
+        tested = [int(place) for place in np.flatnonzero(self._found.freedom)]
+        self._names = ["", *(model.agents[place] for place in tested)]
+        self._tests = np.concatenate([self._found.joint, self._found.agents])
+        numbers = {place: number for number, place in enumerate(tested, 1)}
+        self._group = np.array(
+            [0] * len(self._found.joint) + [numbers[int(place)] for place in self._found.owner], dtype=np.intp
+        )
+        self._freedom = np.bincount(self._group, minlength=len(self._names))
+        self._shift = self._public_shift(tested)
+        self._chance = 1.0 / (per_rows * _LENGTHS * 2 * len(self._names))
+        self._rest = np.zeros((0, len(self._tests)))
+        self._rest_keys: Keys = np.zeros(0, dtype=np.int64)
+        self._levels = [_Level(len(self._names), len(self._tests)) for _ in range(_LENGTHS)]
+
+    def look(self, keys: Keys, deviations: Array) -> list[Change]:
+        if len(self._found.joint) == 0:
+            return []
+        residuals = np.concatenate([self._rest, deviations @ self._tests.T])
+        keys = np.concatenate([self._rest_keys, keys])
+        whole = len(residuals) // _SHORTEST
+        used = whole * _SHORTEST
+        self._rest, self._rest_keys = residuals[used:], keys[used:]
+        blocks = residuals[:used].reshape(whole, _SHORTEST, residuals.shape[1])
+        windows = _Windows(
+            blocks.sum(axis=1),
+            self._by_group((blocks**2).sum(axis=1)),
+            keys[:used:_SHORTEST],
+            keys[15:used:16],
+        )
+        changes: list[Change] = []
+        for number, level in enumerate(self._levels):
+            if len(windows.since) == 0:
+                break
+            done = 0
+            while done < len(windows.since):
+                some = windows.part(done, done + max(_HISTORY, level.count))
+                if level.count >= _HISTORY:
+                    changes += self._test(some, _SHORTEST * 2**number, level)
+                changes += self._learn(some, _SHORTEST * 2**number, level)
+                done += len(some.since)
+            windows = level.paired(windows)
+        return changes
+
+    def _by_group(self, squares: Array) -> Array:
+        sums = np.zeros((len(squares), len(self._names)))
+        for group, column in zip(self._group, squares.T, strict=True):
+            sums[:, group] += column
+        return sums
+
+    def _learn(self, windows: _Windows, length: int, level: _Level) -> list[Change]:
+        """Add to the history; what it says against the model when it is long enough for the first time."""
+        shares = windows.squares / (length * np.maximum(self._freedom, 1))
+        young = level.count < _HISTORY
+        sums = windows.sums
+        if not young:  # a change that lasts must not soon be taken for usual
+            limits = np.array([_limit(_UNUSUAL, int(f)) for f in self._freedom])
+            found = self._by_group(sums**2) / length / np.maximum(1.0, self._swelling(level, length))
+            sums = sums * np.sqrt(np.minimum(1.0, limits / np.maximum(found, 1e-300)))[:, self._group]
+        level.add(sums, shares, int(windows.since[0]))
+        if not young or level.count < _HISTORY:
+            return []
+        spread = np.sqrt(np.maximum(level.share_variance, 1e-12) / level.count)
+        far = (level.share_mean - 1.0) / spread > _CERTAIN
+        return [
+            Change(
+                "scatter", self._names[group], level.begun, int(windows.until[-1]), level.count * length, size
+            )
+            for group in np.flatnonzero(far)
+            if (size := float(np.sqrt(level.share_mean[group]))) > _LEAST_SCATTER
+        ]
+
+    def _swelling(self, level: _Level, length: int) -> Array:
+        """Per group, how much sums over windows scatter in their widest direction; 1 for independent rows."""
+        return np.array(
+            [
+                float(np.linalg.eigvalsh(level.sums_squared[np.ix_(mine, mine)])[-1]) / level.count / length
+                for mine in (np.flatnonzero(self._group == group) for group in range(len(self._names)))
+            ]
+        )
+
+    def _test(self, windows: _Windows, length: int, level: _Level) -> list[Change]:
+        """Hold windows against the model, and against how much those before them scatter."""
+        changes = []
+        chance = self._chance * length
+        margin = 1.0 + 2.0 * np.sqrt(2.0 / level.count)
+        swellings = self._swelling(level, length)
+        for group, name in enumerate(self._names):
+            freedom = int(self._freedom[group])
+            mine = self._group == group
+            sums = windows.sums[:, mine]
+            swelling = _rounded_up(swellings[group] * margin)
+            biased = np.sum(sums**2, axis=1) / (length * swelling) > _limit(chance, freedom)
+            usual = max(1.0, float(level.share_mean[group]))
+            widening = _rounded_up(
+                float(level.share_variance[group]) * length * freedom / 2 / usual**2 * margin
+            )
+            effective = max(1, int(length * freedom / widening))
+            scatter = windows.squares[:, group] / (length * freedom)
+            wide = scatter / usual * effective > _limit(chance, effective)
+            if widening > _INDEPENDENT and length < _HISTORY * widening:
+                wide[:] = False  # too few independent rows for a sum of squares to be chi-square
+            for place in np.flatnonzero(biased | wide):
+                span = int(windows.since[place]), int(windows.until[place]), length
+                mean = sums[place] / length
+                bias, size = float(np.sqrt(np.mean(mean**2))), float(np.sqrt(scatter[place]))
+                if biased[place] and bias > _LEAST_BIAS:
+                    changes.append(Change("bias", name, *span, bias, self._moved(group, mean)))
+                elif wide[place] and size > _LEAST_SCATTER:
+                    changes.append(Change("scatter", name, *span, size))
+        return changes
+
+    def _public_shift(self, tested: Sequence[int]) -> list[Array]:
+        """Per group: what a mean of its residuals says the public estimates are off by, in their deviations."""
+        silent = self._found.freedom == 0
+        view = self._model.view(~silent) if silent.any() else self._model.complete
+        present = np.repeat(~silent, self._model.blocks.sizes)
+        gain = np.zeros((len(view.gain), self._model.blocks.total))
+        gain[:, present] = view.gain
+        deviation = np.sqrt(np.diag(view.covariance))
+        shifts = [np.zeros((0, 0))]
+        for place in tested:
+            own = self._model.blocks.rows(place)
+            answer = np.linalg.pinv(self._found.agents[self._found.owner == place][:, own])
+            shifts.append(gain[:, own] @ answer / deviation[:, None])
+        return shifts
+
+    def _moved(self, group: int, mean: Array) -> dict[str, float]:
+        if group == 0:
+            return {}
+        moved = self._shift[group] @ mean
+        return {
+            name: float(share)
+            for name, share in zip(self._model.labels, moved, strict=True)
+            if np.isfinite(share)
+        }
+
+
+@dataclass
+class _Windows:
+    """Sums of residuals and, per group, of their squares, with the keys of each window's ends."""
+
+    sums: Array
+    squares: Array
+    since: Keys
+    until: Keys
+
+    def part(self, start: int, stop: int) -> _Windows:
+        """Some of them."""
+        return _Windows(
+            self.sums[start:stop], self.squares[start:stop], self.since[start:stop], self.until[start:stop]
+        )
+
+
+class _Level:
+    """Windows of one length: what waits for its partner, and what all of them so far were like."""
+
+    def __init__(self, groups: int, columns: int) -> None:
+        self.count = 0
+        self.begun = 0
+        self.sums_squared = np.zeros((columns, columns))
+        self._shares, self._shares_squared = np.zeros(groups), np.zeros(groups)
+        none: Keys = np.zeros(0, dtype=np.int64)
+        self._waiting = _Windows(np.zeros((0, columns)), np.zeros((0, groups)), none, none)
+
+    @property
+    def share_mean(self) -> Array:
+        """Mean square of the residuals of each group, 1 in the model."""
+        return self._shares / max(1, self.count)
+
+    @property
+    def share_variance(self) -> Array:
+        """Variance of that from window to window."""
+        return np.maximum(self._shares_squared / max(1, self.count) - self.share_mean**2, 0.0)
+
+    def add(self, sums: Array, shares: Array, since: int) -> None:
+        """Remember some windows."""
+        self.begun = self.begun or since
+        self.count += len(sums)
+        self.sums_squared += sums.T @ sums
+        self._shares += shares.sum(axis=0)
+        self._shares_squared += (shares**2).sum(axis=0)
+
+    def paired(self, new: _Windows) -> _Windows:
+        """Windows of twice the length."""
+        old = self._waiting
+        every = _Windows(
+            np.concatenate([old.sums, new.sums]),
+            np.concatenate([old.squares, new.squares]),
+            np.concatenate([old.since, new.since]),
+            np.concatenate([old.until, new.until]),
+        )
+        even = len(every.since) // 2 * 2
+        self._waiting = _Windows(
+            every.sums[even:], every.squares[even:], every.since[even:], every.until[even:]
+        )
+        return _Windows(
+            every.sums[0:even:2] + every.sums[1:even:2],
+            every.squares[0:even:2] + every.squares[1:even:2],
+            every.since[0:even:2],
+            every.until[1:even:2],
+        )
+
+
+def _rounded_up(swelling: float) -> float:
+    """At least 1, in steps of 2^(1/8), so that limits can be remembered."""
+    return float(2.0 ** (np.ceil(8 * np.log2(max(1.0, swelling)) - 1e-9) / 8))
+
+
+@cache
+def _limit(chance: float, freedom: int) -> float:
+    return threshold(min(chance, 0.5), freedom)
