@@ -17,6 +17,7 @@ SCRIPTS = {
     "structured": ("structured.py", "trade-offs on 200 networks as people write them with another optimiser"),
     "gap": ("gap.py", "trade-offs with what is proved to be the least loss"),
     "streams": ("streams.py", "sanitize and fuse with bare products"),
+    "filters": ("filters.py", "agents with a memory and the centre's filter with bare filters"),
     "stream-models": (
         "stream_models.py",
         "share filters on 50 random streams by two evaluations, simulated rows and other mechanisms",
