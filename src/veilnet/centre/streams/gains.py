@@ -23,6 +23,8 @@ _SETTLED = 1e-12
 # Numbers that nothing new enters still count as rounded by this part of their deviation, squared.
 _ROUNDING = 1e-14
 _MOST_STEPS = 1024
+_MOST_BYTES = 2**27  # that steps take, which are fewer where the state is large
+_BYTES_PER_STEP = 6 * 8  # for each pair of numbers of the state
 # Of a first x of which nothing is known: what is not at least so much better known by now is not known.
 _STILL_VAGUE = 1e-3
 
@@ -113,6 +115,7 @@ class Gains:
         self._floor = model.floor + _ROUNDING * np.diag(_reference(model))
         self._first: dict[Pattern, Step] = {}
         self._rows: dict[Pattern, _Row] = {}
+        self._most = min(_MOST_STEPS, max(16, _MOST_BYTES // (_BYTES_PER_STEP * model.size**2)))
         self._made = 0
         self._settled: dict[Pattern, Step] = {}
         self._identity = np.eye(model.size)
@@ -155,7 +158,7 @@ class Gains:
 
     def _row(self, pattern: Pattern) -> _Row:
         if pattern not in self._rows:
-            if len(self._rows) >= _MOST_STEPS:
+            if len(self._rows) >= self._most:
                 self._rows.clear()
             self._rows[pattern] = _row(self.model, pattern, self._floor)
         return self._rows[pattern]
@@ -178,7 +181,7 @@ class Gains:
 
     def _forget(self) -> None:
         """Keep memory bounded: paths that were gone once are worked out again when they are gone again."""
-        if self._made < _MOST_STEPS:
+        if self._made < self._most:
             return
         self._made = 0
         self._first.clear()
