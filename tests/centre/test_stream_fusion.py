@@ -288,3 +288,25 @@ def test_a_changed_centre_file_is_refused(tmp_path: Path, key: str) -> None:
     path.write_bytes(seal(document))
     with pytest.raises(vn.InvalidPlan):
         vn.Fusion.load(path)
+
+
+def test_verify_refuses_another_centre(tmp_path: Path) -> None:
+    """A well-formed and sealed file that is not what the plan implies: of other noise, or of single rows."""
+    from veilnet.io._sealed import seal
+
+    network = random_stream(10)
+    vn.design(network).save(tmp_path / "plan")
+    path = tmp_path / "plan/center.json"
+    document = json.loads(path.read_text())
+    del document["checksum"]
+    vn.design(network.one_row).save(tmp_path / "rows")
+    of_rows = json.loads((tmp_path / "rows/center.json").read_text()) | {"plan": document["plan"]}
+    del of_rows["checksum"]
+    changed = json.loads(json.dumps(document))
+    changed["floor"][0][0] += 0.01
+    for other in (changed, of_rows):
+        path.write_bytes(seal(other))
+        with pytest.raises(vn.InvalidPlan, match="is not the centre's part of the plan"):
+            vn.Plan.load(tmp_path / "plan")
+    path.write_bytes(seal(document))
+    assert vn.Plan.load(tmp_path / "plan").network.is_stream

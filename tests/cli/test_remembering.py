@@ -357,3 +357,30 @@ def test_json_lines_say_what_was_missed(agent: Agent) -> None:
     missed = {"counted": 3, "plan": "cf6785d0", "agent": "kitchen", "missed": True}
     assert json.loads(out.splitlines()[2]) == missed
     assert np.max(np.abs(values_of(out) - sent_row_by_row(agent.sanitizer, agent.readings[:5]))) < STEP
+
+
+def test_no_change_of_a_memory_goes_unnoticed(agent: Agent) -> None:
+    """Cut anywhere, or with any byte changed: refused in words, and nothing is sent."""
+    agent.readings[7] = np.nan
+    agent.append(agent.write(10), "--begin")
+    whole, sent = agent.state.read_bytes(), agent.out.read_bytes()
+    rng = np.random.default_rng(0)
+    for turn in range(120):
+        changed = bytearray(whole)
+        place = int(rng.integers(len(whole)))
+        changed[place] ^= int(rng.integers(1, 256))
+        agent.state.write_bytes(whole[:place] if turn % 4 == 0 else bytes(changed))
+        code, out, err = agent.append(agent.write(60))
+        same = json.loads(whole) == _parsed(agent.state.read_bytes())
+        assert (code, out) == (2, b"") or same, err
+        if same:  # white space between keys, which says nothing
+            agent.state.write_bytes(whole)
+            agent.out.write_bytes(sent)
+        assert agent.out.read_bytes() == sent
+
+
+def _parsed(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
