@@ -21,7 +21,11 @@ from veilnet._core.frozen import derived
 from veilnet.agent.stream import Stream
 from veilnet.auditing import Audit, AuditReport, Row
 from veilnet.calibration.fitting import Calibration
+from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
+from veilnet.calibration.stream_model import Gain
+from veilnet.calibration.stream_report import Carried, RowPromise, StreamReport
+from veilnet.calibration.timeline import TimeReport
 from veilnet.centre.drift import Change
 from veilnet.centre.gate import Contradiction
 from veilnet.designs.frontiers import Point
@@ -71,11 +75,11 @@ PARAMETERS = {
 }
 # What public functions return without a public name: read by users, so explained to them.
 RETURNED = (
-    Audit, AuditReport, Calibration, CalibrationReport, Certificate, Change, Check, Contradiction, Finding,
-    ParameterReport, Point, ReadingReport, Row, Stream,
+    Audit, AuditReport, Calibration, CalibrationReport, Carried, Certificate, Change, Check, Contradiction, Finding,
+    Gain, Outlier, ParameterReport, Point, ReadingReport, Row, RowPromise, Stream, StreamReport, TimeReport,
 )  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
-PASS_THROUGH = {"Sanitizer.replace"}
+PASS_THROUGH = {"Sanitizer.replace", "Network.replace"}
 
 
 def documented(name: str, docstring: str) -> bool:
@@ -187,7 +191,7 @@ def test_limits_are_those_of_readings_alone() -> None:
     found = {
         label for label, called, _ in CALLABLES for each in parameters_of(called) if each.name == "limits"
     }
-    assert found == {"Network", "Sanitizer"}
+    assert found == {"Network", "Sanitizer", "fit", "fit_report"}
 
 
 def test_randomness_is_named_by_the_convention() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.types import Array, Booleans, Integers
+from veilnet.centre.gate import Contradiction
 
 __all__ = ["Estimate"]
 
@@ -23,9 +24,12 @@ class Estimate:
                 is infinite. One set of agents in all rows: a view that takes no memory.
     estimable:  (T, rows) or (rows,).
     missing:    names of the agents that did not send: a tuple, or one per row.
+    contradicting: names of the agents whose messages contradict the model, likewise; they are left out unless the
+                fusion keeps them. ``contradictions`` says why.
 
-    Rows with the same agents share a covariance. ``set_of_row`` numbers, for each row, the set of agents that sent;
-    ``set_covariance``, ``set_estimable`` and ``set_missing`` have what belongs to each set.
+    Rows with the same agents share a covariance. ``set_of_row`` numbers, for each row, the set of agents it was
+    estimated from; ``set_covariance``, ``set_estimable`` and ``set_missing`` (the agents that were not used) have
+    what belongs to each set.
     """
 
     public: Array
@@ -35,6 +39,7 @@ class Estimate:
     set_covariance: Array
     set_estimable: Booleans
     set_missing: tuple[tuple[str, ...], ...]
+    contradictions: tuple[Contradiction, ...] = ()
 
     @property
     def single(self) -> bool:
@@ -59,9 +64,18 @@ class Estimate:
     @cached_property
     def missing(self) -> tuple[Any, ...]:
         """Names of the agents that did not send: a tuple of names, or one such tuple per row."""
-        if self.single:
-            return self.set_missing[0]
-        return tuple(self.set_missing[place] for place in self.set_of_row)
+        unused = [self.set_missing[place] for place in self.set_of_row]
+        for doubt in self.contradictions:
+            unused[doubt.row] = tuple(name for name in unused[doubt.row] if name != doubt.agent)
+        return unused[0] if self.single else tuple(unused)
+
+    @cached_property
+    def contradicting(self) -> tuple[Any, ...]:
+        """Names of the agents whose messages contradict the model: a tuple of names, or one such tuple per row."""
+        doubted: list[tuple[str, ...]] = [()] * len(self.set_of_row)
+        for doubt in self.contradictions:
+            doubted[doubt.row] = (*doubted[doubt.row], doubt.agent)
+        return doubted[0] if self.single else tuple(doubted)
 
     def _per_row(self, of_set: Any) -> Any:
         if self.single:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from veilnet.centre.drift import Change
-    from veilnet.centre.fusion import Estimate
+    from veilnet.centre.estimates import Estimate
     from veilnet.io.merging import Rows
     from veilnet.io.row_keys import RowKey
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from veilnet.io.row_keys import RowKey
 
 _LONGEST_GAP = 1_000_000  # rows of which nobody heard
+
+
+def opened(path: Path, gate: float, *, keep: bool) -> Fusion:
+    """The centre of a file; messages of single rows are tested at the gate, those of a stream are not."""
+    from veilnet.centre.fusion import Fusion
+    from veilnet.centre.streams.model import StreamModel
+    from veilnet.io.centre_files import load_centre
+
+    model = load_centre(path)
+    if not isinstance(model, StreamModel):
+        return Fusion(model, gate=gate, keep=keep)
+    if keep:
+        raise InvalidRequest("--keep: messages of a stream are not tested against the model; leave it out")
+    return Fusion(model)
 
 
 def check_stream(fusion: Fusion, key: RowKey, lag: int | None) -> None:
@@ -37,11 +52,14 @@ def check_stream(fusion: Fusion, key: RowKey, lag: int | None) -> None:
 
 def estimates(
     fusion: Fusion, rows: Iterable[tuple[Rows, dict[str, Array]]], lag: int | None
-) -> Iterator[tuple[Rows, Estimate]]:
-    """The rows that somebody sent, in order, and what they tell; of a stream up to ``lag`` rows later."""
+) -> Iterator[tuple[Rows, Estimate, dict[str, Array]]]:
+    """The rows that somebody sent, in order, what they tell, and the messages.
+
+    Of a stream what tells of a row comes up to ``lag`` rows later, and messages are not given.
+    """
     if not fusion.is_stream:
         for numbers, messages in rows:
-            yield numbers, fusion.estimate(messages)
+            yield numbers, fusion.estimate(messages), messages
         return
     follower = fusion.follow(lag=lag or 0)
     heard: Booleans = np.zeros(0, bool)
@@ -66,7 +84,7 @@ def estimates(
     yield _those_heard(follower.end(), heard, given)
 
 
-def _those_heard(found: Estimate, heard: Booleans, given: int) -> tuple[Rows, Estimate]:
+def _those_heard(found: Estimate, heard: Booleans, given: int) -> tuple[Rows, Estimate, dict[str, Array]]:
     kept = np.flatnonzero(heard[: len(found.public)])
     numbers = np.asarray(kept + given + 1, dtype=np.int64)
-    return numbers, replace(found, public=found.public[kept], set_of_row=found.set_of_row[kept])
+    return numbers, replace(found, public=found.public[kept], set_of_row=found.set_of_row[kept]), {}
