@@ -101,7 +101,7 @@ def design(
 
         return stream_design(
             network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
-            proving=wanted is not None, searching=search.expected,
+            proving=wanted is not None, searching=search.expected, weights=weights, **search.options,
         )  # fmt: skip
     verdict = check(network)
     if power is not None or method == "power":

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from veilnet._core.errors import Infeasible, InvalidRequest
+from veilnet._core.progress import Progress
 from veilnet._core.words import number
 from veilnet.designs.questions import read_loss, read_targets, refuse_above_limit
 from veilnet.designs.streams.perfect import perfect_stream_plan
+from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
-from veilnet.verdict.streams.exact_test import StreamVerdict, check_stream
+from veilnet.verdict.streams.exact_test import check_stream
 
 __all__ = ["stream_design"]
 
@@ -30,12 +33,17 @@ def stream_design(
     method: str,
     proving: bool,
     searching: bool,
+    weights: Mapping[str, float] | None,
+    starts: int | None,
+    seed: int,
+    progress: Progress | None,
 ) -> Plan:
     """The plan for a stream; ``searching`` where the user expects a search."""
     _refuse_what_is_not_built(network, privacy, power, method, proving)
     verdict = check_stream(network)
+    tradeoff = StreamTradeoff(verdict, starts, seed, progress)
     if utility_loss is not None:
-        return _within_loss(verdict, read_loss(utility_loss), method, searching=searching)
+        return _within_loss(tradeoff, read_loss(utility_loss), weights, method, searching=searching)
     targets, _ = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
     short = [name for name, target in targets.items() if verdict.ceiling[name] < target]
@@ -51,24 +59,20 @@ def stream_design(
             f"this stream exceeds {number(verdict.ceiling[name])} with hindsight; ask for less, or use "
             "method='auto' to trade utility for it"
         )
-    ceilings = ", ".join(f"{number(each)} ({name})" for name, each in verdict.ceiling.items())
-    raise InvalidRequest(
-        "privacy: trading utility for privacy on a stream is not built yet; ask for at most the ceiling, "
-        f"{ceilings}"
-    )
+    return tradeoff.least_loss(targets)
 
 
-def _within_loss(verdict: StreamVerdict, loss: float, method: str, *, searching: bool) -> Plan:
+def _within_loss(
+    tradeoff: StreamTradeoff, loss: float, weights: Mapping[str, float] | None, method: str, *, searching: bool
+) -> Plan:
     if method == "perfect":
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
+    verdict = tradeoff.verdict
     if loss == 0.0 or verdict.achievable:
         why = "at no loss" if loss == 0.0 else "already"
         remark = f"free: share filters {why} give all the privacy there is" if searching else None
         return perfect_stream_plan(verdict, {}, remark=remark)
-    raise InvalidRequest(
-        "utility_loss: trading utility for privacy on a stream is not built yet; leave it out for the most "
-        "privacy at perfect utility"
-    )
+    return tradeoff.most_privacy(loss, weights)
 
 
 def _refuse_what_is_not_built(network: Network, privacy: Any, power: Any, method: str, proving: bool) -> None:

@@ -1,14 +1,15 @@
 """One trade-off curve of a stream: the least loss against a level t, where every p_j is to be at least t·weight_j.
 
-`StreamCurve.at` gives the least loss at a level, `StreamCurve.within` the largest level within a loss. Both begin at the
-share filters, at the best memoryless design (found by the same search on the readings alone), at mixtures of the two
-and at random; the memoryless design and the share filters with as much noise as is needed are among the candidates, so
-that the answer is never worse than either.
+`StreamCurve.at` gives the least loss at a level, `StreamCurve.within` the largest level within a loss. Both begin at
+the share filters, at the best memoryless design (found by the same search on the readings alone), at mixtures of the
+two and at random; the memoryless design and the share filters with as much noise as is needed are among the
+candidates, so that the answer is never worse than either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,18 +20,21 @@ from veilnet.designs.joint.run import toward_vertex
 from veilnet.designs.joint.search import JointResult
 from veilnet.designs.joint.snap import finish, retreat
 from veilnet.designs.joint.telling import Teller
-from veilnet.designs.streams.knowledge import ShareFilter, Stream, knowledge_of
+from veilnet.designs.streams.knowledge import Knowledge
 from veilnet.designs.streams.objective import StreamObjective
 from veilnet.designs.streams.search import STREAM_SETTINGS, Race, Start, embedded, projectors
 
 _TINY = np.finfo(float).tiny
 _SMALL = 60  # numbers in the joint state up to which starts are cheap
+_STARTS, _FINISHERS = (12, 4), (2, 1)  # for small streams and for others
 _PLAIN_STARTS = 5
-_NEIGHBOUR = 1e-3
+_DISTURBANCE = 0.5
 
 
 class StreamCurve:
     """Least loss against the level t with p_j >= t·weights_j; weights that are zero ask nothing.
+
+    ``knowledge`` is what agents know, ``plain`` the same without memories (None: no memoryless design is looked for).
 
     ceiling, limit: the levels that share filters give for nothing, and that silence reaches.
     stopped:        whether the caller asked the search to stop; answers are then the best found so far.
@@ -38,22 +42,23 @@ class StreamCurve:
 
     def __init__(
         self,
-        stream: Stream,
-        filters: Sequence[ShareFilter],
+        knowledge: Knowledge,
+        plain: Knowledge | None,
         weights: Array,
         *,
         starts: int | None = None,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> None:
-        self.objective = StreamObjective(knowledge_of(stream, filters))
-        self.plain = StreamObjective(knowledge_of(stream, None))
+        self.objective = StreamObjective(knowledge)
+        self.plain = None if plain is None else StreamObjective(plain)
         self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
         self.stopped = False
         self._seed = seed
         self._tell = Teller(progress)
-        small = len(self.objective.knowledge.transition) <= _SMALL
-        self._starts = (7 if small else 3) if starts is None else starts
+        size = 0 if len(knowledge.transition) <= _SMALL else 1
+        self._starts = _STARTS[size] if starts is None else starts
+        self._finishers = _FINISHERS[size]
         self.sharing = projectors(self.objective, self.objective.knowledge.shares)
         self._ceilings = self.objective(self.sharing).privacy
         self._limits = self.objective([0 * x for x in self.sharing]).privacy
@@ -67,22 +72,45 @@ class StreamCurve:
         """The least loss found at a level between the ceiling and the limit."""
         if level not in self._found:
             targets = level * self.weights
-            self._found[level] = self._search(
-                LeastLoss(targets, self._room(targets)), LeastLoss(targets, self._room(targets))
-            )
+            problem = LeastLoss(targets, self._room(targets))
+            found = self._search(problem, problem.copy())
+            near = min(self._found, key=lambda other: abs(other - level), default=None)
+            if near is not None and not self.stopped:
+                found = self._polished(problem.copy(), self._found[near], found)
+            self._found[level] = found
             self._serve_for_less()
         return self._found[level]
 
-    def nudged(self, level: float, near: JointResult) -> JointResult:
-        """A result taken to a level close to its own, without a new search."""
-        targets = level * self.weights
-        finished = finish(self.objective, LeastLoss(targets, self._room(targets)), near.shrink)
-        return _result(self.objective, finished.shrink, like=near)
+    def nudged(
+        self, near: JointResult, *, level: float | None = None, loss: float | None = None
+    ) -> JointResult:
+        """A result taken to a level, or a loss, close to its own without a new search."""
+        problem: Problem = MostPrivacy(loss or 0.0, self.weights)
+        if level is not None:
+            problem = LeastLoss(level * self.weights, self._room(level * self.weights))
+        finished = finish(self.objective, problem, near.shrink)
+        return replace(near, shrink=finished.shrink, loss=finished.at.loss, privacy=finished.at.privacy)
+
+    def softened(
+        self, near: JointResult, finest: float, *, level: float | None = None, loss: float | None = None
+    ) -> JointResult:
+        """A result once more, where every number really carries as much noise as ``finest`` says at least."""
+        problem: Problem = MostPrivacy(loss or 0.0, self.weights)
+        if level is not None:
+            problem = LeastLoss(level * self.weights, self._room(level * self.weights))
+        race = Race(StreamObjective(self.objective.knowledge, finest=finest), problem, self._tell)
+        try:
+            race.polish(Start(near.shrink, STREAM_SETTINGS.fine_margin))
+        except Stopped:
+            self.stopped = True
+            race.stop()
+        best = race.best()[0]
+        return replace(near, shrink=best.shrink, loss=best.at.loss, privacy=best.at.privacy)
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""
         problem = MostPrivacy(budget, self.weights)
-        direct = self._search(problem, MostPrivacy(budget, self.weights))
+        direct = self._search(problem, problem.copy())
         if self.stopped:
             return direct
         # Ask the other question too, so that the answers to both agree.
@@ -92,23 +120,24 @@ class StreamCurve:
         inverse = self.at(level)
         if self.stopped or inverse.loss >= budget * (1 - 1e-6):
             return direct
-        return self._polished(problem, inverse, [direct.shrink])
+        return self._polished(problem.copy(), inverse, direct)
 
-    def refine(self, level: float, neighbour: JointResult) -> JointResult:
-        """The result at a level, or a better one reached from that of a neighbouring level."""
-        targets = level * self.weights
-        problem = LeastLoss(targets, self._room(targets))
-        self._found[level] = self._polished(problem, neighbour, [self._found[level].shrink])
-        return self._found[level]
-
-    def _polished(self, problem: Problem, near: JointResult, known: list[list[Array]]) -> JointResult:
+    def _polished(self, problem: Problem, near: JointResult, known: JointResult) -> JointResult:
+        """What is known, or something better reached from a result that is near."""
         race = Race(self.objective, problem, self._tell)
-        race.know([*known, near.shrink])
+        race.know([near.shrink])
         try:
-            race.polish([Start(near.shrink, STREAM_SETTINGS.warm_margin)])
+            race.polish(Start(near.shrink, STREAM_SETTINGS.warm_margin))
         except Stopped:
             self.stopped = True
-        return self._best(race) if race.finished else near
+        if not race.finished:
+            return known
+        better = self._best(race)
+        if problem.value(race.best()[0].at) >= problem.value(self.objective(known.shrink)):
+            return known
+        return replace(
+            better, starts=known.starts + better.starts, iterations=known.iterations + better.iterations
+        )
 
     def _search(self, problem: Problem, plain_problem: Problem) -> JointResult:
         race = Race(self.objective, problem, self._tell)
@@ -118,40 +147,59 @@ class StreamCurve:
         try:
             if self.stopped:
                 raise Stopped
-            plain = embedded(self.objective, self.plain, self._memoryless(plain_problem))
-            race.know([plain])
-            race.run(self._starting_points(plain))
+            plain = self._memoryless(plain_problem)
+            race.know([] if plain is None else [plain])
+            points = self._starting_points(plain)
+            for place, finest in enumerate(STREAM_SETTINGS.coarse):
+                turn = points[place :: len(STREAM_SETTINGS.coarse)]
+                if turn:
+                    race.run(turn, self._finishers, finest)
         except Stopped:
             self.stopped = True
             race.stop()
         return self._best(race)
 
-    def _memoryless(self, problem: Problem) -> list[Array]:
-        """The best design on the readings alone."""
+    def _memoryless(self, problem: Problem) -> list[Array] | None:
+        """The best design on the readings alone, among those with memory."""
+        if self.plain is None:
+            return None
         race = Race(self.plain, problem, self._tell)
         rng = np.random.default_rng([self._seed, 1])
-        raw = [np.broadcast_to(np.eye(g.size), (g.count, g.size, g.size)) for g in self.plain.groups]
-        race.finished.append((retreat(self.plain, problem, [np.array(x) for x in raw]), None))
-        starts = [Start([np.array(x) for x in raw], STREAM_SETTINGS.cold_margin)]
+        raw = [np.array([np.eye(group.size)] * group.count) for group in self.plain.groups]
+        race.finished.append((retreat(self.plain, problem, raw), None))
+        starts = [Start(raw, STREAM_SETTINGS.cold_margin)]
         starts += [
             Start(_random(self.plain, rng), STREAM_SETTINGS.warm_margin) for _ in range(_PLAIN_STARTS - 1)
         ]
-        race.run(starts)
-        return race.best()[0].shrink
+        race.run(starts, _FINISHERS[0], STREAM_SETTINGS.coarse[0])
+        return embedded(self.objective, self.plain, race.best()[0].shrink)
 
-    def _starting_points(self, plain: list[Array]) -> list[Start]:
+    def _starting_points(self, plain: list[Array] | None) -> list[Start]:
         """As many starts as asked, best bets first."""
         rng = np.random.default_rng([self._seed, 2])
-        half = [(one + other) / 2 for one, other in zip(self.sharing, plain, strict=True)]
         points = [
             Start(self.sharing, STREAM_SETTINGS.near_margin),
-            Start(half, STREAM_SETTINGS.warm_margin),
             Start(self.sharing, STREAM_SETTINGS.cold_margin),
-            Start(plain, STREAM_SETTINGS.cold_margin),
         ]
+        if plain is not None:
+            half = [(one + other) / 2 for one, other in zip(self.sharing, plain, strict=True)]
+            points += [Start(half, STREAM_SETTINGS.warm_margin), Start(plain, STREAM_SETTINGS.cold_margin)]
         while len(points) < self._starts:
-            points.append(Start(_random(self.objective, rng), STREAM_SETTINGS.warm_margin))
+            kind = len(points) // 2 % 2
+            shrink = self._disturbed(rng) if kind else _random(self.objective, rng)
+            points.append(Start(shrink, STREAM_SETTINGS.warm_margin))
         return points[: self._starts]
+
+    def _disturbed(self, rng: np.random.Generator) -> list[Array]:
+        """As many exact numbers as the shares have, turned away from them."""
+        points = []
+        for shared in self.sharing:
+            count, size = shared.shape[:2]
+            turned = shared + _DISTURBANCE * rng.standard_normal(shared.shape) @ shared / np.sqrt(size)
+            left, sizes, _ = np.linalg.svd(turned)
+            kept = left * (sizes > 1e-9)[:, None, :]
+            points.append((kept @ kept.transpose(0, 2, 1)).reshape(count, size, size))
+        return points
 
     def _room(self, targets: Array) -> Array:
         """How far targets lie from the ceiling below and from the limit above, in logarithms."""
@@ -165,7 +213,7 @@ class StreamCurve:
     def _serve_for_less(self) -> None:
         """A plan for more privacy serves for less: let it, where it is cheaper."""
         levels = sorted(self._found, reverse=True)
-        for higher, lower in zip(levels, levels[1:], strict=False):
+        for higher, lower in pairwise(levels):
             if self._found[higher].loss < self._found[lower].loss:
                 self._found[lower] = self._found[higher]
 
@@ -186,21 +234,6 @@ class StreamCurve:
             self.stopped,
             history,
         )
-
-
-def _result(objective: StreamObjective, shrink: list[Array], like: JointResult) -> JointResult:
-    at = objective(shrink)
-    return JointResult(
-        shrink,
-        at.loss,
-        at.privacy,
-        like.starts,
-        like.agreed,
-        like.iterations,
-        like.kkt_residual,
-        like.interrupted,
-        like.history,
-    )
 
 
 def _random(objective: StreamObjective, rng: np.random.Generator) -> list[Array]:

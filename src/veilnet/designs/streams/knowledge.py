@@ -18,7 +18,9 @@ from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array
 from veilnet.designs.streams.doubling import stein
 
-_CERTAIN = 1e-12  # a part of the knowledge that varies less than this, relative, is no knowledge
+# A part of the knowledge that adds less variance than this, relative, is none; or not worth its noise, where nobody
+# needs it for perfect utility.
+_CERTAIN, _HARDLY_NEW = 1e-12, 1e-6
 _STABLE = 0.999
 
 
@@ -50,11 +52,15 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class ShareFilter:
-    """The memory of one agent, s = F s + K y, and its share O s of the public estimate."""
+    """The memory of one agent, s = F s + K y, and its share O s of the public estimate.
+
+    ``plain`` where the share tells its readings anyway, so that these are sent instead.
+    """
 
     transition: Array
     gain: Array
     share: Array
+    plain: bool = False
 
     @property
     def order(self) -> int:
@@ -71,10 +77,10 @@ class Knowledge:
     blocks:            which part of the knowledge belongs to which agent.
     frames:            per agent, the combinations of (s_i, y_i) that its knowledge consists of, (d_i, k_i + n_i).
     readings:          per agent, how many of them are of the reading alone; these come first.
-    shares:            per agent, its share O_i s_i of the public estimate as combinations of its knowledge, (rows, d_i).
+    shares:            per agent, combinations of its knowledge that tell its share of the estimate of u, (any, d_i).
     private:           G_j on v.
-    public:            U on v; with memories, the public estimate at t as rows of v_{t+1}: what is not known of it from
-                       the messages up to t is the loss itself, without subtracting two nearly equal errors.
+    public:            U on v; with memories, the public estimate at t as rows of v_{t+1}: what is not known of it
+                       from the messages up to t is the loss itself, without subtracting two nearly equal errors.
     later:             whether that is so.
     raw_public, raw_private: as in the stream.
     """
@@ -121,14 +127,15 @@ def knowledge_of(stream: Stream, filters: Sequence[ShareFilter] | None) -> Knowl
         own = np.r_[orders.rows(agent), _shifted(stream.blocks.rows(agent), memory)]
         varies = covariance[np.ix_(own, own)]
         order = filters[agent].order
-        frame, of_reading = _white_frame(varies, order)
+        frame, of_reading = _white_frame(varies, order, filters[agent].share)
         placed = np.zeros((len(frame), memory + count))
         placed[:, own] = frame
         cut = np.vstack([cut, placed])
         frames.append(frame)
         readings.append(of_reading)
         # Knowledge is white, so the coefficients of a number on it are its covariances with it.
-        shares.append(filters[agent].share @ varies[:order] @ frame.T)
+        sends = filters[agent].share @ varies[:order] @ frame.T
+        shares.append(np.eye(of_reading, len(frame)) if filters[agent].plain else sends)
     public = np.hstack([stream.public, np.zeros((len(stream.public), memory))])
     if remember:
         public[:, :length], public[:, length:] = 0.0, np.hstack([each.share for each in filters])
@@ -151,7 +158,7 @@ def knowledge_of(stream: Stream, filters: Sequence[ShareFilter] | None) -> Knowl
 
 
 def _nothing(readings: int) -> ShareFilter:
-    return ShareFilter(np.zeros((0, 0)), np.zeros((0, readings)), np.zeros((0, 0)))
+    return ShareFilter(np.zeros((0, 0)), np.zeros((0, readings)), np.zeros((0, 0)), plain=True)
 
 
 def _shifted(rows: slice, by: int) -> Array:
@@ -164,23 +171,31 @@ def _typical_covariance(transition: Array, noise: Array) -> Array:
     return stein((transition * min(1.0, _STABLE / max(radius, _STABLE))).T, noise)
 
 
-def _white_frame(covariance: Array, order: int) -> tuple[Array, int]:
-    """Uncorrelated combinations of (s, y) of unit variance: first those of y alone, then what s adds."""
-    of_reading = covariance[order:, order:]
-    reading = _inverse_root(of_reading)
-    frame = np.hstack([np.zeros((len(reading), order)), reading])
-    if order == 0:
-        return frame, len(frame)
-    regress = (reading.T @ reading @ covariance[order:, :order]).T
-    rest = covariance[:order, :order] - regress @ covariance[order:, :order]
-    added = _inverse_root((rest + rest.T) / 2, covariance[:order, :order])
-    return np.vstack([frame, np.hstack([added, -added @ regress])]), len(reading)
+def _white_frame(covariance: Array, order: int, share: Array) -> tuple[Array, int]:
+    """Uncorrelated combinations of (s, y) of unit variance: those of y alone, what the share adds, what s adds.
+
+    The share is kept to the last digit, so that it can be sent exactly; what else the memory knows only where it is
+    well told apart from that.
+    """
+    size = len(covariance)
+    frame = np.zeros((0, size))
+    of_reading = 0
+    stages = (
+        (np.eye(size)[order:], _CERTAIN),
+        (np.hstack([share, np.zeros((len(share), size - order))]), _CERTAIN),
+        (np.eye(size)[:order], _HARDLY_NEW),
+    )
+    for number, (rows, smallest) in enumerate(stages):
+        rest = rows - (rows @ covariance @ frame.T) @ frame
+        frame = np.vstack([frame, _whitened(rest, covariance, np.diag(rows @ covariance @ rows.T), smallest)])
+        of_reading = len(frame) if number == 0 else of_reading
+    return frame, of_reading
 
 
-def _inverse_root(covariance: Array, measure: Array | None = None) -> Array:
-    """Rows that make the covariance the identity; directions that hardly vary by their own measure are dropped."""
-    scale = np.sqrt(np.maximum(np.diag(covariance if measure is None else measure), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    kept = values > _CERTAIN * max(float(values.max(initial=0.0)), 1.0)
-    rows: Array = (vectors[:, kept] / np.sqrt(values[kept])).T / scale
-    return rows
+def _whitened(rows: Array, covariance: Array, variances: Array, smallest: float) -> Array:
+    """Combinations of rows that are white; those that hardly vary, by what the rows' variances were, are dropped."""
+    scaled = rows / np.sqrt(np.maximum(variances, np.finfo(float).tiny))[:, None]
+    values, vectors = np.linalg.eigh(scaled @ covariance @ scaled.T)
+    kept = values > smallest
+    combined: Array = (vectors[:, kept] / np.sqrt(values[kept])).T @ scaled
+    return combined

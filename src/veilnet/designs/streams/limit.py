@@ -38,7 +38,7 @@ def telling_nothing_of(knowledge: Knowledge, private: Array) -> list[Array]:
 
 
 def restricted(knowledge: Knowledge, rows: list[Array]) -> Knowledge:
-    """The same stream where agent i may use only these combinations of its knowledge."""
+    """The same stream where agent i may use only these combinations of its knowledge, and begins with all of them."""
     cut = np.zeros((sum(len(each) for each in rows), knowledge.blocks.total))
     blocks = Blocks([len(each) for each in rows])
     for agent, each in enumerate(rows):
@@ -51,7 +51,7 @@ def restricted(knowledge: Knowledge, rows: list[Array]) -> Knowledge:
         blocks=blocks,
         frames=tuple(each @ frame for each, frame in zip(rows, knowledge.frames, strict=True)),
         readings=(0,) * blocks.count,
-        shares=tuple(share @ each.T for share, each in zip(knowledge.shares, rows, strict=True)),
+        shares=tuple(np.eye(len(each)) for each in rows),
     )
 
 

@@ -21,10 +21,9 @@ from veilnet.designs.joint.objective import Evaluation
 from veilnet.designs.streams.doubling import filter_and_smoother, stein
 from veilnet.designs.streams.knowledge import Knowledge
 
-FINEST, COARSE = 1e-10, 1e-7
+FINEST = 1e-10
 """The least noise of a message relative to the knowledge it is made of. An exact message of old knowledge, which holds
-no new noise, is thus still regular; what is handed out is exact and judged as such. Searches begin with the coarse one,
-where such messages make no cliffs."""
+no new noise, is thus still regular; what is handed out is exact and judged as such."""
 
 
 class StreamObjective:
@@ -74,9 +73,14 @@ class StreamObjective:
             [transition, noise, before, onward, kept, kept_for_good, now, hindsight, turned],
         )
 
-    def coarse(self) -> StreamObjective:
-        """The same with the coarse least noise, to begin a search with."""
-        return self if self.finest >= COARSE else StreamObjective(self.knowledge, finest=COARSE)
+    def coarser(self, finest: float) -> StreamObjective:
+        """The same with a larger least noise: a smoother landscape to begin a search in."""
+        return self if self.finest >= finest else StreamObjective(self.knowledge, finest=finest)
+
+    def finer(self, coarse: StreamObjective, shrink: Sequence[Array]) -> list[Array]:
+        """The X that says here what another one says where the least noise is larger."""
+        more = coarse.finest - self.finest
+        return [np.linalg.solve(np.eye(x.shape[1]) + more * x, x) for x in shrink]
 
     def _told(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
         """(I + E X)^-1 and N = X (I + E X)^-1, on the stacked knowledge."""

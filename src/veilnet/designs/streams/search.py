@@ -24,7 +24,8 @@ class StreamSettings:
     """How long and where the search looks; none of it enters a promise.
 
     race_rounds: steps between updates of the multipliers in each round, after which the worse half is dropped.
-    finishers:   how many starts are taken to convergence.
+    coarse:      least noises of messages that searches begin with: with much noise there are fewer dead ends, with little
+                 a small loss is still seen.
     last_rounds, last_steps: at most so many updates of the multipliers there, with so many steps each.
     step_tolerance: a decrease that counts as none. gap, infeasibility: what counts as converged.
     memory:      steps that a minimisation remembers: these problems are stiff, and many pay.
@@ -34,7 +35,7 @@ class StreamSettings:
     """
 
     race_rounds: tuple[tuple[int, ...], ...] = ((20, 20, 30), (40, 40))
-    finishers: int = 2
+    coarse: tuple[float, ...] = (1e-7, 1e-4)
     last_rounds: int = 12
     last_steps: int = 60
     step_tolerance: float = 1e-8
@@ -79,33 +80,36 @@ class Race:
             if self.problem.safe(at):
                 self.finished.append((Finished(shrink, at, self.problem.value(at)), None))
 
-    def run(self, starts: Sequence[Start]) -> None:
-        """Race the starts, and take the best to convergence."""
-        coarse = self.objective.coarse()
+    def run(self, starts: Sequence[Start], finishers: int, finest: float) -> None:
+        """Race the starts where the least noise is ``finest``, settle as many as asked, take the best to the end.
+
+        The first start is never dropped.
+        """
+        coarse = self.objective.coarser(finest)
         racing = [self._begin(start, coarse) for start in starts]
-        rounds = STREAM_SETTINGS.race_rounds if len(racing) > STREAM_SETTINGS.finishers else ()
+        favourite = racing[0]
+        rounds = STREAM_SETTINGS.race_rounds if len(racing) > finishers else ()
         for number, steps in enumerate(rounds):
             for done, run in enumerate(racing):
                 for count in steps:
                     self._advance(run, count)
-                    self.tell(f"round {number + 1} of {len(rounds)}", (done + 1) / len(racing))
-            racing.sort(key=lambda run: run.estimate)
-            racing = racing[: max(STREAM_SETTINGS.finishers, -(-len(racing) // 2))]
-        self.converge(racing[: STREAM_SETTINGS.finishers])
+                self.tell(f"round {number + 1} of {len(rounds)}", (done + 1) / len(racing))
+            racing.sort(key=lambda run: (run is not favourite, run.estimate))
+            racing = racing[: max(finishers, -(-len(racing) // 2))]
+        for done, run in enumerate(racing[:finishers]):
+            self._settle(run, done / finishers)
+        best = min(racing[:finishers], key=lambda run: run.estimate)
+        settled = finish(coarse, best.problem, best.shrink).shrink
+        if coarse is not self.objective:
+            settled = self.objective.finer(coarse, settled)
+        self.know([settled])
+        self.polish(Start(settled, STREAM_SETTINGS.fine_margin))
 
-    def polish(self, starts: Sequence[Start]) -> None:
-        """Take every start to convergence, none against the other."""
-        self.converge([self._begin(start, self.objective) for start in starts])
-
-    def converge(self, runs: Sequence[Run]) -> None:
-        """Take runs to convergence, where they are coarse finely then, and their ends to what can be handed out."""
-        for done, run in enumerate(runs):
-            last = run
-            self._settle(last, done / len(runs))
-            if last.objective is not self.objective:
-                last = self._begin(Start(run.shrink, STREAM_SETTINGS.fine_margin), self.objective)
-                self._settle(last, (done + 0.5) / len(runs))
-            self.finished.append((finish(self.objective, last.problem, last.shrink), last))
+    def polish(self, start: Start) -> None:
+        """Take one start to convergence."""
+        run = self._begin(start, self.objective)
+        self._settle(run, 0.0)
+        self.finished.append((finish(self.objective, run.problem, run.shrink), run))
 
     def _settle(self, run: Run, part: float) -> None:
         for _ in range(STREAM_SETTINGS.last_rounds):

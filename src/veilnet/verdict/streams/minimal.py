@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
 
-__all__ = ["Filter", "minimal_filter"]
+__all__ = ["Filter", "minimal_filter", "remembered_filter"]
 
 # A feed-through needs F^-1 of the reduced filter; beyond this condition the longer memory is kept instead.
 _WELL_CONDITIONED = 1e5
@@ -68,6 +68,11 @@ def minimal_filter(transition: Array, gain: Array, rows: Array, *, tolerance: fl
         past.kept,
         past.dropped,
     )
+
+
+def remembered_filter(transition: Array, gain: Array, rows: Array, *, tolerance: float) -> Filter:
+    """The same filter with the fewest numbers kept when what is sent is to be had from the memory alone."""
+    return _balanced(transition, gain, rows, stationary_root(transition, gain), tolerance)
 
 
 def _balanced(transition: Array, gain: Array, rows: Array, reach: Array, tolerance: float) -> Filter:
