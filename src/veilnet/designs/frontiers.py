@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import StringIO
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,16 @@ from veilnet._core.words import number
 from veilnet.designs.joint import Curve
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan
-from veilnet.designs.questions import read_count, read_gap, refuse_worst
+from veilnet.designs.questions import read_count, read_gap
+from veilnet.designs.streams.choice import refuse_proof
+from veilnet.designs.streams.curve import StreamCurve
+from veilnet.designs.streams.perfect import perfect_stream_plan
+from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict, check
+from veilnet.verdict.streams.exact_test import StreamVerdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -176,6 +182,8 @@ def frontier(
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     asked = _read_levels(privacy, ceiling, limit)
     wanted = read_gap(prove)
+    if wanted is not None and network.is_stream:
+        refuse_proof()
     plans, interrupted = _plans(verdict, asked, seed, progress)
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
     if wanted is not None and not interrupted:
@@ -196,8 +204,6 @@ def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
         low = 0.5 * ceiling if np.isfinite(ceiling) and ceiling > 0 else 0.1
         high = 0.95 * limit if np.isfinite(limit) else _BEYOND_CEILING * max(2 * low, 1.0)
         return [float(level) for level in np.geomspace(low, max(high, 2 * low), _POINTS)]
-    for level in privacy if isinstance(privacy, Sequence) else [privacy]:
-        refuse_worst(level, "privacy")
     try:
         levels = [float(level) for level in privacy]
     except (TypeError, ValueError) as error:
@@ -221,20 +227,59 @@ def _plans(
             answers.append(progress(f"privacy {number(levels[place])}: {what}", place / len(levels)))
         return answers[-1] if answers else None
 
-    curve: Curve | None = None
+    way: _Rows | _Streams = _Rows(verdict, seed, tell)
+    if isinstance(verdict, StreamVerdict):
+        way = _Streams(verdict, seed, tell)
     plans: dict[float, Plan] = {}
     for place, level in enumerate(levels):  # noqa: B007 (progress names the level it is at)
         targets = dict.fromkeys(names, level)
         if level <= min(verdict.ceiling.values()):
-            plans[level] = perfect_plan(verdict, targets)
+            plans[level] = way.free(targets)
             continue
         if tell("begun", 0.0) is False:
             break
-        curve = curve or curve_of(verdict, np.ones(len(names)), seed=seed, progress=tell)
-        plans[level] = least_loss_plan(verdict, targets, curve=curve, seed=seed, progress=tell)
+        plans[level] = way.traded(targets)
         if False in answers:
             break
     return plans, False in answers
+
+
+class _Rows:
+    """Plans of one network, every row by itself, all trade-offs from one curve."""
+
+    def __init__(self, verdict: Verdict, seed: int, progress: Progress) -> None:
+        self._verdict, self._seed, self._progress = verdict, seed, progress
+
+    def free(self, targets: Mapping[str, float]) -> Plan:
+        return perfect_plan(self._verdict, targets)
+
+    def traded(self, targets: Mapping[str, float]) -> Plan:
+        return least_loss_plan(
+            self._verdict, targets, curve=self._curve, seed=self._seed, progress=self._progress
+        )
+
+    @cached_property
+    def _curve(self) -> Curve:
+        everyone = np.ones(len(self._verdict.network.private))
+        return curve_of(self._verdict, everyone, seed=self._seed, progress=self._progress)
+
+
+class _Streams:
+    """Plans of one stream, all trade-offs from one curve."""
+
+    def __init__(self, verdict: StreamVerdict, seed: int, progress: Progress) -> None:
+        self._verdict = verdict
+        self._tradeoff = StreamTradeoff(verdict, None, seed, progress)
+
+    def free(self, targets: Mapping[str, float]) -> Plan:
+        return perfect_stream_plan(self._verdict, targets)
+
+    def traded(self, targets: Mapping[str, float]) -> Plan:
+        return self._tradeoff.least_loss(targets, self._curve)
+
+    @cached_property
+    def _curve(self) -> StreamCurve:
+        return self._tradeoff.curve(np.ones(len(self._verdict.network.private)))
 
 
 def _point(level: float, limit: float, plans: Mapping[float, Plan]) -> Point:

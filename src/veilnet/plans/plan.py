@@ -203,6 +203,10 @@ class Plan(Frozen):
         if self.gap == 0.0:
             return "no design does better: this one is optimal"
         if np.isinf(self.gap):
+            if self.network.is_stream:
+                return (
+                    "how far from the best possible it is is not known: no bound has been found for streams"
+                )
             return "how far from the best possible it is was not proved (prove=True, or --prove, tries to)"
         share = f"{100 * self.gap:.2g} %"
         if self.method == "power":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.progress import Progress
@@ -15,7 +15,7 @@ from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.streams.exact_test import check_stream
 
-__all__ = ["stream_design"]
+__all__ = ["refuse_proof", "stream_design"]
 
 _NOT_FOR_STREAMS = {
     "power": "noise of limited power is",
@@ -63,7 +63,12 @@ def stream_design(
 
 
 def _within_loss(
-    tradeoff: StreamTradeoff, loss: float, weights: Mapping[str, float] | None, method: str, *, searching: bool
+    tradeoff: StreamTradeoff,
+    loss: float,
+    weights: Mapping[str, float] | None,
+    method: str,
+    *,
+    searching: bool,
 ) -> Plan:
     if method == "perfect":
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
@@ -75,6 +80,14 @@ def _within_loss(
     return tradeoff.most_privacy(loss, weights)
 
 
+def refuse_proof() -> NoReturn:
+    """Refuse to prove how good a trade-off on a stream is."""
+    raise InvalidRequest(
+        "prove: no bound on what a design can reach is known for streams; leave it out (share filters at perfect "
+        "utility are optimal by theorem)"
+    )
+
+
 def _refuse_what_is_not_built(network: Network, privacy: Any, power: Any, method: str, proving: bool) -> None:
     asked = "power" if power is not None else method
     if asked in _NOT_FOR_STREAMS:
@@ -83,10 +96,7 @@ def _refuse_what_is_not_built(network: Network, privacy: Any, power: Any, method
             "nothing to do with one another, not for a stream; use method='auto', or design for network.one_row"
         )
     if proving:
-        raise InvalidRequest(
-            "prove: no bound on what a design can reach is known for streams; leave it out (share filters at perfect "
-            "utility are optimal by theorem)"
-        )
+        refuse_proof()
     _, worst = read_targets(network, privacy)
     if worst:
         raise InvalidRequest(

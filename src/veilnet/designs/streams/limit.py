@@ -1,8 +1,8 @@
 """What agents may still say of a stream when some private parameters are to stay as hidden as silence leaves them.
 
-A message tells nothing of g_t, ever, exactly if it is uncorrelated with g at every earlier, present and later row; so is
-then everything the agents send together, the stream being Gaussian. Agent i may send all such combinations of what it
-knows without noise, and no others.
+A message tells nothing of g_t, ever, exactly if it is uncorrelated with g at every earlier, present and later row; so
+is then everything the agents send together, the stream being Gaussian. Agent i may send all such combinations of what
+it knows without noise, and no others.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Utility loss now and privacy with hindsight of all agents' shrinkages at once, with gradients (section 7).
 
-A sanitization is one symmetric X_i in [0, I] per agent, on its knowledge in white combinations: 0 is silence, I all it
-knows. With w = V v + N(0, W) the stacked knowledge, B the covariance of the noise of the next state with that of w, and
-E = W - I, messages are as good as knowing w up to noise X^-1 - I, and everything depends on
+A sanitization is one symmetric X_i in [0, I] per agent, on its knowledge in white combinations: 0 is silence, I all
+it knows. With w = V v + N(0, W) the stacked knowledge, B the covariance of the noise of the next state with that of
+w, and E = W - I, messages are as good as knowing w up to noise X^-1 - I, and everything depends on
 
     N(X) = X (I + E X)^-1,   J = V'N V,   A = A_v - B N V,   Q = Q_v - B N B'.
 
-Then Σ = A (Σ^-1 + J)^-1 A' + Q and Y = J + A'(Y^-1 + Q)^-1 A are the steady state: P = (Σ^-1 + J)^-1 is the error now,
-P_h = (Σ^-1 + Y)^-1 with hindsight. The adjoints of both are Stein equations.
+Then Σ = A (Σ^-1 + J)^-1 A' + Q and Y = J + A'(Y^-1 + Q)^-1 A are the steady state: P = (Σ^-1 + J)^-1 is the error
+now, P_h = (Σ^-1 + Y)^-1 with hindsight. The adjoints of both are Stein equations.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from veilnet.designs.streams.doubling import filter_and_smoother, stein
 from veilnet.designs.streams.knowledge import Knowledge
 
 FINEST = 1e-10
-"""The least noise of a message relative to the knowledge it is made of. An exact message of old knowledge, which holds
-no new noise, is thus still regular; what is handed out is exact and judged as such."""
+"""The least noise of a message relative to the knowledge it is made of. An exact message of old knowledge, which
+holds no new noise, is thus still regular; what is handed out is exact and judged as such."""
 
 
 class StreamObjective:
@@ -62,15 +62,15 @@ class StreamObjective:
             return Evaluation(np.inf, np.full(self.targets, np.inf), [])
         before, onward = found
         identity = np.eye(len(before))
-        kept = np.linalg.inv(identity + before @ information)
-        kept_for_good = np.linalg.inv(identity + before @ onward)
+        kept: Array = np.asarray(np.linalg.inv(identity + before @ information), dtype=np.float64)
+        kept_for_good: Array = np.asarray(np.linalg.inv(identity + before @ onward), dtype=np.float64)
         now, hindsight = kept @ before, kept_for_good @ before
         lost = float((self._public * (before if model.later else now)).sum())
         privacy = np.array([float((weight * hindsight).sum()) for weight in self._private]) - 1.0
         return Evaluation(
             max(lost if model.later else lost - 1.0, 0.0),
             np.maximum(privacy, 0.0),
-            [transition, noise, before, onward, kept, kept_for_good, now, hindsight, turned],
+            [transition, noise, onward, kept, kept_for_good, now, hindsight, turned],
         )
 
     def coarser(self, finest: float) -> StreamObjective:
@@ -80,7 +80,7 @@ class StreamObjective:
     def finer(self, coarse: StreamObjective, shrink: Sequence[Array]) -> list[Array]:
         """The X that says here what another one says where the least noise is larger."""
         more = coarse.finest - self.finest
-        return [np.linalg.solve(np.eye(x.shape[1]) + more * x, x) for x in shrink]
+        return [np.asarray(np.linalg.solve(np.eye(x.shape[1]) + more * x, x), np.float64) for x in shrink]
 
     def _told(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
         """(I + E X)^-1 and N = X (I + E X)^-1, on the stacked knowledge."""
@@ -94,7 +94,7 @@ class StreamObjective:
         else:
             for group, x in zip(self.groups, shrink, strict=True):
                 told[group.rows[:, :, None], group.rows[:, None, :]] = x
-            turned = np.linalg.inv(np.eye(size) + self._coupling @ told)
+            turned[:] = np.linalg.inv(np.eye(size) + self._coupling @ told)
             told = told @ turned
         return turned, (told + told.T) / 2
 
@@ -111,7 +111,7 @@ class StreamObjective:
     def _slope(self, at: Evaluation, of_loss: float, of_privacy: Array) -> Array:
         """Gradient by X of all agents, of which the blocks on the diagonal count."""
         model = self.knowledge
-        transition, noise, before, onward, kept, kept_for_good, now, hindsight, turned = at.seen
+        transition, noise, onward, kept, kept_for_good, now, hindsight, turned = at.seen
         public = of_loss * self._public
         private = sum((w * p for w, p in zip(of_privacy, self._private, strict=True)), 0 * public)
         source = kept_for_good.T @ private @ kept_for_good

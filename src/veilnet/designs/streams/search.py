@@ -1,7 +1,7 @@
 """Searching a stream's trade-offs from several starts: the augmented Lagrangian runs of the joint solver, raced.
 
-Every start is advanced a little, the worse half dropped, and so on; the last ones are taken to convergence, snapped to
-exact zeros and ones and made exactly feasible. The best is kept, among plans known beforehand too.
+Every start is advanced a little, the worse half dropped, and so on; the last ones are taken to convergence, snapped
+to exact zeros and ones and made exactly feasible. The best is kept, among plans known beforehand too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class StreamSettings:
     """How long and where the search looks; none of it enters a promise.
 
     race_rounds: steps between updates of the multipliers in each round, after which the worse half is dropped.
-    coarse:      least noises of messages that searches begin with: with much noise there are fewer dead ends, with little
-                 a small loss is still seen.
+    coarse:      least noises of messages that searches begin with: with much noise there are fewer dead ends, with
+                 little a small loss is still seen.
     last_rounds, last_steps: at most so many updates of the multipliers there, with so many steps each.
     step_tolerance: a decrease that counts as none. gap, infeasibility: what counts as converged.
     memory:      steps that a minimisation remembers: these problems are stiff, and many pay.
@@ -153,7 +153,7 @@ class Race:
 
 def embedded(objective: StreamObjective, plain: StreamObjective, shrink: Sequence[Array]) -> list[Array]:
     """A memoryless plan among those with memory: readings come first in every agent's knowledge."""
-    by_agent = {}
+    by_agent: dict[int, Array] = {}
     for group, stack in zip(plain.groups, shrink, strict=True):
         by_agent.update(zip(group.agents.tolist(), stack, strict=True))
     made = []

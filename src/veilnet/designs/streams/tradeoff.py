@@ -1,8 +1,8 @@
-"""Trading utility for privacy on a stream: agents send noisy combinations of their share filter's memory and readings.
+"""Trading utility for privacy on a stream: agents send noisy combinations of their readings and their memories.
 
-Above the ceiling privacy costs utility. The family of messages contains every memoryless sanitizer and the share filters
-themselves, and the search begins at the best of both (mathematics, section 7). Nothing is proved of how far from the
-best possible the answer is: ``plan.gap`` is infinite.
+Above the ceiling privacy costs utility. The family of messages contains every memoryless sanitizer and the share
+filters themselves, and the search begins at the best of both (mathematics, section 7). Nothing is proved of how far
+from the best possible the answer is: ``plan.gap`` is infinite.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
@@ -54,7 +54,7 @@ class StreamTradeoff:
         return self._curve(self.knowledge, self._plain, weights)
 
     def least_loss(self, targets: Mapping[str, float], curve: StreamCurve | None = None) -> Plan:
-        """The plan of least utility loss that reaches every target; ``curve`` where one was begun for these weights."""
+        """The plan of least utility loss that reaches every target; ``curve`` where one was begun for its weights."""
         at_limit = [name for name, target in targets.items() if self._at_limit(name, target)]
         if at_limit:
             return self._at_the_limit(at_limit, targets)
@@ -102,7 +102,12 @@ class StreamTradeoff:
         return 0 < target > self.verdict.limit[name] * (1 - _AT_LIMIT)
 
     def _least_loss(
-        self, curve: StreamCurve, level: float, knowledge: Knowledge, targets: Mapping[str, float], **more: Any
+        self,
+        curve: StreamCurve,
+        level: float,
+        knowledge: Knowledge,
+        targets: Mapping[str, float],
+        **more: Any,
     ) -> Plan:
         found = curve.at(level * (1 + MARGINS[0]))
 
@@ -132,7 +137,9 @@ class StreamTradeoff:
                 )
             }
             return self._plan(silent, targets=targets, details={"tells_nothing_of": at_limit})
-        curve = self._curve(knowledge, None, np.where(others > 0, others, 0.0) if np.any(others) else others + 1)
+        curve = self._curve(
+            knowledge, None, np.where(others > 0, others, 0.0) if np.any(others) else others + 1
+        )
         free = curve.objective(curve.sharing)
         if np.all(free.privacy >= others):
             made = sanitizers_from_knowledge(self.verdict.network, knowledge, self._filters, curve.sharing)
@@ -153,23 +160,20 @@ class StreamTradeoff:
         Answers come with the least noise of a number that they were made for.
         """
         network = self.verdict.network
-        refusal: InvalidPlan | None = None
+        refusal: VeilnetError | None = None
         for found, finest in answers:
             made = sanitizers_from_knowledge(network, knowledge, self._filters, found.shrink, finest=finest)
-            known = stream_knowledge(network, made)
-            if not holds(known):
-                continue
             try:
-                return self._plan(made, known=known, details=told(found) | dict(details or {}), **asked)
-            except InvalidPlan as error:
+                known = stream_knowledge(network, made)
+                if holds(known):
+                    return self._plan(made, known=known, details=told(found) | dict(details or {}), **asked)
+            except (InvalidPlan, InvalidRequest) as error:  # the second where rounding spoils a steady state
                 refusal = refusal or error
         raise InvalidPlan(
-            f"{refusal or 'what the search promised does not hold of what would be sent'}; aiming higher did not help. "
-            "Ask for a privacy further from its limit, or drop readings that nearly repeat others"
+            f"{refusal or 'what the search promised does not hold of what would be sent'}; aiming higher did not "
+            "help. Ask for a privacy further from its limit, or drop readings that nearly repeat others"
         ) from refusal
 
-    def _plan(
-        self, made: Mapping[str, Sanitizer], *, details: Mapping[str, Any], **asked: Any
-    ) -> Plan:
+    def _plan(self, made: Mapping[str, Sanitizer], *, details: Mapping[str, Any], **asked: Any) -> Plan:
         free = {"ceiling": dict(self.verdict.ceiling), "limit": dict(self.verdict.limit)}
         return make_plan(self.verdict.network, made, "joint", details={**free, **details}, **asked)
