@@ -45,6 +45,7 @@ VERBS = {
     "audit": "Attack a plan and report what can be learned.",
     "verify": "Recompute what a saved plan promises.",
     "fit": "Make a network from calibration data.",
+    "refit": "Make a new plan from new calibration data, and compare.",
     "reproduce": "Repeat the experiments of the paper.",
     "bench": "Measure how fast this machine does it.",
 }

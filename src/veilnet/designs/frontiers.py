@@ -19,7 +19,7 @@ from veilnet._core.words import number
 from veilnet.designs.joint import Curve
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan
-from veilnet.designs.questions import read_count, read_gap
+from veilnet.designs.questions import read_count, read_gap, refuse_worst
 from veilnet.designs.streams.choice import refuse_proof
 from veilnet.designs.streams.curve import StreamCurve
 from veilnet.designs.streams.perfect import perfect_stream_plan
@@ -204,6 +204,8 @@ def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
         low = 0.5 * ceiling if np.isfinite(ceiling) and ceiling > 0 else 0.1
         high = 0.95 * limit if np.isfinite(limit) else _BEYOND_CEILING * max(2 * low, 1.0)
         return [float(level) for level in np.geomspace(low, max(high, 2 * low), _POINTS)]
+    for level in privacy if isinstance(privacy, Sequence) else [privacy]:
+        refuse_worst(level, "privacy")
     try:
         levels = [float(level) for level in privacy]
     except (TypeError, ValueError) as error:

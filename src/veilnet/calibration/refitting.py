@@ -1,0 +1,133 @@
+"""A new plan from new calibration rows, beside what the old one promised and what it is worth now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.types import Array
+from veilnet._core.words import times
+from veilnet.bounds.knowledge import crlb, privacy, utility
+from veilnet.calibration.fitting import Calibration, Missing, fit_report
+from veilnet.designs.choice import design
+from veilnet.designs.questions import Worst
+from veilnet.model.network import Network
+from veilnet.plans.plan import Plan
+
+__all__ = ["Refit", "refit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """An old plan, the model of new data, and the plan made for it.
+
+    old:         the plan as it was.
+    calibration: the new network with its report and warnings.
+    new:         the plan for it, asked for the same as the old one.
+    """
+
+    old: Plan
+    calibration: Calibration
+    new: Plan
+
+    @property
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """(what, promised, the old plan in the new model, the new plan), in words."""
+        network = self.new.network
+        still = privacy(network, self.old.sanitizers)
+        then, now = _deviations(self.old.network, self.old), _deviations(network, self.new)
+        kept = _deviations(network, self.old)
+        found = [
+            (f"error of {name}", f"±{then[name]:.4g}", f"±{kept[name]:.4g}", f"±{now[name]:.4g}")
+            for name in self.old.network.public_rows
+        ]
+        losses = (self.old.utility, utility(network, self.old.sanitizers), self.new.utility)
+        found.append(_row("public error variance, against raw readings", [1 - each for each in losses]))
+        growths = (self.old.privacy, still, self.new.privacy)
+        found += [_row(f"error variance on {name}", [1 + each[name] for each in growths]) for name in still]
+        return found
+
+    def __str__(self) -> str:
+        lines = [
+            f"- {what}: promised {promised}; with the new readings, the old plan gives {kept} and the new one {now}"
+            for what, promised, kept, now in self.rows
+        ]
+        return "\n".join(["What changes:", *lines])
+
+
+def refit(
+    plan: Plan,
+    table: Any,
+    *,
+    privacy: float | Mapping[str, float] | None = None,
+    utility_loss: float | None = None,
+    missing: Missing = "refuse",
+) -> Refit:
+    """Fit a network to new rows with a plan's agents, public and private columns, and design for it anew.
+
+    plan:  the old plan; its network must be one that ``fit`` made.
+    table: new calibration rows, as :func:`veilnet.fit` takes them, with the same columns.
+    privacy, utility_loss: what to ask for instead of what the old plan was asked for.
+    missing: as for :func:`veilnet.fit`.
+    """
+    network = plan.network
+    calibration = fit_report(
+        table,
+        agents={agent: list(names) for agent, names in _readings(network).items()},
+        public=_columns(network, network.public),
+        private=_columns(network, network.private),
+        missing=missing,
+        noise="independent" if network.noise.independent else "joint",
+        prior=network.prior is not None,
+    )
+    asked: dict[str, Any] = {"privacy": privacy, "utility_loss": utility_loss}
+    if privacy is None and utility_loss is None:
+        asked = _asked_of(plan)
+    return Refit(old=plan, calibration=calibration, new=design(calibration.network, **asked))
+
+
+def _asked_of(plan: Plan) -> dict[str, Any]:
+    if plan.method == "power":
+        raise InvalidRequest(
+            "plan: it was made for a limited noise power, which is not known any more; fit and design step by step"
+        )
+    targets = {name: value for name, value in plan.targets.items() if value > 0}
+    if targets or plan.worst_targets:
+        return {"privacy": targets | {name: Worst(value) for name, value in plan.worst_targets.items()}}
+    return {"utility_loss": plan.most_loss}
+
+
+def _readings(network: Network) -> Mapping[str, Any]:
+    if set(network.reading_names) != set(network.agents):
+        raise InvalidRequest(
+            "plan: its readings have no names, so their columns are not known; fit and design step by step"
+        )
+    return network.reading_names
+
+
+def _columns(network: Network, named: Mapping[str, Array]) -> dict[str, list[str]]:
+    """The columns behind public or private parameters: each row must be one parameter of x."""
+    found = {}
+    for name, rows in named.items():
+        places = [np.flatnonzero(row) for row in rows]
+        if any(len(place) != 1 or row[place[0]] != 1.0 for place, row in zip(places, rows, strict=True)):
+            raise InvalidRequest(
+                f"plan: {name!r} is no column of a table but a combination; its network was not made by fit: fit and "
+                "design step by step"
+            )
+        found[name] = [network.parameters[int(place[0])] for place in places]
+    return found
+
+
+def _row(what: str, growths: Sequence[float]) -> tuple[str, str, str, str]:
+    promised, kept, now = (times(growth) for growth in growths)
+    return what, promised, kept, now
+
+
+def _deviations(network: Network, plan: Plan) -> dict[str, float]:
+    covariance = network.U @ crlb(network, plan.sanitizers) @ network.U.T
+    return dict(zip(network.public_rows, np.sqrt(np.diag(covariance)).tolist(), strict=True))

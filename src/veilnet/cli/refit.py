@@ -1,0 +1,74 @@
+"""``veilnet refit``: a new plan from new calibration rows, compared with the old one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    plan: Annotated[Path, typer.Argument(help="Folder of the old plan.")],
+    data: Annotated[Path, typer.Argument(help="New calibration rows, with the columns the old fit had.")],
+    privacy: Annotated[
+        list[str] | None, typer.Option("--privacy", help="Ask for this privacy now: 10, or lights=10.")
+    ] = None,
+    utility_loss: Annotated[
+        float | None, typer.Option("--utility-loss", help="Ask for this loss now, 0.05 is 5 %.")
+    ] = None,
+    missing: Annotated[
+        str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
+    ] = "refuse",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write the new plan to.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Let --out replace the plan of another network.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Fit the network anew and design as before; say what the old plan is worth now, and what the new one is.
+
+    Example: veilnet refit plan/ spring.csv --out plan-spring/
+    """
+    import veilnet as vn
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.calibration.refitting import refit
+    from veilnet.cli._shared import amounts, console, print_json
+    from veilnet.io.plan_reading import check_destination
+
+    old = vn.Plan.load(plan)
+    if out is not None and out.resolve() == plan.resolve():
+        raise InvalidRequest(
+            f"{out}: agents and centre need the old plan until all have the new one; choose another folder"
+        )
+    found = refit(
+        old,
+        data,
+        privacy=amounts(privacy, "--privacy"),
+        utility_loss=utility_loss,
+        missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
+    )
+    if out is not None:
+        check_destination(out, found.new.network, force=force)
+        found.new.save(out, force=force)
+    if json:
+        print_json(
+            {
+                "report": found.calibration.report,
+                "warnings": found.calibration.warnings,
+                "promises": [
+                    dict(zip(("what", "promised", "old_plan_now", "new_plan"), row, strict=True))
+                    for row in found.rows
+                ],
+                "saved": out,
+            }
+        )
+        return
+    typer.echo(str(found.calibration.report))
+    for sentence in found.calibration.warnings:
+        console.print(f"\nDoubtful: {sentence}")
+    console.print(f"\n{found}", soft_wrap=True)
+    if out is not None:
+        console.print(
+            f"\nWrote {out}. Give every agent its new file, and the centre its center.json.", soft_wrap=True
+        )

@@ -1,0 +1,92 @@
+"""A new plan from new rows: what the old one is worth there, and what the new one promises.
+
+Oracle: two planted houses, of which the second has another season and a moved sensor.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet import cli
+from veilnet.calibration.refitting import refit
+
+
+def log_of(rows: int, seed: int, *, moved: bool) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    outside = (25 if moved else 8) + 6 * rng.standard_normal(rows)
+    people = 2 + rng.standard_normal(rows)
+    gain = 0.2 if moved else 0.6
+    return {
+        "T_out": outside,
+        "people": people,
+        "T1": 20 + gain * outside + 0.4 * people + 0.5 * rng.standard_normal(rows),
+        "W1": 3 * people + 0.1 * outside + rng.standard_normal(rows),
+        "T2": 18 + 0.7 * outside - 0.3 * people + 0.5 * rng.standard_normal(rows),
+    }
+
+
+@pytest.fixture(scope="module")
+def old() -> vn.Plan:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vn.DoubtfulModel)
+        network = vn.fit(
+            log_of(2000, 1, moved=False), {"kitchen": ["T1", "W1"], "hall": "T2"}, "T_out", "people"
+        )
+    return vn.design(network)
+
+
+def test_the_new_plan_is_that_of_fit_and_design(old) -> None:
+    table = log_of(2000, 2, moved=True)
+    found = refit(old, table)
+    expected = vn.fit_report(table, {"kitchen": ["T1", "W1"], "hall": ["T2"]}, "T_out", "people").network
+    assert np.allclose(found.new.network.H, expected.H)
+    assert found.new.privacy == pytest.approx(vn.design(expected).privacy)
+    words = {what: (promised, kept, now) for what, promised, kept, now in found.rows}
+    raw = np.sqrt(vn.crlb(expected, old.sanitizers)[0, 0])
+    assert float(words["error of T_out"][1].removeprefix("±")) == pytest.approx(raw, rel=1e-3)
+    assert float(words["error of T_out"][2].removeprefix("±")) < raw
+    assert "promised" in str(found)
+
+
+def test_what_was_asked_for_is_asked_for_again(old) -> None:
+    table = log_of(2000, 3, moved=True)
+    lossy = vn.design(old.network, utility_loss=0.1)
+    assert refit(lossy, table).new.most_loss == 0.1
+    assert refit(lossy, table, utility_loss=0.2).new.most_loss == 0.2
+    assert refit(vn.design(old.network, privacy=0.5), table).new.targets == {"people": 0.5}
+
+
+def test_plans_that_no_table_made_are_refused() -> None:
+    model = {"noise": 1.0, "public": [[1.0, 1.0]], "private": {"g": [[0.0, 1.0]]}}
+    bare = vn.design(vn.Network({"a": np.eye(2)}, **model))
+    with pytest.raises(vn.InvalidRequest, match="no names"):
+        refit(bare, {})
+    mixed = vn.design(vn.Network({"a": np.eye(2)}, **model, reading_names={"a": ["T", "W"]}))
+    with pytest.raises(vn.InvalidRequest, match="a combination"):
+        refit(mixed, {})
+
+
+def test_the_command_compares_and_writes(old, tmp_path: Path, capsys) -> None:
+    old.save(tmp_path / "plan")
+    table = log_of(1500, 4, moved=True)
+    lines = [
+        ",".join(table),
+        *(",".join(map(repr, row)) for row in zip(*(c.tolist() for c in table.values()), strict=True)),
+    ]
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
+    arguments = ["refit", str(tmp_path / "plan"), str(tmp_path / "new.csv")]
+    assert cli.run([*arguments, "--out", str(tmp_path / "plan")]) == 2
+    assert "choose another folder" in capsys.readouterr().err
+    assert cli.run([*arguments, "--out", str(tmp_path / "spring")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "error variance on people: promised" in shown
+    assert vn.Plan.load(tmp_path / "spring").certificate.ok
+    assert cli.run([*arguments, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {row["what"] for row in answer["promises"]} >= {"error of T_out", "error variance on people"}
