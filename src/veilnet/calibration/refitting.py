@@ -12,7 +12,8 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.words import times
 from veilnet.bounds.knowledge import crlb, privacy, utility
-from veilnet.calibration.fitting import Calibration, Missing, fit_report
+from veilnet.calibration.fitting import Calibration, fit_report
+from veilnet.calibration.rows import Missing
 from veilnet.designs.choice import design
 from veilnet.designs.questions import Worst
 from veilnet.model.network import Network

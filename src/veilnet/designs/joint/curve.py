@@ -275,7 +275,7 @@ class Curve:
                 found = result_of(search, interrupted=False)
             else:
                 warm = self._raced(targets)
-                polish(search, [one.shrink for one in warm])
+                polish(search, [one.shrink for one in warm], rivals=True)
                 found = result_of(search, interrupted=self.stopped)
                 starts, agreed = sum(one.starts for one in warm), sum(one.agreed for one in warm)
                 iterations = sum(one.iterations for one in warm)

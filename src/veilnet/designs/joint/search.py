@@ -110,12 +110,17 @@ def solve(
     return result_of(search, interrupted=interrupted)
 
 
-def polish(search: Search, points: Sequence[list[Array]]) -> None:
-    """Take points that are nearly optimal to convergence, each on its own."""
+def polish(search: Search, points: Sequence[list[Array]], *, rivals: bool = False) -> None:
+    """Take points that are nearly optimal to convergence, each on its own.
+
+    Of ``rivals`` those are given up that, at the pace of their last round, would not overtake the best so far.
+    """
     for done, point in enumerate(points):
         run = Run(search.objective, search.problem.copy(), point, SETTINGS.primed_margin, primed=True)
         search.runs.append(run)
-        converge(search, run, SETTINGS.polish_rounds, SETTINGS.polish_steps)
+        best = min((finished.value for finished, _ in search.finished), default=np.inf)
+        to_beat = best if rivals else np.inf
+        converge(search, run, SETTINGS.polish_rounds, SETTINGS.polish_steps, to_beat=to_beat)
         search.tell("convergence", (done + 1) / len(points))
 
 
@@ -149,12 +154,21 @@ def _shake(search: Search, leaders: list[Run], kicks: int, seed: int) -> None:
 
 
 def converge(
-    search: Search, run: Run, rounds: int = SETTINGS.last_rounds, steps: int = SETTINGS.last_steps
+    search: Search,
+    run: Run,
+    rounds: int = SETTINGS.last_rounds,
+    steps: int = SETTINGS.last_steps,
+    *,
+    to_beat: float = np.inf,
 ) -> None:
-    for _ in range(rounds):
+    """Advance a start until it has converged, or has no hope to fall below ``to_beat`` in the rounds left."""
+    for left in range(rounds, 0, -1):
         if run.converged(SETTINGS.gap, SETTINGS.infeasibility):
             break
+        before = run.estimate
         run.advance(steps, SETTINGS.step_tolerance)
+        if run.estimate - to_beat > max(before - run.estimate, 0.0) * left:
+            return
     _finish(search, run)
 
 
