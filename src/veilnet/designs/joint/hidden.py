@@ -74,10 +74,11 @@ def directions_worth_hiding(
     """Directions that minimise the problem's merit, best first, near-duplicates dropped.
 
     Columns of ``blind`` span what the public rows do not see; rows of ``trials`` are where to begin, in
-    that basis.
+    that basis: from the better half of them.
     """
     found = []
-    for trial in trials:
+    merits = [problem.merit(objective(hiding(objective, blind @ trial)))[0] for trial in trials]
+    for trial in trials[np.argsort(merits, kind="stable")[: -(-len(trials) // 2)]]:
         settled = settle(objective, problem, blind, trial)
         found.append((problem.merit(objective(hiding(objective, blind @ settled)))[0], settled))
     distinct: list[Array] = []
