@@ -13,6 +13,7 @@ import veilnet as vn
 from helpers.known_networks import counterexample
 from helpers.networks import random_network
 from veilnet.cli import run
+from veilnet.cli._curves import in_blocks
 from veilnet.io.template import house
 
 pytestmark = pytest.mark.slow
@@ -139,10 +140,32 @@ def test_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
             assert line["measured"] == pytest.approx(line["promised"], rel=6 / np.sqrt(8000))
             if line["private"]:
                 assert line["promised"] > 1.2 * line["raw"]
-    assert run(["demo"]) == 0
+    for line in answer["stream"]["errors"]:
+        # Errors carry over for up to twenty rows, so that 4000 of them are worth 200; six deviations again.
+        assert line["measured"] == pytest.approx(line["promised"], rel=6 / np.sqrt(400))
+        grows = line["promised"] / line["raw"]
+        assert grows > 1.3 if line["private"] else grows == pytest.approx(1.0, rel=1e-9)
+
+
+def test_demo_says_it_in_words_and_draws_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure = tmp_path / "gait.svg"
+    assert run(["demo", "--privacy", "2", "--plot", str(figure)]) == 0
     text = capsys.readouterr().out
     for word in ("raw readings", "Can privacy be free?", "sends its share", "stricter plan", "gait", "°C"):
         assert word in text
+    assert "with hindsight" in text
+    true, raw, sent = (
+        next(line for line in text.splitlines() if line.strip().startswith(label)).split()[-1]
+        for label in ("gait, true", "from raw readings", "from what is sent")
+    )
+    assert len(true) == len(raw) == len(sent) == 96
+    off = [sum(abs(ord(a) - ord(b)) for a, b in zip(true, guess, strict=True)) for guess in (raw, sent)]
+    assert off[1] > 2 * off[0]
+    assert "steps/min" in figure.read_text(encoding="utf-8") or figure.stat().st_size > 10_000
+
+
+def test_blocks_stand_for_values() -> None:
+    assert in_blocks(np.array([0.0, 0.5, 1.0, 2.0, -1.0]), 0.0, 1.0) == "▁▅██▁"
 
 
 def test_design_proves_its_gap_and_verify_rechecks_it(

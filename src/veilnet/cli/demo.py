@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,19 +13,27 @@ if TYPE_CHECKING:
     from veilnet.cli.story import Line
 
 _ROWS = 4000
+_STREAM_ROWS = 4000
+_SHOWN = 96  # rows of the stream that are drawn: a day of quarters of an hour
 
 
 def command(
     privacy: Annotated[
         float, typer.Option("--privacy", help="Privacy asked of every private parameter in the second plan.")
     ] = 10.0,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Write the last act's figure here too: .svg, .png or .pdf."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
-    """Play the whole story on a bundled house: check, design, sanitize, fuse."""
+    """Play the whole story on a bundled house: check, design, sanitize, fuse, row by row and as a stream."""
     import veilnet as vn
+    from veilnet.cli._curves import plot_track, track_in_blocks
     from veilnet.cli._shared import console, print_json, progress
     from veilnet.cli._views import sending_table, verdict_table
     from veilnet.cli.story import play
+    from veilnet.cli.stream_story import play_stream
     from veilnet.io.template import house
 
     network = house()
@@ -32,6 +41,12 @@ def command(
     free = vn.design(network)
     with progress("designing", total=1.0) as steps:
         strict = vn.design(network, privacy=privacy, progress=lambda _what, part: steps.update(part))
+    with progress("following a stream", total=1.0) as steps:
+        stream = vn.design(house(stream=True))
+        steps.update(0.5)
+        followed = play_stream(stream, _STREAM_ROWS, seed=1)
+    if plot is not None:
+        plot_track(followed.track, _SHOWN, plot)
     played = {"free": play(free, _ROWS, seed=1), "strict": play(strict, _ROWS, seed=1)}
     if json:
         print_json(
@@ -41,6 +56,12 @@ def command(
                 "plans": {
                     name: {"utility": plan.utility, "privacy": plan.privacy, "errors": played[name]}
                     for name, plan in (("free", free), ("strict", strict))
+                },
+                "stream": {
+                    "utility": stream.utility,
+                    "privacy": stream.privacy,
+                    "privacy_now": stream.privacy_now,
+                    "errors": followed.lines,
                 },
             }
         )
@@ -68,8 +89,24 @@ def command(
     console.print(
         f"Errors were measured on {_ROWS} simulated quarters of an hour, with the rooms' noise drawn in earnest."
     )
+    _say("5. Row after row: a centre that remembers, and looks back")
+    console.print(
+        "Rooms warm up slowly, people stay, and so does the sensors' noise: who keeps every row learns more than any "
+        "one row tells. So each room remembers too, and sends its share of what the centre's own filter would know now. "
+        "What is private is judged with hindsight, from all messages, earlier and later."
+    )
+    console.print(_outcome(followed.lines))
+    console.print(str(stream))
+    console.print(f"\n{followed.track.name} over a day, and what the centre makes of it with hindsight:")
+    for line in track_in_blocks(followed.track, _SHOWN):
+        console.print(line, no_wrap=True, crop=False, overflow="ignore")
+    console.print(f"Errors were measured on {_STREAM_ROWS} rows that follow one another.")
+    if plot is not None:
+        console.print(f"Wrote {plot}.")
     _say("Your own network")
-    console.print("  veilnet init house.toml      a commented file to edit")
+    console.print(
+        "  veilnet init house.toml      a commented file to edit (--stream: rows that follow one another)"
+    )
     console.print("  veilnet check house.toml     what is free, and who stands in the way")
     console.print("  veilnet design house.toml --privacy 10 --out plan/")
     console.print("  veilnet audit plan/          attack it before someone else does")

@@ -56,18 +56,18 @@ def play(plan: Plan, rows: int, seed: int) -> list[Line]:
     wanted = np.concatenate([network.U, private])
     measured = np.sqrt(np.mean((estimate - truth @ wanted.T) ** 2, axis=0))
     columns = [
-        _deviations(wanted, network.prior.covariance),
-        _deviations(wanted, crlb(network)),
-        _deviations(wanted, crlb(network, plan.sanitizers)),
+        deviations(wanted, network.prior.covariance),
+        deviations(wanted, crlb(network)),
+        deviations(wanted, crlb(network, plan.sanitizers)),
         measured,
     ]
     return [
         Line(label, network.unit(name), hidden, *(float(column[k]) for column in columns))
-        for k, (label, name, hidden) in enumerate(_rows(network))
+        for k, (label, name, hidden) in enumerate(rows_in_words(network))
     ]
 
 
-def _rows(network: Network) -> list[tuple[str, str, bool]]:
+def rows_in_words(network: Network) -> list[tuple[str, str, bool]]:
     """(label of the row, name of its parameter, whether it is private), public rows first."""
     found = []
     for hidden, named in ((False, network.public), (True, network.private)):
@@ -78,5 +78,5 @@ def _rows(network: Network) -> list[tuple[str, str, bool]]:
     return found
 
 
-def _deviations(rows: Array, covariance: Array) -> Array:
+def deviations(rows: Array, covariance: Array) -> Array:
     return np.asarray(np.sqrt(np.sum((rows @ covariance) * rows, axis=1)))
