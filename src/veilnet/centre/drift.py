@@ -94,7 +94,9 @@ class Drift:
         if not isinstance(fusion, Fusion):
             raise InvalidRequest(f"fusion: expected a veilnet.Fusion, found {type(fusion).__name__}")
         if fusion.is_stream:
-            raise InvalidRequest("fusion: messages of a stream are not watched for drift; give that of single rows")
+            raise InvalidRequest(
+                "fusion: messages of a stream are not watched for drift; give that of single rows"
+            )
         if not isinstance(per_rows, int | float) or not per_rows >= _SHORTEST * 2**_LENGTHS / 4:
             raise InvalidRequest(
                 f"per_rows: expected a number of rows, at least {_SHORTEST * 2**_LENGTHS // 4}, found {per_rows!r}"

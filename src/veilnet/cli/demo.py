@@ -92,8 +92,8 @@ def command(
     _say("5. Row after row: a centre that remembers, and looks back")
     console.print(
         "Rooms warm up slowly, people stay, and so does the sensors' noise: who keeps every row learns more than any "
-        "one row tells. So each room remembers too, and sends its share of what the centre's own filter would know now. "
-        "What is private is judged with hindsight, from all messages, earlier and later."
+        "one row tells. So each room remembers too, and sends its share of what the centre's own filter would know "
+        "now. What is private is judged with hindsight, from all messages, earlier and later."
     )
     console.print(_outcome(followed.lines))
     console.print(str(stream))
