@@ -23,6 +23,8 @@ from veilnet.auditing.streams.promise import stream_rows
 from veilnet.cli import run
 from veilnet.plans.plan import Plan, make_plan
 
+pytestmark = pytest.mark.slow
+
 QUICK = vn.Trials(quick=True, rows=2000)
 CHANCE = 2e-7
 

@@ -20,6 +20,8 @@ from veilnet.auditing.streams.baselines import (
 from veilnet.auditing.streams.steady import Measured, filtered
 from veilnet.plans.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 
 def ten_users() -> vn.Network:
     """Le Ny's published example as a network: every user an agent, the sum of all x public, the first x private."""
