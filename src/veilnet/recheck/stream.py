@@ -36,6 +36,7 @@ _AT_ONCE = 512
 _FIRST_WINDOW = 16
 _LARGEST_WINDOW = 2600  # numbers in a window: one factorisation of a second
 _SETTLED = 1e-9
+_FAR_BEYOND = 30.0
 _UNSEEN = (
     1e-13  # combinations of an agent's numbers with less than this part of the largest variance repeat others
 )
@@ -234,11 +235,16 @@ def _adjoint(matrices: NDArray[Any]) -> NDArray[Any]:
 
 def _sizes(moves: Array, news: Array) -> Array:
     """Deviations that the state reaches within some rows: units in which its entries are of one size."""
+    sizes = np.sqrt(np.maximum(np.diag(_reached(moves, news)), 0.0))
+    return np.asarray(np.where(sizes > 0, sizes, 1.0))
+
+
+def _reached(moves: Array, news: Array) -> Array:
+    """The covariance of the state some rows after it was zero."""
     reached = news
     for _ in range(_FIRST_WINDOW):
         reached = moves @ reached @ moves.T + news
-    sizes = np.sqrt(np.maximum(np.diag(reached), 0.0))
-    return np.asarray(np.where(sizes > 0, sizes, 1.0))
+    return reached
 
 
 class _Window:
@@ -294,11 +300,14 @@ class _Window:
 
         dynamics = network.dynamics
         assert dynamics is not None
+        self.unknown, self.settled = np.zeros((self.size, 0)), False
         if dynamics.stable:
-            self.first, self.unknown = (
-                solve_discrete_lyapunov(self.moves, self.news),
-                np.zeros((self.size, 0)),
-            )
+            self.first = solve_discrete_lyapunov(self.moves, self.news)
+            # Entries have unit size after some rows. Where they grow far beyond, digits would be lost to the size of
+            # the first x, on which no late row depends: the window then begins with what some rows reach.
+            self.settled = bool(np.max(np.diag(self.first), initial=0.0) <= _FAR_BEYOND)
+            if not self.settled:
+                self.first = _reached(self.moves, self.news)
             return
         # x wanders off: nothing is known of the first x, memories begin at zero, as they do.
         self.first = self.news
@@ -309,12 +318,11 @@ class _Window:
         wide = np.zeros((len(rows), self.size))
         wide[:, : self.L] = rows * self.units[: self.L]
         covariance, cross, drift = self._covariances(wide, window)
-        covariance[np.diag_indices(len(covariance))] *= 1.0 + 1e-13
         last, u_drift = self._last(window), wide
         for _ in range(window - 1):
             u_drift = u_drift @ self.moves
         u_drift = u_drift @ self.unknown
-        root = np.linalg.cholesky(covariance)
+        root = _root(covariance)
         from scipy.linalg import solve_triangular
 
         half = solve_triangular(root, cross.T, lower=True)
@@ -327,7 +335,7 @@ class _Window:
 
     def _last(self, window: int) -> Array:
         covariance = self.first
-        for _ in range(window - 1 if self.unknown.shape[1] else 0):
+        for _ in range(0 if self.settled else window - 1):
             covariance = self.moves @ covariance @ self.moves.T + self.news
         return np.asarray(covariance)
 
@@ -340,7 +348,7 @@ class _Window:
         state, free = self.first, self.unknown
         for t in range(window):
             here = slice(t * m, (t + 1) * m)
-            if t == 0 or self.unknown.shape[1]:
+            if t == 0 or not self.settled:
                 carried = [state @ self.observe.T]
                 for _ in range(window - 1 - t):
                     carried.append(self.moves @ carried[-1])
@@ -352,10 +360,23 @@ class _Window:
             covariance[here, here] = (stacked[0] + stacked[0].T) / 2 + self.noise
             cross[:, here] = wide @ carried[window - 1 - t]
             drift[here] = self.observe @ free
-            if self.unknown.shape[1]:
+            if not self.settled:
                 state = self.moves @ state @ self.moves.T + self.news
                 free = self.moves @ free
         return covariance, cross, drift
+
+
+def _root(covariance: Array) -> Array:
+    """A Cholesky factor; numbers that repeat one another get the least noise of their own that makes one exist."""
+    diagonal = np.diag_indices(len(covariance))
+    for part in (0.0, 1e-15, 1e-14, 1e-13):
+        covariance[diagonal] *= 1.0 + part
+        try:
+            return np.asarray(np.linalg.cholesky(covariance))
+        except np.linalg.LinAlgError:
+            continue
+    covariance[diagonal] *= 1.0 + 1e-11
+    return np.asarray(np.linalg.cholesky(covariance))
 
 
 def _settled(window: _Window, rows: Array) -> float:

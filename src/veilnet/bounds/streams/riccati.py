@@ -50,6 +50,8 @@ _SMALLEST_PART = 1e-8
 _ROUNDING = 1e-13
 # A fixed point is believed when one more row changes it by less than this, in deviations of the state squared.
 _RESIDUAL = 1e-8
+_ROWS_ONE_BY_ONE = 3
+_NEWTON_STEPS = 2
 _NOT_COMPUTED = (
     "sanitizers: the steady state of a filter on these messages cannot be computed to any accuracy: numbers sent "
     "without noise nearly repeat one another from row to row; leave some out, or give them noise"
@@ -138,15 +140,14 @@ def _steady_state(messages: LinearSystem) -> Steady:
         if unbounded.shape[1]
         else messages
     )
-    scaled, sizes, above, stationary = _in_unit_sizes(reduced)
+    scaled, sizes, above = _in_unit_sizes(reduced)
     system, mix = _split_exact(scaled, above)
     basis = quotient * sizes
     lasting = _lasting_range(system)
     if lasting is not None:
         system, above, within, kept = _reduced(system, above, lasting)
         basis, mix = basis @ within, kept @ mix
-    told_nothing = stationary and lasting is None
-    before = _confirmed(system, _largest_fixed_point(system, above, stationary=told_nothing), above)
+    before = _confirmed(system, _largest_fixed_point(system, above), above)
     half = messages.observe @ basis
     news = half @ before @ half.T + messages.floor
     return _settled(system, before, basis, unbounded, mix, (news + news.T) / 2)
@@ -182,8 +183,8 @@ class _System:
     exact: int
 
 
-def _in_unit_sizes(messages: LinearSystem) -> tuple[Messages, Array, Array, bool]:
-    """(messages, sizes, P0, whether P0 is stationary), each entry of the state counted in its own deviation.
+def _in_unit_sizes(messages: LinearSystem) -> tuple[Messages, Array, Array]:
+    """(messages, sizes, P0), each entry of the state counted in its own deviation.
 
     P0 is the stationary covariance, or, where A is not stable, the error of a filter that takes all noises for larger
     than they are: both only fall as rows arrive.
@@ -199,7 +200,7 @@ def _in_unit_sizes(messages: LinearSystem) -> tuple[Messages, Array, Array, bool
         messages.observe * sizes[None, :],
         messages.floor,
     )
-    return unit, sizes, above / sizes[:, None] / sizes[None, :], stationary
+    return unit, sizes, above / sizes[:, None] / sizes[None, :]
 
 
 def _error_of_noisier(messages: LinearSystem) -> Array:
@@ -321,28 +322,37 @@ def _updated(system: _System, error: Array) -> Array:
     return np.asarray((now + now.T) / 2)
 
 
-def _largest_fixed_point(system: _System, start: Array, *, stationary: bool) -> Array:
-    """P, by doubling from ``start`` and one step of Newton's method, whose sums keep the digits differences lose."""
+def _largest_fixed_point(system: _System, start: Array) -> Array:
+    """P, by some rows one by one, doubling from there, and Newton's method.
+
+    The first rows bring sharp messages from the size of x down to the size of its error, and Newton's sums of what is
+    positive restore the digits that the difference P0 - Y lost.
+    """
     A, C = system.transition, system.observe
     if len(C) == 0:
         return start
+    for _ in range(_ROWS_ONE_BY_ONE):
+        start = _following(system, start)
     gain, news = _gain(system, start)
-    closed = A - A @ gain @ C
+    told = start - _following(system, start)
     seen = C.T @ np.linalg.solve(news, C)
-    if stationary:
-        first = A @ gain @ news @ gain.T @ A.T
-    else:
-        first = start - (A @ _updated(system, start) @ A.T + system.noise)
-    error = start - doubled(closed, (first + first.T) / 2, (seen + seen.T) / 2)
-    return _newton(system, (error + error.T) / 2)
+    error = start - doubled(A - A @ gain @ C, told, (seen + seen.T) / 2)
+    for _ in range(_NEWTON_STEPS):
+        error = _newton(system, (error + error.T) / 2)
+    return error
+
+
+def _following(system: _System, error: Array) -> Array:
+    """Ric(P): the error before the next row."""
+    following = system.transition @ _updated(system, error) @ system.transition.T + system.noise
+    return np.asarray((following + following.T) / 2)
 
 
 def _confirmed(system: _System, error: Array, above: Array) -> Array:
     """The fixed point, refused where rounding left none: it is one, it is a covariance, and not above the start."""
     scale = float(np.max(np.diag(above), initial=0.0))
     if np.all(np.isfinite(error)):
-        following = system.transition @ _updated(system, error) @ system.transition.T + system.noise
-        residual = float(np.max(np.abs(following - error), initial=0.0))
+        residual = float(np.max(np.abs(_following(system, error) - error), initial=0.0))
         lowest = float(np.min(np.linalg.eigvalsh(error), initial=0.0))
         if residual <= _RESIDUAL * scale and lowest >= -_RESIDUAL * scale:
             return error
