@@ -114,11 +114,7 @@ def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, st
     over the m numbers of the row; not a number, or infinite, where a reading is not finite. The bound
     covers every order of summation, with or without fused operations.
     """
-    matrix = np.abs(np.asarray(compression, dtype=np.float64))
-    per_step = np.broadcast_to(_checked_step(step), matrix.shape[:1])
-    weights = np.sum(matrix / per_step[:, np.newaxis], axis=0) * ((matrix.shape[1] + 1) * 2.0**-52)
-    # no weight is zero: a reading that is not finite must spoil its row even where it is not used
-    weights = np.maximum(weights, np.finfo(np.float64).tiny)
+    weights = crossing_weights(compression, step)
     numbers = np.asarray(readings, dtype=np.float64)
     rows = numbers.reshape(-1, numbers.shape[-1])
     bounds = np.empty(len(rows))
@@ -127,6 +123,15 @@ def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, st
             chunk = slice(start, start + _ROWS_AT_ONCE)
             bounds[chunk] = np.abs(rows[chunk]) @ weights
     return bounds.reshape(numbers.shape[:-1])
+
+
+def crossing_weights(compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
+    """What each reading adds to the bound of :func:`crossing_probability`, per unit."""
+    matrix = np.abs(np.asarray(compression, dtype=np.float64))
+    per_step = np.broadcast_to(_checked_step(step), matrix.shape[:1])
+    weights = np.sum(matrix / per_step[:, np.newaxis], axis=0) * ((matrix.shape[1] + 1) * 2.0**-52)
+    # no weight is zero: a reading that is not finite must spoil its row even where it is not used
+    return np.asarray(np.maximum(weights, np.finfo(np.float64).tiny))
 
 
 def releasable(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.ArrayLike) -> Booleans:

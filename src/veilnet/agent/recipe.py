@@ -48,7 +48,8 @@ class Recipe:
     whose:       the agent, for messages; empty where the sanitizer has none.
     readings:    how many a row has; their ``offset`` and ``limits``, None where there are none, and ``names``.
     memory:      what is kept from row to row, None where nothing is.
-    sensitivity: what a reading may do to the numbers sent, now or in any later row, per reading: C without a memory.
+    weights:     how much each reading adds, per unit, to the chance that rounding errors cross a boundary of the
+                 grid; None without a grid.
     dither:      width of the uniform draw that moves each reading first, None where none is moved.
     step:        of the grid of each number sent, None without a grid; ``unit`` the same for whole blocks.
     rows:        C', and
@@ -61,7 +62,7 @@ class Recipe:
 
     readings: int
     memory: Memory | None
-    sensitivity: Array
+    weights: Array | None
     offset: _EachRow | None
     limits: tuple[_EachRow, _EachRow] | None
     names: tuple[str, ...]
@@ -79,11 +80,12 @@ class Recipe:
         else:
             with np.errstate(over="ignore", invalid="ignore"):
                 centred = rows - self.offset.of(len(rows))
-        if self.step is None:
+        if self.weights is None:
             valid = np.asarray(np.isfinite(centred).all(axis=1))
         else:
             # a reading that is not finite has no bound either, so this one test covers it
-            valid = grid.releasable(centred, self.sensitivity, self.step)
+            with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+                valid = np.asarray(np.abs(centred) @ self.weights <= grid.CROSSING_LIMIT)
         if self.limits is not None:
             low, high = (edge.of(len(rows)) for edge in self.limits)
             valid = valid & np.asarray(((rows >= low) & (rows <= high)).all(axis=1))
@@ -92,7 +94,7 @@ class Recipe:
     @property
     def sent(self) -> int:
         """How many numbers are sent for a row."""
-        return int(self.sensitivity.shape[0])
+        return int(self.rows.shape[1])
 
     @property
     def speaker(self) -> str:
@@ -171,11 +173,12 @@ def prepare(
                 f"{whose}the grid is out of proportion to the compression; "
                 "take it from grid_steps(covariance of what is sent)"
             )
+    felt = compression if memory is None else _sensitivity(compression, memory)
     return Recipe(
         whose=agent,
         readings=offset.size,
         memory=memory,
-        sensitivity=compression if memory is None else _sensitivity(compression, memory),
+        weights=None if grid_step is None else grid.crossing_weights(felt, grid_step),
         offset=_EachRow(offset) if np.any(offset) else None,
         limits=None if limits is None else (_EachRow(limits[0]), _EachRow(limits[1])),
         names=names,
@@ -189,7 +192,7 @@ def prepare(
 
 
 def _sensitivity(compression: Array, memory: Memory) -> Array:
-    """What stands in C's place when a reading is checked against the grid (:func:`veilnet.agent.grid.releasable`).
+    """What stands in C's place where a reading is checked (:func:`veilnet.agent.grid.crossing_weights`).
 
     Rounding errors of a number are at most u (k + n + 1) times |C_y| |y_t| + |C_s| |s_t| for its own sum, plus what
     the errors of earlier states, each at most u (k + n + 1) (|F| |s| + |K| |y|), have become. Written as
