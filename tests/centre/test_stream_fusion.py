@@ -249,10 +249,19 @@ def test_a_start_of_which_nothing_is_known() -> None:
     assert not nothing.estimable.any()
     assert np.isinf(nothing.covariance).all()
     # memories have run for a row that nobody heard of, so that the second row is no reading by itself
-    found = fusion.update({"a": [1.0], "b": [2.0]})
-    assert found.estimable.all()
-    stacked = np.array([[np.nan, np.nan], [1.0, 2.0]])
-    np.testing.assert_allclose(fusion.estimate(stacked).public[1], found.public)
+    assert fusion.update({"a": [1.0], "b": [2.0]}).estimable.all()
+    readings = np.array([[2.0, 4.0], [3.0, 4.0], [1.0, 2.0]])
+    state, sent = np.zeros(2), []
+    mean, variance = 0.0, np.inf
+    for row in readings:
+        state = 0.5 * state + row
+        sent.append(0.5 * state)
+        both = (row[0] + row[1] / 4) / 1.25  # least squares of one row, of variance 0.8
+        weight = 1.0 if np.isinf(variance) else (variance + 0.25) / (variance + 0.25 + 0.8)
+        mean, variance = mean + weight * (both - mean), 0.8 * weight
+        found = fusion.estimate(np.array(sent))
+        np.testing.assert_allclose(found.public[-1], mean, rtol=1e-7)
+        np.testing.assert_allclose(found.covariance[-1], variance, rtol=1e-7)
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

@@ -79,15 +79,17 @@ class Fusion:
         self._weights_of: dict[bytes, Weights] = {}
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, gate: float | None = None, keep: bool = False) -> Fusion:
+    def load(
+        cls, path: str | PathLike[str], *, gate: float | None = None, keep: bool = False, history: int = 64
+    ) -> Fusion:
         """A fusion from its file; a truncated or changed one is refused.
 
         path: ``center.json`` in the folder of a saved plan.
-        gate, keep: see the class.
+        gate, keep, history: see the class.
         """
         from veilnet.io.centre_files import load_centre
 
-        return cls(load_centre(path), gate=gate, keep=keep)
+        return cls(load_centre(path), gate=gate, keep=keep, history=history)
 
     @property
     def agents(self) -> tuple[str, ...]:
