@@ -1,13 +1,18 @@
-"""Columns of numbers from whatever a person has: a dict, a data frame, a structured array, a CSV file.
+"""Columns of numbers from whatever a person has: a dict, a data frame, a structured array, a table in a file.
 
-Missing values (an empty cell, None, NaN, NA, a masked entry) come out as NaN; everything else that is not a
-number is an error naming the column and the row, never quoting the cell. pandas and polars are never imported
-here: a frame already knows how to hand out its columns.
+CSV files are read here, packed or not, with commas, semicolons or tabs between cells and, unless commas separate,
+decimal commas; other tables (:mod:`veilnet.io.table_files`) by pandas. A frame already knows how to hand out its
+columns.
+
+Missing values (an empty cell, None, NaN, NA, a masked entry) come out as NaN. A column of texts alone is a category
+(:mod:`veilnet.io.categories`). Everything else that is not a number is an error naming the column and the row,
+never quoting the cell.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,21 +24,25 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.types import Array
+from veilnet.io.categories import as_category, column_of, texts_of
+from veilnet.io.table_files import is_text_table, open_text, read_frame
 
 _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
 _DELIMITERS = (",", ";", "\t")
 
 
-def read_columns(table: Any, wanted: Sequence[str]) -> dict[str, Array]:
+def read_columns(table: Any, wanted: Sequence[str], notes: list[str] | None = None) -> dict[str, Array]:
     """The wanted columns as float64 vectors of one length, NaN where a value is missing.
 
     table: name -> values, a pandas or polars frame, a numpy structured array, or the path of a CSV file
-    whose first line names the columns.
+           whose first line names the columns, or of a Parquet, Feather or Excel file.
+    notes: gets a sentence for each thing that was not plain numbers and how it was read.
     """
+    told: list[str] = [] if notes is None else notes
     if isinstance(table, str | PathLike):
-        columns = _from_csv(Path(fspath(table)), wanted)
-    else:
-        columns = _from_memory(table, wanted)
+        path = Path(fspath(table))
+        table = path if is_text_table(path) else read_frame(path)
+    columns = _from_csv(table, wanted, told) if isinstance(table, Path) else _from_memory(table, wanted, told)
     lengths = {name: values.size for name, values in columns.items()}
     first = next(iter(lengths.values()), 0)
     for name, length in lengths.items():
@@ -49,26 +58,24 @@ def column_names(table: Any) -> list[str]:
     """The names of a table's columns, in order."""
     if isinstance(table, str | PathLike):
         path = Path(fspath(table))
-        with _opened(path) as (names, _):
-            return names
+        if is_text_table(path):
+            with _opened(path) as (names, *_):
+                return names
+        table = read_frame(path)
     return _names_in_memory(table)
 
 
-def read_cells(table: Any, name: str) -> Any:
-    """One column as it stands in the table: text where it is a file, whatever it holds otherwise."""
-    if not isinstance(table, str | PathLike):
-        _refuse_unknown([name], _names_in_memory(table))
-        return table[name]
-    with _opened(Path(fspath(table))) as (names, rows):
-        _refuse_unknown([name], names)
-        place = names.index(name)
-        return [row[place] if place < len(row) else "" for row in rows if any(cell.strip() for cell in row)]
-
-
-def _from_memory(table: Any, wanted: Sequence[str]) -> dict[str, Array]:
+def _from_memory(table: Any, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:
     known = _names_in_memory(table)
     _refuse_unknown(wanted, known)
-    return {name: as_numbers(table[name], name) for name in wanted}
+    return {name: _in_memory(table[column_of(name, known)], name, known, notes) for name in wanted}
+
+
+def _in_memory(values: Any, name: str, known: Sequence[str], notes: list[str]) -> Array:
+    texts = texts_of(values)
+    if texts is None:
+        return as_numbers(values, name)
+    return as_category(texts, name, known, "table", notes)
 
 
 def _names_in_memory(table: Any) -> list[str]:
@@ -117,26 +124,28 @@ def _as_number(value: Any, name: str, row: int) -> float:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
-    """(column names, rows below them) of a CSV file; whatever is wrong with it becomes one clear error."""
+def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[list[str]], str]]:
+    """(column names, rows below them, what separates cells); whatever is wrong with it becomes one clear error."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_text(path) as file:
             delimiter = max(_DELIMITERS, key=file.readline().count)
             file.seek(0)
             rows = csv.reader(file, delimiter=delimiter)
-            yield _header(path, next(rows, [])), rows
+            yield _header(path, next(rows, [])), rows, delimiter
     except UnicodeDecodeError as error:
         raise InvalidNetwork(
             f"{path}: expected text in UTF-8, found another byte at {error.start}; save it as UTF-8"
         ) from None
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise InvalidNetwork(f"{path}: not a whole gzip file: {error}; pack it again") from None
     except csv.Error as error:
         raise InvalidNetwork(f"{path}: not a table of comma-separated values: {error}") from error
 
 
-def _from_csv(path: Path, wanted: Sequence[str]) -> dict[str, Array]:
-    with _opened(path) as (names, rows):
+def _from_csv(path: Path, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:
+    with _opened(path) as (names, rows, delimiter):
         _refuse_unknown(wanted, names)
-        return _cells(path, rows, names, wanted)
+        return _cells(path, rows, names, wanted, delimiter, notes)
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
@@ -153,32 +162,93 @@ def _header(path: Path, cells: list[str]) -> list[str]:
 
 
 def _cells(
-    path: Path, rows: Iterator[list[str]], names: Sequence[str], wanted: Sequence[str]
+    path: Path,
+    rows: Iterator[list[str]],
+    names: Sequence[str],
+    wanted: Sequence[str],
+    delimiter: str,
+    notes: list[str],
 ) -> dict[str, Array]:
-    places = [(name, names.index(name)) for name in wanted]
-    kept: list[list[float]] = [[] for _ in wanted]
+    columns = [_Column(name, names.index(column_of(name, names)), path, delimiter) for name in wanted]
     for line, row in enumerate(rows, start=2):
         if not any(cell.strip() for cell in row):
             continue  # a blank line, usually the last one
+        if len(row) == len(names) + 1 and line == 2:
+            raise InvalidNetwork(
+                f"{path}: the first line has one cell fewer than the rows, as R writes row names; put a name for "
+                "them before the others, write the file with row.names=FALSE, or give pandas.read_csv of it in Python"
+            )
         if len(row) != len(names):
             raise InvalidNetwork(f"{path}, line {line}: expected {len(names)} cells, found {len(row)}")
-        for column, (name, place) in zip(kept, places, strict=True):
-            try:
-                column.append(float(row[place]))
-            except ValueError:
-                column.append(_missing_or_refused(row[place], path, line, name))
-    columns = {name: np.array(column, np.float64) for name, column in zip(wanted, kept, strict=True)}
-    for name, numbers in columns.items():
-        _refuse_infinite(numbers, f"{path}: column {name!r}", first_row=2)
-    return columns
+        for column in columns:
+            column.take(row[column.place], line)
+    found = {}
+    for column in columns:
+        if column.texts is not None:
+            found[column.name] = as_category(column.texts, column.name, names, str(path), notes)
+            continue
+        found[column.name] = np.array(column.numbers, np.float64)
+        _refuse_infinite(found[column.name], f"{path}: column {column.name!r}", first_row=2)
+    commas = [repr(column.name) for column in columns if column.commas]
+    if commas:
+        notes.append(f"{', '.join(commas)}: numbers are written with decimal commas")
+    return found
 
 
-def _missing_or_refused(cell: str, path: Path, line: int, name: str) -> float:
-    if cell.strip().lower() in _MISSING_WORDS:
-        return math.nan
-    decimal = _reads_as_number(cell.replace(",", "."))
-    found = "a decimal comma; write decimals with a point" if decimal else "text; mend that cell"
-    raise InvalidNetwork(f"{path}, line {line}, column {name!r}: expected a number, found {found}")
+class _Column:
+    """One column as it is read; its first cell that is not missing says whether it holds numbers or texts."""
+
+    def __init__(self, name: str, place: int, path: Path, delimiter: str) -> None:
+        self.name, self.place = name, place
+        self.numbers: list[float] = []
+        self.texts: list[str | None] | None = None
+        self.commas = 0
+        self._path = path
+        self._may_have_commas = delimiter != ","
+        self._started = False
+
+    def take(self, cell: str, line: int) -> None:
+        """Add a cell."""
+        if self.texts is not None:
+            self._take_text(cell, line)
+            return
+        try:
+            self.numbers.append(float(cell))
+        except ValueError:
+            self._take_other(cell, line)
+        else:
+            self._started = True
+
+    def _take_other(self, cell: str, line: int) -> None:
+        if cell.strip().lower() in _MISSING_WORDS:
+            self.numbers.append(math.nan)
+            return
+        with_point = cell.replace(",", ".", 1)
+        if _reads_as_number(with_point):
+            if self._may_have_commas:
+                self.numbers.append(float(with_point))
+                self.commas += 1
+                self._started = True
+                return
+            self._refuse(
+                line, "a number", "a decimal comma; write decimals with a point, or put ; between cells"
+            )
+        if self._started:
+            self._refuse(line, "a number", "text; mend that cell")
+        self.texts = [None] * len(self.numbers)
+        self._take_text(cell, line)
+
+    def _take_text(self, cell: str, line: int) -> None:
+        missing = cell.strip().lower() in _MISSING_WORDS
+        if not missing and _reads_as_number(cell):
+            self._refuse(line, "a text as in the rows above", "a number; mend one of them")
+        if self.texts is not None:
+            self.texts.append(None if missing else cell.strip())
+
+    def _refuse(self, line: int, expected: str, found: str) -> None:
+        raise InvalidNetwork(
+            f"{self._path}, line {line}, column {self.name!r}: expected {expected}, found {found}"
+        )
 
 
 def _reads_as_number(text: str) -> bool:
@@ -205,7 +275,7 @@ def _refuse_repeated(names: list[str], where: str) -> list[str]:
 
 
 def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
-    strangers = [name for name in wanted if name not in set(known)]
+    strangers = [name for name in wanted if column_of(name, known) not in set(known)]
     if strangers:
         shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
         raise InvalidRequest(f"table: no column {strangers[0]!r}; its columns are {shown}")
