@@ -20,12 +20,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import veilnet as vn
 from veilnet.learn import PublicRegressor, SanitizingTransformer
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::veilnet.calibration.fitting.DoubtfulModel"),
+]
 
 AGENTS = {"kitchen": [0, 1, 2], "hall": [3, 4], "bath": [5, 6, 7]}
 
 
-@parametrize_with_checks([SanitizingTransformer(), PublicRegressor()])
+@parametrize_with_checks([SanitizingTransformer(common_factor=True), PublicRegressor(common_factor=True)])
 def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)
 
@@ -85,7 +88,7 @@ def test_pipeline_clone_and_search_over_privacy() -> None:
 
     copy = clone(PublicRegressor(AGENTS, privacy=3.0, random_state=4))
     assert copy.get_params() == {
-        "agents": AGENTS, "privacy": 3.0, "utility_loss": None, "random_state": 4
+        "agents": AGENTS, "privacy": 3.0, "utility_loss": None, "common_factor": False, "random_state": 4
     }  # fmt: skip
 
 
@@ -127,7 +130,7 @@ def test_without_sensitive_the_common_factor_is_private() -> None:
     y, factor = rng.standard_normal((2, rows))
     shown, loading = rng.uniform(-1, 1, (2, 8))
     X = np.outer(y, shown) + 1.5 * np.outer(factor, loading) + 0.5 * rng.standard_normal((rows, 8))
-    fitted = PublicRegressor().fit(X, y)
+    fitted = PublicRegressor(common_factor=True).fit(X, y)
     network = fitted.network_
     assert list(network.private) == ["common factor"]
     found = network.H[:, 1] / np.linalg.norm(network.H[:, 1])
@@ -145,7 +148,7 @@ def test_awkward_columns_are_borne() -> None:
     X[:, 4] = y  # without noise
     fitted = PublicRegressor(AGENTS).fit(X, np.column_stack([y, y]), sensitive=people)
     np.testing.assert_allclose(fitted.predict(X), np.column_stack([y, y]), rtol=1e-3)
-    constant = PublicRegressor().fit(house(60)[0], np.full(60, 3.0))
+    constant = PublicRegressor(common_factor=True).fit(house(60)[0], np.full(60, 3.0))
     np.testing.assert_allclose(constant.predict(X), 3.0, rtol=1e-9)
 
 
@@ -175,6 +178,35 @@ def test_other_mistakes_are_refused() -> None:
         PublicRegressor(privacy=1e9).fit(X, y, sensitive=people)
     with pytest.raises(vn.InvalidRequest, match="n_samples = 3"):
         PublicRegressor().fit(X[:3], y[:3], sensitive=people[:3])
+
+
+@pytest.mark.parametrize("kind", [SanitizingTransformer, PublicRegressor])
+def test_a_forgotten_sensitive_is_an_error(kind) -> None:
+    """It was silently replaced by a factor that nobody asked to protect."""
+    X, y, people = house(50)
+    with pytest.raises(
+        vn.InvalidRequest, match=r"sensitive: expected what must not be known.*common_factor=True"
+    ):
+        kind().fit(X, y)
+    with pytest.raises(vn.InvalidRequest, match="sanitizingtransformer__sensitive"):
+        make_pipeline(SanitizingTransformer(), Ridge()).fit(X, y)
+    with pytest.raises(vn.InvalidRequest, match="leave one out"):
+        kind(common_factor=True).fit(X, y, sensitive=people)
+
+
+def test_doubts_are_those_of_fit() -> None:
+    X, y, people = house(400)
+    X[:, 2] = (X[:, 2] - 20) ** 2  # nothing linear about it
+    table = {f"s{k}": X[:, k] for k in range(8)} | {"y": y, "people": people}
+    agents = {agent: [f"s{k}" for k in mine] for agent, mine in AGENTS.items()}
+    expected = vn.fit_report(table, agents, "y", "people").warnings
+    assert expected
+    with pytest.warns(vn.DoubtfulModel) as caught:
+        SanitizingTransformer(AGENTS).fit(X, y, sensitive=people)
+    assert len(caught) == len(expected)
+    X[:, 1] = X[:, 0]
+    with pytest.warns(vn.DoubtfulModel, match="fit would refuse these data.*repeat"):
+        SanitizingTransformer(AGENTS).fit(X, y, sensitive=people)
 
 
 def test_without_scikit_learn_the_error_is_the_line_that_installs_it() -> None:

@@ -7,6 +7,10 @@ plan for it; the transformer then gives what the agents send, the regressor what
     model = make_pipeline(SanitizingTransformer(privacy=10.0), Ridge())
     model.fit(X, y, sanitizingtransformer__sensitive=lights)
 
+Where the data contradict the model, fitting warns as :func:`veilnet.fit` does (:class:`veilnet.DoubtfulModel`).
+Rows of a log resemble their neighbours: validate on blocks of time (``TimeSeriesSplit``), never on rows drawn at
+random.
+
 Unlike :func:`veilnet.fit`, which refuses them, fitting here bears columns that are constant, repeat
 each other or show y without noise (all of which happen in the folds of a cross-validation): every reading
 is taken to have noise of at least 1e-4 of its deviation.
@@ -14,14 +18,16 @@ is taken to have noise of at least 1e-4 of its deviation.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest, MissingExtra, VeilnetError
 from veilnet._core.types import Array
 from veilnet.calibration.coarseness import found_resolution, with_rounding
+from veilnet.calibration.fitting import DoubtfulModel, fit_report
 from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.centre.fusion import Fusion
 from veilnet.designs import design
@@ -50,20 +56,19 @@ class _Sanitizing(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not t
         *,
         privacy: float | Mapping[str, float] | None = None,
         utility_loss: float | None = None,
+        common_factor: bool = False,
         random_state: Any = None,
     ) -> None:
         self.agents = agents
+        self.common_factor = common_factor
         self.privacy = privacy
         self.utility_loss = utility_loss
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sensitive: Any = None) -> Any:
-        """Fit the model to readings X (T, N), public y (T,) or (T, k) and private ``sensitive``, likewise.
-
-        Without ``sensitive``, the private parameter is the common factor of the readings: the strongest
-        thing they show together besides y.
-        """
+        """Fit the model to readings X (T, N), public y (T,) or (T, k) and private ``sensitive``, likewise."""
         given = y
+        _check_private(sensitive, self.common_factor)
         X, y = validate_data(
             self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
         )
@@ -80,6 +85,7 @@ class _Sanitizing(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not t
             private = private.reshape(len(X), -1)
             both = (names, _names(sensitive, private.shape[1], "sensitive"))
             self.network_ = _network(readings, public, private, both, self._columns)
+            _warn_of_doubts(readings, public, private, both, self._columns)
         self.plan_: Plan = design(self.network_, privacy=self.privacy, utility_loss=self.utility_loss)
         return self
 
@@ -107,6 +113,8 @@ class SanitizingTransformer(TransformerMixin, _Sanitizing):  # type: ignore[misc
     agents:       agent -> columns of X, by name or place; columns of no agent are not used. None: one agent
                   holds them all. "each": every column is an agent of its own.
     privacy, utility_loss: as in :func:`veilnet.design`; neither: the most privacy at perfect utility.
+    common_factor: protect what the readings have in common besides y, the strongest thing they show together, in
+                  place of a ``sensitive`` that is known. Without it, ``fit`` needs ``sensitive``.
     random_state: None draws secure noise, afresh in every call. A number (or generator) is for
                   simulations: the same rows then give the same numbers, and these are not private.
 
@@ -143,6 +151,38 @@ class PublicRegressor(RegressorMixin, _Sanitizing):  # type: ignore[misc]
         messages = self._messages(X)
         estimates = Fusion(self.plan_).estimate(messages).public
         return estimates[:, 0] if self._single_target else estimates
+
+
+def _check_private(sensitive: Any, common_factor: bool) -> None:
+    if sensitive is None and not common_factor:
+        raise InvalidRequest(
+            "sensitive: expected what must not be known, as long as y, found nothing; give fit(X, y, sensitive=...) "
+            "(in a pipeline sanitizingtransformer__sensitive=...), or common_factor=True to protect what the "
+            "readings have in common"
+        )
+    if sensitive is not None and common_factor:
+        raise InvalidRequest("sensitive: with common_factor=True nothing else is protected; leave one out")
+
+
+def _warn_of_doubts(
+    readings: Array,
+    public: Array,
+    private: Array,
+    names: tuple[list[str], list[str]],
+    columns: Mapping[str, np.ndarray[Any, Any]],
+) -> None:
+    """What ``fit`` would say of these data, be it only why it would refuse them."""
+    agents = {agent: [f"{agent} {k + 1}" for k in range(mine.size)] for agent, mine in columns.items()}
+    known = [f"public {name}" for name in names[0]]
+    hidden = [f"private {name}" for name in names[1]]
+    labels = [*(name for mine in agents.values() for name in mine), *known, *hidden]
+    table = dict(zip(labels, np.concatenate([readings, public, private], axis=1).T, strict=True))
+    try:
+        sentences: Sequence[str] = fit_report(table, agents, known, hidden).warnings
+    except VeilnetError as error:
+        sentences = [f"fit would refuse these data: {error}"]
+    for sentence in sentences:
+        warnings.warn(sentence, DoubtfulModel, stacklevel=3)
 
 
 def _columns_of(agents: Any, names: Any, count: int) -> dict[str, np.ndarray[Any, Any]]:

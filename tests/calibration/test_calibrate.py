@@ -519,7 +519,7 @@ def test_the_command_replaces_a_file_only_when_forced(tmp_path: Path, capsys, mo
         ("T1,T1\n3,4\n", OPTIONS, "'T1' appears twice"),
         ("T1,T2\n3,4\n", OPTIONS, "no column"),
         ("T1,RH1,T2,T_out,people\n1,2,3\n", OPTIONS, "line 2: expected 5 cells, found 3"),
-        ("T1;RH1;T2;T_out;people\n1;2;3;1,5;0\n", OPTIONS, "decimals with a point"),
+        ('T1,RH1,T2,T_out,people\n1,2,3,"1,5",0\n', OPTIONS, "decimals with a point"),
         ("T1,RH1,T2,T_out,people\n1,2,3,inf,0\n", OPTIONS, "'T_out', row 2: expected a finite"),
         ("T1,RH1,T2,T_out,people\n1,2,3,4,5\n", OPTIONS, "at least 4 complete rows"),
         ("T1,T_out,people\n", ["--agent", "T1", "--public", "T_out", "--private", "people"], "name=column"),

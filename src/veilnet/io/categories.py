@@ -28,12 +28,13 @@ def column_of(name: str, known: Sequence[str]) -> str:
 
 def texts_of(values: Any) -> list[str | None] | None:
     """A column of texts, None where one is missing; None for a column of anything else."""
-    array = np.asarray(values)
+    array = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, dtype=object)
     if array.ndim != 1 or array.dtype.kind not in "OUT":
         return None
     cells = [value if isinstance(value, str) else None for value in array.tolist()]
     others = [value for value in array.tolist() if not isinstance(value, str) and not _missing(value)]
-    return cells if not others and any(cell is not None for cell in cells) else None
+    texts = [cell for cell in cells if cell is not None]
+    return cells if texts and not others and not any(map(_reads_as_number, texts)) else None
 
 
 def as_category(
@@ -64,5 +65,17 @@ def as_category(
     return np.array([np.nan if text is None else float(text == one) for text in texts], dtype=np.float64)
 
 
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _missing(value: Any) -> bool:
-    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")
+    return (
+        value is None
+        or (isinstance(value, float) and value != value)
+        or type(value).__name__ in ("NAType", "NaTType")
+    )

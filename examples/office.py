@@ -1,0 +1,103 @@
+"""The office: from a public log to a plan, to messages, to estimates, and what attackers make of them.
+
+    python examples/office.py FOLDER
+
+FOLDER holds ``training.csv`` and ``test2.csv`` of the Occupancy Detection data (L. Candanedo and V. Feldheim, 2016;
+UCI Machine Learning Repository, number 357), one row a minute, with a header date,Temperature,Humidity,Light,CO2,
+HumidityRatio,Occupancy. The agent *climate* reads temperature and humidity, *desk* light and CO2. How much water is
+in the air may be known; whether somebody is there must not. Attackers are trained on the first log and judged on the
+second, on readings as they were and on what was sent. Needs scikit-learn.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import veilnet as vn
+from veilnet.io.tables import read_columns
+
+AGENTS = {"climate": ["Temperature", "Humidity"], "desk": ["Light", "CO2"]}
+PUBLIC, PRIVATE = "HumidityRatio", "Occupancy"
+
+
+def load(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a log."""
+    return read_columns(path, [*(name for names in AGENTS.values() for name in names), PUBLIC, PRIVATE])
+
+
+def readings(log: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """agent -> what it reads, a row per minute."""
+    return {agent: np.column_stack([log[name] for name in names]) for agent, names in AGENTS.items()}
+
+
+def sent_by(plan: vn.Plan, log: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the agents send of a log, with secure noise."""
+    return {agent: np.asarray(plan.sanitizers[agent].sanitize(rows)) for agent, rows in readings(log).items()}
+
+
+def attacked(
+    seen: dict[str, np.ndarray], truth: np.ndarray, new: dict[str, np.ndarray], target: np.ndarray
+) -> str:
+    """How well two attackers tell occupancy from what they see: areas under the curve, 0.5 is guessing."""
+    before, after = (np.concatenate(list(rows.values()), axis=1) for rows in (seen, new))
+    attackers = {
+        "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+        "random forest": RandomForestClassifier(200, min_samples_leaf=20, random_state=0),
+    }
+    areas = {
+        name: roc_auc_score(target, attacker.fit(before, truth).predict_proba(after)[:, 1])
+        for name, attacker in attackers.items()
+    }
+    return ", ".join(f"{name} {area:.3f}" for name, area in areas.items())
+
+
+def main(folder: Path) -> None:
+    """Print all figures."""
+    first, later = load(folder / "training.csv"), load(folder / "test2.csv")
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", vn.DoubtfulModel)
+        network = vn.fit(first, AGENTS, PUBLIC, PRIVATE)
+    print(f"{len(first[PUBLIC])} rows to fit, {len(later[PUBLIC])} later ones; doubts of fit: {len(doubts)}")
+    for doubt in doubts:
+        print(f"  - {doubt.message}")
+    plan = vn.design(network)
+    print(plan)
+    messages = sent_by(plan, later)
+    print(
+        f"AUC for occupancy, raw:  {attacked(readings(first), first[PRIVATE], readings(later), later[PRIVATE])}"
+    )
+    print(
+        f"AUC for occupancy, sent: {attacked(sent_by(plan, first), first[PRIVATE], messages, later[PRIVATE])}"
+    )
+    truth = later[PUBLIC]
+    for words, fusion in (("all messages", vn.Fusion(plan)), ("with the gate", vn.Fusion(plan, gate=1e-6))):
+        estimate = fusion.estimate(messages)
+        errors = estimate.public[:, 0] - truth
+        explained = 1 - np.mean(errors**2) / np.var(truth)
+        share = np.mean([bool(names) for names in estimate.contradicting])
+        print(
+            f"{PUBLIC}, {words}: R² {explained:.3f}; error {np.sqrt(np.mean(errors**2)):.2e}, stated "
+            f"{np.sqrt(np.mean(estimate.deviation[:, 0] ** 2)):.2e}; rows that contradict the model: {share:.2%}"
+        )
+    drift = vn.Drift(vn.Fusion(plan))
+    told = set()
+    for start in range(0, len(truth), 1024):
+        for change in drift.look({agent: rows[start : start + 1024] for agent, rows in messages.items()}):
+            if (change.kind, change.agent) not in told:
+                told.add((change.kind, change.agent))
+                print(f"drift, from minute {change.since}: {change}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]))
