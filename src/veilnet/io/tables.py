@@ -65,6 +65,24 @@ def column_names(table: Any) -> list[str]:
     return _names_in_memory(table)
 
 
+def read_cells(table: Any, name: str) -> Any:
+    """One column as it stands in the table: text where it is a text file, whatever it holds otherwise."""
+    if isinstance(table, str | PathLike):
+        path = Path(fspath(table))
+        if is_text_table(path):
+            with _opened(path) as (names, rows, _):
+                _refuse_unknown([name], names)
+                place = names.index(name)
+                return [
+                    row[place] if place < len(row) else ""
+                    for row in rows
+                    if any(cell.strip() for cell in row)
+                ]
+        table = read_frame(path)
+    _refuse_unknown([name], _names_in_memory(table))
+    return table[name]
+
+
 def _from_memory(table: Any, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:
     known = _names_in_memory(table)
     _refuse_unknown(wanted, known)
