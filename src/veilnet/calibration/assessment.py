@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from veilnet._core.linalg import condition_of_triangle
@@ -15,8 +17,10 @@ from veilnet.calibration.checks import (
     told_by,
     unequal_noise,
 )
+from veilnet.calibration.intervals import Promise
 from veilnet.calibration.linear_model import LinearModel
 from veilnet.calibration.outliers import Outlier, far_from_explained, outliers
+from veilnet.calibration.predictive import Widening
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Rows
@@ -33,10 +37,13 @@ def assess(
     rows: Rows,
     left_out: tuple[Outlier, ...],
     stream: StreamReport | None,
+    wider: Widening,
+    promises: Mapping[str, Promise],
 ) -> CalibrationReport:
-    """The report on a model fitted to rows and on the network made of it.
+    """The report on a model fitted to rows, as it is stated, and on the network made of it.
 
-    left_out: outliers that are not among the rows; stream: what is known of how rows follow one another.
+    left_out: outliers that are not among the rows; stream: what is known of how rows follow one another; wider: what
+    the model was widened by; promises: what the network promises.
     """
     readings, parameters = rows.readings, rows.parameters
     residuals = model.residuals
@@ -56,6 +63,7 @@ def assess(
         "held_out": unseen,
         "drift": drift,
         "noise": np.sqrt(np.diag(model.noise)),
+        "widened": wider.noise**2,
         "lowest": _of_each(network, 0, -np.inf),
         "highest": _of_each(network, 1, np.inf),
         "resolution": np.array([step_of(column) for column in readings.T]),
@@ -75,6 +83,7 @@ def assess(
         dropped=rows.dropped,
         time=rows.time,
         stream=stream,
+        promises=promises,
         effective_rows=float(np.min(effective)),
         folds=folds,
         noise_shrinkage=model.noise_shrinkage,

@@ -45,6 +45,12 @@ class Builder:
         same = self.blocks.owner[:, None] == self.blocks.owner[None, :]
         return np.asarray(same | (self.noise == "joint"))
 
+    @property
+    def asked(self) -> Array:
+        """Every public and private row of x."""
+        groups = [*self.roles.public.values(), *self.roles.private.values()]
+        return np.concatenate([self.roles.rows(named) for named in groups])
+
     def rounded(self, model: LinearModel) -> LinearModel:
         """The model, no noise smaller than what the rounding of its reading makes."""
         return replace(model, noise=with_rounding(model.noise, self.resolution, self.places))

@@ -21,10 +21,12 @@ from veilnet.calibration.building import Builder, Noise
 from veilnet.calibration.doubts import doubts
 from veilnet.calibration.linear_model import LinearModel, fit_linear, refuse_degenerate
 from veilnet.calibration.outliers import Outlier, beyond_limits, outliers
+from veilnet.calibration.predictive import Widening, widening
+from veilnet.calibration.promises import fitted_promises
 from veilnet.calibration.report import CalibrationReport
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_column
-from veilnet.calibration.stream_model import fit_stream, held_out_gain
+from veilnet.calibration.stream_model import StreamModel, fit_stream, held_out_gain
 from veilnet.calibration.stream_report import StreamReport, stream_report
 from veilnet.model.network import Network
 
@@ -73,6 +75,7 @@ def fit(
     noise: Noise = "joint",
     prior: bool = True,
     limits: bool = True,
+    predictive: bool = True,
 ) -> Network:
     """A network from calibration data; warns (:class:`DoubtfulModel`) where the model is doubtful.
 
@@ -90,13 +93,15 @@ def fit(
     prior:   whether the centre knows mean and covariance of x beforehand.
     limits:  whether to propose credible limits of the readings (:mod:`veilnet.calibration.limits`), beyond which an
              agent sends nothing. Rows with a value beyond them are named, and left out of the fit.
+    predictive: whether noise and prior are widened by what so many rows leave uncertain
+             (:mod:`veilnet.calibration.predictive`), so that stated errors hold on unseen rows.
 
     Correlations are shrunk where rows are few (:mod:`veilnet.calibration.shrinkage`). :func:`fit_report` returns
     the same network with the numbers behind the warnings.
     """
     made = fit_report(
         table, agents, public, private, time=time, stream=stream, missing=missing, noise=noise, prior=prior,
-        limits=limits,
+        limits=limits, predictive=predictive,
     )  # fmt: skip
     for sentence in made.warnings:
         warnings.warn(sentence, DoubtfulModel, stacklevel=2)
@@ -115,6 +120,7 @@ def fit_report(
     noise: Noise = "joint",
     prior: bool = True,
     limits: bool = True,
+    predictive: bool = True,
 ) -> Calibration:
     """What :func:`fit` does, with the report; the doubts are listed instead of warned about.
 
@@ -132,6 +138,8 @@ def fit_report(
     prior:   whether the centre knows mean and covariance of x beforehand.
     limits:  whether to propose credible limits of the readings (:mod:`veilnet.calibration.limits`), beyond which an
              agent sends nothing. Rows with a value beyond them are named, and left out of the fit.
+    predictive: whether noise and prior are widened by what so many rows leave uncertain
+             (:mod:`veilnet.calibration.predictive`), so that stated errors hold on unseen rows.
     """
     _refuse_other(missing, Missing, "missing")
     _refuse_other(noise, Noise, "noise")
@@ -145,8 +153,12 @@ def fit_report(
         refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
     builder = Builder(roles, rows.readings, noise, prior=prior, limits=limits)
     model = builder.rounded(fit_linear(rows.readings, rows.parameters))
-    network, streams = _network(builder, model, rows, stream)
-    report = assess(roles, network, model, rows, left_out, streams)
+    moving = fit_stream(model, rows, builder.joint)
+    wider = widening(model, moving, builder.asked, prior=prior) if predictive else Widening.none(model)
+    stated = wider.of_model(model)
+    network, streams = _network(builder, stated, wider.of_stream(moving), rows, stream)
+    promises = fitted_promises(builder, network, model, moving, rows)
+    report = assess(roles, network, stated, rows, left_out, streams, wider, promises)
     found = doubts(report)
     unused = None if time is not None else unused_time_column(table, roles)
     if unused is not None:
@@ -163,12 +175,11 @@ def _credible(rows: Rows, roles: Roles) -> tuple[Rows, tuple[Outlier, ...]]:
 
 
 def _network(
-    builder: Builder, model: LinearModel, rows: Rows, stream: bool | None
+    builder: Builder, model: LinearModel, found: StreamModel, rows: Rows, stream: bool | None
 ) -> tuple[Network, StreamReport | None]:
     """The network, of a stream where asked for or warranted, and what is to be said about streams."""
     if rows.time is None or not builder.prior or len(rows) < _FEWEST_ROWS * (model.mean.size + 1):
         return builder.network(model), None
-    found = fit_stream(model, rows, builder.joint)
     gain = held_out_gain(rows, builder.joint)
     used = gain.warranted if stream is None else stream
     moving = builder.network(model, found)

@@ -41,20 +41,30 @@ class LinearModel:
     residuals: Array
 
 
-def fit_linear(readings: Array, parameters: Array, *, least: float = 0.0) -> LinearModel:
+def fit_linear(
+    readings: Array,
+    parameters: Array,
+    *,
+    least: float = 0.0,
+    shrinkages: tuple[float, float] | None = None,
+) -> LinearModel:
     """Fit readings (T, N) on parameters (T, L), T > L + 1.
 
-    ``least`` is the smallest shrinkage, and the smallest deviation of noise as a part of its reading's (of a
-    constant column: 1). Above 0 any table gives a model; at 0 it must pass :func:`refuse_degenerate`.
+    ``shrinkages`` are those of the noise and of the prior, where they are known already. ``least`` is the smallest
+    shrinkage, and the smallest deviation of noise as a part of its reading's (of a constant column: 1). Above 0 any
+    table gives a model; at 0 it must pass :func:`refuse_degenerate`.
     """
     rows, length = parameters.shape
     observe, offset, residuals = regression(readings, parameters)
     smallest = _smallest_deviations(readings, least)
-    noise, noise_shrinkage = shrunk_covariance(residuals, rows - length - 1, least=least, smallest=smallest)
+    of_noise, of_prior = (None, None) if shrinkages is None else shrinkages
+    noise, noise_shrinkage = shrunk_covariance(
+        residuals, rows - length - 1, least=least, smallest=smallest, weight=of_noise
+    )
     mean = np.mean(parameters, axis=0)
     smallest = _smallest_deviations(parameters, least)
     covariance, prior_shrinkage = shrunk_covariance(
-        parameters - mean, rows - 1, least=least, smallest=smallest
+        parameters - mean, rows - 1, least=least, smallest=smallest, reluctant=True, weight=of_prior
     )
     return LinearModel(observe, offset, noise, noise_shrinkage, mean, covariance, prior_shrinkage, residuals)
 

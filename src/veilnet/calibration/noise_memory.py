@@ -27,7 +27,7 @@ from scipy.signal import lfilter
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.calibration.likelihood import noise_likelihood
 
-__all__ = ["NoiseMemory", "fit_memory"]
+__all__ = ["NoiseMemory", "fit_memory", "with_memories"]
 
 _LONGEST_MEMORY = 0.9999
 _SHORT = 8  # rows: a shorter run tells little of a memory
@@ -66,7 +66,7 @@ def fit_memory(residuals: Array, segments: Integers, noise: Array, joint: Boolea
     runs = _longest_runs(segments)
     each = np.array([_most_likely([column[run] for run in runs]) for column in residuals.T])
     shared = np.where(joint, noise, 0.0)
-    one_by_one = _with_each(each[:, 0], each[:, 1], shared)
+    one_by_one = with_memories(each[:, 0], each[:, 1], shared)
     if one_by_one.white or np.array_equal(shared, np.diag(np.diag(shared))):
         return one_by_one
     unit = np.linalg.solve(np.linalg.cholesky(shared), residuals.T)
@@ -126,8 +126,8 @@ def _most_likely(runs: list[Array]) -> tuple[float, float]:
     return memory, part / (part + carried)
 
 
-def _with_each(memory: Array, part: Array, noise: Array) -> NoiseMemory:
-    """A memory for each reading, k as above."""
+def with_memories(memory: Array, part: Array, noise: Array) -> NoiseMemory:
+    """A memory and a part of floor for each reading, k as above, for noise covariance R of one row."""
     variances = np.diag(noise)
     floor = part * variances
     renewed = (variances - floor) * (1 - memory**2)

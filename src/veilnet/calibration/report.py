@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilnet.calibration.intervals import Promise
 from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.stream_report import StreamReport
 from veilnet.calibration.timeline import TimeReport
@@ -24,6 +25,7 @@ class ReadingReport:
     held_out:        R² on contiguous blocks of rows the fit had not seen; may be negative.
     drift:           mean square error on those blocks against the fitted noise variance; 1 is steady.
     noise:           deviation of the reading given x, from R.
+    widened:         by how much its noise variance was raised for what so few rows leave uncertain; 1 is not at all.
     lowest, highest: credible limits proposed for it (infinite where none were asked for).
     resolution:      step of the lattice its values lie on; 0 where there is none.
     skewness, kurtosis, normality: of the residuals; excess kurtosis; probability under normality.
@@ -39,6 +41,7 @@ class ReadingReport:
     held_out: float
     drift: float
     noise: float
+    widened: float
     lowest: float
     highest: float
     resolution: float
@@ -85,6 +88,7 @@ class CalibrationReport:
     rows, dropped:  rows of the fit, and rows left out for missing values.
     time:           what the times of the rows told, None where no column of times was given.
     stream:         how rows follow one another, None where that is not known.
+    promises:       private name -> the privacy that is free, with an interval for it.
     effective_rows: what the rows are worth as independent ones, by the most persistent residual.
     folds:          contiguous blocks of the held-out test.
     noise_shrinkage, prior_shrinkage: how far correlations were moved to zero, 0 to 1.
@@ -99,6 +103,7 @@ class CalibrationReport:
     dropped: int
     time: TimeReport | None
     stream: StreamReport | None
+    promises: Mapping[str, Promise]
     effective_rows: float
     folds: int
     noise_shrinkage: float
@@ -170,8 +175,16 @@ class CalibrationReport:
             "Correlations shrunk (0 not at all, 1 to none): "
             f"noise {self.noise_shrinkage:.2g}, prior {self.prior_shrinkage:.2g}.",
             *([] if self.stream is None else ["", str(self.stream)]),
+            "",
+            f"For what {self.effective_rows:.0f} independent rows leave uncertain, noise variances were raised by "
+            f"{' to '.join(_percent(end(r.widened for r in self.readings)) for end in (min, max))}.",
+            *(f"{name}: error variance {promise}." for name, promise in self.promises.items()),
         ]
         return "\n".join(lines)
+
+
+def _percent(factor: float) -> str:
+    return f"{100 * (factor - 1):.2g} %"
 
 
 def _signed(value: float) -> str:

@@ -11,6 +11,10 @@ attacker uses. Hence λ is chosen here by likelihood: the one under which contig
 out of r are most probable, Gaussian. This measures Σ^-1 as it is used, and needs no assumption that rows are
 independent: neighbours in time are left out together.
 
+Correlations between parameters are shrunk *reluctantly*. A public and a private parameter that are believed
+independent promise privacy that the data may not allow, and a slow log has too few independent rows to tell: there λ
+is the smallest that the blocks left out do not clearly speak against.
+
 With no more samples than columns r is singular whatever is true, and a handful of rows lies in a plane of
 its own, those left out too: λ is then at least 1 / (samples + 1)². The result is always positive definite.
 
@@ -22,6 +26,7 @@ its own, those left out too: λ is then at least 1 / (samples + 1)². The result
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import stdtrit
 
 from veilnet._core.types import Array, Integers
 
@@ -31,20 +36,29 @@ _MOST_PERSISTENT = 0.999  # lag-1 correlations are not told from 1 with fewer th
 
 
 def shrunk_covariance(
-    centred: Array, freedom: int, *, least: float = 0.0, smallest: Array | float = 0.0
+    centred: Array,
+    freedom: int,
+    *,
+    least: float = 0.0,
+    smallest: Array | float = 0.0,
+    reluctant: bool = False,
+    weight: float | None = None,
 ) -> tuple[Array, float]:
     """(Σ, λ) from centred samples (T, N) that have ``freedom`` degrees of freedom left.
 
-    ``least`` is the smallest λ to use, ``smallest`` the smallest deviations; one of a column without any
-    variation must be above zero.
+    least:     the smallest λ to use.
+    smallest:  the smallest deviations; that of a column without any variation must be above zero.
+    reluctant: take the smallest λ that blocks left out do not clearly speak against: one that loses no more
+               likelihood to the best than chance may make (Student's t over the blocks, 97.5 %).
+    weight:    λ, where it is known already.
     """
     size = centred.shape[1]
     deviation = np.maximum(np.sqrt(np.sum(centred**2, axis=0) / freedom), smallest)
     if size == 1:
         return deviation[:, None] ** 2, 0.0
     lowest = max(least, 1.0 / (freedom + 1) ** 2 if freedom <= size else 0.0)
-    candidates = np.unique(np.clip(_WEIGHTS, lowest, 1.0))
-    weight = float(candidates[np.argmax(held_out_likelihood(centred, candidates))])
+    if weight is None:
+        weight = _chosen(centred, np.unique(np.clip(_WEIGHTS, lowest, 1.0)), reluctant=reluctant)
     shrunk = (1.0 - weight) * correlations(centred)
     np.fill_diagonal(shrunk, 1.0)
     return np.asarray(shrunk * np.outer(deviation, deviation)), weight
@@ -55,18 +69,42 @@ def held_out_likelihood(centred: Array, weights: Array) -> Array:
 
     The correlations come from the other rows, one contiguous block being left out at a time.
     """
+    return np.asarray(np.sum(_of_blocks(centred, weights), axis=0) / len(centred))
+
+
+def _chosen(centred: Array, candidates: Array, *, reluctant: bool) -> float:
+    blocks = _of_blocks(centred, candidates)
+    total = np.sum(blocks, axis=0)
+    best = int(np.argmax(total))
+    if not reluctant or len(blocks) < 2:
+        return float(candidates[best])
+    with np.errstate(invalid="ignore"):
+        lost = blocks[:, [best]] - blocks
+        doubt = _certain(len(blocks)) * np.std(lost, axis=0, ddof=1) * np.sqrt(len(blocks))
+        close = np.sum(lost, axis=0) <= doubt
+    return float(candidates[np.flatnonzero(close & np.isfinite(total))[0]])
+
+
+def _certain(blocks: int) -> float:
+    """Student's t: how many standard errors of a mean over blocks chance exceeds in one case of forty."""
+    return float(stdtrit(blocks - 1, 0.975))
+
+
+def _of_blocks(centred: Array, weights: Array) -> Array:
+    """(blocks, weights): the log likelihood of each block left out."""
     rows = centred.shape[0]
     unit = _in_own_units(centred)
     total = unit.T @ unit
-    likelihood = np.zeros(weights.shape)
+    found = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for test in np.array_split(unit, min(_FOLDS, rows)):
             others = (total - test.T @ test) / max(rows - len(test), 1)
             values, vectors = np.linalg.eigh(others)
             power = np.sum((test @ vectors) ** 2, axis=0)
             shrunk = np.outer(1.0 - weights, np.maximum(values, 0.0)) + weights[:, None]
-            likelihood -= len(test) * np.sum(np.log(shrunk), axis=1) + np.sum(power / shrunk, axis=1)
-    return np.asarray(np.where(np.isnan(likelihood), -np.inf, likelihood) / rows / 2)
+            cost = len(test) * np.sum(np.log(shrunk), axis=1) + np.sum(power / shrunk, axis=1)
+            found.append(np.where(np.isnan(cost), -np.inf, -cost / 2))
+    return np.stack(found)
 
 
 def correlations(centred: Array) -> Array:

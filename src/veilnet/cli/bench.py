@@ -31,6 +31,7 @@ SCRIPTS = {
         "what is left of files and streams that are killed, starved of room and swapped",
     ),
     "nasty": ("nasty_networks.py", "promises on networks that are hard on floating point with 120 digits"),
+    "calibration": ("calibration_study.py", "what fitted networks state with what is true on simulated rows"),
     "lattice": ("lattice.py", "attacks on readings on a lattice, without and with dither"),
 }
 LIST = "; ".join(f"{name}: {what}" for name, (_, what) in SCRIPTS.items())

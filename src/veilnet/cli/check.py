@@ -19,13 +19,16 @@ def command(
     import veilnet as vn
     from veilnet.cli._shared import console, print_json
     from veilnet.cli._views import verdict_table
+    from veilnet.io.fit_reports import report_path
 
     verdict = vn.check(vn.Network.load(network))
+    intervals = _intervals(verdict, network)
     if json:
         print_json(
             {
                 "achievable": verdict.achievable,
                 "ceiling": verdict.ceiling,
+                "intervals": intervals or {},
                 "limit": verdict.limit,
                 "shortfall": verdict.shortfall,
                 "blocking": verdict.blocking,
@@ -41,6 +44,24 @@ def command(
         return
     console.print(str(verdict))
     console.print(verdict_table(verdict))
+    for name, (low, high, level) in (intervals or {}).items():
+        console.print(
+            f"{name}: grows {1 + low:.3g} to {1 + high:.3g}-fold for free ({100 * level:.0f} %), as sure as the "
+            f"rows of its calibration make it ({report_path(network).name})."
+        )
+    if intervals is None:
+        console.print(
+            f"{report_path(network).name} is about another network: no intervals. Fit again for new ones."
+        )
+
+
+def _intervals(verdict: Verdict, network: Path) -> dict[str, tuple[float, float, float]] | None:
+    """What the report beside the network says of its promises; None where it is about another network."""
+    from veilnet.auditing.fingerprint import network_fingerprint
+    from veilnet.io.fit_reports import load_intervals, report_path
+
+    beside = report_path(network)
+    return load_intervals(beside, network_fingerprint(verdict.network)) if beside.is_file() else {}
 
 
 def _beside(verdict: Verdict) -> dict[str, Any]:

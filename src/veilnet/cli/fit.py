@@ -34,6 +34,13 @@ def command(
             help="A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            help="File for the report (JSON); with --out house.toml it is house.report.json anyway.",
+        ),
+    ] = None,
     missing: Annotated[
         str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
     ] = "refuse",
@@ -46,6 +53,9 @@ def command(
     no_limits: Annotated[
         bool, typer.Option("--no-limits", help="Propose no credible limits: agents send whatever they read.")
     ] = False,
+    no_predictive: Annotated[
+        bool, typer.Option("--no-predictive", help="State noise as residuals show it, not as new rows will.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
@@ -55,13 +65,19 @@ def command(
     --out house.toml
     """
     from veilnet._core.errors import InvalidRequest
+    from veilnet.auditing.fingerprint import network_fingerprint
     from veilnet.calibration.fitting import fit_report
     from veilnet.cli._shared import check_file, console, print_json
+    from veilnet.io._json import plain
+    from veilnet.io.fit_reports import report_path, save_fit_report
     from veilnet.io.tables import column_names
 
     check_file(out)
-    if out is not None and out.exists() and not force:
-        raise InvalidRequest(f"{out}: exists already; choose another name, or --force to replace it")
+    if report is None and out is not None:
+        report = report_path(out)
+    for file in (out, report):
+        if file is not None and file.exists() and not force:
+            raise InvalidRequest(f"{file}: exists already; choose another name, or --force to replace it")
     known = column_names(data)
     made = fit_report(
         data,
@@ -74,9 +90,12 @@ def command(
         noise="independent" if independent else "joint",
         prior=not no_prior,
         limits=not no_limits,
+        predictive=not no_predictive,
     )
     if out is not None:
         made.network.save(out)
+    if report is not None:
+        save_fit_report(report, network_fingerprint(made.network), plain(made.report), list(made.warnings))
     if json:
         print_json({"report": made.report, "warnings": made.warnings, "written": out})
         return

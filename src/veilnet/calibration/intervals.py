@@ -1,0 +1,170 @@
+"""An interval for each promise: what the ceiling of privacy might be, given that the network was fitted to few rows.
+
+Block bootstrap. The rows are cut into n contiguous blocks, long enough that one block tells little about the next;
+blocks are drawn with replacement, and H, R and the prior are fitted to what was drawn. All of them are functions of
+the second moments of (1, x, y), so a draw is a weighted sum of n small matrices, whatever the number of rows.
+Nothing is shrunk in a draw: shrinking is a bias, and an interval that shares it misses the truth (0.77 instead of
+0.92 of 60 networks were covered).
+
+The interval for log(1 + p) lies between the 2.5 % and the 97.5 % quantile of the draws, stretched about their
+median by t √(n / f) / 1.96: n blocks have f = n - N - L - 1 degrees of freedom left, and t is Student's quantile
+for them. Coverage on simulated truth: ``veilnet bench calibration``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from veilnet._core.types import Array
+from veilnet._core.words import times
+from veilnet.calibration.stream_model import StreamModel
+
+__all__ = ["Interval", "Promise", "block_length", "ceiling_intervals", "drawn_models", "interval_of"]
+
+LEVEL = 0.95
+_DRAWS = 400
+_SEED = 357  # fixed, so that one table has one report
+_MOST_BLOCKS = 2000
+_FEWEST_BLOCKS = 16
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where a privacy p lies, at a level of confidence.
+
+    low, high: its ends.
+    level:     how often such intervals hold the truth.
+    """
+
+    low: float
+    high: float
+    level: float = LEVEL
+
+    def __str__(self) -> str:
+        return f"{1 + self.low:.3g} to {1 + self.high:.3g}-fold, {100 * self.level:.0f} %"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """How much privacy is free: p of a plan that loses no utility.
+
+    ceiling:  as the network promises it.
+    interval: where it may be, given that the network was fitted to few rows; None where that is not known.
+    """
+
+    ceiling: float
+    interval: Interval | None
+
+    def __str__(self) -> str:
+        shown = f"grows {times(1 + self.ceiling)} for free"
+        if self.interval is None:
+            return shown
+        return f"{shown} ({self.interval})"
+
+
+def block_length(rows: int, stream: StreamModel) -> int:
+    """Rows of a block: long enough for noise that carries over, and half as long as slow squares of x would ask for.
+
+    Künsch (1989): (6 r² / (1 - r²)²)^(1/3) T^(1/3) is best for a mean whose correlations fall like r^k. H and R
+    depend on the noise, r = b; the prior depends on squares of x, r = a², and promises depend on it less.
+    At least sixteen blocks.
+    """
+    of_noise = _best_length(rows, float(np.max(stream.noise.memory)))
+    of_x = _best_length(rows, float(np.max(np.clip(np.diag(stream.transition), 0.0, 1.0))) ** 2) / 2
+    shortest, longest = max(1, -(-rows // _MOST_BLOCKS)), max(1, rows // _FEWEST_BLOCKS)
+    return int(np.clip(np.ceil(max(of_noise, of_x)), shortest, longest))
+
+
+def _best_length(rows: int, persistence: float) -> float:
+    return float((6.0 * rows) ** (1 / 3) * (persistence / (1.0 - persistence**2)) ** (2 / 3))
+
+
+def ceiling_intervals(
+    readings: Array,
+    parameters: Array,
+    length: int,
+    sizes: Sequence[int],
+    public: Array,
+    private: Mapping[str, Array],
+) -> dict[str, Interval]:
+    """private name -> interval of the privacy that is free (the ceiling), with a prior.
+
+    readings, parameters: (T, N), (T, L) in order of time; length: rows of a block; sizes: readings of each agent;
+    public: U.
+    """
+    models = drawn_models(readings, parameters, length)
+    grown = growth(*models, sizes, public, list(private.values()))
+    blocks, lost = len(readings) // length, readings.shape[1] + parameters.shape[1] + 1
+    return {name: interval_of(grown[:, k], blocks, lost) for k, name in enumerate(private)}
+
+
+def interval_of(grown: Array, blocks: int, lost: int) -> Interval:
+    """The interval from draws of log(1 + p): n blocks, of whose degrees of freedom some are lost to the fit."""
+    freedom = max(blocks - lost, blocks / 4, 2.0)
+    tail = (1.0 - LEVEL) / 2
+    stretch = float(stdtrit(freedom, 1 - tail) / ndtri(1 - tail)) * np.sqrt(blocks / freedom)
+    low, middle, high = np.quantile(grown, [tail, 0.5, 1 - tail])
+    ends = [middle + stretch * (end - middle) for end in (low, high)]
+    return Interval(*(float(np.expm1(max(end, 0.0))) for end in ends))
+
+
+def growth(
+    observe: Array,
+    noise: Array,
+    covariance: Array,
+    sizes: Sequence[int],
+    public: Array,
+    private: Sequence[Array],
+) -> Array:
+    """(draws, private parameters) log(1 + p*): every agent sends its share of the public estimate and nothing else.
+
+    observe, noise, covariance: (draws, ...) H, R, P0. The mathematics' section 3, for a full prior, of many networks at
+    once; :func:`veilnet.check` is the careful one.
+    """
+    prior = np.linalg.inv(covariance)
+    weighted = np.linalg.solve(noise, observe).transpose(0, 2, 1)
+    error = np.linalg.inv(prior + weighted @ observe)
+    estimate = public @ error @ weighted
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    mine = np.arange(len(sizes))[:, None] == owner[None, :]
+    shares = (estimate[:, None] * mine[:, None, :]).reshape(len(observe), -1, len(owner))
+    sizes_of_shares = np.sqrt(np.sum((shares @ noise) * shares, axis=2, keepdims=True))
+    shares = shares / np.maximum(sizes_of_shares, 1e-300)
+    seen = shares @ observe
+    across = np.linalg.pinv(shares @ noise @ shares.transpose(0, 2, 1), rcond=1e-10, hermitian=True)
+    after = np.linalg.inv(prior + seen.transpose(0, 2, 1) @ across @ seen)
+    ratios = [
+        np.einsum("ki,dij,kj->d", g, after, g) / np.einsum("ki,dij,kj->d", g, error, g) for g in private
+    ]
+    return np.log(np.stack(ratios, axis=1))
+
+
+def drawn_models(
+    readings: Array, parameters: Array, length: int, draws: int = _DRAWS
+) -> tuple[Array, Array, Array]:
+    """(H, R, P0), each (draws, ...), fitted to blocks drawn with replacement."""
+    x_scale, y_scale = np.std(parameters, axis=0), np.std(readings, axis=0)
+    x = (parameters - np.mean(parameters, axis=0)) / x_scale
+    y = (readings - np.mean(readings, axis=0)) / y_scale
+    together = np.concatenate([np.ones((len(x), 1)), x, y], axis=1)
+    blocks = len(x) // length
+    moments = np.stack([part.T @ part for part in np.array_split(together, blocks)])
+    counts = np.random.default_rng(_SEED).multinomial(blocks, np.full(blocks, 1 / blocks), size=draws)
+    drawn = np.einsum("dn,nij->dij", counts, moments)
+    rows = drawn[:, 0, 0]
+    mean = drawn[:, 0, 1:] / rows[:, None]
+    second = drawn[:, 1:, 1:] / rows[:, None, None] - mean[:, :, None] * mean[:, None, :]
+    count = x.shape[1]
+    of_x, across, of_y = second[:, :count, :count], second[:, count:, :count], second[:, count:, count:]
+    observe = np.linalg.solve(of_x, across.transpose(0, 2, 1)).transpose(0, 2, 1)
+    left = of_y - observe @ across.transpose(0, 2, 1)
+    freedom = rows / np.maximum(rows - count - 1, 1)
+    return (
+        observe * y_scale[:, None] / x_scale,
+        left * freedom[:, None, None] * np.outer(y_scale, y_scale),
+        of_x * np.outer(x_scale, x_scale),
+    )

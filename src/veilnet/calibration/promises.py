@@ -1,0 +1,84 @@
+"""What a fitted network promises, each promise with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from veilnet._core.errors import VeilnetError
+from veilnet._core.types import Array
+from veilnet.calibration.building import Builder
+from veilnet.calibration.intervals import (
+    Interval,
+    Promise,
+    block_length,
+    ceiling_intervals,
+    drawn_models,
+    interval_of,
+)
+from veilnet.calibration.linear_model import LinearModel
+from veilnet.calibration.noise_memory import with_memories
+from veilnet.calibration.rows import Rows
+from veilnet.calibration.stream_model import StreamModel
+from veilnet.model.network import Network
+from veilnet.verdict.exact_test import check
+
+__all__ = ["fitted_promises"]
+
+_STREAM_DRAWS = 60  # each is a steady state of its own
+_ROWS_PER_READING = 3  # fewer, and draws have no noise of their own in some direction
+
+
+def fitted_promises(
+    builder: Builder, network: Network, model: LinearModel, stream: StreamModel, rows: Rows
+) -> dict[str, Promise]:
+    """private name -> the privacy that is free.
+
+    model and stream are as fitted, before anything was widened. Of a stream, memories and the transition in units of
+    x's own covariance are taken as they were fitted: the interval tells of H, the noise and the prior.
+    """
+    ceiling = check(network).ceiling
+    known: dict[str, Interval] = {}
+    if builder.prior and len(rows) > _ROWS_PER_READING * (network.N + network.L):
+        length = block_length(len(rows), stream)
+        if network.is_stream:
+            known = _of_streams(builder, network, model, stream, rows, length)
+        else:
+            sizes = [int(size) for size in network.blocks.sizes]
+            known = ceiling_intervals(
+                rows.readings, rows.parameters, length, sizes, network.U, network.private
+            )
+    return {name: Promise(value, known.get(name)) for name, value in ceiling.items()}
+
+
+def _of_streams(
+    builder: Builder, network: Network, model: LinearModel, stream: StreamModel, rows: Rows, length: int
+) -> dict[str, Interval]:
+    root = np.linalg.cholesky(model.covariance)
+    contraction = np.linalg.solve(root, stream.transition @ root)
+    grown = []
+    models = drawn_models(rows.readings, rows.parameters, length, _STREAM_DRAWS)
+    for observe, noise, covariance in zip(*models, strict=True):
+        one = builder.rounded(replace(model, observe=observe, noise=noise, covariance=covariance))
+        try:
+            ceiling = check(builder.network(one, _moved(one, contraction, stream))).ceiling
+        except (VeilnetError, np.linalg.LinAlgError):
+            continue
+        grown.append([np.log1p(ceiling[name]) for name in network.private])
+    if len(grown) < _STREAM_DRAWS / 2:
+        return {}
+    lost = network.N + network.L + 1
+    table = np.array(grown)
+    return {
+        name: interval_of(table[:, k], len(rows) // length, lost) for k, name in enumerate(network.private)
+    }
+
+
+def _moved(model: LinearModel, contraction: Array, stream: StreamModel) -> StreamModel:
+    """The stream of another row model with the same memories."""
+    root = np.linalg.cholesky(model.covariance)
+    transition = np.linalg.solve(root.T, (root @ contraction).T).T
+    renewed = root @ (np.eye(len(root)) - contraction @ contraction.T) @ root.T
+    colour = with_memories(stream.noise.memory, stream.noise.part, model.noise)
+    return StreamModel(transition, (renewed + renewed.T) / 2, colour)

@@ -1,0 +1,152 @@
+"""How sure is a fit? Stated errors on unseen rows, intervals that cover, correlations that are not wished away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import veilnet as vn
+from helpers.calibration_truth import random_truth
+from veilnet import cli
+from veilnet.calibration.intervals import growth
+from veilnet.calibration.shrinkage import shrunk_covariance
+
+# Coverage and stated errors on 200 networks each: benchmarks/calibration_study.py. Here, small and certain.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "memory", "networks"), [(60, 0.0, 40), (400, 0.9, 24)])
+def test_stated_errors_hold_on_unseen_rows_where_plain_ones_do_not(rows, memory, networks) -> None:
+    true, stated = np.zeros(2), np.zeros(2)
+    for seed in range(networks):
+        truth = random_truth(seed, x_memory=memory, noise_memory=memory)
+        best = np.diag(vn.crlb(truth.network()))
+        for which, model in enumerate(truth.plain_and_predictive(rows, seed)):
+            errors = truth.errors(model)
+            true[which] += np.mean(errors[0] / best)
+            stated[which] += np.mean(errors[1] / best)
+    plain, predictive = true / stated
+    # over so few networks the ratios have standard errors of about 0.025
+    assert plain > 1.06
+    assert 0.9 < predictive < 1.1
+    assert abs(predictive - 1) < 0.5 * abs(plain - 1)
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_true_ceiling() -> None:
+    covered = 0
+    for seed in range(16):
+        truth = random_truth(seed, noise_memory=0.5 * (seed % 2))
+        promise = truth.fitted(150, seed).report.promises["g"]
+        assert promise.interval is not None
+        true = vn.check(with_all_public(truth.network())).ceiling["g"]
+        covered += promise.interval.low <= true <= promise.interval.high
+    # at a coverage of 95 % so few happen once in a million times
+    assert covered >= stats.binom.ppf(1e-6, 16, 0.95)
+
+
+def with_all_public(network: vn.Network) -> vn.Network:
+    return vn.Network(
+        dict(network.observe), network.noise.matrix(), np.eye(network.L)[:-1], dict(network.private),
+        network.prior, resolution=0.0,
+    )  # fmt: skip
+
+
+def test_the_quick_ceiling_is_that_of_check() -> None:
+    for seed in range(10):
+        truth = random_truth(seed, (1, 3, 2), 3)
+        network = with_all_public(truth.network())
+        model = (truth.observe[None], truth.noise[None], truth.covariance[None])
+        quick = growth(*model, truth.sizes, network.U, [np.eye(3)[-1:]])
+        assert np.expm1(quick[0, 0]) == pytest.approx(vn.check(network).ceiling["g"], rel=1e-9)
+
+
+def test_intervals_grow_when_rows_say_less() -> None:
+    truth, slow = random_truth(3), random_truth(3, x_memory=0.9, noise_memory=0.9)
+
+    def width(one, rows: int) -> float:
+        interval = one.fitted(rows, 5).report.promises["g"].interval
+        return float(np.log((1 + interval.high) / (1 + interval.low)))
+
+    assert width(truth, 100) > 1.5 * width(truth, 1000)
+    assert width(slow, 1000) > 1.5 * width(truth, 1000)
+
+
+def test_widening_vanishes_with_many_rows_and_can_be_left_out() -> None:
+    truth = random_truth(0)
+    few, many = truth.fitted(40, 1).report, truth.fitted(20_000, 1).report
+    assert all(reading.widened > 1.08 for reading in few.readings)
+    assert all(1 <= reading.widened < 1.002 for reading in many.readings)
+    plain = truth.fitted(40, 1, predictive=False)
+    assert all(reading.widened == 1 for reading in plain.report.readings)
+    # one factor on noise and prior scales errors, and leaves privacy as it is
+    wide = truth.fitted(40, 1)
+    assert wide.report.promises["g"].ceiling == pytest.approx(plain.report.promises["g"].ceiling, rel=0.1)
+
+
+def test_correlations_of_slow_parameters_are_not_wished_away() -> None:
+    """A day in which x wanders: held-out blocks alone would believe public and private independent."""
+    believed, reluctant = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        steps = rng.standard_normal((400, 2)) @ np.linalg.cholesky([[1.0, 0.5], [0.5, 1.0]]).T
+        walk = np.cumsum(steps, axis=0)
+        centred = walk - walk.mean(axis=0)
+        believed.append(shrunk_covariance(centred, 399)[1])
+        reluctant.append(shrunk_covariance(centred, 399, reluctant=True)[1])
+    assert np.mean(np.array(believed) > 0.5) > 0.25
+    assert np.mean(np.array(reluctant) > 0.1) < 0.1
+    assert np.all(np.array(reluctant) <= believed)
+
+
+def test_check_shows_the_intervals_of_the_report_beside_the_network(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = random_truth(1, (2, 2), 2).log(300, 1)
+    lines = [",".join(data), *(",".join(map(str, row)) for row in zip(*data.values(), strict=True))]
+    Path("log.csv").write_text("\n".join(lines) + "\n")
+    command = [
+        "fit",
+        "log.csv",
+        "--agent",
+        "a=y0,y1",
+        "--agent",
+        "b=y2,y3",
+        "--public",
+        "u",
+        "--private",
+        "g",
+    ]
+    assert cli.run([*command, "--out", "house.toml"]) == 0
+    fitted = capsys.readouterr().out
+    interval = json.loads(Path("house.report.json").read_text())["report"]["promises"]["g"]["interval"]
+    words = f"{1 + interval['low']:.3g} to {1 + interval['high']:.3g}-fold"
+    assert words in fitted
+    assert cli.run(["check", "house.toml"]) == 0
+    assert words in capsys.readouterr().out.replace("\n", " ")
+    assert cli.run(["check", "house.toml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["intervals"]["g"][:2] == [interval["low"], interval["high"]]
+
+    network = vn.Network.load("house.toml")
+    changed = vn.Network(
+        dict(network.observe),
+        2 * network.noise.matrix(),
+        dict(network.public),
+        dict(network.private),
+        network.prior,
+    )
+    changed.save("house.toml")
+    assert cli.run(["check", "house.toml"]) == 0
+    assert "about another network" in capsys.readouterr().out
+    Path("house.report.json").write_text("{}")
+    assert cli.run(["check", "house.toml"]) == 2
+    assert "house.report.json: expected a report" in capsys.readouterr().err
+    Path("house.toml").unlink()
+    assert cli.run([*command, "--out", "house.toml"]) == 2
+    assert "house.report.json: exists already" in capsys.readouterr().err
+    assert not Path("house.toml").exists()
