@@ -122,8 +122,8 @@ def growth(
 ) -> Array:
     """(draws, private parameters) log(1 + p*): every agent sends its share of the public estimate and nothing else.
 
-    observe, noise, covariance: (draws, ...) H, R, P0. The mathematics' section 3, for a full prior, of many networks at
-    once; :func:`veilnet.check` is the careful one.
+    observe, noise, covariance: (draws, ...) H, R, P0. The mathematics' section 3, for a full prior, of many networks
+    at once; :func:`veilnet.check` is the careful one.
     """
     prior = np.linalg.inv(covariance)
     weighted = np.linalg.solve(noise, observe).transpose(0, 2, 1)

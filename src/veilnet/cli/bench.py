@@ -32,6 +32,7 @@ SCRIPTS = {
     ),
     "nasty": ("nasty_networks.py", "promises on networks that are hard on floating point with 120 digits"),
     "calibration": ("calibration_study.py", "what fitted networks state with what is true on simulated rows"),
+    "drift": ("drift.py", "the gate's and the drift alarm's false alarms, and how soon a change is noticed"),
     "lattice": ("lattice.py", "attacks on readings on a lattice, without and with dither"),
 }
 LIST = "; ".join(f"{name}: {what}" for name, (_, what) in SCRIPTS.items())
