@@ -220,7 +220,7 @@ def searched(models: int, starts: int) -> bool:
     print(
         f"\nSearched: of those with a loss below 1e-5 the best hides {exceeded:+.1e} of the ceiling more.\n"
     )
-    return exceeded < 0.01
+    return bool(-np.inf < exceeded < 0.01)
 
 
 def main() -> int:

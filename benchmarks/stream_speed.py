@@ -10,6 +10,8 @@ evaluation and their certificate at N = 72, L = 12, S = 12, three public rows, o
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from helpers.stream_networks import random_stream
-from timing import compare, markdown, once
+from timing import markdown, once
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.verdict.streams.share_filters import share_filters
@@ -33,28 +35,55 @@ def main() -> int:
     small = random_stream(1, sizes=(2,) * 6, parameters=12, radius=0.95)
     model = message_model(small)
     dense = np.random.default_rng(0).standard_normal((12, 12))
-    found = compare(lambda: steady_state(model), lambda: np.linalg.eig(dense))
-    beside = f"{found.ratio:.1f} np.linalg.eig of 12 x 12 ({1e3 * found.reference:.3f} ms); target {MOST_EIGENVALUES}"
+    evaluating, one_eig = _best_of_turns(lambda: steady_state(model), lambda: np.linalg.eig(dense))
+    ratio = evaluating / one_eig
+    beside = f"{ratio:.1f} np.linalg.eig of 12 x 12 ({1e3 * one_eig:.3f} ms); target {MOST_EIGENVALUES}"
     rows.append(
-        ["steady state, L = 12, S = 6, N = 12 (now and hindsight)", f"{1e3 * found.subject:.2f} ms", beside]
+        [
+            "steady state, L = 12, S = 6, N = 12 (now and hindsight)",
+            f"{1e3 * evaluating:.2f} ms of one core",
+            beside,
+        ]
     )
     large = random_stream(2, sizes=(6,) * 12, parameters=12, public_rows=3, private_rows=(1,), radius=0.95)
     vn.design(large)
     designs = [random_stream(seed, sizes=(6,) * 12, parameters=12, public_rows=3, private_rows=(1,), radius=0.95)
                for seed in range(3, 8)]  # fmt: skip
-    filters = min(once(lambda n=network: share_filters(n))[0] for network in designs)
-    whole = [once(lambda n=network: vn.design(n))[0] for network in designs]
-    rows.append(
-        [
-            "share filters, N = 72, L = 12, S = 12, three public rows",
-            f"{1e3 * filters:.0f} ms",
-            "best of five networks",
-        ]
-    )
-    rows.append(["the same as a certified plan (vn.design)", f"{1e3 * min(whole):.0f} ms",
-                 f"best of five networks, worst {1e3 * max(whole):.0f} ms; target 1 s"])  # fmt: skip
+    filters = [_seconds(lambda n=network: share_filters(n)) for network in designs]
+    whole = [_seconds(lambda n=network: vn.design(n)) for network in designs]
+    for what, times, beside in (
+        ("share filters, N = 72, L = 12, S = 12, three public rows", filters, ""),
+        ("the same as a certified plan (vn.design)", whole, "; target 1 s"),
+    ):
+        rows.append(
+            [
+                what,
+                f"{min(cpu for cpu, _ in times):.2f} s of one core",
+                f"worst of five {max(cpu for cpu, _ in times):.2f} s; by the clock, the machine as busy as it was, "
+                f"{min(wall for _, wall in times):.2f} to {max(wall for _, wall in times):.2f} s{beside}",
+            ]
+        )
     print(markdown(["what", "time", "beside"], rows))
-    return 0 if found.ratio <= MOST_EIGENVALUES and min(whole) < 1.0 else 1
+    return 0 if ratio <= MOST_EIGENVALUES and min(cpu for cpu, _ in whole) < 1.0 else 1
+
+
+def _best_of_turns(*works: Callable[[], object]) -> list[float]:
+    """Seconds of one core for a call of each, the best of fifteen turns: a busy machine does not count."""
+    best = [np.inf] * len(works)
+    for _ in range(15):
+        for place, work in enumerate(works):
+            start = time.process_time()
+            for _ in range(20):
+                work()
+            best[place] = min(best[place], (time.process_time() - start) / 20)
+    return best
+
+
+def _seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of one core, and by the clock."""
+    cpu = time.process_time()
+    wall, _ = once(work)
+    return time.process_time() - cpu, wall
 
 
 if __name__ == "__main__":

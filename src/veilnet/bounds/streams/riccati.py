@@ -51,7 +51,8 @@ _ROUNDING = 1e-13
 # A fixed point is believed when one more row changes it by less than this, in deviations of the state squared.
 _RESIDUAL = 1e-8
 _ROWS_ONE_BY_ONE = 3
-_NEWTON_STEPS = 2
+_NEWTON_STEPS = 3
+_ENOUGH = 1e-11
 _NOT_COMPUTED = (
     "sanitizers: the steady state of a filter on these messages cannot be computed to any accuracy: numbers sent "
     "without noise nearly repeat one another from row to row; leave some out, or give them noise"
@@ -128,7 +129,10 @@ def steady_state(messages: LinearSystem) -> Steady:
 
 
 def _steady_state(messages: LinearSystem) -> Steady:
-    unbounded = undetectable_directions(messages.transition, messages.observe)
+    stable = spectral_radius(messages.transition) < NOT_DYING
+    unbounded = np.zeros((len(messages.transition), 0))
+    if not stable:
+        unbounded = undetectable_directions(messages.transition, messages.observe)
     quotient = complement(unbounded.T, len(messages.transition))
     reduced = (
         Messages(
@@ -140,7 +144,9 @@ def _steady_state(messages: LinearSystem) -> Steady:
         if unbounded.shape[1]
         else messages
     )
-    scaled, sizes, above = _in_unit_sizes(reduced)
+    # What is never seen may be all that does not die away.
+    stable = stable or (unbounded.shape[1] > 0 and spectral_radius(reduced.transition) < NOT_DYING)
+    scaled, sizes, above = _in_unit_sizes(reduced, stable=stable)
     system, mix = _split_exact(scaled, above)
     basis = quotient * sizes
     lasting = _lasting_range(system)
@@ -183,15 +189,14 @@ class _System:
     exact: int
 
 
-def _in_unit_sizes(messages: LinearSystem) -> tuple[Messages, Array, Array]:
+def _in_unit_sizes(messages: LinearSystem, *, stable: bool) -> tuple[Messages, Array, Array]:
     """(messages, sizes, P0), each entry of the state counted in its own deviation.
 
     P0 is the stationary covariance, or, where A is not stable, the error of a filter that takes all noises for larger
     than they are: both only fall as rows arrive.
     """
     A = messages.transition
-    stationary = spectral_radius(A) < NOT_DYING
-    above = stationary_covariance(A, messages.noise) if stationary else _error_of_noisier(messages)
+    above = stationary_covariance(A, messages.noise) if stable else _error_of_noisier(messages)
     sizes = np.sqrt(np.maximum(np.diag(above), 0.0))
     sizes = np.where(sizes > 0, sizes, 1.0)
     unit = Messages(
@@ -338,7 +343,9 @@ def _largest_fixed_point(system: _System, start: Array) -> Array:
     seen = C.T @ np.linalg.solve(news, C)
     error = start - doubled(A - A @ gain @ C, told, (seen + seen.T) / 2)
     for _ in range(_NEWTON_STEPS):
-        error = _newton(system, (error + error.T) / 2)
+        rough, error = error, _newton(system, (error + error.T) / 2)
+        if np.max(np.abs(error - rough)) <= _ENOUGH * np.max(np.diag(error)):
+            break
     return error
 
 
@@ -360,12 +367,13 @@ def _confirmed(system: _System, error: Array, above: Array) -> Array:
 
 
 def _newton(system: _System, error: Array) -> Array:
+    """One step: the error of a filter that keeps the gain of ``error``; that itself where such a filter runs away."""
     gain, _ = _gain(system, error)
     closed = system.transition @ (np.eye(len(error)) - gain @ system.observe)
-    if not np.all(np.isfinite(closed)) or spectral_radius(closed) >= 1 - 1e-7:
-        return error
     carried = system.transition @ gain
-    return stationary_covariance(closed, system.noise + carried @ system.floor @ carried.T)
+    better = stationary_covariance(closed, system.noise + carried @ system.floor @ carried.T)
+    runs_away = not np.all(np.isfinite(better)) or np.max(better) > 2 * np.max(np.abs(error))
+    return error if runs_away else better
 
 
 def _settled(
