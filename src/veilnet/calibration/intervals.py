@@ -140,7 +140,7 @@ def growth(
     ratios = [
         np.einsum("ki,dij,kj->d", g, after, g) / np.einsum("ki,dij,kj->d", g, error, g) for g in private
     ]
-    return np.log(np.stack(ratios, axis=1))
+    return np.asarray(np.log(np.stack(ratios, axis=1)))
 
 
 def drawn_models(

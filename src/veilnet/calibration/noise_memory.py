@@ -34,6 +34,7 @@ _SHORT = 8  # rows: a shorter run tells little of a memory
 _RUNS = 50  # so many of the longest runs are enough
 _MEMORIES = 1.0 - np.concatenate([np.geomspace(1e-3, 0.9, 14), [0.97]])
 _FLOORS = np.array([0.0, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95])
+_POLISH = 2.0  # nats: more than looking between the pairs of the grid gains
 _LEAST_EIGENVALUE = 0.1  # of that of R's correlations: what k keeps of it at least
 
 
@@ -110,13 +111,15 @@ def _most_likely(runs: list[Array]) -> tuple[float, float]:
         return float(np.log(power(memory, part)))
 
     best = min(((b, part) for b in _MEMORIES for part in _FLOORS), key=lambda at: cost(np.array(at)))
+    white = float(np.log(sum(float(np.sum(run**2)) for run in runs) / count))
+    if count / 2 * (white - cost(np.array(best))) <= np.log(count) - _POLISH:
+        return 0.0, 0.0
     start = np.array(
         [[best[0], best[1]], [best[0] - 0.3 * (1 - best[0]), best[1]], [best[0], best[1] + 0.04]]
     )
     polished = minimize(
         cost, start[0], method="Nelder-Mead", options={"initial_simplex": start, "xatol": 1e-5, "fatol": 1e-8}
     )
-    white = float(np.log(sum(float(np.sum(run**2)) for run in runs) / count))
     if count / 2 * (white - polished.fun) <= np.log(count):
         return 0.0, 0.0
     memory, part = float(polished.x[0]), float(polished.x[1])

@@ -177,14 +177,15 @@ class CalibrationReport:
             *([] if self.stream is None else ["", str(self.stream)]),
             "",
             f"For what {self.effective_rows:.0f} independent rows leave uncertain, noise variances were raised by "
-            f"{' to '.join(_percent(end(r.widened for r in self.readings)) for end in (min, max))}.",
+            f"{_span([r.widened for r in self.readings])}.",
             *(f"{name}: error variance {promise}." for name, promise in self.promises.items()),
         ]
         return "\n".join(lines)
 
 
-def _percent(factor: float) -> str:
-    return f"{100 * (factor - 1):.2g} %"
+def _span(factors: Sequence[float]) -> str:
+    least, most = (f"{100 * (end(factors) - 1):.2g} %" for end in (min, max))
+    return least if least == most else f"{least} to {most}"
 
 
 def _signed(value: float) -> str:
