@@ -45,7 +45,10 @@ def memoryless_loss(verdict: StreamVerdict, target: float) -> float:
 
 def memory(models: int) -> bool:
     """Loss with memory and without, at the share filters' privacy and above it (L = 4, three agents)."""
-    print("\n| model | privacy asked | loss with memory | without | seconds |\n|---|---|---|---|---|", flush=True)
+    print(
+        "\n| model | privacy asked | loss with memory | without | seconds |\n|---|---|---|---|---|",
+        flush=True,
+    )
     good = True
     for seed in range(models):
         network = random_stream(seed, sizes=(2, 2, 2), parameters=4, private_rows=(1,), radius=0.9)
@@ -57,7 +60,9 @@ def memory(models: int) -> bool:
             spent = time.process_time() - begun
             without = memoryless_loss(verdict, target)
             good &= bool(-plan.utility <= without * (1 + 1e-6))
-            print(f"| {seed} | {target:.4g} | {-plan.utility:.6f} | {without:.6f} | {spent:.1f} |", flush=True)
+            print(
+                f"| {seed} | {target:.4g} | {-plan.utility:.6f} | {without:.6f} | {spent:.1f} |", flush=True
+            )
     return good
 
 

@@ -83,7 +83,7 @@ def best_by_slsqp(
             shares = [_fitted(known[agent], rows) for agent in agents]
             gain = 10 ** rng.uniform(0.5, 2)
             start = gain * np.concatenate([each.reshape(-1) for each in shares]) + 0.3 * gain * start
-        found = minimize(
+        found = minimize(  # type: ignore[call-overload]  # the stubs know no whole number among options
             lambda flat: np.log(max(evaluate(flat)[0], 1e-12)),
             start,
             method="SLSQP",

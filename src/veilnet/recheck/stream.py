@@ -1,4 +1,4 @@
-"""The errors of a stream once more, by a route that shares nothing with :mod:`veilnet.bounds`: no Riccati equation.
+"""The errors of a stream once more, by a route that shares nothing with :mod:`veilnet.bounds`.
 
 With hindsight, by spectra (Wiener): at each frequency the messages are z = h y + noise with the agents' filters
 
