@@ -138,6 +138,7 @@ def test_the_two_questions_are_inverse() -> None:
     assert -within.utility <= -for_privacy.utility * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_barely_above_the_ceiling_costs_next_to_nothing() -> None:
     network = small_stream(2)
     verdict = check_stream(network)
@@ -174,6 +175,7 @@ def test_at_the_limit_agents_still_say_what_has_nothing_to_do_with_it() -> None:
     assert -plan.utility < 0.7 * -vn.utility(network, silent)
 
 
+@pytest.mark.slow
 def test_the_frontier_is_monotone_and_no_worse_than_designs() -> None:
     network = small_stream(2)
     verdict = check_stream(network)
@@ -206,6 +208,7 @@ def test_stopping_leaves_a_plan_that_keeps_its_promise() -> None:
     assert plan.privacy[name] >= target
 
 
+@pytest.mark.slow
 def test_the_command_line_designs_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = small_stream(2)
     network.save(tmp_path / "net.toml")

@@ -75,6 +75,12 @@ def best_by_slsqp(
                 seen[key] = (1e3, 0.0)
         return seen[key]
 
+    def log_loss(flat: Array) -> float:
+        return float(np.log(max(evaluate(flat)[0], 1e-12)))
+
+    def room(flat: Array) -> float:
+        return float(np.log(max(evaluate(flat)[1], 1e-12) / target))
+
     seen: dict[bytes, tuple[float, float]] = {}
     best = np.inf
     for number in range(starts):
@@ -83,11 +89,11 @@ def best_by_slsqp(
             shares = [_fitted(known[agent], rows) for agent in agents]
             gain = 10 ** rng.uniform(0.5, 2)
             start = gain * np.concatenate([each.reshape(-1) for each in shares]) + 0.3 * gain * start
-        found = minimize(  # type: ignore[call-overload]  # the stubs know no whole number among options
-            lambda flat: np.log(max(evaluate(flat)[0], 1e-12)),
+        found = minimize(
+            log_loss,
             start,
             method="SLSQP",
-            constraints={"type": "ineq", "fun": lambda flat: np.log(max(evaluate(flat)[1], 1e-12) / target)},
+            constraints={"type": "ineq", "fun": room},
             options={"maxiter": 150, "ftol": 1e-9},
         )
         loss, privacy = evaluate(found.x)

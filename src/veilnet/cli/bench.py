@@ -23,6 +23,10 @@ SCRIPTS = {
         "share filters on 50 random streams by two evaluations, simulated rows and other mechanisms",
     ),
     "stream-speed": ("stream_speed.py", "steady states of streams with eigenvalue decompositions"),
+    "stream-tradeoffs": (
+        "stream_tradeoffs.py",
+        "trade-offs on streams with memoryless ones and with another optimiser",
+    ),
     "attackers": ("attackers.py", "learned attackers with the bound"),
     "memory": ("stream_attackers.py", "attackers with memory with the promise of stream plans"),
     "start": ("start.py", "the start of the command with that of NumPy"),
