@@ -167,5 +167,29 @@ def test_fit_takes_a_category() -> None:
         "T": out + 2 * heating + 0.3 * rng.standard_normal(400),
         "W": heating + 0.2 * rng.standard_normal(400),
     }
-    network = vn.fit_report(table, {"a": ["T", "W"]}, "out", "heating").network
-    assert network.H[:, 1] == pytest.approx([2.0, 1.0], abs=0.1)
+    made = vn.fit_report(table, {"a": ["T", "W"]}, "out", "heating")
+    assert made.network.H[:, 1] == pytest.approx([2.0, 1.0], abs=0.1)
+    assert "'heating' is a category: 'off' counts as 0, 'on' as 1." in str(made.report).splitlines()
+
+
+def test_fit_reads_parquet_with_its_times(tmp_path) -> None:
+    pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    out, people = rng.standard_normal((2, 300))
+    frame = pd.DataFrame(
+        {
+            "date": pd.date_range("2015-02-04 17:51", periods=300, freq="min"),
+            "out": out,
+            "people": people,
+            "T": out + people + 0.3 * rng.standard_normal(300),
+            "W": people + 0.2 * rng.standard_normal(300),
+        }
+    )
+    frame.sample(frac=1, random_state=0).to_parquet(tmp_path / "log.parquet")
+    frame.assign(date=frame["date"].astype(str)).to_csv(tmp_path / "log.csv", index=False)
+    made = [
+        vn.fit_report(tmp_path / name, {"a": ["T", "W"]}, "out", "people", time="date", stream=False)
+        for name in ("log.parquet", "log.csv")
+    ]
+    assert np.allclose(made[0].network.H, made[1].network.H)
+    assert made[0].report.rows == 300

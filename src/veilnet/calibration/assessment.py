@@ -98,6 +98,7 @@ def assess(
             for k, name in enumerate(roles.readings)
         ),
         parameters=_parameter_reports(roles, parameters, rows.segments),
+        notes=rows.notes,
     )
 
 

@@ -28,6 +28,7 @@ from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_column
 from veilnet.calibration.stream_model import StreamModel, fit_stream, held_out_gain
 from veilnet.calibration.stream_report import StreamReport, stream_report
+from veilnet.io.tables import opened_once
 from veilnet.model.network import Network
 
 __all__ = ["Calibration", "DoubtfulModel", "fit", "fit_report"]
@@ -124,7 +125,7 @@ def fit_report(
 ) -> Calibration:
     """What :func:`fit` does, with the report; the doubts are listed instead of warned about.
 
-    table:   name -> column, a frame, a structured array or a CSV file.
+    table:   name -> column, a frame, a structured array, or a CSV, Parquet, Feather or Excel file.
     agents:  agent -> the columns it reads.
     public:  columns that may be known; or name -> columns, to give several one name.
     private: columns that must not, likewise.
@@ -145,6 +146,7 @@ def fit_report(
     _refuse_other(noise, Noise, "noise")
     _refuse_stream_without_time(stream, time, prior=prior)
     roles = Roles(agents, public, private)
+    table = opened_once(table)
     rows = read_rows(table, roles, missing, time)
     refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
     left_out: tuple[Outlier, ...] = ()

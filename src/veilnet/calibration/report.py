@@ -97,6 +97,7 @@ class CalibrationReport:
     outliers:       values that stand alone: those left out of the fit with their rows, and those that stayed.
     readings:       one report for each reading, agent by agent.
     parameters:     one report for each entry of x.
+    notes:          how columns were read that were not plain numbers: categories, decimal commas.
     """
 
     rows: int
@@ -112,6 +113,7 @@ class CalibrationReport:
     outliers: tuple[Outlier, ...]
     readings: tuple[ReadingReport, ...]
     parameters: tuple[ParameterReport, ...]
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         left_out = f" ({self.dropped} left out for missing values)" if self.dropped else ""
@@ -119,6 +121,7 @@ class CalibrationReport:
             f"{self.rows} rows{left_out}, worth about {self.effective_rows:.0f} independent ones; "
             f"held out in {self.folds} contiguous blocks.",
             *([] if self.time is None else [str(self.time)]),
+            *(f"{note}." for note in self.notes),
             "",
             *_aligned(
                 (

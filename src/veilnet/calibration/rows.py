@@ -29,6 +29,7 @@ class Rows:
     numbers:    (T,) which row of the table each one is, from 1.
     dropped:    how many rows of the table were left out for missing values.
     time:       what the times told, None where there were none.
+    notes:      how columns were read that were not plain numbers.
     """
 
     readings: Array
@@ -37,6 +38,7 @@ class Rows:
     numbers: Integers
     dropped: int
     time: TimeReport | None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.readings)
@@ -53,6 +55,7 @@ class Rows:
             self.numbers[kept],
             self.dropped,
             self.time,
+            self.notes,
         )
 
 
@@ -60,7 +63,8 @@ def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> R
     """Read a table; rows with missing values are refused or dropped, the others sorted by the column ``time``."""
     if time is not None:
         _refuse_other_role(time, roles)
-    columns = read_columns(table, [*roles.parameters, *roles.readings])
+    notes: list[str] = []
+    columns = read_columns(table, [*roles.parameters, *roles.readings], notes)
     seconds = None if time is None else as_seconds(read_cells(table, time), f"table: column {time!r}")
     complete = _complete_rows(
         columns if seconds is None or time is None else {**columns, time: seconds}, missing
@@ -70,10 +74,19 @@ def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> R
     numbers = np.flatnonzero(complete) + 1
     dropped = int(np.sum(~complete))
     if seconds is None or time is None or len(readings) < 2:
-        return Rows(readings, parameters, np.zeros(len(readings), np.intp), numbers, dropped, None)
+        segments = np.zeros(len(readings), np.intp)
+        return Rows(readings, parameters, segments, numbers, dropped, None, tuple(notes))
     found = timeline(seconds[complete], np.concatenate([readings, parameters], axis=1), time)
     order = found.order
-    return Rows(readings[order], parameters[order], found.segments, numbers[order], dropped, found.report)
+    return Rows(
+        readings[order],
+        parameters[order],
+        found.segments,
+        numbers[order],
+        dropped,
+        found.report,
+        tuple(notes),
+    )
 
 
 def unused_time_column(table: Any, roles: Roles) -> str | None:

@@ -39,10 +39,11 @@ def read_columns(table: Any, wanted: Sequence[str], notes: list[str] | None = No
     notes: gets a sentence for each thing that was not plain numbers and how it was read.
     """
     told: list[str] = [] if notes is None else notes
+    table = opened_once(table)
     if isinstance(table, str | PathLike):
-        path = Path(fspath(table))
-        table = path if is_text_table(path) else read_frame(path)
-    columns = _from_csv(table, wanted, told) if isinstance(table, Path) else _from_memory(table, wanted, told)
+        columns = _from_csv(Path(fspath(table)), wanted, told)
+    else:
+        columns = _from_memory(table, wanted, told)
     lengths = {name: values.size for name, values in columns.items()}
     first = next(iter(lengths.values()), 0)
     for name, length in lengths.items():
@@ -56,31 +57,30 @@ def read_columns(table: Any, wanted: Sequence[str], notes: list[str] | None = No
 
 def column_names(table: Any) -> list[str]:
     """The names of a table's columns, in order."""
+    table = opened_once(table)
     if isinstance(table, str | PathLike):
-        path = Path(fspath(table))
-        if is_text_table(path):
-            with _opened(path) as (names, *_):
-                return names
-        table = read_frame(path)
+        with _opened(Path(fspath(table))) as (names, *_):
+            return names
     return _names_in_memory(table)
 
 
+def opened_once(table: Any) -> Any:
+    """The table, read already where it is a file that cannot be read column by column."""
+    if isinstance(table, str | PathLike) and not is_text_table(Path(fspath(table))):
+        return read_frame(Path(fspath(table)))
+    return table
+
+
 def read_cells(table: Any, name: str) -> Any:
-    """One column as it stands in the table: text where it is a text file, whatever it holds otherwise."""
-    if isinstance(table, str | PathLike):
-        path = Path(fspath(table))
-        if is_text_table(path):
-            with _opened(path) as (names, rows, _):
-                _refuse_unknown([name], names)
-                place = names.index(name)
-                return [
-                    row[place] if place < len(row) else ""
-                    for row in rows
-                    if any(cell.strip() for cell in row)
-                ]
-        table = read_frame(path)
-    _refuse_unknown([name], _names_in_memory(table))
-    return table[name]
+    """One column as it stands in the table: text where it is a file, whatever it holds otherwise."""
+    table = opened_once(table)
+    if not isinstance(table, str | PathLike):
+        _refuse_unknown([name], _names_in_memory(table))
+        return table[name]
+    with _opened(Path(fspath(table))) as (names, rows, _):
+        _refuse_unknown([name], names)
+        place = names.index(name)
+        return [row[place] if place < len(row) else "" for row in rows if any(cell.strip() for cell in row)]
 
 
 def _from_memory(table: Any, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:
