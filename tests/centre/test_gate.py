@@ -236,7 +236,7 @@ def test_fuse_leaves_out_what_contradicts_the_model_and_says_so(tmp_path, monkey
     plan = vn.design(network)
     plan.save(tmp_path / "plan")
     _, messages = simulate(network, plan.sanitizers, 60, 5)
-    messages["a2"][30:40] += 1e4
+    messages["a2"][5::6] += 1e4
     mark = json.loads((tmp_path / "plan/plan.json").read_text())["plan"][:8]
     pairs = []
     for agent, values in messages.items():
@@ -256,10 +256,10 @@ def test_fuse_leaves_out_what_contradicts_the_model_and_says_so(tmp_path, monkey
 
     code, table, err = fuse()
     assert code == 0
-    assert [line["contradicting"] for line in table] == ["a2" if 30 <= row < 40 else "" for row in range(60)]
-    assert "row 31: a2 is " in err
+    assert [line["contradicting"] for line in table] == ["a2" if row % 6 == 5 else "" for row in range(60)]
+    assert "row 6: a2 is " in err
     assert "in all, messages that contradict the model: 10 of a2; left out" in err
-    messages["a2"][30:40] = np.nan
+    messages["a2"][5::6] = np.nan
     expected = vn.Fusion(plan).estimate(messages).public
     assert np.allclose(
         [float(line[plan.network.public_rows[0]]) for line in table], expected[:, 0], rtol=1e-9
