@@ -151,6 +151,7 @@ class Curve:
         """The results at two levels close together, the first within the budget and the second beyond it."""
         inside: tuple[float, JointResult | None] = (self.ceiling, None)
         outside: tuple[float, JointResult | None] = (highest, None)
+        dearer: list[tuple[float, JointResult]] = []
 
         def try_at(level: float, *, closely: bool = False) -> None:
             nonlocal inside, outside
@@ -161,6 +162,7 @@ class Curve:
                 inside = (max(level, min(reached, highest)), result)
             else:
                 outside = (level, result)
+                dearer.append((level, result))
 
         def narrow(*, closely: bool) -> None:
             for _ in range(SETTINGS.root_steps):
@@ -169,7 +171,15 @@ class Curve:
                 try_at(self._level_between(inside, outside, budget), closely=closely)
 
         narrow(closely=False)
-        # Where the loss is flat, a quick look takes much privacy for too dear: look closely a little further up.
+        # Where the loss is flat, a quick look takes much privacy for too dear: look closely at what nearly was not,
+        # and a little further up.
+        nearly = [each for each in dearer if each[1].loss <= budget * (1 + SETTINGS.flat)]
+        for level, _ in sorted(nearly, key=lambda each: -each[0])[: SETTINGS.second_looks]:
+            above = [each for each in dearer if each[0] > level]
+            try_at(level, closely=True)
+            if self.stopped or inside[0] >= level:
+                outside = min(above, key=lambda each: each[0], default=(highest, None))
+                break
         beyond = inside[0] * (1 + 2 * SETTINGS.root_tolerance)
         if not self.stopped and beyond < highest:
             before, outside = outside, (highest, None)

@@ -61,7 +61,9 @@ class SearchSettings:
     step:            on small networks every answer is compared with the one at the next level above, of levels whose
                      log(1 + p) are so far apart.
     far:             privacy beyond this is had by knowing nothing of some direction of x, or not at all.
-    flat:            beyond it, a plan so near in loss, relative, to the one for that much is not improved.
+    flat:            beyond it, a plan so near in loss, relative, to the one for that much is not improved; and a
+                     level that a quick look finds dearer than a loss allowed by less than this is looked at again,
+                     second_looks of them at most.
     between_tolerance: how closely the mixture of two plans that just hides enough is found, relative.
     near_ceiling:    within this part above the ceiling the shares themselves are a start like no other.
     near_limit:      a level within this part of the limit counts as at it.
@@ -140,6 +142,7 @@ class SearchSettings:
     step: float = 0.15
     far: float = 1e4
     flat: float = 1e-3
+    second_looks: int = 4
     between_tolerance: float = 1e-4
     rounding: float = 5e-13
     near_ceiling: float = 0.1
