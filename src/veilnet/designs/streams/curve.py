@@ -26,7 +26,8 @@ from veilnet.designs.streams.search import STREAM_SETTINGS, Race, Start, embedde
 
 _TINY = np.finfo(float).tiny
 _SMALL = 60  # numbers in the joint state up to which starts are cheap
-_STARTS, _FINISHERS = (12, 4), (2, 1)  # for small streams and for others
+# For small streams and for others: starts, those of each race that are settled, and updates of the multipliers then.
+_STARTS, _FINISHERS, _ROUNDS = (12, 4), (2, 1), (12, 4)
 _PLAIN_STARTS = 5
 _DISTURBANCE = 0.5
 
@@ -58,7 +59,7 @@ class StreamCurve:
         self._tell = Teller(progress)
         size = 0 if len(knowledge.transition) <= _SMALL else 1
         self._starts = _STARTS[size] if starts is None else starts
-        self._finishers = _FINISHERS[size]
+        self._finishers, self._rounds = _FINISHERS[size], _ROUNDS[size]
         self.sharing = projectors(self.objective, self.objective.knowledge.shares)
         self._ceilings = self.objective(self.sharing).privacy
         self._limits = self.objective([0 * x for x in self.sharing]).privacy
@@ -98,7 +99,9 @@ class StreamCurve:
         problem: Problem = MostPrivacy(loss or 0.0, self.weights)
         if level is not None:
             problem = LeastLoss(level * self.weights, self._room(level * self.weights))
-        race = Race(StreamObjective(self.objective.knowledge, finest=finest), problem, self._tell)
+        race = Race(
+            StreamObjective(self.objective.knowledge, finest=finest), problem, self._tell, self._rounds
+        )
         try:
             race.polish(Start(near.shrink, STREAM_SETTINGS.fine_margin))
         except Stopped:
@@ -124,7 +127,7 @@ class StreamCurve:
 
     def _polished(self, problem: Problem, near: JointResult, known: JointResult) -> JointResult:
         """What is known, or something better reached from a result that is near."""
-        race = Race(self.objective, problem, self._tell)
+        race = Race(self.objective, problem, self._tell, self._rounds)
         race.know([near.shrink])
         try:
             race.polish(Start(near.shrink, STREAM_SETTINGS.warm_margin))
@@ -140,7 +143,7 @@ class StreamCurve:
         )
 
     def _search(self, problem: Problem, plain_problem: Problem) -> JointResult:
-        race = Race(self.objective, problem, self._tell)
+        race = Race(self.objective, problem, self._tell, self._rounds)
         race.know([self.sharing])
         fallback = retreat(self.objective, problem, self.sharing)
         race.finished.append((fallback, None))
@@ -163,7 +166,7 @@ class StreamCurve:
         """The best design on the readings alone, among those with memory."""
         if self.plain is None:
             return None
-        race = Race(self.plain, problem, self._tell)
+        race = Race(self.plain, problem, self._tell, _ROUNDS[0])
         rng = np.random.default_rng([self._seed, 1])
         raw = [np.array([np.eye(group.size)] * group.count) for group in self.plain.groups]
         race.finished.append((retreat(self.plain, problem, raw), None))

@@ -26,7 +26,7 @@ class StreamSettings:
     race_rounds: steps between updates of the multipliers in each round, after which the worse half is dropped.
     coarse:      least noises of messages that searches begin with: with much noise there are fewer dead ends, with
                  little a small loss is still seen.
-    last_rounds, last_steps: at most so many updates of the multipliers there, with so many steps each.
+    last_steps:  steps between updates of the multipliers towards the end.
     step_tolerance: a decrease that counts as none. gap, infeasibility: what counts as converged.
     memory:      steps that a minimisation remembers: these problems are stiff, and many pay.
     cold_margin, warm_margin, near_margin, fine_margin: how far starts are drawn away from exact zeros and ones; with
@@ -36,7 +36,6 @@ class StreamSettings:
 
     race_rounds: tuple[tuple[int, ...], ...] = ((20, 20, 30), (40, 40))
     coarse: tuple[float, ...] = (1e-7, 1e-4)
-    last_rounds: int = 12
     last_steps: int = 60
     step_tolerance: float = 1e-8
     gap: float = 3e-5
@@ -64,12 +63,14 @@ class Start:
 class Race:
     """A search under way, kept outside its loops so that stopping it loses nothing.
 
+    rounds:   at most so many updates of the multipliers on the way to convergence.
     finished: plans that reach what is asked, each with the run that found it; None for plans known beforehand.
     """
 
     objective: StreamObjective
     problem: Problem
     tell: Teller
+    rounds: int
     runs: list[Run] = field(default_factory=list)
     finished: list[tuple[Finished, Run | None]] = field(default_factory=list)
 
@@ -112,7 +113,7 @@ class Race:
         self.finished.append((finish(self.objective, run.problem, run.shrink), run))
 
     def _settle(self, run: Run, part: float) -> None:
-        for _ in range(STREAM_SETTINGS.last_rounds):
+        for _ in range(self.rounds):
             if run.converged(STREAM_SETTINGS.gap, STREAM_SETTINGS.infeasibility):
                 break
             self._advance(run, STREAM_SETTINGS.last_steps)
