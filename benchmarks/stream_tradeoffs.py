@@ -81,7 +81,7 @@ def optimiser(models: int) -> bool:
             a: np.hstack([f.share, np.zeros((len(f.share), f.gain.shape[1]))])
             for a, f in zip(network.agents, filters, strict=True)
         }
-        other = best_by_slsqp(network, memories, target, rows=2, starts=10, seed=seed, known=known)
+        other = best_by_slsqp(network, memories, target, rows=2, starts=6, seed=seed, known=known)
         ratio = -plan.utility / other
         good &= bool(ratio <= WITHIN)
         print(f"| {seed} | {target:.4g} | {-plan.utility:.6f} | {other:.6f} | {ratio:.4f} |", flush=True)

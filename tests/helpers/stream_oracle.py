@@ -15,9 +15,11 @@ from veilnet.bounds.streams.state_space import message_model
 
 def loss_and_privacy(network: vn.Network, sanitizers: Mapping[str, vn.Sanitizer]) -> tuple[float, Array]:
     """Loss now and privacies with hindsight of messages that carry noise: a Riccati equation each way in time."""
-    told = _errors(network, sanitizers)
-    raw = _errors(network, {})
-    return told[0] / raw[0] - 1, told[1:] / raw[1:] - 1
+    return _growth(_errors(network, sanitizers), _errors(network, {}))
+
+
+def _growth(told: Array, raw: Array) -> tuple[float, Array]:
+    return float(told[0] / raw[0] - 1), told[1:] / raw[1:] - 1
 
 
 def _errors(network: vn.Network, sanitizers: Mapping[str, vn.Sanitizer]) -> Array:
@@ -52,6 +54,7 @@ def best_by_slsqp(
     ``known`` are rows worth beginning near, agent -> C; the other starts are drawn by chance.
     """
     rng = np.random.default_rng(seed)
+    raw = _errors(network, {})
     agents = list(memories)
     widths = [memories[agent].order + memories[agent].readings for agent in agents]
     edges = np.cumsum([0, *(rows * width for width in widths)])
@@ -69,7 +72,7 @@ def best_by_slsqp(
         if key not in seen:
             seen.clear()
             try:
-                loss, privacy = loss_and_privacy(network, sanitizers(flat))
+                loss, privacy = _growth(_errors(network, sanitizers(flat)), raw)
                 seen[key] = (loss, float(privacy[0]))
             except (np.linalg.LinAlgError, ValueError):
                 seen[key] = (1e3, 0.0)
@@ -94,7 +97,7 @@ def best_by_slsqp(
             start,
             method="SLSQP",
             constraints={"type": "ineq", "fun": room},
-            options={"maxiter": 150, "ftol": 1e-9},
+            options={"maxiter": 100, "ftol": 1e-8},
         )
         loss, privacy = evaluate(found.x)
         if privacy >= target * (1 - 1e-6):
