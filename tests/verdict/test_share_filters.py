@@ -54,16 +54,17 @@ def test_the_sum_of_shares_is_the_centres_own_estimate() -> None:
     for y in readings:
         estimate = A @ estimate + K @ (y - H @ A @ estimate)
         mine.append(network.U @ estimate)
-    sums = np.zeros((60, 1))
+    shares = np.zeros((60, network.S))
     for place, sanitizer in enumerate(share_filters(network).sanitizers.values()):
         assert sanitizer.memory is not None
         state = np.zeros(sanitizer.order)
         for t, y in enumerate(readings[:, network.blocks.rows(place)]):
             state = sanitizer.memory.transition @ state + sanitizer.memory.gain @ y
-            sums[t] += sanitizer.compression @ np.concatenate([state, y])
+            shares[t, place] = (sanitizer.compression @ np.concatenate([state, y]))[0]
     # Each share is sent in the unit of the public error's deviation, up to its sign.
-    scale = np.linalg.lstsq(sums, np.array(mine), rcond=None)[0]
-    assert abs(scale[0, 0]) == pytest.approx(float(np.sqrt(network.U @ P @ network.U.T)[0, 0]), rel=1e-8)
+    signs = np.sign(np.linalg.lstsq(shares, np.array(mine), rcond=None)[0])
+    deviation = float(np.sqrt(network.U @ P @ network.U.T)[0, 0])
+    np.testing.assert_allclose(deviation * shares @ signs, mine, atol=1e-8 * float(np.max(np.abs(mine))))
 
 
 def perfect_mechanism(network: vn.Network, rng: np.random.Generator) -> dict[str, vn.Sanitizer]:
@@ -193,3 +194,24 @@ def test_wandering_streams_can_hide_without_bound() -> None:
     assert plan.certificate.ok
     with pytest.raises(vn.NotObservable, match="never bounds the error of q"):
         vn.crlb(network, plan)
+
+
+def test_a_stream_of_which_a_part_wanders_off_is_told_in_words() -> None:
+    """A random walk that everybody may know, beside parameters that return to their mean: one told of, one not."""
+    network = vn.Network(
+        {"a": np.eye(3), "b": [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]},
+        0.5,
+        public=[[1.0, 0.0, 0.0]],
+        private={"near": [[0.0, 1.0, 0.0]], "far": [[0.0, 0.0, 1.0]]},
+        dynamics=vn.Dynamics(np.diag([1.0, 0.5, 0.8]), [[1.0, 0.3, 0.0], [0.3, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        parameters=["walk", "near", "far"],
+    )
+    verdict = vn.check(network)
+    assert isinstance(verdict, StreamVerdict)
+    assert verdict.blocked == ("near",)
+    np.testing.assert_allclose(np.abs(verdict.hidden), np.eye(3)[:, 2:], atol=1e-9)
+    assert "For ever hidden by share filters, without loss: far." in str(verdict)
+    apart = network.replace(public=[[0.0, 0.0, 1.0]], private={"walk": [[1.0, 0.0, 0.0]]})
+    verdict = vn.check(apart)
+    assert verdict.ceiling == {"walk": np.inf}
+    assert "For ever hidden by share filters, without loss: walk and near." in str(verdict)

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from veilnet._core.lyapunov import complement
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
@@ -50,18 +51,21 @@ class StreamVerdict(Verdict):
 
     @cached_property
     def hidden(self) -> Array:
-        """Directions of x (columns) about which share filters tell nothing at all, row after row, for ever."""
+        """Directions of x (columns) that share filters keep hidden for ever.
+
+        Of what returns to its mean they tell nothing at all; of what wanders off they never bound the error.
+        """
         silent = silent_stream(self.network)
-        L = self.network.L
-        unbounded = self.known.steady.unbounded[:L]
-        if unbounded.shape[1]:
-            return np.asarray(np.linalg.qr(unbounded)[0])
-        stationary = silent.steady.error(np.eye(L), hindsight=True)
-        told = self.known.error(np.eye(L), hindsight=True)
+        # Rows of x that return to their mean: those without a part in any direction that does not.
+        returning = complement(silent.steady.unbounded.T, self.network.L)
+        stationary = silent.error(returning.T, hindsight=True)
+        told = self.known.error(returning.T, hindsight=True)
         root = np.linalg.cholesky(stationary)
         left = np.linalg.solve(root, np.linalg.solve(root, stationary - told).T)
         values, vectors = np.linalg.eigh((left + left.T) / 2)
-        columns = np.linalg.solve(root.T, vectors[:, values < 1e-9])
+        untold = returning @ np.linalg.solve(root.T, vectors[:, values < _SHORTFALL])
+        wandering = self.known.steady.unbounded[: self.network.L]
+        columns = np.concatenate([wandering, untold], axis=1)
         return np.asarray(np.linalg.qr(columns)[0]) if columns.shape[1] else columns
 
     @cached_property
