@@ -17,6 +17,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
+from veilnet._core.words import number
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.designs.joint.search import JointResult
@@ -25,6 +26,7 @@ from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledg
 from veilnet.designs.streams.curve import StreamCurve
 from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, knowledge_of
 from veilnet.designs.streams.limit import restricted, telling_nothing_of
+from veilnet.designs.streams.perfect import perfect_stream_plan
 from veilnet.designs.tradeoff import MARGINS, told
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.streams.exact_test import StreamVerdict
@@ -78,7 +80,14 @@ class StreamTradeoff:
         def holds(known: StreamKnowledge) -> bool:
             return -known.utility <= loss * (1 + _ROUNDING)
 
-        return self._first_confirmed(answers(), self.knowledge, holds, most_loss=loss)
+        try:
+            return self._first_confirmed(answers(), self.knowledge, holds, most_loss=loss)
+        except InvalidPlan:
+            # Share filters lose nothing, and so keep within any loss.
+            remark = (
+                "this is the most privacy at no loss: no plan that uses the loss allowed was confirmed on this stream"
+            )
+            return perfect_stream_plan(self.verdict, {}, remark=remark)
 
     @cached_property
     def knowledge(self) -> Knowledge:
@@ -125,6 +134,14 @@ class StreamTradeoff:
 
     def _at_the_limit(self, at_limit: list[str], targets: Mapping[str, float]) -> Plan:
         """Everything but what tells of the parameters at their limit, less what other targets ask."""
+        network = self.verdict.network
+        if network.dynamics is None or not network.dynamics.stable:
+            name = at_limit[0]
+            raise InvalidRequest(
+                f"privacy: {name} was asked to stay as hidden as silence leaves it, and on a stream of which a part "
+                "wanders off what tells nothing of it cannot be found; ask for a little less than its limit of "
+                f"{number(self.verdict.limit[name])}"
+            )
         names = list(targets)
         about = np.vstack([self.knowledge.private[names.index(name)] for name in at_limit])
         knowledge = restricted(self.knowledge, telling_nothing_of(self.knowledge, about))
@@ -132,9 +149,7 @@ class StreamTradeoff:
         if knowledge.blocks.total == 0:
             silent = {
                 agent: Sanitizer.silent(int(size), agent=agent)
-                for agent, size in zip(
-                    self.verdict.network.agents, self.verdict.network.blocks.sizes, strict=True
-                )
+                for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
             }
             return self._plan(silent, targets=targets, details={"tells_nothing_of": at_limit})
         curve = self._curve(
@@ -142,7 +157,7 @@ class StreamTradeoff:
         )
         free = curve.objective(curve.sharing)
         if np.all(free.privacy >= others):
-            made = sanitizers_from_knowledge(self.verdict.network, knowledge, self._filters, curve.sharing)
+            made = sanitizers_from_knowledge(network, knowledge, self._filters, curve.sharing)
             return self._plan(made, targets=targets, details={"tells_nothing_of": at_limit})
         return self._least_loss(curve, float(others.max()), knowledge, targets, tells_nothing_of=at_limit)
 
