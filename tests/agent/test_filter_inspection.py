@@ -47,3 +47,22 @@ def test_noise_on_a_filtered_reading_is_what_remains_of_it() -> None:
     (exposure,) = inspect(sanitizer).exposures
     assert exposure.kind == "with noise"
     assert exposure.error == pytest.approx(2.0 * np.sqrt(1 + 0.64), rel=1e-9)
+
+
+def test_exact_numbers_are_used_as_far_as_they_help_against_noise() -> None:
+    """y1 + y2 exactly, y1 a row later and y2 now with unit noise: two looks at y1, half the variance."""
+    memory = Memory([[0.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]])
+    rows = [[0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    found = inspect(vn.Sanitizer(rows, np.diag([0.0, 1.0, 1.0]), memory=memory)).exposures
+    assert [exposure.kind for exposure in found] == ["with noise", "with noise"]
+    assert [exposure.error for exposure in found] == pytest.approx([np.sqrt(0.5)] * 2, rel=1e-9)
+
+
+def test_how_long_a_reading_shows_is_judged_beside_its_own_row() -> None:
+    """Sent at once with weight 100 and from the memory with 0.5, 0.25, ...: nothing noticeable after its own row."""
+    direct = vn.Sanitizer([[1.0, 100.0]], memory=Memory([[0.5]], [[1.0]]), grid=2.0**-10)
+    assert "in none after it" in inspect(direct).notes[0]
+    # Another unit of one reading does not hide how long the other shows.
+    memory = Memory(np.diag([0.5, 0.5]), np.diag([1.0, 1e6]))
+    other = vn.Sanitizer([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1e6]], memory=memory, grid=2.0**-10)
+    assert "in the 6 after it" in inspect(other).notes[0]

@@ -44,11 +44,13 @@ def fading(sanitizer: Sanitizer) -> int:
     memory = sanitizer.memory
     if memory is None:
         return 0
-    through, kept, largest, last = sanitizer.compression[:, : memory.order], memory.gain, 0.0, 0
+    through, direct = sanitizer.compression[:, : memory.order], sanitizer.compression[:, memory.order :]
+    kept, largest, last = memory.gain, np.zeros(memory.readings), 0
     for age in range(_MOST_ROWS):
-        size = float(np.max(np.abs(through @ kept), initial=0.0))
-        largest = max(largest, size)
-        if size > _LITTLE * largest:
+        shown = through @ kept + (direct if age == 0 else 0.0)
+        size = np.max(np.abs(shown), axis=0, initial=0.0)  # of each reading in its own unit
+        largest = np.maximum(largest, size)
+        if np.any(size > _LITTLE * largest):
             last = age
         elif age > 2 * last + memory.order:
             break
@@ -71,7 +73,7 @@ def responses(sanitizer: Sanitizer, rows: Array) -> NDArray[Any]:
 
 
 def recoverable(response: NDArray[Any], noisy: Booleans, place: int) -> float | None:
-    """The deviation with which whoever waits recovers one reading from what is sent; None where nobody does.
+    """The least deviation with which whoever waits recovers one reading from what is sent; None where nobody does.
 
     response: h(ω) of all numbers, in normal form; ``noisy`` those with noise of variance one.
     """
@@ -81,8 +83,19 @@ def recoverable(response: NDArray[Any], noisy: Booleans, place: int) -> float | 
     target[place] = 1.0
     variances = []
     for one in response / columns:
-        weights = np.linalg.lstsq(one.T, target.astype(complex), rcond=None)[0]
-        if np.linalg.norm(one.T @ weights - target) > _OUTSIDE:
+        # Numbers without noise may be weighed as one likes: what they do not see is left to the others.
+        free = _unseen_by(one[~noisy])
+        weights = np.linalg.lstsq((one[noisy] @ free).T, target @ free, rcond=None)[0]
+        if np.linalg.norm((one[noisy] @ free).T @ weights - target @ free) > _OUTSIDE:
             return None
-        variances.append(float(np.sum(np.abs(weights[noisy]) ** 2)))
+        variances.append(float(np.sum(np.abs(weights) ** 2)))
     return float(np.sqrt(np.mean(variances)) / columns[place])
+
+
+def _unseen_by(exact: NDArray[Any]) -> NDArray[Any]:
+    """Orthonormal columns that numbers without noise do not see."""
+    if not len(exact):
+        return np.eye(exact.shape[1], dtype=complex)
+    _, singular, directions = np.linalg.svd(exact, full_matrices=True)
+    rank = int(np.sum(singular > _OUTSIDE * singular[0]))
+    return np.asarray(np.conj(directions[rank:].T))
