@@ -264,6 +264,21 @@ def test_a_start_of_which_nothing_is_known() -> None:
         np.testing.assert_allclose(found.covariance[-1], variance, rtol=1e-7)
 
 
+def test_what_nobody_told_of_is_not_estimable_however_large_memories_are() -> None:
+    """Two random walks without a prior, and memories of a million times the readings."""
+    network = vn.Network(
+        {"a": [[1.0, 0.0]], "b": [[0.0, 1.0]]},
+        1.0,
+        public={"first": [1.0, 0.0], "second": [0.0, 1.0]},
+        private={"g": [1.0, 1.0]},
+        dynamics=vn.Dynamics(np.eye(2), np.eye(2)),
+    )
+    large = {a: vn.Sanitizer([[1.0, 0.0]], memory=vn.Memory(0.5, [[1e6]]), agent=a) for a in "ab"}
+    fusion = vn.Fusion(stream_model(network, large))
+    assert fusion.update({"a": [1e6]}).estimable.tolist() == [True, False]
+    assert fusion.update({"a": [1e6], "b": [1e6]}).estimable.tolist() == [True, True]
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     network = random_stream(8, coloured=True)
     plan = vn.design(network)
