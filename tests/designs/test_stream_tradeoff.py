@@ -159,6 +159,33 @@ def test_the_limit_is_silence_and_more_is_refused() -> None:
         vn.design(network, privacy={name: 1.01 * limit})
 
 
+def test_the_very_limit_is_refused_in_words_where_a_part_wanders_off() -> None:
+    network = vn.Network(
+        {"a": np.eye(2), "b": [[1.0, 1.0], [1.0, -1.0], [2.0, 0.3]]},
+        0.5,
+        public=[[1.0, 0.0]],
+        private={"g": [[0.0, 1.0]]},
+        dynamics=vn.Dynamics(np.diag([1.0, 0.5]), [[1.0, 0.3], [0.3, 1.0]]),
+    )
+    limit = vn.privacy_limit(network)["g"]
+    assert check_stream(network).ceiling["g"] < 0.9 * limit < np.inf
+    with pytest.raises(vn.InvalidRequest, match="privacy: g was asked to stay as hidden as silence leaves it"):
+        vn.design(network, privacy=limit)
+
+
+def test_share_filters_answer_where_nothing_that_loses_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = small_stream(2)
+
+    def refuse(*_: object) -> None:
+        raise vn.InvalidRequest("no steady state")
+
+    monkeypatch.setattr("veilnet.designs.streams.tradeoff.stream_knowledge", refuse)
+    plan = vn.design(network, utility_loss=0.01, starts=1, progress=lambda _what, _part: False)
+    assert plan.privacy == check_stream(network).ceiling
+    assert plan.utility == 0.0
+    assert "no plan that uses the loss allowed was confirmed" in str(plan)
+
+
 def test_at_the_limit_agents_still_say_what_has_nothing_to_do_with_it() -> None:
     rng = np.random.default_rng(0)
     network = vn.Network(
