@@ -169,7 +169,9 @@ def test_the_very_limit_is_refused_in_words_where_a_part_wanders_off() -> None:
     )
     limit = vn.privacy_limit(network)["g"]
     assert check_stream(network).ceiling["g"] < 0.9 * limit < np.inf
-    with pytest.raises(vn.InvalidRequest, match="privacy: g was asked to stay as hidden as silence leaves it"):
+    with pytest.raises(
+        vn.InvalidRequest, match="privacy: g was asked to stay as hidden as silence leaves it"
+    ):
         vn.design(network, privacy=limit)
 
 

@@ -79,6 +79,21 @@ def test_noise_memory_in_every_form(memory: Any, expected: list[float]) -> None:
     )
 
 
+def test_a_floor_may_be_a_stack_and_zero_for_some() -> None:
+    """As the noise of a stack of agents, but for those that have none of it."""
+    floor = np.array([[[0.0, 0.0], [0.0, 0.3]], [[0.0, 0.0], [0.0, 0.0]]])
+    network = vn.Network(
+        np.array([np.eye(2), np.ones((2, 2))]), vn.ColouredNoise(0.5, 1.0, floor), [[1.0, 0.0]],
+        {"g": [[0.0, 1.0]]}, dynamics=vn.Dynamics(np.zeros((2, 2)), np.eye(2)),
+    )  # fmt: skip
+    assert network.colour is not None
+    np.testing.assert_array_equal(network.colour.floor, np.diag([0.0, 0.3, 0.0, 0.0]))
+    with pytest.raises(
+        vn.InvalidNetwork, match="noise floor: expected a matrix for each of 2 agents, found 1"
+    ):
+        network.replace(noise=vn.ColouredNoise(0.5, 1.0, floor[:1]))
+
+
 def test_dither_is_part_of_the_white_floor() -> None:
     from veilnet.bounds.streams.state_space import white_floor
 

@@ -28,7 +28,7 @@ from veilnet.bounds.knowledge import least_sharpness
 from veilnet.bounds.message_noise import Sent, joint_covariance
 from veilnet.model.network import Network
 
-__all__ = ["CentreModel", "View", "centre_model"]
+__all__ = ["CentreModel", "View", "centre_model", "rows_agree"]
 
 _SAME = 1e-6  # two computations of one model, perhaps on different machines, differ by less
 _OUTSIDE = 1e-8  # the part of a row that may lie outside what is known; as in veilnet.bounds.knowledge
@@ -117,7 +117,7 @@ class CentreModel:
         return (
             (self.agents, self.labels, self.units) == (other.agents, other.labels, other.units)
             and len(mine) == len(theirs)
-            and all(_close(one, another) for one, another in zip(mine, theirs, strict=True))
+            and all(rows_agree(one, another) for one, another in zip(mine, theirs, strict=True))
         )
 
     def _comparable(self) -> list[Array]:
@@ -209,7 +209,7 @@ def _correlation(network: Network, mechanisms: list[Sanitizer], whiten: list[Arr
     return np.asarray(full)
 
 
-def _close(mine: Array, theirs: Array) -> bool:
+def rows_agree(mine: Array, theirs: Array) -> bool:
     """Whether rows agree, each relative to its own scale."""
     if mine.shape != theirs.shape:
         return False

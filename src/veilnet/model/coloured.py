@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,18 +66,10 @@ def read_colour(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> Colour |
 
 
 def _read_memory(memory: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
-    total = blocks.total
     if isinstance(memory, Mapping):
-        refuse_unknown(memory, agents, "noise memory")
-        dense = np.zeros((total, total))
-        for place, agent in enumerate(agents):
-            if agent in memory:
-                rows = blocks.rows(place)
-                dense[rows, rows] = _own_memory(
-                    memory[agent], f"noise memory of {agent!r}", int(blocks.sizes[place])
-                )
+        dense = _by_agent(memory, agents, blocks, "noise memory", _own_memory)
     else:
-        dense = _own_memory(memory, "noise memory", total)
+        dense = _own_memory(memory, "noise memory", blocks.total)
         if np.any(dense[blocks.owner[:, None] != blocks.owner[None, :]]):
             raise InvalidNetwork(
                 "noise memory: the noise of one agent may not drive another's; give a matrix per agent"
@@ -105,23 +97,18 @@ def _own_memory(value: Any, name: str, size: int) -> Array:
 
 
 def _read_floor(floor: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
-    total = blocks.total
     if floor is None:
-        return np.zeros((total, total))
+        return np.zeros((blocks.total, blocks.total))
     if isinstance(floor, Mapping):
-        refuse_unknown(floor, agents, "noise floor")
-        dense = np.zeros((total, total))
-        for place, agent in enumerate(agents):
-            if agent in floor:
-                rows = blocks.rows(place)
-                dense[rows, rows] = _own_floor(
-                    floor[agent], f"noise floor of {agent!r}", int(blocks.sizes[place])
-                )
-        return dense
+        return _by_agent(floor, agents, blocks, "noise floor", _own_floor)
     array = as_array(floor, "noise floor")
-    if array.ndim == 3:
-        return read_noise(array, agents, blocks).matrix()
-    return _own_floor(array, "noise floor", total)
+    if array.ndim != 3:
+        return _own_floor(array, "noise floor", blocks.total)
+    if len(array) != len(agents):
+        raise InvalidNetwork(
+            f"noise floor: expected a matrix for each of {len(agents)} agents, found {len(array)}"
+        )
+    return _by_agent(dict(zip(agents, array, strict=True)), agents, blocks, "noise floor", _own_floor)
 
 
 def _own_floor(value: Any, name: str, size: int) -> Array:
@@ -131,3 +118,20 @@ def _own_floor(value: Any, name: str, size: int) -> Array:
             raise InvalidNetwork(f"{name}: expected variances of at least 0, found {np.min(array):.6g}")
         return np.diag(np.broadcast_to(array, (size,)))
     return semidefinite(as_square(array, name, size), name)
+
+
+def _by_agent(
+    given: Mapping[str, Any],
+    agents: tuple[str, ...],
+    blocks: Blocks,
+    what: str,
+    own: Callable[[Any, str, int], Array],
+) -> Array:
+    """What is said of some agents, each its block on the diagonal; zero for the others."""
+    refuse_unknown(given, agents, what)
+    dense = np.zeros((blocks.total, blocks.total))
+    for place, agent in enumerate(agents):
+        if agent in given:
+            rows = blocks.rows(place)
+            dense[rows, rows] = own(given[agent], f"{what} of {agent!r}", int(blocks.sizes[place]))
+    return dense

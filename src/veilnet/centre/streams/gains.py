@@ -120,7 +120,9 @@ class Gains:
         self._settled: dict[Pattern, Step] = {}
         self._identity = np.eye(model.size)
         self._everything = np.ones(len(model.labels), bool)
-        of_x = np.any(model.public != 0, axis=0)  # memories may be far larger than the x that they are made of
+        of_x = np.any(
+            model.public != 0, axis=0
+        )  # memories may be far larger than the x that they are made of
         self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start)[of_x], initial=0.0))
 
     def first(self, pattern: Pattern) -> Step:

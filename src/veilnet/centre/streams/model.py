@@ -18,11 +18,11 @@ from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.centre.messages import rows_agree
 from veilnet.model.network import Network
 
 __all__ = ["StreamModel", "stream_model"]
 
-_SAME = 1e-6  # two computations of one model, perhaps on different machines, differ by less
 # Where nothing is known of the first x, its variances are taken for so many times those of a row's noise.
 _UNKNOWN = 1e8
 
@@ -72,7 +72,7 @@ class StreamModel:
         """Whether another model says the same, up to rounding on another machine."""
         mine, theirs = self._words(), other._words()
         return mine == theirs and all(
-            _close(one, another) for one, another in zip(self._numbers(), other._numbers(), strict=True)
+            rows_agree(one, another) for one, another in zip(self._numbers(), other._numbers(), strict=True)
         )
 
     def _words(self) -> tuple[object, ...]:
@@ -143,12 +143,3 @@ def _vague(network: Network) -> Array:
     if network.first is not None:
         information = information + network.first.information
     return np.asarray(np.linalg.inv(information))
-
-
-def _close(mine: Array, theirs: Array) -> bool:
-    """Whether rows agree, each relative to its own scale."""
-    if mine.shape != theirs.shape:
-        return False
-    scale = np.max(np.abs(mine), axis=1, initial=0.0, keepdims=True)
-    floor = np.max(scale, initial=0.0) * _SAME
-    return bool(np.all(np.abs(mine - theirs) <= _SAME * scale + _SAME * floor))

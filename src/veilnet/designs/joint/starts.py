@@ -8,7 +8,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import directions_worth_hiding, hiding
-from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.objective import JointObjective, Objective
 from veilnet.designs.joint.problem import Problem
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.model.standard_form import StandardForm
@@ -62,7 +62,7 @@ def share_projectors(
     return points
 
 
-def random_shrink(objective: JointObjective, rng: np.random.Generator) -> list[Array]:
+def random_shrink(objective: Objective, rng: np.random.Generator) -> list[Array]:
     """Uniform eigenvalues in random directions."""
     points = []
     for group in objective.groups:

@@ -19,6 +19,7 @@ from veilnet.designs.joint.problem import LeastLoss, MostPrivacy, Problem
 from veilnet.designs.joint.run import toward_vertex
 from veilnet.designs.joint.search import JointResult
 from veilnet.designs.joint.snap import finish, retreat
+from veilnet.designs.joint.starts import random_shrink
 from veilnet.designs.joint.telling import Teller
 from veilnet.designs.streams.knowledge import Knowledge
 from veilnet.designs.streams.objective import StreamObjective
@@ -172,7 +173,8 @@ class StreamCurve:
         race.finished.append((retreat(self.plain, problem, raw), None))
         starts = [Start(raw, STREAM_SETTINGS.cold_margin)]
         starts += [
-            Start(_random(self.plain, rng), STREAM_SETTINGS.warm_margin) for _ in range(_PLAIN_STARTS - 1)
+            Start(random_shrink(self.plain, rng), STREAM_SETTINGS.warm_margin)
+            for _ in range(_PLAIN_STARTS - 1)
         ]
         race.run(starts, _FINISHERS[0], STREAM_SETTINGS.coarse[0])
         return embedded(self.objective, self.plain, race.best()[0].shrink)
@@ -189,7 +191,7 @@ class StreamCurve:
             points += [Start(half, STREAM_SETTINGS.warm_margin), Start(plain, STREAM_SETTINGS.cold_margin)]
         while len(points) < self._starts:
             kind = len(points) // 2 % 2
-            shrink = self._disturbed(rng) if kind else _random(self.objective, rng)
+            shrink = self._disturbed(rng) if kind else random_shrink(self.objective, rng)
             points.append(Start(shrink, STREAM_SETTINGS.warm_margin))
         return points[: self._starts]
 
@@ -237,13 +239,3 @@ class StreamCurve:
             self.stopped,
             history,
         )
-
-
-def _random(objective: StreamObjective, rng: np.random.Generator) -> list[Array]:
-    """Uniform eigenvalues in random directions."""
-    points = []
-    for group in objective.groups:
-        vectors = np.linalg.qr(rng.standard_normal((group.count, group.size, group.size)))[0]
-        values = rng.uniform(0.0, 1.0, (group.count, group.size))
-        points.append((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
-    return points

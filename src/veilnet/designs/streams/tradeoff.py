@@ -84,9 +84,7 @@ class StreamTradeoff:
             return self._first_confirmed(answers(), self.knowledge, holds, most_loss=loss)
         except InvalidPlan:
             # Share filters lose nothing, and so keep within any loss.
-            remark = (
-                "this is the most privacy at no loss: no plan that uses the loss allowed was confirmed on this stream"
-            )
+            remark = "this is the most privacy at no loss: no plan that uses the loss allowed was confirmed"
             return perfect_stream_plan(self.verdict, {}, remark=remark)
 
     @cached_property
