@@ -208,6 +208,27 @@ def test_what_nothing_else_tells_cannot_be_tested_and_is_said() -> None:
     assert fusion.estimate({"b": [0.0], "c": [1e6]}).contradicting == ()  # two of two unknowns agree always
 
 
+@pytest.mark.parametrize(("noise", "tested"), [(1e-9, True), (1e-14, False)])
+def test_messages_far_sharper_than_the_prior(noise: float, tested: bool) -> None:
+    """With variances of 1e-9 the prior still tells what is absurd; with 1e-14 nobody is tested, and nothing breaks."""
+    network = vn.Network(
+        observe={"a": [[1.0, 0.3]], "b": [[0.2, 1.0]]},
+        noise=noise,
+        public={"u": [1.0, 0.0]},
+        private={"g": [0.0, 1.0]},
+        prior=vn.Prior(covariance=np.eye(2)),
+    )
+    plan = make_plan(network, {a: vn.Sanitizer(np.eye(1)) for a in network.agents}, "by hand")
+    fusion = vn.Fusion(plan, gate=1e-6)
+    assert fusion.gate is not None
+    assert fusion.gate.untested == (() if tested else ("a", "b"))
+    x = np.random.default_rng(0).standard_normal((200, 2))
+    messages = {"a": x @ [[1.0], [0.3]], "b": x @ [[0.2], [1.0]]}
+    messages["b"][7] = 1e3
+    found = {(doubt.row, doubt.agent) for doubt in fusion.estimate(messages).contradictions}
+    assert found == ({(7, "b")} if tested else set())
+
+
 @pytest.mark.parametrize("gate", [0, 1, -1e-6, math.nan, "1e-6", True])
 def test_rates_that_are_none(gate) -> None:
     plan = noisy_plan(network_of("covariance"), 2)

@@ -193,7 +193,7 @@ class _Watch:
             blocks.sum(axis=1),
             self._by_group((blocks**2).sum(axis=1)),
             keys[:used:_SHORTEST],
-            keys[15:used:16],
+            keys[_SHORTEST - 1 : used : _SHORTEST],
         )
         changes: list[Change] = []
         for number, level in enumerate(self._levels):
@@ -231,7 +231,7 @@ class _Watch:
         far = (level.share_mean - 1.0) / spread > _CERTAIN
         return [
             Change(
-                "scatter", self._names[group], level.begun, int(windows.until[-1]), level.count * length, size
+                "scatter", self._names[group], level.begun or 0, int(windows.until[-1]), level.count * length, size
             )
             for group in np.flatnonzero(far)
             if (size := float(np.sqrt(level.share_mean[group]))) > _LEAST_SCATTER
@@ -324,7 +324,7 @@ class _Level:
 
     def __init__(self, groups: int, columns: int) -> None:
         self.count = 0
-        self.begun = 0
+        self.begun: int | None = None
         self.sums_squared = np.zeros((columns, columns))
         self._shares, self._shares_squared = np.zeros(groups), np.zeros(groups)
         none: Keys = np.zeros(0, dtype=np.int64)
@@ -342,7 +342,7 @@ class _Level:
 
     def add(self, sums: Array, shares: Array, since: int) -> None:
         """Remember some windows."""
-        self.begun = self.begun or since
+        self.begun = since if self.begun is None else self.begun
         self.count += len(sums)
         self.sums_squared += sums.T @ sums
         self._shares += shares.sum(axis=0)

@@ -126,7 +126,8 @@ class Gate:
             deviations = np.clip(deviations[far], -_FARTHEST, _FARTHEST)
             single = tests.found.agent_distances(deviations)
             alone = np.any(single > tests.limits, axis=1)
-            bad = alone | (tests.found.distances(deviations) > tests.joint_limit)
+            together = tests.found.distances(deviations) > tests.joint_limit
+            bad = alone | (together & bool(np.any(tests.found.freedom)))  # or there is nobody to leave out
             for place in np.flatnonzero(bad):
                 row = int(mine[far[place]])
                 doubts.append(self._worst(tests, single[place], start + row, joint=not alone[place]))

@@ -24,7 +24,7 @@ from veilnet.centre.messages import CentreModel
 __all__ = ["Redundancy", "redundancy"]
 
 _SEEN = 1e-12  # of the sharpest direction: less than this of x is not seen at all
-_LEAST_SHARE = 1e-6  # of an agent's noise that others must be able to tell, or it is not tested
+_LEAST_STRENGTH = 1e-6  # of an agent's noise in what others tell of it; without any, rounding leaves 1e-16
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def redundancy(model: CentreModel, silent: Booleans) -> Redundancy:
     for place in map(int, np.flatnonzero(~silent & (model.blocks.sizes > 0))):
         mine = joint[:, model.blocks.rows(place)]
         directions, strength, _ = np.linalg.svd(mine, full_matrices=False)
-        kept = directions[:, strength > np.sqrt(_LEAST_SHARE)].T
+        kept = directions[:, strength > _LEAST_STRENGTH].T
         freedom[place] = len(kept)
         agents.append(kept @ joint)
         owner += [place] * len(kept)
