@@ -62,6 +62,48 @@ def test_what_was_asked_for_is_asked_for_again(old) -> None:
     assert refit(vn.design(old.network, privacy=0.5), table).new.targets == {"people": 0.5}
 
 
+def test_what_the_old_network_was_is_kept(old) -> None:
+    """The error its model was designed for, and that agents refuse nothing."""
+    table = log_of(2000, 5, moved=True)
+    wary = vn.design(old.network.replace(limits=None), model_error=0.1)
+    new = refit(wary, table).new
+    assert new.network.model_error == 0.1
+    assert not new.network.limits
+    assert refit(old, table).new.network.limits
+    columns = {"kitchen": ["T1", "W1"], "hall": ["T2"]}
+    fitted = vn.fit_report(table, columns, "T_out", "people", limits=False).network
+    assert new.privacy == pytest.approx(vn.design(fitted, model_error=0.1).privacy)
+
+
+def test_rows_are_put_in_order_of_time(old) -> None:
+    table = log_of(500, 6, moved=True) | {"date": np.arange(500.0) * 60}
+    shuffled = np.random.default_rng(0).permutation(500)
+    found = refit(old, {name: values[shuffled] for name, values in table.items()}, time="date")
+    assert found.calibration.report.time.out_of_order > 100
+    assert np.allclose(found.new.network.H, refit(old, table, time="date").new.network.H, rtol=1e-12)
+    assert not found.new.network.is_stream
+
+
+def test_a_stream_needs_the_time_and_stays_a_stream() -> None:
+    def log(seed: int, gain: float) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        x = np.zeros((600, 2))
+        for t in range(1, 600):
+            x[t] = [0.9, 0.5] * x[t - 1] + rng.standard_normal(2)
+        noise = rng.standard_normal((600, 3))
+        y = x @ np.array([[1.0, gain, 0.5], [0.5, 1.0, -1.0]]) + noise
+        named = dict(zip(["u", "g", "a1", "b1", "b2"], np.column_stack([x, y]).T, strict=True))
+        return named | {"date": np.arange(600.0) * 60}
+
+    fitted = vn.fit_report(log(0, 0.2), {"a": "a1", "b": ["b1", "b2"]}, "u", "g", time="date", stream=True)
+    plan = vn.design(fitted.network)
+    with pytest.raises(vn.InvalidRequest, match="--time"):
+        refit(plan, log(1, 0.8))
+    found = refit(plan, log(1, 0.8), time="date")
+    assert found.new.network.is_stream
+    assert {row[0] for row in found.rows} >= {"error of u", "error variance on g"}
+
+
 def test_plans_that_no_table_made_are_refused() -> None:
     model = {"noise": 1.0, "public": [[1.0, 1.0]], "private": {"g": [[0.0, 1.0]]}}
     bare = vn.design(vn.Network({"a": np.eye(2)}, **model))

@@ -1,4 +1,8 @@
-"""A new plan from new calibration rows, beside what the old one promised and what it is worth now."""
+"""A new plan from new calibration rows, beside what the old one promised and what its messages would allow now.
+
+What old messages allow is said of a centre and an attacker who know the new model. A centre that goes on with the old
+one errs more than that, since its weights, means and offsets are not true any more.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ class Refit:
 
     @property
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """(what, promised, the old plan in the new model, the new plan), in words."""
+        """(what, promised, the old messages in the new model, the new plan), in words."""
         network = self.new.network
         still = privacy(network, self.old.sanitizers)
         then, now = _deviations(self.old.network, self.old), _deviations(network, self.new)
@@ -54,10 +58,13 @@ class Refit:
 
     def __str__(self) -> str:
         lines = [
-            f"- {what}: promised {promised}; with the new readings, the old plan gives {kept} and the new one {now}"
+            f"- {what}: promised {promised}; with the new readings, old messages allow {kept} and the new plan gives {now}"
             for what, promised, kept, now in self.rows
         ]
-        return "\n".join(["What changes:", *lines])
+        last = (
+            "What old messages allow takes a centre that knows the new model; with the old one it errs more."
+        )
+        return "\n".join(["What changes:", *lines, last])
 
 
 def refit(
@@ -66,6 +73,7 @@ def refit(
     *,
     privacy: float | Mapping[str, float] | None = None,
     utility_loss: float | None = None,
+    time: str | None = None,
     missing: Missing = "refuse",
 ) -> Refit:
     """Fit a network to new rows with a plan's agents, public and private columns, and design for it anew.
@@ -73,21 +81,33 @@ def refit(
     plan:  the old plan; its network must be one that ``fit`` made.
     table: new calibration rows, as :func:`veilnet.fit` takes them, with the same columns.
     privacy, utility_loss: what to ask for instead of what the old plan was asked for.
-    missing: as for :func:`veilnet.fit`.
+    time, missing: as for :func:`veilnet.fit`; a plan for a stream needs the time.
+
+    The new network is of the old one's kind: of a stream or of single rows, with limits or without, with the same
+    ``model_error``. Limits that were edited are proposed anew.
     """
     network = plan.network
+    if network.is_stream and time is None:
+        raise InvalidRequest(
+            "time: the plan is for a stream; say which column tells when rows were measured (on the command line: --time)"
+        )
     calibration = fit_report(
         table,
         agents={agent: list(names) for agent, names in _readings(network).items()},
         public=_columns(network, network.public),
         private=_columns(network, network.private),
+        time=time,
+        stream=network.is_stream,
         missing=missing,
         noise="independent" if network.noise.independent else "joint",
-        prior=network.prior is not None,
+        prior=network.is_stream or network.prior is not None,
+        limits=bool(network.limits),
     )
     asked: dict[str, Any] = {"privacy": privacy, "utility_loss": utility_loss}
     if privacy is None and utility_loss is None:
         asked = _asked_of(plan)
+    if network.model_error:
+        asked["model_error"] = network.model_error
     return Refit(old=plan, calibration=calibration, new=design(calibration.network, **asked))
 
 

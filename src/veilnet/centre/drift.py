@@ -231,7 +231,12 @@ class _Watch:
         far = (level.share_mean - 1.0) / spread > _CERTAIN
         return [
             Change(
-                "scatter", self._names[group], level.begun or 0, int(windows.until[-1]), level.count * length, size
+                "scatter",
+                self._names[group],
+                level.begun or 0,
+                int(windows.until[-1]),
+                level.count * length,
+                size,
             )
             for group in np.flatnonzero(far)
             if (size := float(np.sqrt(level.share_mean[group]))) > _LEAST_SCATTER

@@ -17,6 +17,9 @@ def command(
     utility_loss: Annotated[
         float | None, typer.Option("--utility-loss", help="Ask for this loss now, 0.05 is 5 %.")
     ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", help="The column that tells when a row was measured, as for fit.")
+    ] = None,
     missing: Annotated[
         str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
     ] = "refuse",
@@ -26,7 +29,7 @@ def command(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
-    """Fit the network anew and design as before; say what the old plan is worth now, and what the new one is.
+    """Fit the network anew and design as before; say what the old messages allow now, and what the new plan gives.
 
     Example: veilnet refit plan/ spring.csv --out plan-spring/
     """
@@ -46,6 +49,7 @@ def command(
         data,
         privacy=amounts(privacy, "--privacy"),
         utility_loss=utility_loss,
+        time=time,
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
     )
     if out is not None:
@@ -57,7 +61,7 @@ def command(
                 "report": found.calibration.report,
                 "warnings": found.calibration.warnings,
                 "promises": [
-                    dict(zip(("what", "promised", "old_plan_now", "new_plan"), row, strict=True))
+                    dict(zip(("what", "promised", "old_messages_now", "new_plan"), row, strict=True))
                     for row in found.rows
                 ],
                 "saved": out,
