@@ -76,6 +76,23 @@ def test_intervals_grow_when_rows_say_less() -> None:
     assert width(slow, 1000) > 1.5 * width(truth, 1000)
 
 
+def test_intervals_know_that_agents_share_no_noise() -> None:
+    """Ten readings and 120 rows: correlations that are known to be zero need not be guessed from so few."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x, observe = rng.standard_normal((120, 2)), rng.standard_normal((10, 2))
+        readings = x @ observe.T + rng.standard_normal((120, 10))
+        table = dict(zip(["u", "g", *map(str, range(10))], np.column_stack([x, readings]).T, strict=True))
+        agents = {f"a{k}": [str(2 * k), str(2 * k + 1)] for k in range(5)}
+        joint, independent = (
+            vn.fit_report(table, agents, "u", "g", noise=noise).report.promises["g"]
+            for noise in ("joint", "independent")
+        )
+        assert independent.interval.low <= independent.ceiling <= independent.interval.high
+        widths = [np.log((1 + one.interval.high) / (1 + one.interval.low)) for one in (independent, joint)]
+        assert widths[0] < 0.8 * widths[1]
+
+
 def test_widening_vanishes_with_many_rows_and_can_be_left_out() -> None:
     truth = random_truth(0)
     few, many = truth.fitted(40, 1).report, truth.fitted(20_000, 1).report

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 from veilnet._core.words import times
 from veilnet.calibration.stream_model import StreamModel
 
@@ -90,14 +90,15 @@ def ceiling_intervals(
     sizes: Sequence[int],
     public: Array,
     private: Mapping[str, Array],
+    joint: Booleans,
 ) -> dict[str, Interval]:
     """private name -> interval of the privacy that is free (the ceiling), with a prior.
 
     readings, parameters: (T, N), (T, L) in order of time; length: rows of a block; sizes: readings of each agent;
-    public: U.
+    public: U; joint: (N, N), which pairs of readings may share noise.
     """
-    models = drawn_models(readings, parameters, length)
-    grown = growth(*models, sizes, public, list(private.values()))
+    observe, noise, covariance = drawn_models(readings, parameters, length)
+    grown = growth(observe, np.where(joint, noise, 0.0), covariance, sizes, public, list(private.values()))
     blocks, lost = len(readings) // length, readings.shape[1] + parameters.shape[1] + 1
     return {name: interval_of(grown[:, k], blocks, lost) for k, name in enumerate(private)}
 

@@ -47,7 +47,7 @@ def fitted_promises(
         else:
             sizes = [int(size) for size in network.blocks.sizes]
             known = ceiling_intervals(
-                rows.readings, rows.parameters, length, sizes, network.U, network.private
+                rows.readings, rows.parameters, length, sizes, network.U, network.private, builder.joint
             )
     return {name: Promise(value, known.get(name)) for name, value in ceiling.items()}
 
