@@ -210,7 +210,7 @@ def test_what_nothing_else_tells_cannot_be_tested_and_is_said() -> None:
 
 @pytest.mark.parametrize(("noise", "tested"), [(1e-9, True), (1e-14, False)])
 def test_messages_far_sharper_than_the_prior(noise: float, tested: bool) -> None:
-    """With variances of 1e-9 the prior still tells what is absurd; with 1e-14 nobody is tested, and nothing breaks."""
+    """At variances of 1e-9 the prior still tells what is absurd; at 1e-14 nobody is tested, and nothing breaks."""
     network = vn.Network(
         observe={"a": [[1.0, 0.3]], "b": [[0.2, 1.0]]},
         noise=noise,

@@ -58,7 +58,8 @@ class Refit:
 
     def __str__(self) -> str:
         lines = [
-            f"- {what}: promised {promised}; with the new readings, old messages allow {kept} and the new plan gives {now}"
+            f"- {what}: promised {promised}; with the new readings, old messages allow {kept} and the new plan gives "
+            f"{now}"
             for what, promised, kept, now in self.rows
         ]
         last = (
@@ -89,7 +90,8 @@ def refit(
     network = plan.network
     if network.is_stream and time is None:
         raise InvalidRequest(
-            "time: the plan is for a stream; say which column tells when rows were measured (on the command line: --time)"
+            "time: the plan is for a stream; name the column that tells when rows were measured (on the command "
+            "line: --time date)"
         )
     calibration = fit_report(
         table,
