@@ -135,3 +135,7 @@ def test_what_does_not_go_together(deployed: Deployed, tmp_path: Path) -> None:
     vn.design(deployed.network.one_row).save(tmp_path / "rows")
     out = tmp_path / f"{agent}.sent.csv"
     assert deployed.run("fuse", tmp_path / "rows/center.json", f"{agent}={out}", "--lag", 3) == 2
+    for option in (("--gate", "1e-3"), ("--keep",)):
+        deployed.capfd.readouterr()
+        assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={out}", *option) == 2
+        assert f"{option[0]}: messages of a stream are not tested" in deployed.capfd.readouterr().err

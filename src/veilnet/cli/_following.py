@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from veilnet.io.merging import Rows
     from veilnet.io.row_keys import RowKey
 
+_USUAL_GATE = 1e-6
 _LONGEST_GAP = 1_000_000  # rows of which nobody heard
 
 
-def opened(path: Path, gate: float, *, keep: bool) -> Fusion:
+def opened(path: Path, gate: float | None, *, keep: bool) -> Fusion:
     """The centre of a file; messages of single rows are tested at the gate, those of a stream are not."""
     from veilnet.centre.fusion import Fusion
     from veilnet.centre.streams.model import StreamModel
@@ -29,9 +30,10 @@ def opened(path: Path, gate: float, *, keep: bool) -> Fusion:
 
     model = load_centre(path)
     if not isinstance(model, StreamModel):
-        return Fusion(model, gate=gate, keep=keep)
-    if keep:
-        raise InvalidRequest("--keep: messages of a stream are not tested against the model; leave it out")
+        return Fusion(model, gate=_USUAL_GATE if gate is None else gate, keep=keep)
+    if keep or gate is not None:
+        asked = "--keep" if keep else "--gate"
+        raise InvalidRequest(f"{asked}: messages of a stream are not tested against the model; leave it out")
     return Fusion(model)
 
 

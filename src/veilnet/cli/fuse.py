@@ -36,8 +36,11 @@ def command(
         bool, Option("--trust-counts", "Align rows that were only counted, though files end differently.")
     ] = False,
     gate: Annotated[
-        str, Option("--gate", "Chance that a message made by the model is taken to contradict it, per row.")
-    ] = "1e-6",
+        str | None,
+        Option(
+            "--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6)."
+        ),
+    ] = None,
     keep: Annotated[
         bool, Option("--keep", "Name messages that contradict the model, and use them all the same.")
     ] = False,
@@ -71,7 +74,7 @@ def command(
     from veilnet.io.message_streams import MessageMark
     from veilnet.io.streams import format_for
 
-    fusion = opened(center, _rate(gate), keep=keep)
+    fusion = opened(center, None if gate is None else _rate(gate), keep=keep)
     paths = _paths(messages, fusion.agents)
     kind = format_for(out, given="jsonl" if json and out is None else None)
     if out is not None and out.exists() and any(path.samefile(out) for path in paths.values()):
