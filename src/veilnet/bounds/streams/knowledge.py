@@ -59,7 +59,7 @@ class StreamKnowledge:
             return np.inf
         told = self.error(rows, hindsight=hindsight)
         best = _positive_error(self.network, self.raw, rows, hindsight=hindsight)
-        # Each row in its own unit, as far as one trace allows: the ratio is of sums, as in the model of one row.
+        # A ratio of sums over the rows, as in the model of one row.
         ratio = float(np.trace(told) / np.trace(best)) - 1.0
         return 0.0 if ratio < _ROUNDING else ratio
 
@@ -142,7 +142,7 @@ def stream_bits(
     if not network.dynamics.stable:
         raise InvalidRequest(
             "dynamics: bits revealed compare with what is known when nothing is sent, so they need an x that returns "
-            "to its mean (a stable transition)"
+            "to its mean (a stable transition); ask for the privacy instead"
         )
     before, after = silent_stream(network), stream_knowledge(network, sanitizers)
     bits = {}

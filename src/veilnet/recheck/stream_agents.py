@@ -1,0 +1,69 @@
+"""What a recheck of a stream is told: each agent's filter, the white part of the noise, and units to count in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.network import Network
+
+__all__ = ["AgentFilter", "ComplexArray", "reached", "unit_sizes", "white_noise"]
+
+ComplexArray = NDArray[Any]
+
+_ROWS = 16
+
+
+class AgentFilter:
+    """What one agent does: z = C_s s + C_y y + ξ, s = F s + K y."""
+
+    def __init__(self, network: Network, place: int, sanitizers: Mapping[str, Sanitizer]) -> None:
+        sanitizer = sanitizers.get(network.agents[place])
+        self.rows = network.blocks.rows(place)
+        count = self.rows.stop - self.rows.start
+        self.count = count
+        if sanitizer is None:
+            self.sent, self.order = count, 0
+            compression, self.noise = np.eye(count), np.zeros((count, count))
+        else:
+            self.sent, self.order = sanitizer.compression.shape[0], sanitizer.order
+            compression, self.noise = sanitizer.compression, sanitizer.noise
+        self.memory = None if sanitizer is None else sanitizer.memory
+        self.from_memory, self.from_reading = compression[:, : self.order], compression[:, self.order :]
+
+    def response(self, turns: ComplexArray) -> ComplexArray:
+        """h(ω), (frequencies, sent, readings), for turns e^{-iω}."""
+        direct = np.broadcast_to(self.from_reading.astype(complex), (len(turns), self.sent, self.count))
+        if self.memory is None:
+            return np.array(direct)
+        identity = np.eye(self.order)
+        resolvent = np.linalg.solve(
+            identity - turns[:, None, None] * self.memory.transition, self.memory.gain.astype(complex)
+        )
+        return np.asarray(direct + self.from_memory @ resolvent)
+
+
+def white_noise(network: Network) -> Array:
+    """The white part of the readings' noise, dither included."""
+    if network.colour is None:
+        return network.noise.matrix()
+    return np.asarray(network.colour.floor + np.diag(network.steps**2 / 12))
+
+
+def unit_sizes(moves: Array, news: Array) -> Array:
+    """Deviations that the state reaches within some rows: units in which its entries are of one size."""
+    sizes = np.sqrt(np.maximum(np.diag(reached(moves, news)), 0.0))
+    return np.asarray(np.where(sizes > 0, sizes, 1.0))
+
+
+def reached(moves: Array, news: Array) -> Array:
+    """The covariance of the state some rows after it was zero."""
+    reached = news
+    for _ in range(_ROWS):
+        reached = moves @ reached @ moves.T + news
+    return reached
