@@ -224,6 +224,15 @@ def test_a_constant_has_no_steady_state_and_is_named(ask: Any) -> None:
         ask(network)
 
 
+def test_what_grows_by_itself_is_not_taken_for_a_constant() -> None:
+    """A root of 1.2 that nothing renews has a steady error, P = 1.44 P / (1 + P) before a row: 0.44."""
+    network = stream(np.diag([1.2, 1.0]), np.zeros((2, 2)))
+    with pytest.raises(vn.NotObservable, match="nothing renews load"):
+        vn.crlb(network)
+    growing = stream(np.diag([1.2, 0.5]), np.diag([0.0, 1.0]), observe={"hall": np.eye(2)})
+    assert vn.crlb(growing)[0, 0] == pytest.approx(0.44 / 1.44, rel=1e-9)
+
+
 def test_position_is_found_through_velocity() -> None:
     """A wandering pair of which one is seen: detectable, though one row alone does not determine it."""
     network = stream([[1.0, 1.0], [0.0, 1.0]], observe={"hall": [[1.0, 0.0]]})

@@ -122,8 +122,10 @@ def refuse_without_steady_state(dynamics: Dynamics, parameters: tuple[str, ...])
     still = lasting @ unseen_directions(lasting.T @ dynamics.transition.T @ lasting, dynamics.noise @ lasting)
     if still.shape[1] == 0:
         return
-    roots = np.abs(np.linalg.eigvals(still.T @ dynamics.transition.T @ still))
-    if np.all(roots > 2 - NOT_DYING):
+    # What grows by itself keeps an error above zero; what is left on the unit circle does not.
+    backwards: Array = np.asarray(np.linalg.inv(still.T @ dynamics.transition.T @ still), np.float64)
+    still = still @ lasting_directions(backwards)
+    if still.shape[1] == 0:
         return
     raise NotObservable(
         f"dynamics: nothing renews {direction_in_words(_plainest(still), parameters)} (A keeps it, Q adds nothing), "
