@@ -58,6 +58,24 @@ def false_alarms(plan: vn.Plan, per_rows: float) -> None:
         )
 
 
+def short_logs(plan: vn.Plan, logs: int = 20, rows: int = 20_000) -> None:
+    """Logs of the model with an alarm in them: a slow x may begin a log far from its mean."""
+    for persistence in (0.0, 0.9, 0.99, 0.999, 0.9999):
+        kinds = []
+        for log in range(logs):
+            messages, drift = drawn(plan, rows, 1000 + log, persistence), vn.Drift(vn.Fusion(plan))
+            alarms = [
+                c for first in range(0, rows, BLOCK) for c in drift.look(messages[first : first + BLOCK])
+            ]
+            kinds.append({change.kind for change in alarms})
+        shown = ", ".join(
+            f"{kind} in {sum(kind in found for found in kinds)}" for kind in ("bias", "scatter")
+        )
+        print(
+            f"x persists by {persistence}: alarms in {sum(map(bool, kinds))} of {logs} logs of {rows} rows; {shown}"
+        )
+
+
 def delays(plan: vn.Plan, size: float, persistence: float, runs: int = 40, history: int = 6000) -> None:
     """Rows until a lasting change of one agent's messages is noticed."""
     model = plan.messages
@@ -85,6 +103,7 @@ def main() -> None:
     """Print all figures."""
     plan = vn.design(house())
     false_alarms(plan, 1e5)
+    short_logs(plan)
     for persistence in (0.0, 0.9):
         for size in (0.5, 1.0, 2.0):
             delays(plan, size, persistence)

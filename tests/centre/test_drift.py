@@ -81,7 +81,7 @@ def test_false_alarms_are_no_more_than_stated(plan, gaps: bool) -> None:
 
 def test_a_room_that_stays_warm_is_no_drift(plan) -> None:
     messages = drawn(plan, 30_000, 2, persistence=0.95)
-    assert not [change for change in watched(vn.Drift(vn.Fusion(plan)), messages) if change.kind == "bias"]
+    assert not watched(vn.Drift(vn.Fusion(plan)), messages)
 
 
 def test_a_change_of_one_deviation_is_noticed_soon_and_named(plan) -> None:

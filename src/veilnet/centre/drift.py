@@ -3,9 +3,9 @@
 Under the model the residuals of :mod:`veilnet.centre.redundancy` are standard normal in every row: all together (q),
 and those of each agent against the prior and the others (a_i). They are summed over windows of W = 16, 32, ... 16384
 rows, one after another. Two things are tested of each window: the mean, W |mean|² being chi-square with f degrees of
-freedom, and the scatter, the sum of squares being chi-square with W f. A test of windows of W rows has the
-false-alarm chance W / (per_rows × number of window lengths × number of tests), so that in per_rows rows of the model
-one false alarm is expected at most.
+freedom, and the scatter about it, a sum of squares that is chi-square with (W - 1) f. A test of windows of W rows
+has the false-alarm chance W / (per_rows × number of window lengths × number of tests), so that in per_rows rows of
+the model one false alarm is expected at most.
 
 Rows of real streams depend on each other: a room stays warm for hours, which is no drift. Means over windows then
 scatter more than those of independent rows. By how much is learned from the windows before, 32 at least, and
@@ -13,7 +13,7 @@ divided out; less than 1 is never taken. For independent rows the rates above ho
 
 Whatever was off from the first row on looks usual to such tests. Each time the history has doubled, the mean square
 of the residuals over 32 windows is therefore held against the model itself, in units of its own scatter from window
-to window.
+to window. An x that hardly moves in all that time cannot be told from a model that is wrong, and is told as one.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from veilnet.centre.gate import Contradiction, silent_agents
 from veilnet.centre.grouping import by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.redundancy import Redundancy, redundancy
+from veilnet.centre.windows import Keys, Level, Windows
 
 __all__ = ["Change", "Drift"]
 
@@ -42,11 +43,10 @@ _HISTORY = 32  # windows, before what they say is believed
 _INDEPENDENT = 1.5  # squares that scatter no more than so many times as much as of independent rows
 _UNUSUAL = 0.01  # chance of windows that count for no more than that in the history
 _CERTAIN = 8.0  # deviations of a mean of 32 windows: less than one in 10⁷
+_MOST_CARRIED = 0.95  # from window to window
 _LEAST_BIAS, _LEAST_SCATTER = 0.2, 1.1  # what is smaller is nobody's concern
 _SETS_KEPT = 64
 _OFTEN = 8  # refusals among 16 rows
-
-Keys = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Watch:
         self._chance = 1.0 / (per_rows * _LENGTHS * 2 * len(self._names))
         self._rest = np.zeros((0, len(self._tests)))
         self._rest_keys: Keys = np.zeros(0, dtype=np.int64)
-        self._levels = [_Level(len(self._names), len(self._tests)) for _ in range(_LENGTHS)]
+        self._levels = [Level(len(self._names), len(self._tests)) for _ in range(_LENGTHS)]
 
     def look(self, keys: Keys, deviations: Array) -> list[Change]:
         if len(self._found.joint) == 0:
@@ -189,7 +189,7 @@ class _Watch:
         used = whole * _SHORTEST
         self._rest, self._rest_keys = residuals[used:], keys[used:]
         blocks = residuals[:used].reshape(whole, _SHORTEST, residuals.shape[1])
-        windows = _Windows(
+        windows = Windows(
             blocks.sum(axis=1),
             self._by_group((blocks**2).sum(axis=1)),
             keys[:used:_SHORTEST],
@@ -215,34 +215,41 @@ class _Watch:
             sums[:, group] += column
         return sums
 
-    def _learn(self, windows: _Windows, length: int, level: _Level) -> list[Change]:
+    def _learn(self, windows: Windows, length: int, level: Level) -> list[Change]:
         """Add to the history; what it says against the model when it is long enough for the first time."""
-        shares = windows.squares / (length * np.maximum(self._freedom, 1))
         young = level.count < _HISTORY
+        if young:
+            level.early = np.concatenate(
+                [level.early, windows.squares / (length * np.maximum(self._freedom, 1))]
+            )
         sums = windows.sums
         if not young:  # a change that lasts must not soon be taken for usual
             limits = np.array([_limit(_UNUSUAL, int(f)) for f in self._freedom])
             found = self._by_group(sums**2) / length / np.maximum(1.0, self._swelling(level, length))
             sums = sums * np.sqrt(np.minimum(1.0, limits / np.maximum(found, 1e-300)))[:, self._group]
-        level.add(sums, shares, int(windows.since[0]))
+        level.add(sums, self._scatter(windows, length), int(windows.since[0]))
         if not young or level.count < _HISTORY:
             return []
-        spread = np.sqrt(np.maximum(level.share_variance, 1e-12) / level.count)
-        far = (level.share_mean - 1.0) / spread > _CERTAIN
+        means = np.mean(level.early, axis=0)
+        about = level.early - means
+        power = np.maximum(np.sum(about**2, axis=0), 1e-12)
+        follows = np.sum(about[1:] * about[:-1], axis=0) / power + 2.0 / np.sqrt(level.count)
+        carried = np.clip(follows, 0.0, _MOST_CARRIED)  # as far as so few windows allow it
+        spread = np.sqrt(power * (1 + carried) / (1 - carried)) / level.count
+        far = means - 1.0 > _CERTAIN * spread
+        span = level.begun or 0, int(windows.until[-1]), level.count * length
         return [
-            Change(
-                "scatter",
-                self._names[group],
-                level.begun or 0,
-                int(windows.until[-1]),
-                level.count * length,
-                size,
-            )
+            Change("scatter", self._names[group], *span, size)
             for group in np.flatnonzero(far)
-            if (size := float(np.sqrt(level.share_mean[group]))) > _LEAST_SCATTER
+            if (size := float(np.sqrt(means[group]))) > _LEAST_SCATTER
         ]
 
-    def _swelling(self, level: _Level, length: int) -> Array:
+    def _scatter(self, windows: Windows, length: int) -> Array:
+        """Per window and group, the mean square about the window's own mean, which slow rows do not widen."""
+        about = windows.squares - self._by_group(windows.sums**2) / length
+        return np.asarray(np.maximum(about, 0.0) / ((length - 1) * np.maximum(self._freedom, 1)))
+
+    def _swelling(self, level: Level, length: int) -> Array:
         """Per group, how much sums over windows scatter in their widest direction; 1 for independent rows."""
         return np.array(
             [
@@ -251,24 +258,23 @@ class _Watch:
             ]
         )
 
-    def _test(self, windows: _Windows, length: int, level: _Level) -> list[Change]:
+    def _test(self, windows: Windows, length: int, level: Level) -> list[Change]:
         """Hold windows against the model, and against how much those before them scatter."""
         changes = []
         chance = self._chance * length
         margin = 1.0 + 2.0 * np.sqrt(2.0 / level.count)
-        swellings = self._swelling(level, length)
+        swellings, scatters = self._swelling(level, length), self._scatter(windows, length)
         for group, name in enumerate(self._names):
             freedom = int(self._freedom[group])
             mine = self._group == group
             sums = windows.sums[:, mine]
             swelling = _rounded_up(swellings[group] * margin)
             biased = np.sum(sums**2, axis=1) / (length * swelling) > _limit(chance, freedom)
-            usual = max(1.0, float(level.share_mean[group]))
-            widening = _rounded_up(
-                float(level.share_variance[group]) * length * freedom / 2 / usual**2 * margin
-            )
-            effective = max(1, int(length * freedom / widening))
-            scatter = windows.squares[:, group] / (length * freedom)
+            mean_square, varies = float(level.scatter.mean[group]), float(level.scatter.variance[group])
+            usual, squares = max(1.0, mean_square), (length - 1) * freedom
+            widening = _rounded_up(varies / max(mean_square, 1e-12) ** 2 * squares / 2 * margin)
+            effective = max(1, int(squares / widening))
+            scatter = scatters[:, group]
             wide = scatter / usual * effective > _limit(chance, effective)
             if widening > _INDEPENDENT and length < _HISTORY * widening:
                 wide[:] = False  # too few independent rows for a sum of squares to be chi-square
@@ -306,72 +312,6 @@ class _Watch:
             for name, share in zip(self._model.labels, moved, strict=True)
             if np.isfinite(share)
         }
-
-
-@dataclass
-class _Windows:
-    """Sums of residuals and, per group, of their squares, with the keys of each window's ends."""
-
-    sums: Array
-    squares: Array
-    since: Keys
-    until: Keys
-
-    def part(self, start: int, stop: int) -> _Windows:
-        """Some of them."""
-        return _Windows(
-            self.sums[start:stop], self.squares[start:stop], self.since[start:stop], self.until[start:stop]
-        )
-
-
-class _Level:
-    """Windows of one length: what waits for its partner, and what all of them so far were like."""
-
-    def __init__(self, groups: int, columns: int) -> None:
-        self.count = 0
-        self.begun: int | None = None
-        self.sums_squared = np.zeros((columns, columns))
-        self._shares, self._shares_squared = np.zeros(groups), np.zeros(groups)
-        none: Keys = np.zeros(0, dtype=np.int64)
-        self._waiting = _Windows(np.zeros((0, columns)), np.zeros((0, groups)), none, none)
-
-    @property
-    def share_mean(self) -> Array:
-        """Mean square of the residuals of each group, 1 in the model."""
-        return self._shares / max(1, self.count)
-
-    @property
-    def share_variance(self) -> Array:
-        """Variance of that from window to window."""
-        return np.maximum(self._shares_squared / max(1, self.count) - self.share_mean**2, 0.0)
-
-    def add(self, sums: Array, shares: Array, since: int) -> None:
-        """Remember some windows."""
-        self.begun = since if self.begun is None else self.begun
-        self.count += len(sums)
-        self.sums_squared += sums.T @ sums
-        self._shares += shares.sum(axis=0)
-        self._shares_squared += (shares**2).sum(axis=0)
-
-    def paired(self, new: _Windows) -> _Windows:
-        """Windows of twice the length."""
-        old = self._waiting
-        every = _Windows(
-            np.concatenate([old.sums, new.sums]),
-            np.concatenate([old.squares, new.squares]),
-            np.concatenate([old.since, new.since]),
-            np.concatenate([old.until, new.until]),
-        )
-        even = len(every.since) // 2 * 2
-        self._waiting = _Windows(
-            every.sums[even:], every.squares[even:], every.since[even:], every.until[even:]
-        )
-        return _Windows(
-            every.sums[0:even:2] + every.sums[1:even:2],
-            every.squares[0:even:2] + every.squares[1:even:2],
-            every.since[0:even:2],
-            every.until[1:even:2],
-        )
 
 
 def _rounded_up(swelling: float) -> float:
