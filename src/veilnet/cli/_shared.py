@@ -46,6 +46,14 @@ def __getattr__(name: str) -> Any:
     return made
 
 
+def fraction(text: str, option: str) -> float:
+    """How far a model is off, as a number; it may be written as a percentage."""
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise InvalidRequest(f"{option}: expected 5% or 0.05, found {text!r}") from None
+
+
 def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | None:
     """["10"] -> 10.0; ["gait=10", "presence=3"] -> a mapping."""
     return _one_or_by_name(given, option, lambda text: amount(text, option))

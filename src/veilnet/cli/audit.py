@@ -43,9 +43,9 @@ def command(
         ),
     ] = None,
     model_error: Annotated[
-        float,
-        typer.Option("--model-error", metavar="NUMBER", help="How far the model may be off, 0.05 is 5 %."),
-    ] = 0.05,
+        str,
+        typer.Option("--model-error", metavar="FRACTION", help="How far the model may be off, 5% or 0.05."),
+    ] = "5%",
     ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of releases to verify.")] = None,
     head: Annotated[str | None, typer.Option("--head", help="The ledger's head at the last audit.")] = None,
     released: Annotated[
@@ -73,7 +73,7 @@ def command(
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing import plot_baselines
-    from veilnet.cli._shared import amounts, check_plot, console, print_json, progress
+    from veilnet.cli._shared import amounts, check_plot, console, fraction, print_json, progress
 
     check_plot(plot)
     if plot is not None and only and "baselines" not in only:
@@ -87,7 +87,7 @@ def command(
         agents_colluding=colluding,
         releases=releases,
         least_privacy=amounts(least_privacy, "--least-privacy"),
-        model_error=model_error,
+        model_error=fraction(model_error, "--model-error"),
     )
     loaded = vn.Plan.load(plan)
     mechanisms = _mechanisms(loaded, deployed, run)

@@ -63,12 +63,12 @@ def command(
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility."""
     import veilnet as vn
-    from veilnet.cli._shared import amounts, console, print_json, progress, targets
+    from veilnet.cli._shared import amounts, console, fraction, print_json, progress, targets
     from veilnet.cli._views import plan_table, sending_table
     from veilnet.io.plan_reading import check_destination
 
     loss = _loss(utility_loss)
-    error = _fraction(model_error)
+    error = None if model_error is None else fraction(model_error, "--model-error")
     model = vn.Network.load(network)
     if error is not None:
         stated, model = model, model.replace(model_error=error)
@@ -151,18 +151,6 @@ def _robustness_table(tried: dict[str, Robustness]) -> Table:
         rows,
         title=f"On {first.draws} random true models, off by {100 * first.error:g} %: error variances grow",
     )
-
-
-def _fraction(text: str | None) -> float | None:
-    """The model's error as a number; it may be written as a percentage."""
-    from veilnet._core.errors import InvalidRequest
-
-    if text is None:
-        return None
-    try:
-        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        raise InvalidRequest(f"--model-error: expected 5% or 0.05, found {text!r}") from None
 
 
 def _loss(text: str | None) -> float | None:
