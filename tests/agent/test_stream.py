@@ -134,3 +134,23 @@ def test_streams_are_not_copied_and_need_a_grid() -> None:
         pickle.dumps(sanitizer.stream())
     with pytest.raises(vn.InvalidNetwork, match="no grid is set"):
         sanitizer.replace(grid=None).stream()
+
+
+def test_an_interrupted_stream_goes_on_from_its_state() -> None:
+    rng = np.random.default_rng(8)
+    sanitizer = with_memory(rng, readings=2, order=3, sent=2)
+    readings = rng.standard_normal((40, 2))
+    whole, first = sanitizer.stream(), sanitizer.stream()
+    expected = whole.sanitize(readings)
+    before = first.sanitize(readings[:17])
+    second = sanitizer.stream(state=first.state)
+    found = np.concatenate([before, second.sanitize(readings[17:])])
+    np.testing.assert_allclose(second.state, whole.state, rtol=1e-12)
+    assert sanitizer.grid is not None
+    assert np.all(
+        np.abs(found - expected) <= 2 * sanitizer.grid
+    )  # each rounded to its grid with a dither of its own
+    forgetful = sanitizer.stream().sanitize(readings[17:])
+    assert np.any(np.abs(forgetful - expected[17:]) > 4 * sanitizer.grid)
+    with pytest.raises(vn.InvalidNetwork, match="state: expected 3 numbers"):
+        sanitizer.stream(state=[0.0])

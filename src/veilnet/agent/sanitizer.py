@@ -239,14 +239,16 @@ class Sanitizer(Frozen):
             )
         return release(self.recipe, readings, rng)
 
-    def stream(self, *, rng: np.random.Generator | int | None = None) -> Stream:
+    def stream(self, *, state: Any = None, rng: np.random.Generator | int | None = None) -> Stream:
         """A stream of rows, which remembers: the agent at work, from its first row on.
 
-        rng: as in :meth:`sanitize`, for simulation alone.
+        state: where an interrupted stream goes on: its ``state`` after the last row that was sent. Keep it as you
+               keep the readings; ``veilnet sanitize`` does so by itself, durably.
+        rng:   as in :meth:`sanitize`, for simulation alone.
 
         Without a memory every row is for itself, as with :meth:`sanitize`.
         """
-        return Stream(self.recipe, noise_source(rng))
+        return Stream(self.recipe, noise_source(rng), state)
 
     @cached_property
     def recipe(self) -> Recipe:
