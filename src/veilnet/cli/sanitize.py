@@ -101,7 +101,9 @@ def command(
     if agent.memory is not None:
         if time is not None:
             raise InvalidRequest(
-                "--time: the rows of a stream are numbered; give each its number in a column 'row'"
+                "--time: the rows of a stream are numbered, and times do not number them; leave --time out, and give "
+                "each row its number in a column 'row' that goes up by 1 for every step of time, so that rows that "
+                "were not read are counted too"
             )
         from veilnet.cli._remembering import Remembering
 

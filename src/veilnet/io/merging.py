@@ -156,8 +156,8 @@ def require_equal_counts(ends: Mapping[str, int]) -> None:
         shown = ", ".join(f"{agent!r} {count}" for agent, count in list(ends.items())[:8])
         raise InvalidReading(
             f"messages: rows were only counted, and the files do not end together: {shown}; a line that is missing "
-            "in one shifts all its others, and the estimates are then wrong: sanitize with a column 'row' or "
-            "'time'. Where only last rows were not sent, --trust-counts aligns by counts"
+            "in one shifts all its others, and the estimates are then wrong: sanitize with a column 'row' (or "
+            "'time', but not for a stream). Where only last rows were not sent, --trust-counts aligns by counts"
         )
 
 
