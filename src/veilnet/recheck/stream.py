@@ -8,7 +8,8 @@ and the error of g given *all* messages is the mean over ω of S_gg - S_gz S_zz^
 frequencies converge geometrically; their number is doubled until nothing changes.
 
 Now, by a window: the covariances of the last W rows of messages with one another and with u, and one linear solve. It
-leaves out older rows, so it finds a little too large an error, less so as W is doubled.
+leaves out older rows, so it finds a little too large an error, less so as W is doubled. Where no window is long
+enough, by a witness: a filter and its own error (:mod:`veilnet.recheck.stream_witness`).
 
 Streams whose x wanders off have no spectra: there a long window is taken both ways, with the state at its beginning
 unknown altogether.
@@ -27,6 +28,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import AgentFilter, ComplexArray, unit_sizes, white_noise
 from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window, error_of_raw_filter
+from veilnet.recheck.stream_witness import error_of_witness
 
 __all__ = ["StreamRecheck"]
 
@@ -69,9 +71,11 @@ class StreamRecheck:
             previous, found = found, filtered.error(rows, window) / best - 1.0
             agrees = abs(found - claimed) <= 1e-8 * (1.0 + claimed)
             settled = abs(previous - found) <= SETTLED * (1.0 + found)
-            if agrees or settled or 2 * window * max(1, filtered.sent) > LARGEST_WINDOW:
+            if agrees or settled:
                 return float(found)
             window *= 2
+            if window * max(1, filtered.sent) > LARGEST_WINDOW:
+                return float(min(found, error_of_witness(filtered, rows) / best - 1.0))
 
 
 class _Smoothed:

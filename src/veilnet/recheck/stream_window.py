@@ -158,7 +158,7 @@ def _settled(window: Window, rows: Array) -> float:
     while 2 * length * window.sent <= LARGEST_WINDOW:
         length *= 2
         previous, found = found, window.error(rows, length)
-        if previous - found <= SETTLED * found:
+        if abs(previous - found) <= SETTLED * found:  # it grows where the window begins with too much known
             break
     return found
 
