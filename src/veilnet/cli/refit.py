@@ -52,6 +52,7 @@ def command(
         time=time,
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
     )
+    rows, summary = found.rows, str(found)  # before anything is written: what cannot be compared is not saved
     if out is not None:
         check_destination(out, found.new.network, force=force)
         found.new.save(out, force=force)
@@ -62,7 +63,7 @@ def command(
                 "warnings": found.calibration.warnings,
                 "promises": [
                     dict(zip(("what", "promised", "old_messages_now", "new_plan"), row, strict=True))
-                    for row in found.rows
+                    for row in rows
                 ],
                 "saved": out,
             }
@@ -71,7 +72,7 @@ def command(
     typer.echo(str(found.calibration.report))
     for sentence in found.calibration.warnings:
         console.print(f"\nDoubtful: {sentence}")
-    console.print(f"\n{found}", soft_wrap=True)
+    console.print(f"\n{summary}", soft_wrap=True)
     if out is not None:
         console.print(
             f"\nWrote {out}. Give every agent its new file, and the centre its center.json.", soft_wrap=True
