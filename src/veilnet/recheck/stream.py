@@ -27,7 +27,8 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import AgentFilter, ComplexArray, unit_sizes, white_noise
-from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window, error_of_raw_filter
+from veilnet.recheck.stream_raw import error_of_raw_filter
+from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window
 from veilnet.recheck.stream_witness import error_of_witness
 
 __all__ = ["StreamRecheck"]
@@ -75,7 +76,8 @@ class StreamRecheck:
                 return float(found)
             window *= 2
             if window * max(1, filtered.sent) > LARGEST_WINDOW:
-                return float(min(found, error_of_witness(filtered, rows) / best - 1.0))
+                witness = error_of_witness(filtered, rows)
+                return float(witness / best - 1.0) if np.isfinite(witness) else float(found)
 
 
 class _Smoothed:

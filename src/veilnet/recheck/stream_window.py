@@ -12,7 +12,7 @@ from veilnet._core.types import Array
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import AgentFilter, reached, unit_sizes, white_noise
 
-__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "Window", "error_of_raw_filter"]
+__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "Window"]
 
 FIRST_WINDOW = 16
 LARGEST_WINDOW = 2600  # numbers in a window: one factorisation of a second
@@ -150,36 +150,3 @@ def _root(covariance: Array) -> Array:
             continue
     covariance[diagonal] *= 1.0 + 1e-11
     return np.asarray(np.linalg.cholesky(covariance))
-
-
-def _settled(window: Window, rows: Array) -> float:
-    """tr(A P A') now, of a window so long that its double tells nothing more."""
-    length, found = FIRST_WINDOW, window.error(rows, FIRST_WINDOW)
-    while 2 * length * window.sent <= LARGEST_WINDOW:
-        length *= 2
-        previous, found = found, window.error(rows, length)
-        if abs(previous - found) <= SETTLED * found:  # it grows where the window begins with too much known
-            break
-    return found
-
-
-def error_of_raw_filter(network: Network, rows: Array) -> float:
-    """tr(A P A') now, from raw readings: by a generalised Schur form where every reading has white noise."""
-    from scipy.linalg import solve_discrete_are
-
-    dynamics = network.dynamics
-    assert dynamics is not None
-    raw = Window(network, [AgentFilter(network, place, {}) for place in range(network.S)])
-    base = network.L + (0 if network.colour is None else network.N)
-    white = white_noise(network)
-    scale = np.sqrt(np.diag(network.noise.matrix()))
-    white = white / np.outer(scale, scale)
-    if np.linalg.eigvalsh(white)[0] < 1e-9:
-        return _settled(raw, rows)
-    read = np.concatenate([network.H, np.eye(network.N)[:, : base - network.L]], axis=1)
-    read = read * raw.units[:base] / scale[:, None]
-    rows = rows * raw.units[: network.L]
-    before = solve_discrete_are(raw.moves[:base, :base].T, read.T, raw.news[:base, :base], white)
-    half = read @ before[:, : network.L] @ rows.T
-    best = rows @ before[: network.L, : network.L] @ rows.T
-    return float(np.trace(best - half.T @ np.linalg.solve(read @ before @ read.T + white, half)))

@@ -1,0 +1,92 @@
+"""Utility now by the error of a given filter: against SciPy's Riccati solver, and where no window is long enough."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.linalg import solve_discrete_are
+
+import veilnet as vn
+from veilnet.io.template import house
+from veilnet.recheck import stream_witness
+from veilnet.recheck.stream import StreamRecheck
+from veilnet.recheck.stream_agents import AgentFilter
+from veilnet.recheck.stream_raw import error_of_raw_filter
+from veilnet.recheck.stream_window import Window
+from veilnet.recheck.stream_witness import error_of_witness
+
+
+def slow_stream(floor: float = 1e-9) -> vn.Network:
+    """x and the noise of its readings carry over for long; hardly any of that noise is new in every row."""
+    return vn.Network(
+        {"climate": [[1.0, 0.4], [0.5, -0.3]], "desk": [[0.2, 1.0], [0.1, 0.8]]},
+        vn.ColouredNoise(memory=0.955, innovation=1.0, floor=floor),
+        public={"humidity": [1, 0]},
+        private={"presence": [0, 1]},
+        dynamics=vn.Dynamics(transition=[[0.9995, 0.0], [0.1, 0.96]], noise=np.diag([0.002, 0.01])),
+    )
+
+
+def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> Window:
+    return Window(network, [AgentFilter(network, place, sanitizers) for place in range(network.S)])
+
+
+def riccati_error(network: vn.Network, sanitizer: vn.Sanitizer) -> float:
+    """tr(U P U') now where one agent sends noisy combinations of its readings, white noise: SciPy's solver."""
+    assert network.dynamics is not None
+    seen = sanitizer.compression @ network.H
+    noise = sanitizer.compression @ network.noise.matrix() @ sanitizer.compression.T + sanitizer.noise
+    before = solve_discrete_are(network.dynamics.transition.T, seen.T, network.dynamics.noise, noise)
+    after = before - before @ seen.T @ np.linalg.solve(seen @ before @ seen.T + noise, seen @ before)
+    return float(np.trace(network.U @ after @ network.U.T))
+
+
+@pytest.mark.parametrize("root", [0.5, 0.99, 0.9999])
+def test_the_witness_has_the_least_error_there_is(root: float) -> None:
+    rng = np.random.default_rng(1)
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    network = vn.Network(
+        {"a": rng.standard_normal((4, 3))},
+        0.5,
+        public=np.eye(3)[:2],
+        private={"g": np.eye(3)[2]},
+        dynamics=vn.Dynamics(transition=root * turn, noise=(1 - root**2) * np.eye(3)),
+    )
+    sanitizer = vn.Sanitizer(rng.standard_normal((2, 4)), 0.1, agent="a")
+    found = error_of_witness(filtered(network, {"a": sanitizer}), network.U)
+    assert found == pytest.approx(riccati_error(network, sanitizer), rel=1e-8)
+
+
+def test_any_gain_errs_at_least_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = slow_stream(floor=0.1)
+    window = filtered(network, {})
+    best = error_of_witness(window, network.U)
+    right = stream_witness._gain
+    rng = np.random.default_rng(2)
+    monkeypatch.setattr(
+        stream_witness,
+        "_gain",
+        lambda w, before: right(w, before) * (1 + 0.05 * rng.standard_normal((w.size, w.sent))),
+    )
+    assert all(error_of_witness(window, network.U) > best * (1 + 1e-6) for _ in range(5))
+
+
+def test_readings_without_news_are_judged_by_enough_rows() -> None:
+    """A window that begins with too much known errs less than any centre can; it has to be made longer."""
+    network = slow_stream()
+    window = filtered(network, {})
+    assert error_of_raw_filter(network, network.U) == pytest.approx(
+        error_of_witness(window, network.U), rel=1e-7
+    )
+    plan = vn.design(network)
+    assert plan.certificate.ok
+    assert plan.utility == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_utility_that_is_not_reached_is_not_confirmed() -> None:
+    network = house(stream=True)
+    plan = vn.design(network)
+    noisy = {agent: s.replace(noise=1e-3 * np.eye(s.sent)) for agent, s in plan.sanitizers.items()}
+    loss = StreamRecheck(network, noisy).growth_now(network.U, 0.0)
+    assert loss == pytest.approx(-vn.utility(network, noisy), rel=1e-5)
+    assert loss > 1e-4
