@@ -6,33 +6,38 @@ u = U x; the private parameters g_j = G_j x must stay hard to estimate (mathemat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triangle
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_vector, refuse_unknown
 from veilnet._core.words import direction_in_words
-from veilnet.model.coloured import Colour, read_colour
+from veilnet.model.arguments import (
+    per_agent,
+    read_noise_colour,
+    read_observe,
+    read_offset,
+    read_parameters,
+    read_prior,
+    read_private,
+    read_public,
+    read_steps,
+    read_units,
+)
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered, read_noise
 from veilnet.model.prior import Prior
-from veilnet.model.readings import read_limits, read_reading_names, read_resolution
+from veilnet.model.readings import read_limits, read_reading_names
 
 __all__ = ["Network", "Prior"]
-
-T = TypeVar("T")
-
-_RESERVED = frozenset({"center", "plan"})  # names of files in a plan folder that are not agents
 
 
 class Network(Frozen):
@@ -90,22 +95,22 @@ class Network(Frozen):
         dynamics: Dynamics | None = None,
         model_error: float = 0.0,
     ) -> None:
-        self.agents, self.H, self.blocks = _read_observe(observe, agents)
+        self.agents, self.H, self.blocks = read_observe(observe, agents)
         self.L = self.H.shape[1]
-        self.parameters = _read_parameters(parameters, self.L)
+        self.parameters = read_parameters(parameters, self.L)
         self.dynamics = read_dynamics(dynamics, self.parameters)
-        self.colour = _read_colour(noise, self.agents, self.blocks, self.dynamics)
+        self.colour = read_noise_colour(noise, self.agents, self.blocks, self.dynamics)
         self.sensor_noise: NoiseModel = read_noise(
             noise if self.colour is None else self.colour.marginal, self.agents, self.blocks
         )
         self.resolution: Mapping[str, Array] = MappingProxyType(
-            _read_resolution(resolution, self.agents, self.blocks)
+            read_steps(resolution, self.agents, self.blocks)
         )
         self.public: Mapping[str, Array]
         self.U: Array
-        self.public, self.U = _read_public(public, self.L)
-        self.private: Mapping[str, Array] = MappingProxyType(_read_private(private, self.L))
-        self.first = _read_prior(prior, self.L)
+        self.public, self.U = read_public(public, self.L)
+        self.private: Mapping[str, Array] = MappingProxyType(read_private(private, self.L))
+        self.first = read_prior(prior, self.L)
         self.first_given = self.first is not None
         self.prior = self.first
         if self.dynamics is not None:
@@ -116,15 +121,15 @@ class Network(Frozen):
             added = model_error_variance(self.H, self.prior, self.model_error)
             self.undithered_noise = self.sensor_noise.plus(added)
         self.noise: NoiseModel = dithered(self.undithered_noise, self.steps, self.agents)
-        self.offset = _read_offset(offset, self.agents, self.blocks)
+        self.offset = read_offset(offset, self.agents, self.blocks)
         self.reading_names: Mapping[str, tuple[str, ...]] = MappingProxyType(
-            _per_agent(reading_names, self.agents, self.blocks, "reading_names", read_reading_names)
+            per_agent(reading_names, self.agents, self.blocks, "reading_names", read_reading_names)
         )
         self.limits: Mapping[str, tuple[Array, Array]] = MappingProxyType(
-            _per_agent(limits, self.agents, self.blocks, "limits", read_limits)
+            per_agent(limits, self.agents, self.blocks, "limits", read_limits)
         )
         self.units: Mapping[str, str] = MappingProxyType(
-            _read_units(units, (*self.public, *self.private, *self.parameters))
+            read_units(units, (*self.public, *self.private, *self.parameters))
         )
         if self.dynamics is None:
             self._refuse_unobservable()
@@ -351,171 +356,3 @@ class _RowsByAgent(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return self._network.S
-
-
-def _read_observe(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, ...], Array, Blocks]:
-    if not isinstance(observe, Mapping):
-        return _read_stack(observe, agents)
-    if agents is not None:
-        raise InvalidNetwork("agents: give names either as keys of observe or as agents=, not both")
-    if not observe:
-        raise InvalidNetwork("observe: expected at least one agent, found none")
-    names = as_names(list(observe), "observe")
-    _refuse_reserved(names)
-    first = as_matrix(observe[names[0]], f"observe[{names[0]!r}]")
-    matrices = [first] + [as_matrix(observe[n], f"observe[{n!r}]", columns=first.shape[1]) for n in names[1:]]
-    return names, np.concatenate(matrices), Blocks([matrix.shape[0] for matrix in matrices])
-
-
-def _read_stack(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, ...], Array, Blocks]:
-    stack = as_array(observe, "observe")
-    if stack.ndim != 3 or 0 in stack.shape:
-        raise InvalidNetwork(
-            f"observe: expected agent -> matrix, or a stack of shape (S, n, L), found shape {stack.shape}"
-        )
-    count, size, length = stack.shape
-    if agents is None:
-        width = len(str(count))
-        names = tuple(f"agent{k:0{width}d}" for k in range(1, count + 1))
-    else:
-        names = as_names(agents, "agents")
-        _refuse_reserved(names)
-        if len(names) != count:
-            raise InvalidNetwork(f"agents: expected {count} names, found {len(names)}")
-    return names, stack.reshape(count * size, length), Blocks([size] * count)
-
-
-def _refuse_reserved(names: Sequence[str]) -> None:
-    for name in names:
-        if name.lower() in _RESERVED or any(mark in name for mark in "/\\") or name.startswith("."):
-            raise InvalidNetwork(
-                f"observe: the agent name {name!r} cannot be a file name of its own in a plan folder; "
-                "avoid 'plan', 'center', slashes and a leading dot"
-            )
-
-
-def _read_parameters(parameters: Sequence[str] | None, length: int) -> tuple[str, ...]:
-    if parameters is None:
-        return tuple(f"x{k + 1}" for k in range(length))
-    names = as_names(parameters, "parameters")
-    if len(names) != length:
-        raise InvalidNetwork(f"parameters: expected {length} names (columns of H), found {len(names)}")
-    return names
-
-
-def _read_public(public: Any, length: int) -> tuple[Mapping[str, Array], Array]:
-    named = public if isinstance(public, Mapping) else {"public": public}
-    if not named:
-        raise InvalidNetwork("public: expected at least one public parameter, found none")
-    as_names(list(named), "public")
-    rows = {
-        name: _no_zero_rows(as_matrix(value, f"public {name!r}", columns=length), f"public {name!r}")
-        for name, value in named.items()
-    }
-    return MappingProxyType(rows), np.concatenate(list(rows.values()))
-
-
-def _read_private(private: Any, length: int) -> dict[str, Array]:
-    if not isinstance(private, Mapping):
-        raise InvalidNetwork(
-            f"private: expected name -> rows, found {type(private).__name__}; "
-            'write private={"gait": rows} so that messages can name what is protected'
-        )
-    if not private:
-        raise InvalidNetwork("private: expected at least one private parameter, found none")
-    as_names(list(private), "private")
-    return {
-        name: _no_zero_rows(as_matrix(value, f"private {name!r}", columns=length), f"private {name!r}")
-        for name, value in private.items()
-    }
-
-
-def _no_zero_rows(rows: Array, name: str) -> Array:
-    zero = np.flatnonzero(~np.any(rows, axis=1))
-    if zero.size:
-        raise InvalidNetwork(
-            f"{name}: row {int(zero[0]) + 1} is zero, so it names nothing in x; remove the row"
-        )
-    return rows
-
-
-def _read_colour(
-    noise: Any, agents: tuple[str, ...], blocks: Blocks, dynamics: Dynamics | None
-) -> Colour | None:
-    colour = read_colour(noise, agents, blocks)
-    if colour is not None and dynamics is None:
-        raise InvalidNetwork(
-            "noise: coloured noise carries over from row to row, so it needs dynamics=Dynamics(transition=A, "
-            "noise=Q); for rows that have nothing to do with one another give plain noise"
-        )
-    return colour
-
-
-def _read_prior(prior: Any, length: int) -> Prior | None:
-    if prior is None:
-        return None
-    if not isinstance(prior, Prior):
-        raise InvalidNetwork(
-            f"prior: expected None or a Prior, found {type(prior).__name__}; "
-            "write Prior(covariance=P0) or Prior(information=J0)"
-        )
-    if prior.size != length:
-        raise InvalidNetwork(f"prior: expected {length} parameters (columns of H), found {prior.size}")
-    return prior
-
-
-def _read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
-    if offset is None:
-        return np.zeros(blocks.total)
-    if not isinstance(offset, Mapping):
-        return as_vector(offset, "offset", blocks.total)
-    refuse_unknown(offset, agents, "offset")
-    stacked = np.zeros(blocks.total)
-    for place, name in enumerate(agents):
-        if name in offset:
-            stacked[blocks.rows(place)] = as_vector(
-                offset[name], f"offset of {name!r}", int(blocks.sizes[place])
-            )
-    return stacked
-
-
-def _read_resolution(resolution: Any, agents: tuple[str, ...], blocks: Blocks) -> dict[str, Array]:
-    if resolution is None:
-        return {}
-    if not isinstance(resolution, Mapping):
-        if np.ndim(resolution) != 0:
-            raise InvalidNetwork(
-                f"resolution: expected agent -> step or steps, or one step for all readings, found {resolution!r}"
-            )
-        resolution = dict.fromkeys(agents, resolution)
-    return _per_agent(resolution, agents, blocks, "resolution", read_resolution)
-
-
-def _per_agent(
-    given: Mapping[str, Any] | None,
-    agents: tuple[str, ...],
-    blocks: Blocks,
-    what: str,
-    read: Callable[[Any, int], T],
-) -> dict[str, T]:
-    """What is said of some agents, each checked against its number of readings, in sending order."""
-    if given is None:
-        return {}
-    refuse_unknown(given, agents, what)
-    found = {}
-    for place, name in enumerate(agents):
-        if name in given:
-            try:
-                found[name] = read(given[name], int(blocks.sizes[place]))
-            except InvalidNetwork as error:
-                raise InvalidNetwork(f"{what} of {name!r}: {error}") from None
-    return found
-
-
-def _read_units(units: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
-    if units is None:
-        return {}
-    if not isinstance(units, Mapping):
-        raise InvalidNetwork(f"units: expected name -> unit, found {type(units).__name__}")
-    refuse_unknown(units, names, "units")
-    return {name: as_name(unit, f"unit of {name!r}") for name, unit in units.items()}

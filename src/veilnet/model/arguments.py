@@ -1,0 +1,199 @@
+"""The arguments of a network, each checked once and brought into one form; errors name the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.types import Array
+from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_vector, refuse_unknown
+from veilnet.model.coloured import Colour, read_colour
+from veilnet.model.dynamics import Dynamics
+from veilnet.model.prior import Prior
+from veilnet.model.readings import read_resolution
+
+T = TypeVar("T")
+
+_RESERVED = frozenset({"center", "plan"})  # names of files in a plan folder that are not agents
+
+
+def read_observe(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, ...], Array, Blocks]:
+    """(names, H stacked, how its rows fall to the agents) of the ``observe`` argument."""
+    if not isinstance(observe, Mapping):
+        return _read_stack(observe, agents)
+    if agents is not None:
+        raise InvalidNetwork("agents: give names either as keys of observe or as agents=, not both")
+    if not observe:
+        raise InvalidNetwork("observe: expected at least one agent, found none")
+    names = as_names(list(observe), "observe")
+    _refuse_reserved(names)
+    first = as_matrix(observe[names[0]], f"observe[{names[0]!r}]")
+    matrices = [first] + [as_matrix(observe[n], f"observe[{n!r}]", columns=first.shape[1]) for n in names[1:]]
+    return names, np.concatenate(matrices), Blocks([matrix.shape[0] for matrix in matrices])
+
+
+def _read_stack(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, ...], Array, Blocks]:
+    stack = as_array(observe, "observe")
+    if stack.ndim != 3 or 0 in stack.shape:
+        raise InvalidNetwork(
+            f"observe: expected agent -> matrix, or a stack of shape (S, n, L), found shape {stack.shape}"
+        )
+    count, size, length = stack.shape
+    if agents is None:
+        width = len(str(count))
+        names = tuple(f"agent{k:0{width}d}" for k in range(1, count + 1))
+    else:
+        names = as_names(agents, "agents")
+        _refuse_reserved(names)
+        if len(names) != count:
+            raise InvalidNetwork(f"agents: expected {count} names, found {len(names)}")
+    return names, stack.reshape(count * size, length), Blocks([size] * count)
+
+
+def _refuse_reserved(names: Sequence[str]) -> None:
+    for name in names:
+        if name.lower() in _RESERVED or any(mark in name for mark in "/\\") or name.startswith("."):
+            raise InvalidNetwork(
+                f"observe: the agent name {name!r} cannot be a file name of its own in a plan folder; "
+                "avoid 'plan', 'center', slashes and a leading dot"
+            )
+
+
+def read_parameters(parameters: Sequence[str] | None, length: int) -> tuple[str, ...]:
+    """Names of the L entries of x; made up where none are given."""
+    if parameters is None:
+        return tuple(f"x{k + 1}" for k in range(length))
+    names = as_names(parameters, "parameters")
+    if len(names) != length:
+        raise InvalidNetwork(f"parameters: expected {length} names (columns of H), found {len(names)}")
+    return names
+
+
+def read_public(public: Any, length: int) -> tuple[Mapping[str, Array], Array]:
+    """(name -> rows, all of them stacked) of the ``public`` argument."""
+    named = public if isinstance(public, Mapping) else {"public": public}
+    if not named:
+        raise InvalidNetwork("public: expected at least one public parameter, found none")
+    as_names(list(named), "public")
+    rows = {
+        name: _no_zero_rows(as_matrix(value, f"public {name!r}", columns=length), f"public {name!r}")
+        for name, value in named.items()
+    }
+    return MappingProxyType(rows), np.concatenate(list(rows.values()))
+
+
+def read_private(private: Any, length: int) -> dict[str, Array]:
+    """name -> rows of the ``private`` argument."""
+    if not isinstance(private, Mapping):
+        raise InvalidNetwork(
+            f"private: expected name -> rows, found {type(private).__name__}; "
+            'write private={"gait": rows} so that messages can name what is protected'
+        )
+    if not private:
+        raise InvalidNetwork("private: expected at least one private parameter, found none")
+    as_names(list(private), "private")
+    return {
+        name: _no_zero_rows(as_matrix(value, f"private {name!r}", columns=length), f"private {name!r}")
+        for name, value in private.items()
+    }
+
+
+def _no_zero_rows(rows: Array, name: str) -> Array:
+    zero = np.flatnonzero(~np.any(rows, axis=1))
+    if zero.size:
+        raise InvalidNetwork(
+            f"{name}: row {int(zero[0]) + 1} is zero, so it names nothing in x; remove the row"
+        )
+    return rows
+
+
+def read_noise_colour(
+    noise: Any, agents: tuple[str, ...], blocks: Blocks, dynamics: Dynamics | None
+) -> Colour | None:
+    """The noise that carries over, where it was given; it needs dynamics."""
+    colour = read_colour(noise, agents, blocks)
+    if colour is not None and dynamics is None:
+        raise InvalidNetwork(
+            "noise: coloured noise carries over from row to row, so it needs dynamics=Dynamics(transition=A, "
+            "noise=Q); for rows that have nothing to do with one another give plain noise"
+        )
+    return colour
+
+
+def read_prior(prior: Any, length: int) -> Prior | None:
+    """The prior, of as many parameters as H has columns."""
+    if prior is None:
+        return None
+    if not isinstance(prior, Prior):
+        raise InvalidNetwork(
+            f"prior: expected None or a Prior, found {type(prior).__name__}; "
+            "write Prior(covariance=P0) or Prior(information=J0)"
+        )
+    if prior.size != length:
+        raise InvalidNetwork(f"prior: expected {length} parameters (columns of H), found {prior.size}")
+    return prior
+
+
+def read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
+    """The offset of all N readings; zero where nothing is said."""
+    if offset is None:
+        return np.zeros(blocks.total)
+    if not isinstance(offset, Mapping):
+        return as_vector(offset, "offset", blocks.total)
+    refuse_unknown(offset, agents, "offset")
+    stacked = np.zeros(blocks.total)
+    for place, name in enumerate(agents):
+        if name in offset:
+            stacked[blocks.rows(place)] = as_vector(
+                offset[name], f"offset of {name!r}", int(blocks.sizes[place])
+            )
+    return stacked
+
+
+def read_steps(resolution: Any, agents: tuple[str, ...], blocks: Blocks) -> dict[str, Array]:
+    """agent -> the steps of its readings, where they were stated."""
+    if resolution is None:
+        return {}
+    if not isinstance(resolution, Mapping):
+        if np.ndim(resolution) != 0:
+            raise InvalidNetwork(
+                f"resolution: expected agent -> step or steps, or one step for all readings, found {resolution!r}"
+            )
+        resolution = dict.fromkeys(agents, resolution)
+    return per_agent(resolution, agents, blocks, "resolution", read_resolution)
+
+
+def per_agent(
+    given: Mapping[str, Any] | None,
+    agents: tuple[str, ...],
+    blocks: Blocks,
+    what: str,
+    read: Callable[[Any, int], T],
+) -> dict[str, T]:
+    """What is said of some agents, each checked against its number of readings, in sending order."""
+    if given is None:
+        return {}
+    refuse_unknown(given, agents, what)
+    found = {}
+    for place, name in enumerate(agents):
+        if name in given:
+            try:
+                found[name] = read(given[name], int(blocks.sizes[place]))
+            except InvalidNetwork as error:
+                raise InvalidNetwork(f"{what} of {name!r}: {error}") from None
+    return found
+
+
+def read_units(units: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
+    """name -> unit, of names that the network knows."""
+    if units is None:
+        return {}
+    if not isinstance(units, Mapping):
+        raise InvalidNetwork(f"units: expected name -> unit, found {type(units).__name__}")
+    refuse_unknown(units, names, "units")
+    return {name: as_name(unit, f"unit of {name!r}") for name, unit in units.items()}
