@@ -411,6 +411,18 @@ ATTACKS = {
 }
 
 
+def show(scores: list[Score], troubles: str, *, as_json: bool) -> None:
+    """The table of scores, with ``troubles`` heading what was found; or the same in JSON."""
+    if as_json:
+        print(json.dumps([{**vars(score), "found": dict(score.found)} for score in scores]))
+        return
+    print(f"| what was attacked | tried | hit | recovered | {troubles} |")
+    print("|---|---|---|---|---|")
+    for score in scores:
+        found = ", ".join(f"{name} {count}" for name, count in score.found.items()) or "none"
+        print(f"| {score.what} | {score.tried} | {score.hit} | {score.recovered} | {found} |")
+
+
 def main() -> None:
     """Attack, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -431,14 +443,7 @@ def main() -> None:
         if options.full and options.only in (None, "full_disk"):
             run_child(here.sanitize("long", "--out", here.folder / "long.sent.csv"))
             scores.append(full_disk(here, random.Random(options.seed), options.full))
-    if options.json:
-        print(json.dumps([{**vars(score), "found": dict(score.found)} for score in scores]))
-        return
-    print("| what was attacked | tried | hit | recovered | lost, torn, doubled or mixed |")
-    print("|---|---|---|---|---|")
-    for score in scores:
-        found = ", ".join(f"{name} {count}" for name, count in score.found.items()) or "none"
-        print(f"| {score.what} | {score.tried} | {score.hit} | {score.recovered} | {found} |")
+    show(scores, "lost, torn, doubled or mixed", as_json=options.json)
 
 
 if __name__ == "__main__":

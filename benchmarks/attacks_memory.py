@@ -11,7 +11,6 @@ readings in a plain loop: *doubled* is a row sent twice (to a pipe: with other n
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import stat
@@ -23,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import veilnet as vn
-from attacks_kills import ROWS, Score, Work, command, kills, leftovers, run_child, table
+from attacks_kills import ROWS, Score, Work, command, kills, leftovers, run_child, show, table
 from veilnet.io.sanitizer_files import save_sanitizer
 
 STEP = 2.0**-12
@@ -190,14 +189,7 @@ def main() -> None:
             piped(here, rng, options.kills - half - quarter),
             full_disk(here, rng, options.full),
         ]
-    if options.json:
-        print(json.dumps([{**vars(score), "found": dict(score.found)} for score in scores]))
-        return
-    print("| what was attacked | tried | hit | recovered | lost, torn, doubled, reset or open |")
-    print("|---|---|---|---|---|")
-    for score in scores:
-        found = ", ".join(f"{name} {count}" for name, count in score.found.items()) or "none"
-        print(f"| {score.what} | {score.tried} | {score.hit} | {score.recovered} | {found} |")
+    show(scores, "lost, torn, doubled, reset or open", as_json=options.json)
 
 
 if __name__ == "__main__":
