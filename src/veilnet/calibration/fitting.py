@@ -80,7 +80,8 @@ def fit(
 ) -> Network:
     """A network from calibration data; warns (:class:`DoubtfulModel`) where the model is doubtful.
 
-    table:   name -> column, a pandas or polars frame, a structured array, or the path of a CSV file.
+    table:   name -> column, a pandas or polars frame, a structured array, or the path of a CSV, Parquet, Feather or
+             Excel file.
     agents:  agent -> the columns it reads.
     public:  columns that may be known; or name -> columns, to give several one name.
     private: columns that must not, likewise.
