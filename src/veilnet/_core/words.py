@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -52,3 +52,55 @@ def number(value: float) -> str:
     if np.isinf(value):
         return "∞" if value > 0 else "-∞"
     return f"{value:.3g}"
+
+
+def side_by_side(values: Mapping[str, float], unit: str = "") -> str:
+    """Errors that are to be compared: ``±7.2 °C raw, ±7.6 °C sent, ±7.9 °C guessing``.
+
+    Every figure has the same decimals: two digits of the smallest, and up to two more where two errors that differ by
+    more than rounding would read the same.
+    """
+    finite = [abs(value) for value in values.values() if np.isfinite(value)]
+    smallest = min((value for value in finite if value > 0), default=1.0)
+    digits = next((each for each in (2, 3) if _told_apart(finite, smallest, each)), 4)
+    return ", ".join(
+        f"±{_decimals(value, smallest, digits)}{unit and ' '}{unit} {label}"
+        for label, value in values.items()
+    )
+
+
+def plus_minus(value: float, unit: str = "") -> str:
+    """One error: ``±7.2 °C``."""
+    return f"±{_decimals(value, abs(value) or 1.0, 2)}{unit and ' '}{unit}"
+
+
+def plain_number(value: float, scale: float = 1.0) -> str:
+    """As :func:`number`, where what rounding leaves of zero, relative to ``scale``, is 0."""
+    return "0" if abs(value) < 1e-9 * scale else number(value)
+
+
+def percent(part: float) -> str:
+    """A part in percent, two digits; what rounding leaves of zero is 0 %."""
+    if np.isinf(part):
+        return "without bound"
+    return f"{0.0 if abs(part) < 5e-7 else 100 * part:.2g} %" if abs(part) < 1 else f"{100 * part:.3g} %"
+
+
+def _told_apart(values: list[float], smallest: float, digits: int) -> bool:
+    """Whether values that differ by more than a thousandth read differently."""
+    shown = [(_decimals(value, smallest, digits), value) for value in values]
+    return not any(
+        text == other and abs(value - another) > 1e-3 * max(value, another)
+        for place, (text, value) in enumerate(shown)
+        for other, another in shown[:place]
+    )
+
+
+def _decimals(value: float, smallest: float, digits: int) -> str:
+    """A value with as many decimals as ``digits`` of the smallest one needs."""
+    if not np.isfinite(value):
+        return "∞" if value > 0 else str(value)
+    places = digits - 1 - int(np.floor(np.log10(smallest)))
+    if not -4 <= int(np.floor(np.log10(max(abs(value), smallest)))) <= 5:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{max(places, 0)}f}"

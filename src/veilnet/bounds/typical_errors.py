@@ -1,0 +1,101 @@
+"""How far off the centre typically is, in the user's units: from raw readings, from what is sent, and by guessing.
+
+The typical error on a parameter A x with r rows is sqrt(tr(A P̃ A') / r): the root mean square over its rows of what
+the best estimator leaves. Guessing is what is known without any message. On a stream a public parameter is judged now
+and a private one with hindsight, as its promise is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import side_by_side
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.knowledge import Knowledge, crlb, knowledge, knowledge_of_factor
+from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
+from veilnet.model.network import Network
+
+__all__ = ["TypicalError", "typical_errors", "unit_of"]
+
+
+@dataclass(frozen=True)
+class TypicalError:
+    """The centre's typical error on one parameter, as standard deviations in its unit.
+
+    name:     of the parameter.
+    private:  whether it is a private one.
+    unit:     empty where none was given.
+    raw:      from all readings as they are.
+    guessing: from nothing but what is known beforehand; inf where that is nothing.
+    sent:     from what the agents send; None where no plan was asked about.
+    """
+
+    name: str
+    private: bool
+    unit: str
+    raw: float
+    guessing: float
+    sent: float | None = None
+
+    def __str__(self) -> str:
+        shown = {"raw": self.raw, "sent": self.sent, "guessing": self.guessing}
+        return side_by_side({label: value for label, value in shown.items() if value is not None}, self.unit)
+
+
+def typical_errors(
+    network: Network, sanitizers: Mapping[str, Sanitizer] | None = None
+) -> dict[str, TypicalError]:
+    """The typical error on every public and private parameter, by name, public ones first.
+
+    A name that is both public and private stands once, as private.
+
+    network:    the model.
+    sanitizers: agent -> Sanitizer; None to leave out what is sent.
+    """
+    silent: Knowledge | StreamKnowledge
+    told: Knowledge | StreamKnowledge | None = None
+    if network.is_stream:
+        silent = silent_stream(network)
+        told = None if sanitizers is None else stream_knowledge(network, sanitizers)
+    else:
+        silent = knowledge_of_factor(network, np.zeros((0, network.L)))
+        told = None if sanitizers is None else knowledge(network, sanitizers)
+    found = {}
+    for private, named in ((False, network.public), (True, network.private)):
+        bound = crlb(network, when=("hindsight" if private else "now") if network.is_stream else None)
+        for name, rows in named.items():
+            raw = float(np.sqrt(max(np.trace(rows @ bound @ rows.T), 0.0) / len(rows)))
+            found[name] = TypicalError(
+                name,
+                private,
+                unit_of(network, name),
+                raw,
+                raw * _growth(silent, rows, private=private),
+                None if told is None else raw * _growth(told, rows, private=private),
+            )
+    return found
+
+
+def unit_of(network: Network, name: str) -> str:
+    """The unit of a public or private parameter: as given, or that of the entries of x which it names as they are."""
+    given = network.unit(name)
+    if given:
+        return given
+    rows = network.private[name] if name in network.private else network.public[name]
+    units = set()
+    for row in rows:
+        places = np.flatnonzero(row)
+        plain = len(places) == 1 and row[places[0]] == 1.0
+        units.add(network.unit(network.parameters[places[0]]) if plain else "")
+    return units.pop() if len(units) == 1 else ""
+
+
+def _growth(known: Knowledge | StreamKnowledge, rows: Array, *, private: bool) -> float:
+    """How many-fold the deviation is of what raw readings leave."""
+    if isinstance(known, StreamKnowledge):
+        return float(np.sqrt(1.0 + known.growth(rows, hindsight=private)))
+    return float(np.sqrt(1.0 + known.growth(rows)))
