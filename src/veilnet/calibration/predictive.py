@@ -12,6 +12,12 @@ is what an uncertain offset and H add to the variance of a new reading at a rand
 of freedom count all rows, so the predictive noise is R times (1 + h) / (1 - h) · (T - L - 1) / T, and likewise the
 prior for an uncertain mean.
 
+Memories come out too short of few slow rows, and h with them. To first order in 1 / T, a fitted mean takes (1 + b)/T
+off a memory b, a fitted column of H whose parameter has the memory m takes (b + m) / T, and the division by the rows'
+own power takes 2 b / T (with a mean alone that is Kendall's (1 + 3 b) / T). Of this, the scatter of an estimated b
+gives (1 + b) / T back, since (1 + b) / (1 - b) bends upwards. The rest is added before h is taken: (2 + L) b + tr M
+over T to the noise's memories, 2 m / T to those of x.
+
 What is left comes from weighing readings by an R and a prior that were themselves estimated, and depends on how
 correlations were shrunk. It has no closed form, so it is measured: the whole calibration is repeated on rows
 simulated from the fitted model, and noise and prior are scaled by κ, the mean ratio of the true to the stated error
@@ -28,7 +34,7 @@ import numpy as np
 from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array
 from veilnet.calibration.linear_model import LinearModel, fit_linear
-from veilnet.calibration.noise_memory import NoiseMemory
+from veilnet.calibration.noise_memory import NoiseMemory, with_memories
 from veilnet.calibration.stream_model import StreamModel
 
 __all__ = ["Widening", "widening"]
@@ -84,6 +90,7 @@ def widening(model: LinearModel, stream: StreamModel, asked: Array, *, prior: bo
     prior: whether the centre uses mean and covariance of x.
     """
     rows, (readings, length) = len(model.residuals), model.observe.shape
+    stream = _without_bias(model, stream)
     of_noise, of_mean = _uncertain(model, stream)
     analytic = Widening(
         np.sqrt((1 + of_noise) / (1 - of_noise) * (rows - length - 1) / rows),
@@ -96,6 +103,24 @@ def widening(model: LinearModel, stream: StreamModel, asked: Array, *, prior: bo
     return Widening(
         common * analytic.noise, common * analytic.parameters if prior else analytic.parameters, common
     )
+
+
+def _without_bias(model: LinearModel, stream: StreamModel) -> StreamModel:
+    """The stream with memories for which h comes out right on average; variances of one row stay as they are."""
+    rows, length = len(model.residuals), model.mean.size
+    longest = 1.0 - 1.0 / (rows + 1)
+    root = np.linalg.cholesky(model.covariance)
+    left, singular, right = np.linalg.svd(np.linalg.solve(root, stream.transition @ root))
+    kept = np.minimum(singular + 2 * singular / rows, np.maximum(longest, singular))
+    move = left * kept @ right
+    transition = np.linalg.solve(root.T, (root @ move).T).T
+    renewed = root @ (np.eye(length) - move @ move.T) @ root.T
+
+    colour = stream.noise
+    taken = ((2 + length) * colour.memory + float(np.trace(move))) / rows
+    memory = np.where(colour.memory > 0, np.minimum(colour.memory + taken, longest), 0.0)
+    row = stationary_covariance(np.diag(colour.memory), colour.innovation) + colour.floor
+    return StreamModel(transition, renewed, with_memories(memory, colour.part, row))
 
 
 def _uncertain(model: LinearModel, stream: StreamModel) -> tuple[Array, Array]:
