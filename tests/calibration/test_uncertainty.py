@@ -13,6 +13,7 @@ import veilnet as vn
 from helpers.calibration_truth import random_truth
 from veilnet import cli
 from veilnet.calibration.intervals import growth
+from veilnet.calibration.predictive import uncertain, without_bias
 from veilnet.calibration.shrinkage import shrunk_covariance
 
 # Coverage and stated errors on 200 networks each: benchmarks/calibration_study.py. Here, small and certain.
@@ -34,6 +35,22 @@ def test_stated_errors_hold_on_unseen_rows_where_plain_ones_do_not(rows, memory,
     assert plain > 1.06
     assert 0.9 < predictive < 1.1
     assert abs(predictive - 1) < 0.5 * abs(plain - 1)
+
+
+def test_slow_rows_do_not_pass_for_more_rows_than_they_are() -> None:
+    rows, memory, networks = 1000, 0.97, 12
+    plain, mended = np.zeros(2), np.zeros(2)
+    for seed in range(networks):
+        truth = random_truth(seed, x_memory=memory, noise_memory=memory)
+        model, stream = truth.fitted_stream(rows, seed)
+        plain += [np.mean(part) / networks for part in uncertain(model, stream)]
+        mended += [np.mean(part) / networks for part in uncertain(model, without_bias(model, stream))]
+    # what the mean of so many rows, and a product of two such series, scatter by: sums of m^|k| and of (m b)^|k|
+    of_mean, of_product = (1 + memory) / (1 - memory), (1 + memory**2) / (1 - memory**2)
+    true = np.array([of_mean + 3 * of_product, of_mean]) / rows
+    # one standard error is 0.035
+    assert plain[0] < 0.88 * true[0]
+    assert np.all(np.abs(mended / true - 1) < 0.12)
 
 
 @pytest.mark.slow

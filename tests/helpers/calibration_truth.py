@@ -13,7 +13,7 @@ from veilnet.calibration.fitting import Calibration, fit_report
 from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.calibration.predictive import widening
 from veilnet.calibration.rows import Rows
-from veilnet.calibration.stream_model import fit_stream
+from veilnet.calibration.stream_model import StreamModel, fit_stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +81,20 @@ class Truth:
         true = kept @ self.covariance @ kept.T + gain @ self.noise @ gain.T + np.outer(bias, bias)
         return np.diag(true), np.diag(stated)
 
-    def plain_and_predictive(self, rows: int, seed: int) -> tuple[LinearModel, LinearModel]:
-        """(as residuals show it, as it is stated) of a fit of such a log."""
+    def fitted_stream(self, rows: int, seed: int) -> tuple[LinearModel, StreamModel]:
+        """A fit of such a log, and how its rows follow one another."""
         log = self.log(rows, seed)
         x = np.stack([log[name] for name in self.parameters], axis=1)
         y = np.stack([log[name] for named in self.agents.values() for name in named], axis=1)
         model = fit_linear(y, x)
         numbers = np.arange(rows)
-        stream = fit_stream(model, Rows(y, x, 0 * numbers, numbers, 0, None), np.ones(self.noise.shape, bool))
+        return model, fit_stream(
+            model, Rows(y, x, 0 * numbers, numbers, 0, None), np.ones(self.noise.shape, bool)
+        )
+
+    def plain_and_predictive(self, rows: int, seed: int) -> tuple[LinearModel, LinearModel]:
+        """(as residuals show it, as it is stated) of a fit of such a log."""
+        model, stream = self.fitted_stream(rows, seed)
         return model, widening(model, stream, np.eye(len(self.covariance)), prior=True).of_model(model)
 
 

@@ -37,7 +37,7 @@ from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.calibration.noise_memory import NoiseMemory, with_memories
 from veilnet.calibration.stream_model import StreamModel
 
-__all__ = ["Widening", "widening"]
+__all__ = ["Widening", "uncertain", "widening", "without_bias"]
 
 _MOST = 1.0 / 3.0  # of h: above it a fit is hardly one, and variances are at most doubled
 _NEGLIGIBLE = 2e-3  # of h: below it nothing is simulated
@@ -90,8 +90,8 @@ def widening(model: LinearModel, stream: StreamModel, asked: Array, *, prior: bo
     prior: whether the centre uses mean and covariance of x.
     """
     rows, (readings, length) = len(model.residuals), model.observe.shape
-    stream = _without_bias(model, stream)
-    of_noise, of_mean = _uncertain(model, stream)
+    stream = without_bias(model, stream)
+    of_noise, of_mean = uncertain(model, stream)
     analytic = Widening(
         np.sqrt((1 + of_noise) / (1 - of_noise) * (rows - length - 1) / rows),
         np.sqrt((1 + of_mean) / (1 - of_mean) * (rows - 1) / rows) if prior else np.ones(length),
@@ -105,7 +105,7 @@ def widening(model: LinearModel, stream: StreamModel, asked: Array, *, prior: bo
     )
 
 
-def _without_bias(model: LinearModel, stream: StreamModel) -> StreamModel:
+def without_bias(model: LinearModel, stream: StreamModel) -> StreamModel:
     """The stream with memories for which h comes out right on average; variances of one row stay as they are."""
     rows, length = len(model.residuals), model.mean.size
     longest = 1.0 - 1.0 / (rows + 1)
@@ -123,7 +123,7 @@ def _without_bias(model: LinearModel, stream: StreamModel) -> StreamModel:
     return StreamModel(transition, renewed, with_memories(memory, colour.part, row))
 
 
-def _uncertain(model: LinearModel, stream: StreamModel) -> tuple[Array, Array]:
+def uncertain(model: LinearModel, stream: StreamModel) -> tuple[Array, Array]:
     """(h of each reading, the same of each mean of x)."""
     rows, length = len(model.residuals), model.mean.size
     root = np.linalg.cholesky(model.covariance)
