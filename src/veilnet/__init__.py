@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from veilnet.designs.frontiers import Frontier, frontier
     from veilnet.designs.questions import Worst
     from veilnet.model.coloured import ColouredNoise
+    from veilnet.model.doubts import Doubt
     from veilnet.model.dynamics import Dynamics
     from veilnet.model.network import Network, Prior
     from veilnet.plans.plan import Plan
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ColouredNoise",
     "DifferentialPrivacy",
+    "Doubt",
     "DoubtfulModel",
     "Drift",
     "Dynamics",
@@ -96,6 +98,7 @@ _NAMES_IN = {
         "InvalidPlan",
         "MissingExtra",
     ),
+    "model.doubts": ("Doubt",),
     "model.network": ("Network", "Prior"),
     "model.dynamics": ("Dynamics",),
     "model.coloured": ("ColouredNoise",),

@@ -226,3 +226,6 @@ def test_what_goes_with_what() -> None:
     assert "The network is one of single rows." in str(single.report)
     assert any("made for one row" in sentence for sentence in single.warnings)
     assert not any("made for one row" in sentence for sentence in made.warnings)
+    # what the stream counts is no doubt any more
+    assert "noise-memory" in {doubt.name for doubt in single.network.doubts}
+    assert not {"noise-memory", "slow"} & {doubt.name for doubt in made.network.doubts}

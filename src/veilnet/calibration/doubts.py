@@ -9,6 +9,7 @@ from typing import TypeVar
 from veilnet._core.words import join_names
 from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
+from veilnet.model.doubts import Doubt
 
 _One = TypeVar("_One")
 
@@ -31,14 +32,15 @@ _ILL_CONDITIONED = 1e6
 _COARSE = 1.0  # of the noise deviation: up to it, dither of one step was seen to leave the bounds true
 
 
-def doubts(report: CalibrationReport) -> tuple[str, ...]:
-    """One sentence or two per kind of doubt; empty where there is none."""
+def doubts(report: CalibrationReport) -> tuple[Doubt, ...]:
+    """A doubt of each kind that was found, empty where there is none."""
     readings, parameters = report.readings, report.parameters
     chance = _CHANCE / max(len(readings), 1)
     found = [
         *_about_outliers(report.outliers),
         *_about_rows(report),
         _about(
+            "changing",
             [r for r in readings if r.drift > _DRIFTING],
             lambda r: f"{r.name} ({r.drift:.2g}-fold)",
             "On rows the fit had not seen, errors are larger than the fitted noise: {}. The relation to the "
@@ -46,6 +48,7 @@ def doubts(report: CalibrationReport) -> tuple[str, ...]:
             "Calibrate longer, and again when things change.",
         ),
         _about(
+            "not-linear",
             [r for r in readings if r.curvature > _CURVED and r.curvature_chance < chance],
             lambda r: f"{r.name} ({100 * r.curvature:.0f} % of its noise)",
             "Not linear: squares and products of the parameters explain part of what was taken for noise: {}. "
@@ -53,50 +56,60 @@ def doubts(report: CalibrationReport) -> tuple[str, ...]:
             "calibrate on a smaller range.",
         ),
         _about(
+            "unequal-noise",
             [r for r in readings if r.unequal > _UNEQUAL and r.unequal_chance < chance],
             lambda r: r.name,
             "The noise is larger at some values of the parameters than at others: {}. The size of the noise then "
             "tells something about the parameters, which the bounds do not count.",
         ),
         _about(
+            "noise-law",
             [r for r in readings if _far_from_normal(r, chance)],
             lambda r: f"{r.name} (excess kurtosis {r.kurtosis:.2g}, skewness {r.skewness:.2g})",
             "The noise is not Gaussian: {}. Of all noises with this covariance the Gaussian one hides most: "
             "an attacker who knows the true law can do better than the bounds say.",
         ),
         _about(
-            [r for r in readings if abs(r.persistence) > _PERSISTENT and r.independence < chance],
+            "noise-memory",
+            [
+                r
+                for r in readings
+                if abs(r.persistence) > _PERSISTENT and r.independence < chance and not _carried(report, r)
+            ],
             lambda r: f"{r.name} ({r.persistence:.2f})",
-            "The noise carries over from one row to the next (lag-1 correlation): {}. " + _over_rows(report),
+            "The noise carries over from one row to the next (lag-1 correlation): {}. Promises are made for one row; "
+            "over a sequence of rows they do not hold as they stand. The rows here count for fewer.",
         ),
         *_about_resolution(readings),
         *_about_parameters(parameters, of_streams=_of_streams(report)),
     ]
-    return tuple(sentence for sentence in found if sentence)
+    return tuple(Doubt(name, sentence) for name, sentence in found if sentence)
 
 
 def _of_streams(report: CalibrationReport) -> bool:
     return report.stream is not None and report.stream.used
 
 
-def _over_rows(report: CalibrationReport) -> str:
-    fewer = "The rows here count for fewer."
-    if _of_streams(report):
-        return fewer
-    return f"Promises are made for one row; over a sequence of rows they do not hold as they stand. {fewer}"
+def _carried(report: CalibrationReport, reading: ReadingReport) -> bool:
+    """Whether the network is of a stream in which this reading's noise carries over: then promises count it."""
+    return (
+        report.stream is not None and report.stream.used and report.stream.readings[reading.name].memory > 0
+    )
 
 
-def _about_outliers(outliers: Sequence[Outlier]) -> list[str]:
+def _about_outliers(outliers: Sequence[Outlier]) -> list[tuple[str, str]]:
     left_out = [one for one in outliers if not one.kept]
     stayed = [one for one in outliers if one.kept]
     return [
         _about(
+            "outliers-left-out",
             _by_column(left_out),
             _in_words,
             "Outliers, far beyond everything else in their columns: {}. Their rows were left out of the fit, and "
             "agents will refuse such readings. If they are real, fit without limits (limits=False, --no-limits).",
         ),
         _about(
+            "outliers-kept",
             _by_column(stayed),
             _in_words,
             "Outliers, credible as readings but far from what the parameters explain: {}. They stayed in the fit, "
@@ -116,37 +129,46 @@ def _in_words(outliers: Sequence[Outlier]) -> str:
     return f"{worst.column} ({rows}: {worst.deviations:.3g} deviations away)"
 
 
-def _about_rows(report: CalibrationReport) -> list[str]:
+def _about_rows(report: CalibrationReport) -> list[tuple[str, str]]:
     found = []
     if report.rows < _FEW_ROWS_PER_PARAMETER * (len(report.parameters) + 1):
-        found.append(
+        words = (
             f"Few rows: {report.rows} for {len(report.parameters)} parameters. What each reading shows of them "
             "is itself uncertain, and so is every promise; calibrate longer."
         )
+        found.append(("few-rows", words))
     # noises that are independent are shrunk to be so however many rows there are: no reason to doubt
     if report.noise_shrinkage > _SHRUNK and report.effective_rows < _FEW_ROWS_PER_READING * len(
         report.readings
     ):
-        found.append(
+        words = (
             "Few rows for so many readings: correlations of the noise were moved "
             f"{100 * report.noise_shrinkage:.0f} % of the way to zero. Noise that readings share is underestimated; "
             "calibrate longer."
         )
-    for name, value in report.conditions.items():
-        if value > _ILL_CONDITIONED:
-            found.append(
-                f"Ill-conditioned: the {name} have the condition number {value:.1e}; some of them nearly repeat "
-                "others, and small errors of calibration grow that much. Leave out what repeats."
-            )
+        found.append(("many-readings", words))
+    repeating = [
+        f"{name} ({value:.1e})" for name, value in report.conditions.items() if value > _ILL_CONDITIONED
+    ]
+    found.append(
+        _about(
+            "ill-conditioned",
+            repeating,
+            str,
+            "Ill-conditioned, with these condition numbers: {}. Some of them nearly repeat others, and small errors "
+            "of calibration grow that much. Leave out what repeats.",
+        )
+    )
     return found
 
 
-def _about_resolution(readings: Sequence[ReadingReport]) -> list[str]:
+def _about_resolution(readings: Sequence[ReadingReport]) -> list[tuple[str, str]]:
     several = {agent for agent, count in Counter(r.agent for r in readings).items() if count > 1}
     # an agent with one reading has no part of it to withhold
     coarse = [r for r in readings if r.agent in several and r.resolution > _COARSE * r.noise]
     return [
         _about(
+            "coarse",
             coarse,
             lambda r: f"{r.name} (steps of {r.resolution:.3g}, noise {r.noise:.3g})",
             "Coarse readings: {}. Agents move each reading at random within one step before they send anything, "
@@ -156,11 +178,12 @@ def _about_resolution(readings: Sequence[ReadingReport]) -> list[str]:
     ]
 
 
-def _about_parameters(parameters: Sequence[ParameterReport], *, of_streams: bool) -> list[str]:
+def _about_parameters(parameters: Sequence[ParameterReport], *, of_streams: bool) -> list[tuple[str, str]]:
     private = [p for p in parameters if p.role == "private"]
     chance = _CHANCE / max(len(parameters), 1)
     return [
         _about(
+            "few-values",
             [p for p in private if p.values <= _FEW_VALUES],
             lambda p: f"{p.name} ({p.values} values)",
             "Private, but not Gaussian, since it takes only a few values: {}. Promises are mean square errors; "
@@ -168,18 +191,21 @@ def _about_parameters(parameters: Sequence[ParameterReport], *, of_streams: bool
             "right value can be guessed.",
         ),
         _about(
+            "private-law",
             [p for p in private if p.values > _FEW_VALUES and _far_from_normal(p, chance)],
             lambda p: f"{p.name} (excess kurtosis {p.kurtosis:.2g}, skewness {p.skewness:.2g})",
             "Private, but far from Gaussian: {}. The prior knows its mean and variance only; an attacker who "
             "knows its law starts better than the bounds assume.",
         ),
         _about(
+            "slow",
             [p for p in parameters if p.persistence > _SLOW and not of_streams],
             lambda p: f"{p.name} ({p.persistence:.2f})",
             "Changes slowly from row to row (lag-1 correlation): {}. Who receives many rows can average over "
             "them; promises are made for one row.",
         ),
         _about(
+            "told-by-public",
             [p for p in private if p.told > _TOLD],
             lambda p: f"{p.name} ({100 * p.told:.0f} % of its variance)",
             "Private, but the public parameters alone tell much of it: {}. No sanitization can hide that "
@@ -192,5 +218,5 @@ def _far_from_normal(one: ReadingReport | ParameterReport, chance: float) -> boo
     return one.normality < chance and (abs(one.skewness) > _SKEWED or abs(one.kurtosis) > _TAILED)
 
 
-def _about(found: Sequence[_One], shown: Callable[[_One], str], sentence: str) -> str:
-    return sentence.format(join_names([shown(one) for one in found])) if found else ""
+def _about(name: str, found: Sequence[_One], shown: Callable[[_One], str], sentence: str) -> tuple[str, str]:
+    return name, sentence.format(join_names([shown(one) for one in found])) if found else ""

@@ -29,6 +29,7 @@ from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_colum
 from veilnet.calibration.stream_model import StreamModel, fit_stream, held_out_gain
 from veilnet.calibration.stream_report import StreamReport, stream_report
 from veilnet.io.tables import opened_once
+from veilnet.model.doubts import Doubt
 from veilnet.model.network import Network
 
 __all__ = ["Calibration", "DoubtfulModel", "fit", "fit_report"]
@@ -51,14 +52,17 @@ class DoubtfulModel(UserWarning):
 class Calibration:
     """A network made from data, how good it is, and where it is doubtful.
 
-    network:  the model.
+    network:  the model; its ``doubts`` say what is doubtful about it.
     report:   how well it describes the data, reading by reading and parameter by parameter.
-    warnings: what is doubtful about it, a sentence each.
     """
 
     network: Network
     report: CalibrationReport
-    warnings: tuple[str, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about the network, a sentence or two each."""
+        return tuple(doubt.words for doubt in self.network.doubts)
 
     def __str__(self) -> str:
         return "\n".join([str(self.report), *(f"\n- {sentence}" for sentence in self.warnings)])
@@ -162,11 +166,11 @@ def fit_report(
     network, streams = _network(builder, stated, wider.of_stream(moving), rows, stream)
     promises = fitted_promises(builder, network, model, moving, rows)
     report = assess(roles, network, stated, rows, left_out, streams, wider, promises)
-    found = doubts(report)
+    doubtful = doubts(report)
     unused = None if time is not None else unused_time_column(table, roles)
     if unused is not None:
-        found = (_NOT_IN_ORDER.format(unused), *found)
-    return Calibration(network, report, found)
+        doubtful = (Doubt("time-unused", _NOT_IN_ORDER.format(unused)), *doubtful)
+    return Calibration(network.replace(doubts=doubtful), report)
 
 
 def _credible(rows: Rows, roles: Roles) -> tuple[Rows, tuple[Outlier, ...]]:

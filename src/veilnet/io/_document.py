@@ -12,6 +12,7 @@
     prior        mean (optional) and either covariance or information (optional)
     dynamics     transition, noise and mean (optional), for rows that follow one another (optional)
     model_error  by which fraction the entries of observe may be off (optional)
+    doubts       name -> words and accepted, what is doubtful about the model (optional)
     agents       name -> readings (their names), resolution (their steps), limits (lowest and highest), offset
                  (all optional), noise (unless given for all), observe
 
@@ -32,6 +33,7 @@ from veilnet._core.validation import unknown
 from veilnet.io._toml import dotted
 from veilnet.io.matrices import confined, read_matrix
 from veilnet.model.coloured import ColouredNoise
+from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
 from veilnet.model.prior import Prior
@@ -40,11 +42,12 @@ FORMAT = "veilnet-network/1"
 
 _TOP = (
     *("format", "parameters", "agent_count", "model_error", "noise", "units", "public", "private", "prior"),
-    *("dynamics", "agents"),
+    *("dynamics", "doubts", "agents"),
 )
 _DYNAMICS = ("transition", "noise", "mean")
 _COLOUR = ("memory", "innovation", "floor")
 _PRIOR = ("mean", "covariance", "information")
+_DOUBT = ("words", "accepted")
 _AGENT = ("readings", "resolution", "limits", "offset", "noise", "observe")
 _KINDS = {
     bool: "true or false",
@@ -85,6 +88,10 @@ def to_document(network: Network) -> dict[str, Any]:
         }
     if network.dynamics is not None:
         document["dynamics"] = {name: getattr(network.dynamics, name) for name in _DYNAMICS}
+    if network.doubts:
+        document["doubts"] = {
+            doubt.name: {"words": doubt.words, "accepted": doubt.accepted} for doubt in network.doubts
+        }
     document["agents"] = {name: _agent(network, place) for place, name in enumerate(network.agents)}
     return document
 
@@ -185,6 +192,7 @@ def from_document(document: Any, folder: Path) -> Network:
             if "limits" in entry
         },
         model_error=document.get("model_error", 0.0),
+        doubts=_doubts(document["doubts"]) if "doubts" in document else (),
     )
 
 
@@ -292,6 +300,16 @@ def _prior(value: Any, numbers: _Numbers) -> Prior:
     if "mean" in read:
         read["mean"] = _flat(read["mean"])
     return Prior(**read)
+
+
+def _doubts(value: Any) -> list[Doubt]:
+    found = []
+    for name, one in _table(value, "doubts").items():
+        where = dotted("doubts", name)
+        entry = _table(one, where)
+        _check_keys(entry, _DOUBT, ("words",), where)
+        found.append(Doubt(name, **entry))
+    return found
 
 
 def _units(value: Any) -> dict[str, str]:

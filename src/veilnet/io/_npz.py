@@ -8,6 +8,7 @@ dynamics_transition, dynamics_noise, dynamics_mean (optional); instead of noise 
 noise_floor (optional), (N) or (N, N), where it carries over from row to row
 reading_names (N), empty where an agent's readings have none; lowest and highest (N), infinite where open;
 resolution (N), not a number where nothing is said; model_error, a fraction (optional)
+doubt_names, doubt_words, doubt_accepted, 0 or 1 (optional)
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from veilnet.io import _reading
 from veilnet.io._document import FORMAT, check_format, colour_arrays, is_diagonal
 from veilnet.io.matrices import read_npy
 from veilnet.model.coloured import ColouredNoise
+from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
 from veilnet.model.noise import IndependentNoise
@@ -47,6 +49,7 @@ _OPTIONAL = (
     *("reading_names", "lowest", "highest", "resolution", "model_error"),
     *("dynamics_transition", "dynamics_noise", "dynamics_mean"),
     *("noise_memory", "noise_innovation", "noise_floor"),
+    *("doubt_names", "doubt_words", "doubt_accepted"),
 )
 
 
@@ -98,6 +101,10 @@ def _arrays(network: Network) -> Arrays:
         arrays["resolution"] = steps
     if network.model_error:
         arrays["model_error"] = np.array(network.model_error)
+    if network.doubts:
+        arrays["doubt_names"] = np.array([doubt.name for doubt in network.doubts])
+        arrays["doubt_words"] = np.array([doubt.words for doubt in network.doubts])
+        arrays["doubt_accepted"] = np.array([int(doubt.accepted) for doubt in network.doubts])
     return arrays
 
 
@@ -157,6 +164,7 @@ def read_npz(path: Path) -> Network:
         limits=_limits(arrays, names, Blocks(sizes)),
         resolution=_resolution(arrays, names, Blocks(sizes)),
         model_error=float(_numbers(arrays, "model_error", 0)) if "model_error" in arrays else 0.0,
+        doubts=_doubts(arrays),
     )
 
 
@@ -184,6 +192,22 @@ def _limits(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, tuple
     cut = {name: blocks.rows(place) for place, name in enumerate(names)}
     both = {name: (edges[0][rows], edges[1][rows]) for name, rows in cut.items()}
     return {name: pair for name, pair in both.items() if np.any(np.isfinite(np.concatenate(pair)))}
+
+
+def _doubts(arrays: Arrays) -> list[Doubt]:
+    if not any(name.startswith("doubt_") for name in arrays):
+        return []
+    names, words = _texts(arrays, "doubt_names"), _texts(arrays, "doubt_words")
+    accepted = _get(arrays, "doubt_accepted")
+    fits = accepted.shape == (len(names),) == (len(words),) and accepted.dtype.kind in "iu"
+    if not fits or np.any((accepted != 0) & (accepted != 1)):
+        raise InvalidNetwork(
+            f"doubt_accepted: expected 0 or 1 for each of {len(names)} names, and as many words; found "
+            f"{accepted.dtype} of shape {accepted.shape} and {len(words)} words"
+        )
+    return [
+        Doubt(name, text, bool(yes)) for name, text, yes in zip(names, words, accepted.tolist(), strict=True)
+    ]
 
 
 def _resolution(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, Array] | None:

@@ -49,6 +49,8 @@ def _value(value: Any) -> str:
         return text(value)
     if isinstance(value, np.ndarray):
         return _array(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list | tuple):

@@ -31,6 +31,7 @@ from veilnet.model.arguments import (
     read_steps,
     read_units,
 )
+from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered, read_noise
@@ -63,6 +64,7 @@ class Network(Frozen):
                 distribution of the first x, and the stationary one when left out.
     model_error: by which fraction the entries of H may be off, 0.05 for 5 %: what that does to the readings on
                 average counts as noise (:mod:`veilnet.model.model_error`). Needs a full prior.
+    doubts:     what is doubtful about the model, a Doubt each; ``fit`` says so, and so do all who use it.
 
     ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
     ``sensor_noise`` is the noise as it was given: of the readings as an agent gets them, their rounding included.
@@ -94,6 +96,7 @@ class Network(Frozen):
         resolution: Mapping[str, Any] | float | None = None,
         dynamics: Dynamics | None = None,
         model_error: float = 0.0,
+        doubts: Sequence[Doubt] = (),
     ) -> None:
         self.agents, self.H, self.blocks = read_observe(observe, agents)
         self.L = self.H.shape[1]
@@ -131,6 +134,7 @@ class Network(Frozen):
         self.units: Mapping[str, str] = MappingProxyType(
             read_units(units, (*self.public, *self.private, *self.parameters))
         )
+        self.doubts = read_doubts(doubts)
         if self.dynamics is None:
             self._refuse_unobservable()
         else:
@@ -186,7 +190,7 @@ class Network(Frozen):
         return Network(
             self.observe, self.sensor_noise, self.public, self.private, self.prior,
             offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
-            limits=self.limits, resolution=self.resolution,
+            limits=self.limits, resolution=self.resolution, doubts=self.doubts,
         )  # fmt: skip
 
     def unit(self, name: str) -> str:
@@ -275,8 +279,16 @@ class Network(Frozen):
             "resolution": dict(self.resolution),
             "dynamics": self.dynamics,
             "model_error": self.model_error,
+            "doubts": self.doubts,
         }
         return Network(**(known | changes))
+
+    def accepting(self, names: Sequence[str]) -> Network:
+        """A copy in which some doubts are accepted: named from now on, and not repeated.
+
+        names: a list of their names; one that the network does not have is an error.
+        """
+        return self.replace(doubts=accepted(self.doubts, names))
 
     @classmethod
     def from_complex(

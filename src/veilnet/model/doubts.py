@@ -1,0 +1,55 @@
+"""What is doubtful about a network: said when it was fitted, and again by whoever uses it, until it is dealt with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from veilnet._core.errors import InvalidNetwork, InvalidRequest
+
+__all__ = ["Doubt", "accepted", "read_doubts"]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason why promises may be less true than they look.
+
+    name:     short, to accept it by: "noise-memory".
+    words:    what was seen, what it means, what helps.
+    accepted: somebody has read it and answers for it; it is then named, not repeated.
+    """
+
+    name: str
+    words: str
+    accepted: bool = False
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def read_doubts(doubts: Any) -> tuple[Doubt, ...]:
+    """The doubts of a network, each of another name."""
+    found = tuple(doubts or ())
+    for doubt in found:
+        if not isinstance(doubt, Doubt):
+            raise InvalidNetwork(f"doubts: expected veilnet.Doubt, found {type(doubt).__name__}")
+        for what, text in (("a name", doubt.name), ("words", doubt.words)):
+            if not isinstance(text, str) or not text.strip():
+                raise InvalidNetwork(f"doubts: expected {what} for each, found {text!r}")
+        if not isinstance(doubt.accepted, bool):
+            raise InvalidNetwork(f"doubts: {doubt.name}: accepted is True or False, found {doubt.accepted!r}")
+    names = [doubt.name for doubt in found]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InvalidNetwork(f"doubts: {twice[0]!r} is given twice; give each name once")
+    return found
+
+
+def accepted(doubts: Sequence[Doubt], names: Iterable[str]) -> tuple[Doubt, ...]:
+    """The doubts, those of these names accepted; a name that none of them has is an error."""
+    wanted, known = set(names), [doubt.name for doubt in doubts]
+    for name in sorted(wanted - set(known)):
+        have = f"the network's doubts are {', '.join(known)}" if known else "the network has no doubts"
+        raise InvalidRequest(f"accept: there is no doubt {name!r}; {have}")
+    return tuple(replace(doubt, accepted=doubt.accepted or doubt.name in wanted) for doubt in doubts)
