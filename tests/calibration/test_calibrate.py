@@ -477,7 +477,7 @@ def test_the_command_writes_the_network_and_says_how_good_it_is(tmp_path: Path, 
     assert cli.run(["fit", "data.csv", *OPTIONS, "--out", "house.toml"]) == 0
     shown = capsys.readouterr().out
     assert "held out" in shown
-    assert "Doubtful: Coarse readings: T1" in shown
+    assert "Doubtful (coarse): Coarse readings: T1" in shown
     assert "veilnet check house.toml" in shown
     roles = {"agents": {"kitchen": ["T1", "RH1"], "hall": ["T2"]}, "public": "T_out", "private": "people"}
     expected = fit_report(data, **roles).network

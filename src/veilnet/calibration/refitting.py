@@ -7,7 +7,7 @@ one errs more than that, since its weights, means and offsets are not true any m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,7 @@ def refit(
     utility_loss: float | None = None,
     time: str | None = None,
     missing: Missing = "refuse",
+    accept: Sequence[str] = (),
 ) -> Refit:
     """Fit a network to new rows with a plan's agents, public and private columns, and design for it anew.
 
@@ -83,6 +84,7 @@ def refit(
     table: new calibration rows, as :func:`veilnet.fit` takes them, with the same columns.
     privacy, utility_loss: what to ask for instead of what the old plan was asked for.
     time, missing: as for :func:`veilnet.fit`; a plan for a stream needs the time.
+    accept: names of doubts of the new fit that are accepted; those accepted before were doubts of the old one.
 
     The new network is of the old one's kind: of a stream or of single rows, with limits or without, with the same
     ``model_error``. Limits that were edited are proposed anew.
@@ -105,6 +107,8 @@ def refit(
         prior=network.is_stream or network.prior is not None,
         limits=bool(network.limits),
     )
+    if accept:
+        calibration = replace(calibration, network=calibration.network.accepting(accept))
     asked: dict[str, Any] = {"privacy": privacy, "utility_loss": utility_loss}
     if privacy is None and utility_loss is None:
         asked = _asked_of(plan)

@@ -60,6 +60,10 @@ def command(
             "dropout, baselines, 'differential privacy', ledger.",
         ),
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", help="A doubt of the fit that need not be repeated, by its name (repeat)."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and attackers.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of what is simulated.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON, with every figure.")] = False,
@@ -74,6 +78,7 @@ def command(
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing import plot_baselines
     from veilnet.cli._shared import amounts, check_plot, console, fraction, print_json, progress
+    from veilnet.model.doubts import accepted, doubt_notes
 
     check_plot(plot)
     if plot is not None and only and "baselines" not in only:
@@ -90,6 +95,7 @@ def command(
         model_error=fraction(model_error, "--model-error"),
     )
     loaded = vn.Plan.load(plan)
+    doubts = accepted(loaded.network.doubts, accept or [])
     mechanisms = _mechanisms(loaded, deployed, run)
     with progress("auditing", total=1.0) as steps:
         report = vn.audit(
@@ -105,12 +111,14 @@ def command(
     if plot is not None:
         plot_baselines(report, plot)
     if json:
-        print_json(report.to_dict())
+        print_json({**report.to_dict(), "doubts": doubts})
     else:
         for section in report.sections:
             console.print(_table(section, report.of(section)))
         for remark in report.remarks():
             console.print(remark, soft_wrap=True)
+        for note in doubt_notes(doubts):
+            console.print(note, soft_wrap=True)
         console.print(report.assurance())
         console.print(report.headline())
     if not report.ok:

@@ -55,6 +55,12 @@ def command(
             help="The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
         ),
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept", help="A doubt of the fit to accept by its name (repeat); the plan remembers."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write the plan to.")] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
@@ -70,6 +76,8 @@ def command(
     loss = _loss(utility_loss)
     error = None if model_error is None else fraction(model_error, "--model-error")
     model = vn.Network.load(network)
+    if accept:
+        model = model.accepting(accept)
     if error is not None:
         stated, model = model, model.replace(model_error=error)
     if out is not None:
@@ -102,6 +110,7 @@ def command(
                 "sent": plan.sent,
                 **({"kept": plan.kept, "privacy_now": plan.privacy_now} if model.is_stream else {}),
                 "notes": plan.notes(),
+                "doubts": model.doubts,
                 "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
                 "details": plan.details,
                 **({} if tried is None else {"model_error": tried}),

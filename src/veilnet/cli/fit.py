@@ -56,6 +56,10 @@ def command(
     no_predictive: Annotated[
         bool, typer.Option("--no-predictive", help="State noise as residuals show it, not as new rows will.")
     ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", help="A doubt to accept by its name (repeat); the network remembers."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
@@ -71,6 +75,7 @@ def command(
     from veilnet.io._json import plain
     from veilnet.io.fit_reports import report_path, save_fit_report
     from veilnet.io.tables import column_names
+    from veilnet.model.doubts import doubt_notes
 
     check_file(out)
     if report is None and out is not None:
@@ -92,16 +97,19 @@ def command(
         limits=not no_limits,
         predictive=not no_predictive,
     )
+    network = made.network.accepting(accept) if accept else made.network
     if out is not None:
-        made.network.save(out)
+        network.save(out)
     if report is not None:
         save_fit_report(report, network_fingerprint(made.network), plain(made.report), list(made.warnings))
     if json:
-        print_json({"report": made.report, "warnings": made.warnings, "written": out})
+        print_json(
+            {"report": made.report, "warnings": made.warnings, "doubts": network.doubts, "written": out}
+        )
         return
     typer.echo(str(made.report))
-    for sentence in made.warnings:
-        console.print(f"\nDoubtful: {sentence}")
+    for note in doubt_notes(network.doubts):
+        console.print(f"\n{note}", soft_wrap=True)
     if out is not None:
         console.print(f"\nWrote {out}. Next:\n  veilnet check {out}", soft_wrap=True)
 

@@ -23,6 +23,10 @@ def command(
     missing: Annotated[
         str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
     ] = "refuse",
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", help="A doubt of the new fit to accept by its name (repeat)."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write the new plan to.")] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
@@ -38,6 +42,7 @@ def command(
     from veilnet.calibration.refitting import refit
     from veilnet.cli._shared import amounts, console, print_json
     from veilnet.io.plan_reading import check_destination
+    from veilnet.model.doubts import doubt_notes
 
     old = vn.Plan.load(plan)
     if out is not None and out.resolve() == plan.resolve():
@@ -51,6 +56,7 @@ def command(
         utility_loss=utility_loss,
         time=time,
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
+        accept=accept or [],
     )
     rows, summary = found.rows, str(found)  # before anything is written: what cannot be compared is not saved
     if out is not None:
@@ -61,6 +67,7 @@ def command(
             {
                 "report": found.calibration.report,
                 "warnings": found.calibration.warnings,
+                "doubts": found.new.network.doubts,
                 "promises": [
                     dict(zip(("what", "promised", "old_messages_now", "new_plan"), row, strict=True))
                     for row in rows
@@ -70,8 +77,8 @@ def command(
         )
         return
     typer.echo(str(found.calibration.report))
-    for sentence in found.calibration.warnings:
-        console.print(f"\nDoubtful: {sentence}")
+    for note in doubt_notes(found.new.network.doubts):
+        console.print(f"\n{note}", soft_wrap=True)
     console.print(f"\n{summary}", soft_wrap=True)
     if out is not None:
         console.print(

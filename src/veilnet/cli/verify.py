@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from veilnet.model.doubts import Doubt
+    from veilnet.model.network import Network
 
 
 def command(
@@ -13,6 +17,10 @@ def command(
     network: Annotated[
         Path | None,
         typer.Argument(help="The network file you trust; without it, the plan's own is taken on trust."),
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", help="A doubt of the fit that need not be repeated, by its name (repeat)."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
@@ -23,18 +31,35 @@ def command(
     promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
     """
     from veilnet.cli._shared import console, print_json, table
+    from veilnet.io.plan_reading import read_plan_folder
+    from veilnet.model.doubts import accepted, doubt_notes
     from veilnet.model.network import Network
     from veilnet.plans.verification import verify
 
-    checks = verify(plan, None if network is None else Network.load(network))
+    trusted = None if network is None else Network.load(network)
+    doubts = _doubts(read_plan_folder(plan).network, trusted)
+    doubts = accepted(doubts, accept or [])
+    checks = verify(plan, trusted)
     ok = all(check.ok for check in checks)
     if json:
-        print_json({"ok": ok, "trusted_network": network, "checks": checks})
+        print_json({"ok": ok, "trusted_network": network, "checks": checks, "doubts": doubts})
     else:
         rows = [(check.what, check.promised, check.found, check.ok, check.note) for check in checks]
         console.print(table(("what", "promised", "found", "confirmed", ""), rows))
         if network is None:
             console.print("The plan's own network was taken on trust: give yours to check that too.")
+        for note in doubt_notes(doubts):
+            console.print(note, soft_wrap=True)
         console.print("Every promise is confirmed." if ok else "NOT confirmed: do not use this plan.")
     if not ok:
         raise typer.Exit(1)
+
+
+def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:
+    """Those of the trusted network, or else of the plan's own; what was accepted for the plan stays so."""
+    from veilnet.model.doubts import accepted
+
+    if trusted is None:
+        return planned.doubts
+    known = {doubt.name for doubt in trusted.doubts}
+    return accepted(trusted.doubts, [d.name for d in planned.doubts if d.accepted and d.name in known])

@@ -8,7 +8,7 @@ from typing import Any
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 
-__all__ = ["Doubt", "accepted", "read_doubts"]
+__all__ = ["Doubt", "accepted", "doubt_notes", "read_doubts"]
 
 
 @dataclass(frozen=True)
@@ -53,3 +53,16 @@ def accepted(doubts: Sequence[Doubt], names: Iterable[str]) -> tuple[Doubt, ...]
         have = f"the network's doubts are {', '.join(known)}" if known else "the network has no doubts"
         raise InvalidRequest(f"accept: there is no doubt {name!r}; {have}")
     return tuple(replace(doubt, accepted=doubt.accepted or doubt.name in wanted) for doubt in doubts)
+
+
+def doubt_notes(doubts: Sequence[Doubt]) -> list[str]:
+    """What is still doubtful, a sentence or two each, how to deal with it, and the names of what was accepted."""
+    still = [doubt for doubt in doubts if not doubt.accepted]
+    notes = [f"Doubtful ({doubt.name}): {doubt.words}" for doubt in still]
+    if still:
+        notes.append(
+            "Promises are as sure as these doubts allow. Fit again, transform the readings, or accept a doubt by "
+            f'its name: --accept {still[0].name}, network.accepting(["{still[0].name}"]).'
+        )
+    known = [doubt.name for doubt in doubts if doubt.accepted]
+    return [*notes, f"Doubts that were accepted: {', '.join(known)}."] if known else notes

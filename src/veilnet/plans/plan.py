@@ -18,6 +18,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.centre.models import Messages, messages_of
+from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.lower_bound.proof import Proof
@@ -189,15 +190,16 @@ class Plan(Frozen):
         return f" in each row of the stream, and keep {total} from row to row ({most} at most by one agent)"
 
     def notes(self) -> list[str]:
-        """What the resolution of the readings costs, for whom exact numbers may name the readings, and what an
-        uncertain model does to the figures.
+        """What the resolution of the readings costs, for whom exact numbers may name the readings, what an
+        uncertain model does to the figures, and what was doubtful about the fit.
         """
         exposed = [
             agent
             for agent, sanitizer in self.sanitizers.items()
             if agent not in self.network.resolution and _withholds_by_exact_numbers(sanitizer)
         ]
-        return [*resolution_notes(self.network, exposed), *model_error_notes(self.network)]
+        doubtful = doubt_notes(self.network.doubts)
+        return [*resolution_notes(self.network, exposed), *model_error_notes(self.network), *doubtful]
 
     def _gap_in_words(self) -> str:
         if self.gap == 0.0:

@@ -12,6 +12,7 @@ from veilnet._core.linalg import EPS
 from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
+from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
 from veilnet.verdict.model_error import model_error_notes
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
@@ -147,8 +148,8 @@ class Verdict:
         return [*lines, *self.notes()]
 
     def notes(self) -> list[str]:
-        """What the resolution of the readings costs, for whom exact numbers may name the readings, and what an
-        uncertain model does to the figures.
+        """What the resolution of the readings costs, for whom exact numbers may name the readings, what an
+        uncertain model does to the figures, and what was doubtful about the fit.
         """
         ranks, sizes = self.shares.ranks, self.network.blocks.sizes
         exposed = [
@@ -156,7 +157,8 @@ class Verdict:
             for place, agent in enumerate(self.network.agents)
             if agent not in self.network.resolution and 0 < ranks[place] < sizes[place]
         ]
-        return [*resolution_notes(self.network, exposed), *model_error_notes(self.network)]
+        doubtful = doubt_notes(self.network.doubts)
+        return [*resolution_notes(self.network, exposed), *model_error_notes(self.network), *doubtful]
 
 
 def _shortfall(ceiling: float, limit: float) -> float:
