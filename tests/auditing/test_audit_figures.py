@@ -14,6 +14,7 @@ from scipy.stats import norm
 import veilnet as vn
 from helpers.networks import direct_growth, direct_information, prior_information, random_network
 from veilnet.auditing import plot_baselines
+from veilnet.auditing.baseline_plot import baseline_figure
 from veilnet.auditing.baselines import baseline_rows, baselines, secure_sum
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.differential_privacy import (
@@ -147,8 +148,8 @@ def test_baselines_of_the_house(house: vn.Network) -> None:
         reached = vn.privacy(house, weaker)
         assert any(reached[name] < value for name, value in plan.privacy.items())
         assert found["no protection"].at_equal_privacy is None
-        rows = baseline_rows(list(found.values()))
-        assert len(rows) == len(found) * (len(house.private) + 1)
+        rows = baseline_rows(house, list(found.values()))
+        assert len(rows) == len(found) * 2
 
 
 def test_one_plot(house: vn.Network, tmp_path: Path) -> None:
@@ -158,6 +159,31 @@ def test_one_plot(house: vn.Network, tmp_path: Path) -> None:
     assert len(drawn) > 20_000
     with pytest.raises(vn.InvalidRequest, match="baselines"):
         plot_baselines([], tmp_path / "c.svg")
+
+
+def test_zeros_have_a_place_of_their_own_and_no_line_goes_there(house: vn.Network) -> None:
+    """A logarithmic axis has no zero: losses and privacies that are none, or without bound, are marks at the edge."""
+    found = baselines(vn.design(house))
+    for panel, name in zip(baseline_figure(found).axes, house.private, strict=True):
+        places = {
+            text.get_text(): place
+            for place, text in zip(panel.get_xticks(), panel.get_xticklabels(), strict=True)
+        }
+        drawn: dict[tuple[float, float], set[bool]] = {}
+        for line in panel.lines:
+            joined = line.get_linestyle() not in ("", "None") and len(line.get_xdata()) > 1
+            for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
+                drawn.setdefault((float(x), float(y)), set()).add(joined)
+        truth = {(p.loss, p.privacy[name]) for b in found for p in b.curve}
+        plan = found[0].curve[0]
+        assert plan.loss == 0.0  # a free plan
+        assert (places["0"], plan.privacy[name]) in drawn
+        assert min(x for x, _ in drawn) == places["0"]
+        shown = {(x, y) for x, y in truth if 1e-6 <= x <= 1e6 and 1e-6 <= y <= 1e6}
+        assert shown <= set(drawn)  # everything else is where it is
+        edges = [(x, y) for x, y in drawn if x in (places["0"], places["∞"])]
+        assert edges
+        assert not any(True in drawn[point] for point in edges)
 
 
 # --- statistics
@@ -220,7 +246,7 @@ def test_the_attacker_sees_weaker_noise() -> None:
     plan = plan_of(4, "per agent", "covariance")
     weak = {agent: s.replace(noise=s.noise / 10) for agent, s in plan.sanitizers.items()}
     rows = simulation_rows(plan, deployment(plan, weak), 1e-7, 0, 20_000, lambda _: None)
-    assert any(r.verdict == "fail" and "better than the bound" in r.sentence for r in rows)
+    assert any(r.verdict == "fail" and "protection is not there" in r.sentence for r in rows)
 
 
 def test_a_plan_that_claims_too_much() -> None:
@@ -239,6 +265,6 @@ def test_worst_direction_and_bits(house: vn.Network) -> None:
     bits = vn.bits_revealed(house, plan.sanitizers)
     for name in house.private:
         assert rows[f"{name}, most exposed direction"].found == pytest.approx(worst[name], rel=1e-9)
-        assert rows[f"{name}, bits revealed (raw | sent)"].found == pytest.approx(bits[name], rel=1e-9)
+        assert rows[f"{name}, bits revealed"].found == pytest.approx(bits[name], rel=1e-9)
     without = vn.design(random_network(0, prior="none"))
     assert not any("bits" in r.what for r in exposure_rows(without))

@@ -326,7 +326,7 @@ def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     plot = tmp_path / "baselines.svg"
     assert run(["audit", str(tmp_path / "plan"), "--quick", "--plot", str(plot)]) == 0
     text = capsys.readouterr().out
-    for word in ("what is deployed", "best linear attack on gait", "ridge on presence", "secure summation"):
+    for word in ("what is deployed", "attack on gait", "ridge on presence", "secure summation"):
         assert word in text
     assert "every promise holds" in text
     assert plot.stat().st_size > 10_000

@@ -82,8 +82,8 @@ def test_an_aggregator_does_better_than_noise_on_every_reading(found: dict[str, 
     assert epsilons[AGGREGATE] <= epsilons[EVERY_READING] * (1 + 1e-3)
 
 
-def test_who_has_to_be_trusted_is_said(found: dict[str, Baseline]) -> None:
-    rows = baseline_rows(list(found.values()))
+def test_who_has_to_be_trusted_is_said(plan: Plan, found: dict[str, Baseline]) -> None:
+    rows = baseline_rows(plan.network, list(found.values()))
     central = [row for row in rows if row.what.startswith(AGGREGATE)]
     assert central
     assert all("trusted aggregator who sees every raw reading" in row.sentence for row in central)

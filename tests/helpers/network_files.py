@@ -102,7 +102,7 @@ def stacked(rng: np.random.Generator) -> vn.Network:
 
 def same_bits(first: Any, second: Any) -> bool:
     """Whether two arrays are the same to the last bit, signs of zeros included."""
-    return first.shape == second.shape and first.tobytes() == second.tobytes()
+    return bool(first.shape == second.shape and first.tobytes() == second.tobytes())
 
 
 def assert_same(first: vn.Network, second: vn.Network) -> None:

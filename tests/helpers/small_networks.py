@@ -15,7 +15,7 @@ NAN = float("nan")
 
 def network(**changes: Any) -> vn.Network:
     """Two agents a (2 readings) and b (1 reading), x of two parameters, with some arguments changed."""
-    arguments = {
+    arguments: dict[str, Any] = {
         "observe": {"a": np.eye(2), "b": [[1.0, 1.0]]},
         "noise": 1.0,
         "public": [[1.0, 0.0]],
@@ -29,7 +29,7 @@ def stack(**changes: Any) -> vn.Network:
 
 
 def complex_network(**changes: Any) -> vn.Network:
-    arguments = {
+    arguments: dict[str, Any] = {
         "observe": {"a": np.eye(2) * 1j},
         "noise": 1.0,
         "public": [[1.0, 0.0]],

@@ -60,13 +60,17 @@ def side_by_side(values: Mapping[str, float], unit: str = "") -> str:
     Every figure has the same decimals: two digits of the smallest, and up to two more where two errors that differ by
     more than rounding would read the same.
     """
+    return ", ".join(f"{text} {label}" for label, text in alike(values, unit).items())
+
+
+def alike(values: Mapping[str, float], unit: str = "") -> dict[str, str]:
+    """Each error by itself, ``±7.2 °C``, all with the decimals of :func:`side_by_side`: for the cells of a table."""
     finite = [abs(value) for value in values.values() if np.isfinite(value)]
     smallest = min((value for value in finite if value > 0), default=1.0)
     digits = next((each for each in (2, 3) if _told_apart(finite, smallest, each)), 4)
-    return ", ".join(
-        f"±{_decimals(value, smallest, digits)}{unit and ' '}{unit} {label}"
-        for label, value in values.items()
-    )
+    return {
+        label: f"±{_decimals(value, smallest, digits)}{unit and ' '}{unit}" for label, value in values.items()
+    }
 
 
 def plus_minus(value: float, unit: str = "") -> str:

@@ -21,8 +21,9 @@ from scipy.linalg import eigh
 from veilnet._core.blocks import Group
 from veilnet._core.linalg import cholesky, solve_lower, solve_lower_batch
 from veilnet._core.types import Array
-from veilnet._core.words import number
+from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.measures import growth, privacies
 from veilnet.auditing.report import Row
 from veilnet.auditing.what_if.variants import simulated
@@ -34,6 +35,8 @@ SECTION = "baselines"
 NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
 _ROUNDING = 1e-12  # less than this is the rounding of numbers that are exactly zero
 _STRENGTHS = np.logspace(-4, 6, 41)  # of isotropic noise, for the plot
+_NEVER = "cannot"  # no strength of a protection gets there
+_NAMES_SHOWN = 4  # private parameters side by side in one table
 ANY_STRENGTH = (1e-16, 1e16)  # where the strength that is looked for may lie
 
 
@@ -83,36 +86,68 @@ def baselines(plan: Plan) -> list[Baseline]:
     return found
 
 
-def baseline_rows(found: list[Baseline]) -> list[Row]:
-    """One row per protection and comparison."""
-    names = list(found[0].curve[0].privacy)
+def baseline_rows(network: Network, found: list[Baseline]) -> list[Row]:
+    """The plan and every other protection: errors on what is private at equal utility, utility at equal privacy."""
+    errors = {
+        name: _errors(error, found) for name, error in in_units(network).items() if name in network.private
+    }
+    names = list(errors)
     rows = []
-    for baseline in found:
-        point = baseline.at_equal_utility
-        trusts = f" It needs {baseline.trusts}." if baseline.trusts else ""
-        for name in names:
-            promised = found[0].curve[0].privacy[name]
-            value = "cannot" if point is None else point.privacy[name]
-            sentence = f"{baseline.name}, at the plan's utility: " + (
-                "it never gets there."
-                if point is None
-                else f"privacy of {name} {number(point.privacy[name])}, the plan {number(promised)}."
-            )
-            what = f"{baseline.name}: privacy of {name} at equal utility"
-            figures = _figures(baseline, point)
-            rows.append(Row(SECTION, what, promised, value, "info", sentence + trusts, figures=figures))
-        other = baseline.at_equal_privacy
-        loss = "cannot" if other is None else other.loss
-        own = found[0].curve[0].loss
-        sentence = f"{baseline.name}, at the plan's privacy: " + (
-            "it never gets there."
-            if other is None
-            else f"utility loss {number(other.loss)}, the plan {number(own)}."
+    for start in range(0, len(names), _NAMES_SHOWN):
+        some = {name: errors[name] for name in names[start : start + _NAMES_SHOWN]}
+        rows += [_at_equal_utility(baseline, some, found[0]) for baseline in found]
+    return rows + [_at_equal_privacy(baseline, found[0].curve[0]) for baseline in found]
+
+
+def _errors(error: InUnits, found: list[Baseline]) -> dict[str, str]:
+    """The error on a private parameter that each protection leaves at the plan's utility, by its name."""
+    points = {baseline.name: baseline.at_equal_utility for baseline in found}
+    left = {name: point.privacy[error.typical.name] for name, point in points.items() if point is not None}
+    return dict.fromkeys(points, _NEVER) | error.cells(left)
+
+
+def _at_equal_utility(baseline: Baseline, errors: Mapping[str, Mapping[str, str]], own: Baseline) -> Row:
+    """What is left private when a protection costs the public estimate no more than the plan does."""
+    point = baseline.at_equal_utility
+    value: float | str = _NEVER
+    sentence = f"{baseline.name}: no strength of it costs the public estimate as little as the plan does."
+    if point is not None:
+        value = min(point.privacy[name] for name in errors)
+        beside = "; ".join(
+            f"{each[baseline.name]} on {name} (the plan: {each[own.name]})" for name, each in errors.items()
         )
-        what = f"{baseline.name}: utility loss at equal privacy"
-        figures = _figures(baseline, other)
-        rows.append(Row(SECTION, what, own, loss, "info", sentence + trusts, figures=figures))
-    return rows
+        sentence = f"{baseline.name}, at no more public error than the plan's, leaves an error of {beside}."
+    shown = {f"error on {name}": each[baseline.name] for name, each in errors.items()}
+    what = f"{baseline.name}, at equal public error"
+    figures = _figures(baseline, point)
+    promised = value if baseline.is_plan else None
+    return Row(
+        SECTION, what, promised, value, "info", sentence + _needs(baseline), figures=figures, shown=shown
+    )
+
+
+def _at_equal_privacy(baseline: Baseline, own: Point) -> Row:
+    """What the public estimate loses when a protection hides every private parameter as well as the plan does."""
+    point = baseline.at_equal_privacy
+    grows = _NEVER if point is None else times(1 + point.loss)
+    sentence = f"{baseline.name}: " + (
+        "no strength of it hides every private parameter as well as the plan does."
+        if point is None
+        else f"where it hides every private parameter as well as the plan, the variance of the public error grows "
+        f"{grows}; the plan's grows {times(1 + own.loss)}."
+    )
+    what = f"{baseline.name}, at equal privacy"
+    value: float | str = _NEVER if point is None else point.loss
+    promised = own.loss if baseline.is_plan else None
+    shown = {"variance of the public error grows": grows}
+    figures = _figures(baseline, point)
+    return Row(
+        SECTION, what, promised, value, "info", sentence + _needs(baseline), figures=figures, shown=shown
+    )
+
+
+def _needs(baseline: Baseline) -> str:
+    return f" It needs {baseline.trusts}." if baseline.trusts else ""
 
 
 def _figures(baseline: Baseline, point: Point | None) -> dict[str, object]:

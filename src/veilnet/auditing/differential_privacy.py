@@ -24,7 +24,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
-from veilnet._core.words import number
+from veilnet._core.words import join_names, number
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.report import Row
 from veilnet.model.network import Network
@@ -113,9 +113,11 @@ def differential_privacy_rows(
             "readings without bounds have no differential privacy; give reading_bounds= or set limits in the "
             "sanitizers to see the (ε, δ) the noise implies."
         )
-        none = any(np.any(~s.normal[1]) for s in sanitizers.values())
-        found = "none" if none else "no bounds"
-        return [Row(SECTION, "local, per agent", None, found, "info", sentence)]
+        exact = [agent for agent, s in sanitizers.items() if np.any(~s.normal[1])]
+        found = "none" if exact else "no bounds"
+        why = f"{join_names(exact)}: numbers without noise" if exact else "readings have no stated bounds"
+        shown = {"smallest ε": found, "why": why}
+        return [Row(SECTION, "each agent's message", None, found, "info", sentence, shown=shown)]
     streams = " that differ in one row" if network.is_stream else ""
     return [_row(agent, sanitizers[agent], width, delta, streams) for agent, width in known.items()]
 
@@ -135,16 +137,22 @@ def _widths(
 def _row(agent: str, sanitizer: Sanitizer, widths: Array, delta: float, streams: str) -> Row:
     moved = sensitivity(sanitizer, widths)
     figures: dict[str, Any] = {"sensitivity": moved, "delta": delta}
+    heading, what = f"smallest ε at δ = {delta:g}", f"{agent}, ε at δ = {delta:g}"
     if np.isinf(moved):
         sentence = (
             f"{agent} sends a combination of its readings without noise: there is no differential privacy, "
             "whatever ε and δ."
         )
-        return Row(SECTION, f"{agent}, ε at δ = {delta:g}", None, "none", "info", sentence, figures=figures)
+        shown = {heading: "none", "why": "it sends a number without noise"}
+        return Row(SECTION, what, None, "none", "info", sentence, figures=figures, shown=shown)
     epsilon = gaussian_epsilon(delta, moved)
-    what = f"streams of readings{streams}," if streams else "readings"
+    which = f"streams of readings{streams}," if streams else "readings"
     sentence = (
-        f"{agent}: ({number(epsilon)}, {delta:g})-differential privacy for any two {what} within bounds."
+        f"{agent}: ({number(epsilon)}, {delta:g})-differential privacy for any two {which} within bounds."
     )
     figures["epsilon"] = epsilon
-    return Row(SECTION, f"{agent}, ε at δ = {delta:g}", None, epsilon, "info", sentence, figures=figures)
+    shown = {
+        heading: number(epsilon),
+        "why": f"noise on all it sends, any two {which.rstrip(',')} within bounds",
+    }
+    return Row(SECTION, what, None, epsilon, "info", sentence, figures=figures, shown=shown)

@@ -126,7 +126,7 @@ class Parts:
         from veilnet.auditing.baselines import baseline_rows, baselines
 
         found.extend(baselines(self.plan))
-        return baseline_rows(found)
+        return baseline_rows(self.plan.network, found)
 
     def refuse(self, what_if: WhatIf, ledger: LedgerCheck | None) -> None:
         """An error for what has no meaning for this kind of plan."""

@@ -2,38 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import direction_in_words, number, times
+from veilnet._core.words import alike, direction_in_words, number, times
 from veilnet.auditing.attack.simulation import LinearCentre, draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
+from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.statistics import SquareSum
 from veilnet.bounds.knowledge import bits_revealed, knowledge
-from veilnet.plans.certificate import Promise, certify
+from veilnet.plans.certificate import DITHERED, LOSS_ALLOWED, UTILITY, Finding, Promise, certify
 from veilnet.plans.plan import Plan
 
 SECTION = "the promise"
 EXPOSURE = "what stays exposed"
 _ROWS_AT_ONCE = 2048
+_AT_LEAST = ("target of ", "every direction of ", "no less than ")  # what is promised of these is a floor
 
 
 def certificate_rows(plan: Plan) -> list[Row]:
     """Every promise of the plan, recomputed from the network and the sanitizers alone."""
     promise = Promise(plan.utility, plan.privacy, plan.targets, plan.most_loss, plan.worst_targets)
     certificate = certify(plan.network, plan.sanitizers, promise)
-    rows = []
-    for finding in certificate.findings:
-        good = "confirmed from the network and the sanitizers alone"
-        bad = "the network and the sanitizers give another figure than the plan claims"
-        sentence = f"{finding.what}: {good if finding.ok else bad}."
-        verdict: Judgement = "ok" if finding.ok else "fail"
-        rows.append(Row(SECTION, finding.what, finding.promised, finding.found, verdict, sentence))
-    return rows
+    return [_certified(finding) for finding in certificate.findings]
+
+
+def _certified(finding: Finding) -> Row:
+    """One promise beside what it was computed to be, as growths of an error variance where it is one."""
+    good = "confirmed from the network and the sanitizers alone"
+    bad = "the network and the sanitizers give another figure than the plan claims"
+    sentence = f"{finding.what}: {good if finding.ok else bad}."
+    verdict: Judgement = "ok" if finding.ok else "fail"
+    promised, found = finding.promised, finding.found
+    row = partial(Row, SECTION, _in_words(finding.what), promised, found, verdict, sentence)
+    if finding.what == DITHERED:
+        return row(shown={"promised": number(promised), "counted": number(found)})
+    if finding.what == UTILITY:
+        promised, found = -promised, -found  # -u is by how much the public error variance grows
+    limit = "at most " if finding.what == LOSS_ALLOWED else ""
+    if finding.what.startswith(_AT_LEAST):
+        limit = "at least "
+    return row(
+        shown={
+            "error variance grows: promised": limit + times(1 + promised),
+            "computed again": times(1 + found),
+        }
+    )
+
+
+def _in_words(what: str) -> str:
+    """What a finding is about, for people who have read no paper."""
+    if what == UTILITY:
+        return "public error"
+    for start, words in (("privacy of ", "error on {}"), ("target of ", "error on {}, as asked for")):
+        if what.startswith(start):
+            return words.format(what.removeprefix(start))
+    return what
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +70,7 @@ class _Estimated:
     """Rows of x that somebody estimates from what is sent: the centre's public ones, or private ones."""
 
     what: str
+    name: str
     rows: Array
     public: bool
 
@@ -62,11 +92,14 @@ def simulation_rows(
     network = plan.network
     centre = LinearCentre(network, deployment.planned)
     known = centre.knowledge
-    asked = [_Estimated(f"public estimate ({', '.join(network.public)})", network.U, public=True)]
-    asked += [
-        _Estimated(f"best linear attack on {name}", rows, public=False)
-        for name, rows in network.private.items()
+    asked = [
+        _Estimated(f"public estimate of {name}", name, rows, public=True)
+        for name, rows in network.public.items()
     ]
+    asked += [
+        _Estimated(f"attack on {name}", name, rows, public=False) for name, rows in network.private.items()
+    ]
+    units = in_units(network)
     possible = [each for each in asked if np.isfinite(known.growth(each.rows))]
     sums = {each.what: 0.0 for each in possible}
     rng = np.random.default_rng([seed, 2])
@@ -76,59 +109,118 @@ def simulation_rows(
         try:
             messages = deployment.release_all(draw_readings(network, x, rng))
         except Misbehaves as trouble:
-            return [Row(SECTION, "simulation", None, None, "fail", f"it could not be run: {trouble}.")]
+            return [not_run(trouble)]
         for each in possible:
             errors = centre.estimate(messages, each.rows) - x @ each.rows.T
             sums[each.what] += float(np.sum(errors**2))
         advance((start + size) / count)
     share = chance / (2 * len(asked))
     return [
-        _judged(
-            each,
+        judged_row(
+            each.what,
+            Beside.of(units[each.name], each.rows),
             sums[each.what] / count,
             SquareSum(_spectrum(known.error_covariance(each.rows)), count),
             share,
+            public=each.public,
         )
         if each.what in sums
-        else _impossible(each.what)
+        else _impossible(each.what, Beside.of(units[each.name], each.rows))
         for each in asked
     ]
+
+
+def not_run(trouble: Misbehaves) -> Row:
+    """A simulation that what is deployed did not let us finish."""
+    shown = {"outcome": "could not be run"}
+    return Row(SECTION, "simulation", None, None, "fail", f"it could not be run: {trouble}.", shown=shown)
 
 
 def _spectrum(covariance: Array) -> Array:
     return np.asarray(np.maximum(np.linalg.eigvalsh(covariance), 0.0))
 
 
-def _judged(estimated: _Estimated, found: float, law: SquareSum, chance: float) -> Row:
-    what, public = estimated.what, estimated.public
+@dataclass(frozen=True)
+class Beside:
+    """What a measured error is seen beside: typical errors by guessing and from raw readings, in a unit.
+
+    outputs: how many rows the parameter has, over which a mean square error is summed.
+    """
+
+    guessing: float
+    raw: float
+    unit: str
+    outputs: int
+
+    @classmethod
+    def of(cls, error: InUnits, rows: Array) -> Beside:
+        """Those of a parameter with these rows."""
+        return cls(error.typical.guessing, error.typical.raw, error.typical.unit, len(rows))
+
+    def typical(self, total: float) -> float:
+        """The root mean square over the rows, of a mean square summed over them."""
+        return float(np.sqrt(max(total, 0.0) / self.outputs))
+
+
+def judged_row(
+    what: str,
+    beside: Beside,
+    found: float,
+    law: SquareSum,
+    chance: float,
+    *,
+    public: bool,
+    who: str = "",
+    more: Mapping[str, object] | None = None,
+) -> Row:
+    """A mean square error (summed over the rows of a parameter) judged by the law that the plan gives it.
+
+    who:  the attacker in words; what was estimated by when left out.
+    more: figures to add for machines.
+    """
     low, high = law.lowest(chance), law.highest(chance)
-    figures = {
+    interval = law.interval(found)
+    errors = {
+        "guessing": beside.guessing,
+        "raw readings": beside.raw,
+        "promised": beside.typical(law.mean),
+        "simulated": beside.typical(found),
+        "no less than": beside.typical(interval[0]),
+        "no more than": beside.typical(interval[1]),
+    }
+    shown = alike(errors, beside.unit)
+    lowest, highest = shown.pop("no less than"), shown.pop("no more than")
+    shown["which lies between"] = f"{lowest.removesuffix(beside.unit).strip()} and {highest}"
+    figures: dict[str, object] = {
         "rows": law.count,
         "lowest allowed": low,
         "highest allowed": high,
-        "outputs": len(estimated.rows),
+        "outputs": beside.outputs,
     }
-    interval = law.interval(found)
+    figures |= dict(more or {}) | {"errors": errors, "unit": beside.unit}
+    who = who or ("the centre" if public else "the attacker")
+    aside = f"{shown['simulated']} where {shown['promised']} was promised"
+    verdict: Judgement = "fail"
     if low <= found <= high:
-        return Row(SECTION, what, law.mean, found, "ok", _good(public), interval, figures)
-    if public:
-        sentence = f"mean square error {number(found)} where {number(law.mean)} was promised."
+        verdict = "ok"
+        expected = "what the plan promises" if public else "what the plan leaves, no less"
+        sentence = f"{what}: on simulated readings the error of {who} is {expected}, {shown['promised']}."
+    elif public:
+        sentence = f"{what}: the error is {aside}."
     elif found < low:
-        sentence = f"{what} does better than the bound: the promised protection is not there."
+        sentence = (
+            f"{what}: {who} errs less than the plan says, {aside}: the promised protection is not there."
+        )
     else:
-        sentence = f"{what} errs more than planned: what is deployed is not what was planned."
-    return Row(SECTION, what, law.mean, found, "fail", f"{what}: {sentence}", interval, figures)
+        sentence = f"{what}: {who} errs more than planned, {aside}: what is deployed is not what was planned."
+    return Row(SECTION, what, law.mean, found, verdict, sentence, interval, figures, shown)
 
 
-def _good(public: bool) -> str:
-    if public:
-        return "the centre's mean square error on simulated readings is what the plan promises."
-    return "the attacker's mean square error on simulated readings is the bound, no less."
-
-
-def _impossible(what: str) -> Row:
+def _impossible(what: str, beside: Beside) -> Row:
     sentence = f"{what}: nothing that is sent determines it, so every estimate may be off without bound."
-    return Row(SECTION, what, np.inf, np.inf, "ok", sentence)
+    shown = alike({"guessing": beside.guessing, "raw readings": beside.raw}, beside.unit)
+    shown |= {"promised": "±∞", "simulated": "±∞", "which lies between": ""}
+    return Row(SECTION, what, np.inf, np.inf, "ok", sentence, shown=shown)
 
 
 def exposure_rows(plan: Plan) -> list[Row]:
@@ -138,30 +230,42 @@ def exposure_rows(plan: Plan) -> list[Row]:
     full = network.prior is not None and network.prior.full
     bits = bits_revealed(network, plan.sanitizers) if full else {}
     raw_bits = bits_revealed(network) if full else {}
-    rows = []
-    for name, matrix in network.private.items():
-        worst = known.worst_growth(matrix)
-        overall = plan.privacy[name]
-        far_below = matrix.shape[0] > 1 and worst < 0.1 * overall
-        sentence = (
-            f"{name}: overall the centre's error grows {times(1 + overall)}, along its most exposed "
-            f"direction{_direction(plan, matrix)} {times(1 + worst)}."
-        )
-        verdict: Judgement = "warn" if far_below else "info"
-        what = f"{name}, most exposed direction"
-        rows.append(Row(EXPOSURE, what, overall, worst, verdict, sentence))
-        if name in bits:
-            sentence = f"{name}: messages reveal {bits[name]:.3g} bits, raw readings {raw_bits[name]:.3g}."
-            figures = {"raw bits": raw_bits[name]}
-            rows.append(
-                Row(EXPOSURE, f"{name}, bits revealed (raw | sent)", raw_bits[name], bits[name], "info",
-                    sentence, figures=figures)
-            )  # fmt: skip
-    return rows
+    worst = [
+        most_exposed_row(name, plan.privacy[name], known.worst_growth(matrix), matrix, _direction(plan, name))
+        for name, matrix in network.private.items()
+    ]
+    return worst + [bits_row(name, raw_bits[name], bits[name]) for name in bits]
 
 
-def _direction(plan: Plan, matrix: Array) -> str:
+def most_exposed_row(
+    name: str, overall: float, worst: float, matrix: Array, direction: str = "", late: str = ""
+) -> Row:
+    """How the error on a whole parameter grows, and along the combination of its rows that is known best."""
+    several = matrix.shape[0] > 1
+    sentence = (
+        f"{name}: overall the variance of the centre's error{late} grows {times(1 + overall)}, along its most "
+        f"exposed direction{f' ({direction})' if direction else ''} {times(1 + worst)}."
+    )
+    shown = {
+        "error variance grows: on the whole": times(1 + overall),
+        "on the most exposed part": times(1 + worst) if several else "(it is one number)",
+        "that part": direction,
+    }
+    verdict: Judgement = "warn" if several and worst < 0.1 * overall else "info"
+    return Row(EXPOSURE, f"{name}, most exposed direction", overall, worst, verdict, sentence, shown=shown)
+
+
+def bits_row(name: str, raw: float, sent: float, each: str = "") -> Row:
+    """Bits of information about a parameter, in raw readings and in what is sent."""
+    sentence = f"{name}: messages reveal {sent:.3g} bits{each}, raw readings {raw:.3g}."
+    shown = {f"bits told{each}: by raw readings": f"{raw:.2g}", "by what is sent": f"{sent:.2g}"}
+    figures = {"raw bits": raw}
+    return Row(EXPOSURE, f"{name}, bits revealed", None, sent, "info", sentence, figures=figures, shown=shown)
+
+
+def _direction(plan: Plan, name: str) -> str:
     """The most exposed combination of the rows of G_j, by their own names."""
+    matrix = plan.network.private[name]
     if matrix.shape[0] == 1:
         return ""
     raw = knowledge(plan.network).error_covariance(matrix)
@@ -175,5 +279,5 @@ def _direction(plan: Plan, matrix: Array) -> str:
         return ""
     half = vectors / np.sqrt(values)
     _, inner = np.linalg.eigh(half.T @ left @ half)
-    names = [f"[{k + 1}]" for k in range(matrix.shape[0])]
-    return f" ({direction_in_words(half @ inner[:, 0] * scale, names)})"
+    names = [f"{name}[{k + 1}]" for k in range(matrix.shape[0])]
+    return direction_in_words(half @ inner[:, 0] * scale, names)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from veilnet._core.words import number
+from veilnet.auditing.sections import introduction
 
 Judgement = Literal["ok", "info", "warn", "fail"]
 Figure = float | str | None
 LEFT_OUT = "left out"  # found, where something could not be looked at
+_HEADINGS = ("promised", "found", "between")
 
-__all__ = ["LEFT_OUT", "AuditReport", "Figure", "Judgement", "Row"]
+__all__ = ["LEFT_OUT", "AuditReport", "Figure", "Judgement", "Row", "shown_tables"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Row:
     verdict:  "ok" holds; "fail" does not hold; "warn" holds, but look at it; "info" is for information.
     sentence: the finding in plain words.
     figures:  everything else that was computed, for machines.
+    shown:    what a table shows in place of promised, found and interval: heading -> text.
     """
 
     section: str
@@ -37,6 +40,7 @@ class Row:
     sentence: str
     interval: tuple[float, float] | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +101,7 @@ class AuditReport:
                     "verdict": row.verdict,
                     "sentence": row.sentence,
                     "figures": dict(row.figures),
+                    "shown": dict(row.shown),
                 }
                 for row in self.rows
             ],
@@ -116,19 +121,14 @@ class AuditReport:
 
     def __str__(self) -> str:
         lines = [self.headline()]
-        cells = [("", "promised", "found", "between", "")] + [
-            (row.what, *shown_figures(row), row.verdict) for row in self.rows
-        ]
-        widths = [max(len(cell[k]) for cell in cells) for k in range(5)]
-        sections = iter(["", *(row.section for row in self.rows)])
-        last = ""
-        for cell in cells:
-            section = next(sections)
-            if section != last:
-                lines += ["", section]
-                last = section
-            words = [cell[0].ljust(widths[0]), *(cell[k].rjust(widths[k]) for k in (1, 2, 3)), cell[4]]
-            lines.append("  " + "  ".join(words).rstrip())
+        for section, headings, cells in shown_tables(self.rows):
+            if section:
+                lines += ["", section, *introduction(section)]
+            table = [headings, *cells]
+            widths = [max(len(cell[k]) for cell in table) for k in range(len(headings))]
+            for cell in table:
+                middle = [cell[k].rjust(widths[k]) for k in range(1, len(cell) - 1)]
+                lines.append("  " + "  ".join([cell[0].ljust(widths[0]), *middle, cell[-1]]).rstrip())
         remarks = self.remarks()
         if remarks:
             lines += ["", *remarks]
@@ -147,6 +147,20 @@ class AuditReport:
         most = "about" if self.on_data else "at most"
         aside = " (on your data by batch means, approximately)" if self.on_data else ""
         return f"Chance of a false alarm, over everything: {most} {self.false_alarm:.0e}{aside}."
+
+
+def shown_tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """(section, headings, cells) of every table; a section whose rows have other headings goes on without a name."""
+    tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = []
+    last: tuple[str, tuple[str, ...]] | None = None
+    for row in rows:
+        middle = dict(row.shown) or dict(zip(_HEADINGS, shown_figures(row), strict=True))
+        headings = ("", *middle, "")
+        if last != (row.section, headings):
+            tables.append((row.section if last is None or last[0] != row.section else "", headings, []))
+            last = row.section, headings
+        tables[-1][2].append((row.what, *middle.values(), row.verdict))
+    return tables
 
 
 def shown_figures(row: Row) -> tuple[str, str, str]:

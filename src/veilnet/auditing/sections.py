@@ -19,3 +19,52 @@ class Section(StrEnum):
     BASELINES = "baselines"
     DIFFERENTIAL_PRIVACY = "differential privacy"
     LEDGER = "ledger"
+
+
+_ERRORS = (
+    "± is a typical error: the root mean square of the best estimate. Guessing is knowing only what was known before "
+    "any message."
+)
+_INTRODUCTIONS: dict[str, tuple[str, ...]] = {
+    "what is deployed": ("Does every agent run what was planned? Each one was run on readings we chose.",),
+    "the promise": (
+        "Is the plan as good as it says? Every promise was computed again from the network and the sanitizers, then "
+        "put to the test on simulated readings.",
+        _ERRORS,
+    ),
+    "what stays exposed": (
+        "What do the messages still tell? Of a parameter that is several numbers, one combination of them may be "
+        "known better than the whole.",
+    ),
+    "collusion": (
+        "What if agents help the centre? They hand over their own raw readings, or the noise they added. 'Raw "
+        "readings' is what the same helpers would allow if nobody sanitized anything.",
+        _ERRORS,
+    ),
+    "repeated releases": (
+        "What if nothing changes and messages are sent again? The plan's promise is about one release; raw readings "
+        "sent as often tell more, too.",
+        _ERRORS,
+    ),
+    "wrong models": (
+        "What if the model is not quite right? Whatever is compared is compared in the same true world: with raw "
+        "readings of that world, and with an attacker who knows as much.",
+    ),
+    "dropout": (
+        "What if agents fall silent? By how much the variance of the public error grows, compared with raw readings "
+        "of all agents.",
+    ),
+    "baselines": (
+        "Would another protection do better? Each was tuned to cost the public estimate no more than the plan does, "
+        "and then to hide as much as the plan hides.",
+    ),
+    "differential privacy": (
+        "What does the noise amount to in the words of differential privacy? The smaller ε, the less one message "
+        "tells about an agent's readings; below 1 is strong.",
+    ),
+}
+
+
+def introduction(section: str) -> tuple[str, ...]:
+    """What a section of the report asks, and what its figures are, in plain sentences; none where it has no words."""
+    return _INTRODUCTIONS.get(section, ())

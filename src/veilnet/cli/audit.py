@@ -77,7 +77,9 @@ def command(
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing import plot_baselines
-    from veilnet.cli._shared import amounts, check_plot, console, fraction, print_json, progress
+    from veilnet.auditing.report import shown_tables
+    from veilnet.auditing.sections import introduction
+    from veilnet.cli._shared import amounts, check_plot, console, fraction, print_json, progress, table
     from veilnet.model.doubts import accepted, doubt_notes
 
     check_plot(plot)
@@ -113,8 +115,12 @@ def command(
     if json:
         print_json({**report.to_dict(), "doubts": doubts})
     else:
-        for section in report.sections:
-            console.print(_table(section, report.of(section)))
+        for section, headings, cells in shown_tables(report.rows):
+            if section:
+                console.print(section, style="bold")
+                for sentence in introduction(section):
+                    console.print(sentence, soft_wrap=True)
+            console.print(table(headings, cells))
         for remark in report.remarks():
             console.print(remark, soft_wrap=True)
         for note in doubt_notes(doubts):
@@ -123,14 +129,6 @@ def command(
         console.print(report.headline())
     if not report.ok:
         raise typer.Exit(1)
-
-
-def _table(section: str, rows: Any) -> Any:
-    from veilnet.auditing.report import shown_figures
-    from veilnet.cli._shared import table
-
-    cells = [(row.what, *shown_figures(row), row.verdict) for row in rows]
-    return table(("", "promised", "found", "between", "verdict"), cells, title=section)
 
 
 def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ _ROUNDING = 1e-12
 _WEAK_PRIOR = 1e-9  # what the recheck's weak prior takes from a growth, and more
 LOSS_ALLOWED = "utility loss allowed"
 DITHERED = "agents without their dither"
-_UTILITY = "utility"
+UTILITY = "utility"
 _LOST = 1e8  # a public error that grows more than this is lost, whether or not it is without bound
 _LARGE = 1e6
 _AMPLIFIES = 1e4
@@ -96,7 +96,7 @@ def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Prom
         model, rounding = Recheck(network, sanitizers), _ROUNDING * max(1.0, network.conditioning)
         loss = model.growth(network.U, -promise.utility)
     findings = [
-        Finding(_UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),
+        Finding(UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),
     ]
     for name, promised in promise.privacy.items():
         found = model.growth(network.private[name], promised)
@@ -161,7 +161,7 @@ def _corrected(network: Network, promise: Promise, certificate: Certificate) -> 
             continue
         # What doubles call infinite, or nearly so, is beyond what they tell in such a network.
         large = finding.promised > _LARGE and (finding.found > _LARGE or network.conditioning > _AMPLIFIES)
-        if finding.what == _UTILITY and abs(utility - finding.found) <= explained * (1 - utility):
+        if finding.what == UTILITY and abs(utility - finding.found) <= explained * (1 - utility):
             utility = min(0.0, finding.found)
         for name in privacy:
             close = abs(privacy[name] - finding.found) <= explained * (1 + finding.found)

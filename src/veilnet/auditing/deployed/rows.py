@@ -54,7 +54,8 @@ def _not_tried(deployment: Deployment) -> list[Row]:
         "noise from row to row are not tried, and its strength only as far as dither does not reach; the simulated "
         "streams test both together."
     )
-    return [Row(SECTION, "noise among remembered dither", None, LEFT_OUT, "info", sentence)]
+    what = "noise among remembered dither"
+    return [Row(SECTION, what, None, LEFT_OUT, "info", sentence, shown=_shown(LEFT_OUT, 0))]
 
 
 def _row(what: str, good: str, measured: list[Measurement], line: float) -> Row:
@@ -62,7 +63,8 @@ def _row(what: str, good: str, measured: list[Measurement], line: float) -> Row:
     smallest = min(each.p for each in measured)
     figures: dict[str, object] = {"measurements": len(measured), "smallest p": smallest, "line": line}
     if not bad:
-        return Row(SECTION, what, "as planned", "as planned", "ok", f"{good}.", figures=figures)
+        runs = _shown("as planned", len(measured))
+        return Row(SECTION, what, "as planned", "as planned", "ok", f"{good}.", figures=figures, shown=runs)
     worst: dict[str, Measurement] = {}
     for each in bad:
         if each.who not in worst or each.p < worst[each.who].p:
@@ -72,7 +74,14 @@ def _row(what: str, good: str, measured: list[Measurement], line: float) -> Row:
     if len(shown) > 4:
         sentence += f"; and {len(shown) - 4} more"
     figures |= {"who": list(worst), "found": {each.who: each.found for each in shown}}
-    return Row(SECTION, what, "as planned", "not as planned", "fail", f"{sentence}.", figures=figures)
+    runs = _shown(f"not as planned: {join_names(list(worst))}", len(measured))
+    return Row(
+        SECTION, what, "as planned", "not as planned", "fail", f"{sentence}.", figures=figures, shown=runs
+    )
+
+
+def _shown(found: str, tests: int | None = None) -> dict[str, str]:
+    return {"what runs": found, "tests of it": "read" if tests is None else str(tests)}
 
 
 def _compared(deployment: Deployment) -> list[Row]:
@@ -92,12 +101,25 @@ def _compared(deployment: Deployment) -> list[Row]:
     if different:
         sentence = "; ".join(f"{agent}: {words}" for agent, words in list(different.items())[:4])
         figures = {"who": different}
-        return [Row(SECTION, what, "the same", "different", "fail", f"{sentence}.", figures=figures)]
+        return [
+            Row(
+                SECTION,
+                what,
+                "the same",
+                "different",
+                "fail",
+                f"{sentence}.",
+                figures=figures,
+                shown=_shown("differs"),
+            )
+        ]
     if compared == 0:
         sentence = "functions are deployed: they are tried out, not read."
-        return [Row(SECTION, what, "the same", "not readable", "info", sentence)]
+        return [
+            Row(SECTION, what, "the same", "not readable", "info", sentence, shown=_shown("not readable"))
+        ]
     sentence = f"the sanitizers of {join_names(list(deployment.planned))} are those of the plan."
-    return [Row(SECTION, what, "the same", "the same", "ok", sentence)]
+    return [Row(SECTION, what, "the same", "the same", "ok", sentence, shown=_shown("the same"))]
 
 
 def _difference(found: Sanitizer, planned: Sanitizer) -> str:

@@ -82,7 +82,7 @@ def stream_baselines(plan: Plan) -> tuple[list[Baseline], list[Row]]:
         found.append(_aggregate(measured, spread, own))
     except (MissingExtra, NoDesign, _TooLarge) as reason:
         sentence = f"{AGGREGATE}: left out: {reason}."
-        rows.append(Row(SECTION, AGGREGATE, None, LEFT_OUT, "info", sentence))
+        rows.append(Row(SECTION, AGGREGATE, None, LEFT_OUT, "info", sentence, shown={"outcome": LEFT_OUT}))
     largest = int(max(network.blocks.sizes))
     for name, compress in (("PCA", principal_rows), ("discriminant", discriminant_rows)):
         rows_of = {agent: compress(spread, agent) for agent in network.agents}
@@ -108,7 +108,8 @@ def epsilon_rows(found: list[Baseline]) -> list[Row]:
         )
         what = f"{baseline.name}: ε at equal utility, δ = {_DELTA:g}"
         figures = {"delta": _DELTA, "noise": point.strength}
-        rows.append(Row(SECTION, what, None, epsilon, "info", sentence, figures=figures))
+        shown = {f"ε at δ = {_DELTA:g}, all rows together": number(epsilon)}
+        rows.append(Row(SECTION, what, None, epsilon, "info", sentence, figures=figures, shown=shown))
     return rows
 
 

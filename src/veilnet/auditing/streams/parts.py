@@ -115,7 +115,7 @@ class StreamParts(Parts):
 
         baselines, left_out = stream_baselines(self.plan)
         found.extend(baselines)
-        return baseline_rows(baselines) + epsilon_rows(baselines) + left_out
+        return baseline_rows(self.plan.network, baselines) + epsilon_rows(baselines) + left_out
 
     def refuse(self, what_if: WhatIf, ledger: LedgerCheck | None) -> None:
         """Releases of an x that stays are counted neither by --releases nor by a ledger where x moves."""

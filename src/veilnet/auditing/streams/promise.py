@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import number, times
+from veilnet._core.words import alike
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
-from veilnet.auditing.promise import EXPOSURE, SECTION
+from veilnet.auditing.promise import SECTION, Beside, bits_row, judged_row, most_exposed_row, not_run
 from veilnet.auditing.report import LEFT_OUT, Judgement, Row
 from veilnet.auditing.streams.attack import (
     Errors,
@@ -23,7 +23,8 @@ from veilnet.auditing.streams.attack import (
 from veilnet.auditing.streams.simulation import draw_streams, release_streams
 from veilnet.auditing.streams.steady import filtered
 from veilnet.auditing.streams.window import When, Window
-from veilnet.bounds.streams.knowledge import stream_bits, stream_knowledge
+from veilnet.bounds.streams.knowledge import silent_stream, stream_bits, stream_knowledge
+from veilnet.bounds.typical_errors import unit_of
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -39,16 +40,32 @@ class _Estimated:
     """Rows of x that somebody estimates from the messages, now or with hindsight."""
 
     what: str
+    name: str
     rows: Array
     when: When
     public: bool
 
 
 def _asked(network: Network) -> list[_Estimated]:
-    found = [_Estimated(f"public estimate ({', '.join(network.public)}), now", network.U, "now", public=True)]
+    found = [
+        _Estimated(f"public estimate of {name}, now", name, rows, "now", public=True)
+        for name, rows in network.public.items()
+    ]
     for name, rows in network.private.items():
-        found.append(_Estimated(f"attack on {name}, with hindsight", rows, "hindsight", public=False))
-        found.append(_Estimated(f"attack on {name}, now", rows, "now", public=False))
+        found.append(_Estimated(f"attack on {name}, with hindsight", name, rows, "hindsight", public=False))
+        found.append(_Estimated(f"attack on {name}, now", name, rows, "now", public=False))
+    return found
+
+
+def _beside(network: Network) -> list[Beside]:
+    """What raw streams and guessing leave of what is asked, each by its own rule: now, or with hindsight."""
+    raw, silent = filtered(network), silent_stream(network)
+    found = []
+    for each in _asked(network):
+        left = np.sqrt(raw.error(each.rows, each.when) / len(each.rows))
+        grown = 1.0 + silent.growth(each.rows, hindsight=each.when == "hindsight")
+        unit = unit_of(network, each.name)
+        found.append(Beside(float(left * np.sqrt(grown)), float(left), unit, len(each.rows)))
     return found
 
 
@@ -59,36 +76,46 @@ def window_rows(deployment: Deployment, window: Window) -> list[Row]:
     older = forgotten(window)
     known = filtered(network, deployment.planned)
     rows = []
-    for each in _asked(network):
+    for each, beside in zip(_asked(network), _beside(network), strict=True):
         promised = known.error(each.rows, each.when)
         found = window.error(each.rows, row, each.when)
         what = f"window of {window.rows} rows: {each.what}"
+        shown = alike(
+            {
+                "guessing": beside.guessing,
+                "raw streams": beside.raw,
+                "promised": beside.typical(promised),
+                f"solved over {window.rows} rows": beside.typical(found),
+            },
+            beside.unit,
+        )
+        left, planned = shown[f"solved over {window.rows} rows"], shown["promised"]
         figures = {"window": window.rows, "rows before it": window.lead, "older part": older}
         if np.isinf(promised):
             sentence = f"{each.what}: the plan counts on an error without bound; a window cannot show that."
-            rows.append(Row(SECTION, what, promised, found, "info", sentence, figures=figures))
+            rows.append(Row(SECTION, what, promised, found, "info", sentence, figures=figures, shown=shown))
             continue
         verdict: Judgement = "ok"
         sentence = f"{each.what}: one linear solve over {window.rows} rows finds the promised error."
         if found < promised * (1 - _NOT_LESS - 2 * older):
             verdict = "fail"
             sentence = (
-                f"{each.what}: {window.rows} rows already leave an error of {number(found)}, less than the "
-                f"{number(promised)} that was promised for a whole stream."
+                f"{each.what}: {window.rows} rows already leave an error of {left}, less than the "
+                f"{planned} that was promised for a whole stream."
             )
         elif older > _CLOSE and abs(found - promised) > _CLOSE * promised:
             verdict = "warn"
             sentence = (
-                f"{each.what}: {window.rows} rows leave {number(found)} where {number(promised)} was promised, but "
+                f"{each.what}: {window.rows} rows leave {left} where {planned} was promised, but "
                 f"some memories are longer than the {window.lead} rows before that can be afforded: no contradiction."
             )
         elif found > promised * (1 + _CLOSE):
             verdict = "warn"
             sentence = (
-                f"{each.what}: {window.rows} rows, the most that could be afforded, leave {number(found)} where "
-                f"{number(promised)} was promised: the whole stream tells more, and is not tested here."
+                f"{each.what}: {window.rows} rows, the most that could be afforded, leave {left} where "
+                f"{planned} was promised: the whole stream tells more, and is not tested here."
             )
-        rows.append(Row(SECTION, what, promised, found, verdict, sentence, figures=figures))
+        rows.append(Row(SECTION, what, promised, found, verdict, sentence, figures=figures, shown=shown))
     return rows
 
 
@@ -110,7 +137,8 @@ def stream_rows(
         window = long_enough(network, deployment.planned)
     except TooLarge as trouble:
         sentence = f"attackers with memory: left out: {trouble}."
-        return [Row(SECTION, "attackers with memory", None, LEFT_OUT, "info", sentence)]
+        shown = {"outcome": LEFT_OUT}
+        return [Row(SECTION, "attackers with memory", None, LEFT_OUT, "info", sentence, shown=shown)]
     streams = max(2, -(-count // len(middle(window))))
     rows = window_rows(deployment, window)
     asked = _asked(network)
@@ -123,42 +151,35 @@ def stream_rows(
         try:
             messages = release_streams(deployment, drawn.readings)
         except Misbehaves as trouble:
-            failed = Row(SECTION, "simulation", None, None, "fail", f"it could not be run: {trouble}.")
-            return [*rows, failed]
+            return [*rows, not_run(trouble)]
         sizes.append(size)
         for each, errors in zip(asked, found, strict=True):
             errors.append(attack_with_the_model(window, drawn.x, messages, each.rows, each.when))
         advance((start + size) / streams)
     share = chance / (2 * len(asked))
     return rows + [
-        _judged(each, Errors.together(errors, sizes), window, share)
-        for each, errors in zip(asked, found, strict=True)
+        _judged(each, beside, Errors.together(errors, sizes), window, share)
+        for each, beside, errors in zip(asked, _beside(network), found, strict=True)
     ]
 
 
-def _judged(estimated: _Estimated, errors: Errors, window: Window, chance: float) -> Row:
-    what, law, found = estimated.what, errors.law, errors.found
-    low, high = law.lowest(chance), law.highest(chance)
-    figures = {
-        "streams": law.count,
+def _judged(estimated: _Estimated, beside: Beside, errors: Errors, window: Window, chance: float) -> Row:
+    more = {
+        "streams": errors.law.count,
         "rows judged of each": len(middle(window)),
         "effective rows": errors.effective,
-        "lowest allowed": low,
-        "highest allowed": high,
-        "outputs": len(estimated.rows),
     }
-    interval = law.interval(found)
     who = "the centre" if estimated.public else "an attacker with memory"
-    if low <= found <= high:
-        sentence = f"{what}: on simulated streams the mean square error of {who} is what the plan leaves."
-        return Row(SECTION, what, law.mean, found, "ok", sentence, interval, figures)
-    if estimated.public:
-        sentence = f"{what}: mean square error {number(found)} where {number(law.mean)} was promised."
-    elif found < low:
-        sentence = f"{what}: {who} does better than the bound: the promised protection is not there."
-    else:
-        sentence = f"{what}: {who} errs more than planned: what is deployed is not what was planned."
-    return Row(SECTION, what, law.mean, found, "fail", sentence, interval, figures)
+    return judged_row(
+        estimated.what,
+        beside,
+        errors.found,
+        errors.law,
+        chance,
+        public=estimated.public,
+        who=who,
+        more=more,
+    )
 
 
 def exposure_rows(plan: Plan) -> list[Row]:
@@ -168,21 +189,14 @@ def exposure_rows(plan: Plan) -> list[Row]:
     stable = network.dynamics is not None and network.dynamics.stable
     bits = stream_bits(network, plan.sanitizers, hindsight=True) if stable else {}
     raw_bits = stream_bits(network, {}, hindsight=True) if stable else {}
-    rows = []
-    for name, matrix in network.private.items():
-        worst, overall = known.worst_growth(matrix, hindsight=True), plan.privacy[name]
-        sentence = (
-            f"{name}: overall the centre's error with hindsight grows {times(1 + overall)}, along its most exposed "
-            f"direction {times(1 + worst)}."
+    worst = [
+        most_exposed_row(
+            name,
+            plan.privacy[name],
+            known.worst_growth(matrix, hindsight=True),
+            matrix,
+            late=" with hindsight",
         )
-        far_below = matrix.shape[0] > 1 and worst < 0.1 * overall
-        verdict: Judgement = "warn" if far_below else "info"
-        rows.append(Row(EXPOSURE, f"{name}, most exposed direction", overall, worst, verdict, sentence))
-        if name in bits:
-            sentence = (
-                f"{name}: of each row, all messages of a stream reveal {bits[name]:.3g} bits, raw readings "
-                f"{raw_bits[name]:.3g}."
-            )
-            what = f"{name}, bits revealed of a row (raw | sent)"
-            rows.append(Row(EXPOSURE, what, raw_bits[name], bits[name], "info", sentence))
-    return rows
+        for name, matrix in network.private.items()
+    ]
+    return worst + [bits_row(name, raw_bits[name], bits[name], " of each row") for name in bits]

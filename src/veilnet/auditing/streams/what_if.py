@@ -9,6 +9,7 @@ import numpy as np
 
 from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.in_units import in_units
 from veilnet.auditing.report import LEFT_OUT, Row
 from veilnet.auditing.streams.steady import Measured, filtered
 from veilnet.auditing.what_if import collusion, dropout, repetition
@@ -31,6 +32,7 @@ def collusion_rows(
     kinds: tuple[Betrayal, ...] = ("readings", "noise") if noisy else ("readings",)
     sizes = range(1, min(colluding, network.S) + 1)
     rows, done = [], 0
+    units, bare = in_units(network), _Left(measured, {}, "readings")
     for betrays in kinds:
         left = _Left(measured, sanitizers, betrays)
         for size in sizes:
@@ -43,9 +45,11 @@ def collusion_rows(
                         agent: left.of((place,))[name] for place, agent in enumerate(network.agents)
                     }
                 colluders = tuple(network.agents[k] for k in worst.agents)
-                found = left.of(worst.agents)[name]
+                growths = collusion.Growths(
+                    promised[name], left.of(worst.agents)[name], bare.of(worst.agents)[name]
+                )
                 row = collusion.collusion_row(
-                    name, colluders, betrays, promised[name], found, least_privacy, figures
+                    units[name], colluders, betrays, growths, least_privacy.get(name), figures
                 )
                 rows.append(row)
             done += 1
@@ -115,14 +119,21 @@ def repetition_rows(network: Network, sanitizers: Mapping[str, Sanitizer]) -> li
     for name, matrix in network.private.items():
         late, now = (measured.growth(known, matrix, when) for when in ("hindsight", "now"))
         sentence = (
-            f"{name}: every row is one more release, and all of them are counted: with hindsight the error grows "
-            f"{times(1 + late)}, from messages up to now {times(1 + now)}, against raw streams by the same rule."
+            f"{name}: every row is one more release, and all of them are counted: the variance of the error with "
+            f"hindsight grows {times(1 + late)}, from messages up to now {times(1 + now)}, against raw streams "
+            "by the same rule."
         )
-        what = f"{name}, all rows released (hindsight | now)"
-        rows.append(Row(repetition.SECTION, what, late, now, "info", sentence))
+        shown = {
+            "error variance grows: with hindsight (promised)": times(1 + late),
+            "from messages up to now": times(1 + now),
+        }
+        what = f"{name}, all rows released"
+        figures = {"with hindsight": late, "now": now}
+        rows.append(Row(repetition.SECTION, what, late, late, "info", sentence, figures=figures, shown=shown))
     return rows
 
 
 def not_on_streams(section: str, why: str) -> list[Row]:
     """A section that has no meaning, or no proof, for streams."""
-    return [Row(section, "on streams", None, LEFT_OUT, "info", f"{section}: left out for streams: {why}.")]
+    sentence = f"{section}: left out for streams: {why}."
+    return [Row(section, "on streams", None, LEFT_OUT, "info", sentence, shown={"outcome": LEFT_OUT})]

@@ -8,20 +8,24 @@ each, the covariances of reading noise and of Q by a factor per deviation, so th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from veilnet._core.errors import VeilnetError
 from veilnet._core.types import Array
-from veilnet._core.words import number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.report import Row
 from veilnet.auditing.streams.attack import long_enough
 from veilnet.auditing.streams.steady import Measured, filtered
 from veilnet.auditing.streams.window import Window
 from veilnet.auditing.what_if.variants import with_stacked_observe
-from veilnet.auditing.what_if.wrong_models import SECTION
+from veilnet.auditing.what_if.wrong_models import (
+    SECTION,
+    Outcome,
+    privacy_range_row,
+    public_range_row,
+    rests_on_row,
+)
 from veilnet.model.coloured import ColouredNoise
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
@@ -29,15 +33,12 @@ from veilnet.model.network import Network
 _DRAWS = 12  # of all assumptions together
 _DRAWS_EACH = 3  # of each by itself, both signs
 _ROUNDING = 1e-9
-_KINDS = {"observe": "H", "noise": "the noise of the readings", "moves": "A", "renewal": "Q"}
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """Privacy of every parameter, and the public loss of a centre that keeps the plan's model."""
-
-    privacy: Mapping[str, float]
-    loss: float
+_KINDS = {
+    "observe": "what agents observe",
+    "noise": "the noise of the readings",
+    "moves": "how x moves from row to row",
+    "renewal": "how much is new in each row",
+}
 
 
 def wrong_model_rows(
@@ -52,7 +53,7 @@ def wrong_model_rows(
     rng = np.random.default_rng([seed, 6])
     every = [study.under(_mistaken(network, rng, error, tuple(_KINDS))) for _ in range(_DRAWS)]
     advance(0.5)
-    alone: dict[str, list[_Outcome]] = {}
+    alone: dict[str, list[Outcome]] = {}
     for done, kind in enumerate(_KINDS):
         drawn = [study.under(_mistaken(network, rng, error, (kind,))) for _ in range(_DRAWS_EACH)]
         alone[kind] = [outcome for outcome in drawn if outcome is not None]
@@ -62,8 +63,12 @@ def wrong_model_rows(
     if sound is None or not outcomes:
         sentence = "no model near the plan's has a steady state: nothing can be said of wrong models."
         return [Row(SECTION, "wrong models", None, None, "warn", sentence)]
-    return [row for name in network.private for row in _privacy_rows(name, sound, outcomes, alone, error)] + [
-        _public_row(sound, outcomes, alone, error)
+    names = list(network.private)
+    return [
+        *(_privacy_row(name, sound, outcomes, error) for name in names),
+        _public_row(sound, outcomes, error),
+        *(_privacy_rests_on(name, sound, alone, error) for name in names),
+        _public_rests_on(sound, alone, error),
     ]
 
 
@@ -73,8 +78,13 @@ class _Study:
         window = long_enough(network, sanitizers)
         self.rows, self.lead = window.rows, window.lead
         self.weights = window.filter(network.U, window.rows // 2, "now")
+        sizes = zip(network.agents, network.blocks.sizes, strict=True)
+        self.bare = {agent: Sanitizer.raw(int(size)) for agent, size in sizes}
+        self.raw_weights = Window(network, self.bare, self.rows, self.lead).filter(
+            network.U, self.rows // 2, "now"
+        )
 
-    def under(self, truth: Network | None) -> _Outcome | None:
+    def under(self, truth: Network | None) -> Outcome | None:
         """What happens when another model is true; None where that one has no steady state."""
         if truth is None:
             return None
@@ -84,10 +94,13 @@ class _Study:
             best = measured.raw.error(truth.U, "now")
         except VeilnetError:
             return None
-        window = Window(truth, self.sanitizers, self.rows, self.lead)
-        found = window.error_of(self.weights, truth.U, self.rows // 2)
-        lost = found / best - 1.0
-        return _Outcome(privacy, lost if lost > _ROUNDING else 0.0)
+        lost = [
+            Window(truth, sanitizers, self.rows, self.lead).error_of(weights, truth.U, self.rows // 2) / best
+            - 1.0
+            for sanitizers, weights in ((self.sanitizers, self.weights), (self.bare, self.raw_weights))
+        ]
+        sent, raw = (each if each > _ROUNDING else 0.0 for each in lost)
+        return Outcome(sent, privacy, raw)
 
 
 def _mistaken(
@@ -121,39 +134,30 @@ def _mistaken(
         return None
 
 
-def _privacy_rows(
-    name: str,
-    sound: _Outcome,
-    outcomes: list[_Outcome],
-    alone: Mapping[str, list[_Outcome]],
-    error: float,
-) -> list[Row]:
+def _privacy_row(name: str, sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
     values = [outcome.privacy[name] for outcome in outcomes]
-    low, high = min(values), max(values)
-    least = {
-        kind: min((outcome.privacy[name] for outcome in found), default=np.inf)
+    growths = sound.privacy[name], min(values), max(values)
+    return privacy_range_row(name, growths, len(outcomes), error, late=" with hindsight")
+
+
+def _public_row(sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
+    worst = max(outcomes, key=lambda outcome: outcome.public_loss)
+    low = min(outcome.public_loss for outcome in outcomes)
+    return public_range_row(sound, worst, low, len(outcomes), error)
+
+
+def _privacy_rests_on(name: str, sound: Outcome, alone: Mapping[str, list[Outcome]], error: float) -> Row:
+    left = {
+        _KINDS[kind]: min((outcome.privacy[name] for outcome in found), default=sound.privacy[name])
         for kind, found in alone.items()
     }
-    kind = min(least, key=lambda each: least[each])
-    sentence = (
-        f"with the model off by {100 * error:g} %, the error on {name} with hindsight grows between "
-        f"{times(1 + low)} and {times(1 + high)}; it rests most on {_KINDS[kind]}."
-    )
-    figures = {"lowest": low, "highest": high, "alone": least, "rests most on": _KINDS[kind]}
-    what = f"{name}, model off by {100 * error:g} %"
-    return [Row(SECTION, what, sound.privacy[name], low, "info", sentence, (low, high), figures)]
+    return rests_on_row(name, f"the privacy of {name}", min(left, key=lambda each: left[each]), left, error)
 
 
-def _public_row(
-    sound: _Outcome, outcomes: list[_Outcome], alone: Mapping[str, list[_Outcome]], error: float
-) -> Row:
-    worst = max(outcome.loss for outcome in outcomes)
-    costs = {kind: max((outcome.loss for outcome in found), default=0.0) for kind, found in alone.items()}
-    kind = max(costs, key=lambda each: costs[each])
-    sentence = (
-        f"with the model off by {100 * error:g} %, a centre that keeps the plan's model loses {number(worst)} of "
-        f"utility where {number(sound.loss)} was promised; it rests most on {_KINDS[kind]}."
-    )
-    figures = {"alone": costs, "rests most on": _KINDS[kind]}
-    what = f"public error, model off by {100 * error:g} %"
-    return Row(SECTION, what, sound.loss, worst, "info", sentence, figures=figures)
+def _public_rests_on(sound: Outcome, alone: Mapping[str, list[Outcome]], error: float) -> Row:
+    lost = {
+        _KINDS[kind]: max((outcome.public_loss for outcome in found), default=sound.public_loss)
+        for kind, found in alone.items()
+    }
+    worst = max(lost, key=lambda each: lost[each])
+    return rests_on_row("public error", "the public estimate", worst, lost, error)

@@ -9,14 +9,16 @@ as much as the readings themselves.)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from veilnet._core.linalg import solve_lower
 from veilnet._core.types import Array
-from veilnet._core.words import join_names, times
+from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.measures import growth
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.what_if.subsets import (
@@ -86,6 +88,7 @@ def collusion_rows(
 ) -> list[Row]:
     """Privacy left by each single agent and by the worst set of up to ``colluding`` agents."""
     promised = privacy_left(network, sanitizers, (), "noise")
+    units = in_units(network)
     sizes = range(1, min(colluding, network.S) + 1)
     kinds: tuple[Betrayal, ...] = (
         ("readings", "noise")
@@ -107,44 +110,73 @@ def collusion_rows(
                 if not worst.exact:
                     figures["no set of this size leaves less than"] = study.least(name, size)
                 colluders = tuple(network.agents[k] for k in worst.agents)
-                left = privacy_left(network, sanitizers, colluders, betrays)[name]
+                growths = Growths(
+                    promised[name],
+                    privacy_left(network, sanitizers, colluders, betrays)[name],
+                    privacy_left(network, {}, colluders, "readings")[name],
+                )
                 rows.append(
-                    collusion_row(name, colluders, betrays, promised[name], left, least_privacy, figures)
+                    collusion_row(units[name], colluders, betrays, growths, least_privacy.get(name), figures)
                 )
             done += 1
             advance(done / (len(kinds) * len(sizes)))
     return rows
 
 
+@dataclass(frozen=True)
+class Growths:
+    """Of the error variance on a private parameter, against raw readings: as promised, and with colluders.
+
+    promised: nobody colludes.
+    left:     these agents collude.
+    raw:      they collude where nobody sanitizes: below 0 where their readings lose the dither that raw ones have.
+    """
+
+    promised: float
+    left: float
+    raw: float
+
+
 def collusion_row(
-    name: str,
+    error: InUnits,
     colluders: tuple[str, ...],
     betrays: Betrayal,
-    promised: float,
-    left: float,
-    least_privacy: Mapping[str, float],
+    growths: Growths,
+    least: float | None,
     figures: dict[str, object],
 ) -> Row:
     """What is left of the privacy of one parameter when these agents collude."""
+    name, left = error.typical.name, growths.left
     who = join_names(colluders)
-    verb = "hands" if len(colluders) == 1 else "hand"
-    sentence = f"if {who} {verb} over {betrays}, the centre's error on {name} grows {times(1 + left)}"
-    if not figures["exact"] and "no set of this size leaves less than" not in figures:
+    verb, whose = ("hands", "its") if len(colluders) == 1 else ("hand", "their")
+    compared = {
+        "guessing": error.guessing,
+        "raw readings": growths.raw,
+        "nobody helps (promised)": growths.promised,
+        "they help": left,
+    }
+    shown = error.cells(compared)
+    sentence = (
+        f"if {who} {verb} over {whose} {betrays}, the centre's error on {name} is {shown['they help']}, instead of "
+        f"{shown['nobody helps (promised)']}; raw readings of all agents would leave {shown['raw readings']}"
+    )
+    floor = figures.get("no set of this size leaves less than")
+    if not figures["exact"] and floor is None:
         sentence += " (found greedily: another set may leave less)"
     elif not figures["exact"]:
-        bound = float(figures["no set of this size leaves less than"])  # type: ignore[arg-type]
-        sentence += f" (found greedily; no set of {len(colluders)} brings it below {times(1 + bound)})"
-    sentence += f", instead of {times(1 + promised)}."
+        bound = error.cells({"": float(floor)})[""]  # type: ignore[arg-type]
+        sentence += f" (found greedily; no set of {len(colluders)} brings it below {bound})"
     verdict: Judgement = "info"
-    floor = float(figures.get("no set of this size leaves less than", left))  # type: ignore[arg-type]
-    if name in least_privacy:
-        least = least_privacy[name]
-        verdict = "fail" if left < least else "warn" if floor < least else "ok"
+    if least is not None:
+        lowest = left if floor is None else float(floor)  # type: ignore[arg-type]
+        verdict = "fail" if left < least else "warn" if lowest < least else "ok"
         figures["least privacy"] = least
-    what = f"{name}, {'worst ' if len(colluders) > 1 else ''}{len(colluders)} hand over {betrays}"
-    if len(colluders) == 1:
-        what = f"{name}, {who} hands over {betrays}"
-    return Row(SECTION, what, promised, left, verdict, sentence, figures=figures | {"who": list(colluders)})
+        sentence += f"; {error.cells({'': least})['']} has to remain"
+    figures |= error.figures(compared) | {"who": list(colluders)}
+    many = "one agent" if len(colluders) == 1 else f"{len(colluders)} agents"
+    what = f"{name}, {many} {verb} over {betrays}"
+    shown = {"who helps": who} | shown
+    return Row(SECTION, what, growths.promised, left, verdict, f"{sentence}.", figures=figures, shown=shown)
 
 
 class _Study:

@@ -76,12 +76,19 @@ def dropout_row(
     verb = "is" if len(silent) == 1 else "are"
     greedy = "" if figures["exact"] else " (found greedily: another set may cost more)"
     sentence = (
-        f"when {join_names(silent)} {verb} silent{lasting}, the public error grows {times(1 + loss)}{greedy}; "
-        f"raw readings of the others would leave it grown {times(1 + raw)}."
+        f"when {join_names(silent)} {verb} silent{lasting}, the variance of the public error grows "
+        f"{times(1 + loss)}{greedy}; from raw readings of the others it would grow {times(1 + raw)}."
     )
-    what = f"public error without {join_names(silent)} (raw | sent)"
+    everyone = float(figures["all sending"])  # type: ignore[arg-type]
+    shown = {
+        "nobody is silent": times(1 + everyone),
+        "raw readings of the others": times(1 + raw),
+        "what the others send": times(1 + loss),
+    }
     verdict: Judgement = "warn" if np.isinf(loss) and np.isfinite(raw) else "info"
-    return Row(SECTION, what, raw, loss, verdict, sentence, figures=figures)
+    what = f"public error without {join_names(silent)}"
+    figures |= {"raw readings of the others": raw}
+    return Row(SECTION, what, None, loss, verdict, sentence, figures=figures, shown=shown)
 
 
 def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetErrors, int]:

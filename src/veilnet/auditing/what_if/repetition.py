@@ -21,8 +21,8 @@ import numpy as np
 
 from veilnet._core.linalg import triangle
 from veilnet._core.types import Array
-from veilnet._core.words import number, times
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.measures import growth
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.what_if.variants import changed
@@ -110,37 +110,63 @@ def repetition_rows(
     """For each private parameter: privacy after some releases, and how many until too little privacy remains."""
     noisy = any(np.any(s.noise) or s.dithers for s in sanitizers.values())
     ways: tuple[Again, ...] = get_args(Again) if noisy else ("fresh",)
-    rows = []
+    units = in_units(network)
+    rows, crossings = [], []
     for name, matrix in network.private.items():
         promised = growth(repeated(network, sanitizers, 1), matrix)
-        after = {
-            again: {count: growth(repeated(network, sanitizers, count, again), matrix) for count in releases}
-            for again in ways
-        }
         for count in releases:
-            left = after["fresh"][count]
-            verdict: Judgement = "info"
-            if name in least_privacy:
-                verdict = "fail" if left < least_privacy[name] else "ok"
-            sentence = (
-                f"{count} releases of the same x leave the centre's error on {name} at {number(1 + left)} times "
-                "that from one raw release."
-            )
-            figures: dict[str, float] = {again: values[count] for again, values in after.items()}
-            what = f"{name}, {count} releases"
-            rows.append(Row(SECTION, what, promised, left, verdict, sentence, figures=figures))
+            after: dict[str, float] = {
+                again: growth(repeated(network, sanitizers, count, again), matrix) for again in ways
+            }
+            raw = growth(repeated(network, {}, count), matrix)
+            rows.append(_after(units[name], count, promised, raw, after, least_privacy.get(name)))
         least = least_privacy.get(name, promised / 2 if np.isfinite(promised) else 1.0)
         crossed: dict[str, float] = {
             again: releases_until(network, sanitizers, name, least, again) for again in ways
         }
-        parts = [
-            f"{_IN_WORDS[again]}: {'never' if np.isinf(count) else f'at release {count:.0f}'}"
-            for again, count in crossed.items()
-        ]
-        sentence = f"the error on {name} falls below {times(1 + least)}: {'; '.join(parts)}."
-        what = f"{name}, releases until below {number(least)}"
-        rows.append(
-            Row(SECTION, what, None, crossed["fresh"], "info", sentence,
-                figures={"least privacy": least, **crossed})
-        )  # fmt: skip
-    return rows
+        crossings.append(_crossing(units[name], least, crossed))
+    return rows + crossings
+
+
+def _after(
+    error: InUnits,
+    count: int,
+    promised: float,
+    raw: float,
+    after: Mapping[str, float],
+    least: float | None,
+) -> Row:
+    """What so many releases leave of one parameter, beside as many raw ones."""
+    name, left = error.typical.name, after["fresh"]
+    compared = {
+        "guessing": error.guessing,
+        "raw, as often": raw,
+        "sent once (promised)": promised,
+        "sent so often": left,
+    }
+    shown = error.cells(compared)
+    sentence = (
+        f"{count} releases of the same x leave the centre an error of {shown['sent so often']} on {name}, as many "
+        f"raw ones {shown['raw, as often']}; one release leaves {shown['sent once (promised)']}"
+    )
+    verdict: Judgement = "info"
+    if least is not None:
+        verdict = "fail" if left < least else "ok"
+        sentence += f", and {error.cells({'': least})['']} has to remain"
+    figures: dict[str, object] = {**after, "as many raw releases": raw, **error.figures(compared)}
+    what = f"{name}, {count} releases"
+    return Row(SECTION, what, promised, left, verdict, f"{sentence}.", figures=figures, shown=shown)
+
+
+def _crossing(error: InUnits, least: float, crossed: Mapping[str, float]) -> Row:
+    """How many releases it takes until the error falls below a floor, for each way to release again."""
+    name, floor = error.typical.name, error.cells({"": least})[""]
+    when = {
+        _IN_WORDS[again]: "never" if np.isinf(count) else f"at release {count:.0f}"
+        for again, count in crossed.items()
+    }
+    parts = "; ".join(f"{way}: {text}" for way, text in when.items())
+    sentence = f"the centre's error on {name} falls below {floor}: {parts}."
+    figures = {"least privacy": least, "floor": error.error(least), "unit": error.typical.unit, **crossed}
+    what = f"{name}, error falls below {floor}"
+    return Row(SECTION, what, None, crossed["fresh"], "info", sentence, figures=figures, shown=when)

@@ -16,8 +16,9 @@ import numpy as np
 from veilnet._core.errors import NotObservable
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
-from veilnet._core.words import number, times
+from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.measures import growth
 from veilnet.auditing.report import Row
 from veilnet.auditing.what_if.variants import raw_information, with_stacked_observe
@@ -61,10 +62,11 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The centre's utility loss, and p_j of every private parameter."""
+    """The centre's utility loss, p_j of every private parameter, and the loss of raw readings fused by that model."""
 
     public_loss: float
     privacy: Mapping[str, float]
+    raw_loss: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,14 @@ class WrongModel:
         return Outcome(
             public_loss=self._centre_loss(truth, known.growth(truth.U)),
             privacy={name: growth(known, rows) for name, rows in truth.private.items()},
+            raw_loss=self._unsanitized._centre_loss(truth, 0.0),
         )
+
+    @cached_property
+    def _unsanitized(self) -> WrongModel:
+        """The same centre, given raw readings."""
+        sizes = zip(self.network.agents, self.network.blocks.sizes, strict=True)
+        return WrongModel(self.network, {agent: Sanitizer.raw(int(size)) for agent, size in sizes})
 
     def outcomes(self, mistakes: Iterable[Mistake]) -> list[Outcome]:
         """The outcomes of those mistakes that have one."""
@@ -209,8 +218,8 @@ def _single(
     each = network.S <= _MOST_SINGLE
     assumptions: dict[str, tuple[str, int]] = {}
     for place, agent in enumerate(network.agents if each else ("all agents",)):
-        assumptions[f"what {agent} observes (H)"] = ("observe", place if each else -1)
-        assumptions[f"the noise of {agent} (R)"] = ("noise", place if each else -1)
+        assumptions[f"what {agent} observes"] = ("observe", place if each else -1)
+        assumptions[f"the noise of {agent}"] = ("noise", place if each else -1)
     if network.prior is not None:
         assumptions["the prior"] = ("prior", -1)
     found: dict[str, list[Outcome]] = {}
@@ -230,83 +239,124 @@ def _range(values: list[float]) -> tuple[float, float]:
 
 def _privacy_range(name: str, sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
     low, high = _range([outcome.privacy[name] for outcome in outcomes])
+    return privacy_range_row(name, (sound.privacy[name], low, high), len(outcomes), error)
+
+
+def privacy_range_row(
+    name: str, growths: tuple[float, float, float], count: int, error: float, late: str = ""
+) -> Row:
+    """How an attacker's error on one parameter grows: under the plan's model, and at worst and best under others."""
+    sound, low, high = growths
     sentence = (
-        f"with H, R and prior off by {100 * error:g} %, the error on {name} grows {times(1 + low)} in the worst "
-        f"of {len(outcomes)} random cases and {times(1 + high)} in the best."
+        f"with the model off by {100 * error:g} %, the variance of the error on {name}{late} grows {times(1 + low)} "
+        f"in the worst of {count} random cases and {times(1 + high)} in the best, over raw readings of the same case."
     )
+    shown = {
+        "error variance grows: model right": times(1 + sound),
+        f"worst of {count} wrong ones": times(1 + low),
+        f"best of {count} wrong ones": times(1 + high),
+    }
     what = f"{name}, model off by {100 * error:g} %"
-    return Row(SECTION, what, sound.privacy[name], low, "info", sentence, (low, high))
+    return Row(SECTION, what, sound, low, "info", sentence, (low, high), shown=shown)
 
 
 def _public_range(sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
-    low, high = _range([outcome.public_loss for outcome in outcomes])
+    low, _ = _range([outcome.public_loss for outcome in outcomes])
+    worst = max(outcomes, key=lambda outcome: outcome.public_loss, default=sound)
+    return public_range_row(sound, worst, low, len(outcomes), error)
+
+
+def public_range_row(sound: Outcome, worst: Outcome, low: float, count: int, error: float) -> Row:
+    """The public error of a centre that keeps the plan's model: from messages, and from raw readings of that case."""
     sentence = (
-        f"with H, R and prior off by {100 * error:g} %, the centre's public error (it keeps the plan's model) "
-        f"grows {times(1 + max(high, 0.0))} at most in {len(outcomes)} random cases."
+        f"with the model off by {100 * error:g} %, a centre that keeps the plan's model has a public error whose "
+        f"variance grows {times(1 + worst.public_loss)} in the worst of {count} random cases; from raw readings it "
+        f"would grow {times(1 + worst.raw_loss)} in the same case."
     )
+    shown = {
+        "variance grows: model right, sent": times(1 + sound.public_loss),
+        f"worst of {count} wrong ones, sent": times(1 + worst.public_loss),
+        "the same case, raw readings": times(1 + worst.raw_loss),
+    }
     what = f"public error, model off by {100 * error:g} %"
-    return Row(SECTION, what, sound.public_loss, high, "info", sentence, (low, high))
+    figures = {"raw readings, same case": worst.raw_loss}
+    high = worst.public_loss
+    return Row(SECTION, what, sound.public_loss, high, "info", sentence, (low, high), figures, shown)
 
 
 def _privacy_rests_on(name: str, sound: Outcome, singles: Mapping[str, list[Outcome]], error: float) -> Row:
     """The single assumption whose being off takes most privacy away."""
-    harm = {
-        label: _privacy_harm(sound.privacy[name], [outcome.privacy[name] for outcome in outcomes])
+    left = {
+        label: min((outcome.privacy[name] for outcome in outcomes), default=sound.privacy[name])
         for label, outcomes in singles.items()
     }
-    return _rests_on(f"{name}, rests most on", f"the privacy of {name}", harm, error)
+    worst = min(left, key=lambda label: left[label])
+    return rests_on_row(name, f"the privacy of {name}", worst, left, error)
 
 
 def _public_rests_on(sound: Outcome, singles: Mapping[str, list[Outcome]], error: float) -> Row:
     """The single assumption whose being off costs the public estimate most."""
-    harm = {
-        label: _public_harm(sound.public_loss, [outcome.public_loss for outcome in outcomes])
+    lost = {
+        label: max((outcome.public_loss for outcome in outcomes), default=sound.public_loss)
         for label, outcomes in singles.items()
     }
-    return _rests_on("public error, rests most on", "the public estimate", harm, error)
+    worst = max(lost, key=lambda label: lost[label])
+    return rests_on_row("public error", "the public estimate", worst, lost, error)
 
 
-def _rests_on(what: str, subject: str, harm: Mapping[str, float], error: float) -> Row:
-    worst = max(harm, key=lambda label: harm[label])
+def rests_on_row(what: str, subject: str, assumption: str, growths: Mapping[str, float], error: float) -> Row:
+    """The assumption that something rests most on, and how the error grows when that one alone is off."""
+    grows = times(1 + growths[assumption])
     sentence = (
-        f"{subject} rests most on {worst}: off by {100 * error:g} %, it costs up to {number(harm[worst])}."
+        f"{subject} rests most on {assumption}: with that alone off by {100 * error:g} %, the error variance grows "
+        f"{grows}."
     )
-    return Row(SECTION, what, None, worst, "info", sentence, figures={"cost": harm})
-
-
-def _privacy_harm(sound: float, values: list[float]) -> float:
-    if np.isinf(sound):
-        return 0.0 if all(np.isinf(value) for value in values) else np.inf
-    return max(0.0, sound - min(values, default=sound))
-
-
-def _public_harm(sound: float, values: list[float]) -> float:
-    if np.isinf(sound):
-        return 0.0 if all(np.isinf(value) for value in values) else np.inf
-    return max(0.0, max(values, default=sound) - sound)
+    shown = {
+        "rests most on": assumption,
+        f"error variance grows with that alone off by {100 * error:g} %": grows,
+    }
+    figures = {"growth with one assumption off": dict(growths)}
+    return Row(SECTION, what, None, assumption, "info", sentence, figures=figures, shown=shown)
 
 
 def attacker_rows(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Row]:
-    """An attacker who knew more beforehand than was assumed.
-
-    Errors stay compared with one raw release under the assumed prior, so privacy may fall below zero.
-    """
-    raw = raw_information(network)
-    cases = {"has seen a tenth of a raw release": 0.1 * raw}
+    """An attacker who knew more beforehand than was assumed, beside one who knew as much and has raw readings."""
+    cases = {"has seen a tenth of a raw release": 0.1 * raw_information(network)}
     if network.prior is not None:
         cases = {"has a prior of half the deviation": 3.0 * network.prior.information} | cases
-    factor = message_factor(network, sanitizers)
-    before = knowledge_of_factor(network, factor)
+    sent, raw = message_factor(network, sanitizers), message_factor(network, {})
+    promised = knowledge_of_factor(network, sent)
+    units = in_units(network)
     rows = []
     for label, more in cases.items():
         values, vectors = np.linalg.eigh((more + more.T) / 2)
         extra = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-        known = knowledge_of_factor(network, np.concatenate([factor, extra]))
-        for name, matrix in network.private.items():
-            left, promised = growth(known, matrix), growth(before, matrix)
-            sentence = (
-                f"an attacker who {label} errs on {name} {number(1 + left)} times as much as one raw release "
-                f"leaves; {number(1 + promised)} was promised."
+        known = {
+            heading: knowledge_of_factor(network, np.concatenate([factor, extra]))
+            for heading, factor in (
+                ("guessing", np.zeros((0, network.L))),
+                ("raw readings", raw),
+                ("what is sent", sent),
             )
-            rows.append(Row(SECTION, f"{name}, attacker {label}", promised, left, "info", sentence))
+        }
+        for name, matrix in network.private.items():
+            growths = {heading: growth(each, matrix) for heading, each in known.items()}
+            rows.append(_knew_more(units[name], label, growths, growth(promised, matrix)))
     return rows
+
+
+def _knew_more(error: InUnits, label: str, growths: Mapping[str, float], promised: float) -> Row:
+    """One row; ``growths`` are of guessing, raw readings and what is sent, each with the same head start."""
+    name = error.typical.name
+    left = (1.0 + growths["what is sent"]) / (1.0 + growths["raw readings"]) - 1.0
+    cells = error.cells(growths)
+    sentence = (
+        f"an attacker who {label} errs on {name} by {cells['what is sent']} with what is sent, by "
+        f"{cells['raw readings']} with raw readings and by {cells['guessing']} with neither. Sanitizing makes the "
+        f"variance of his error grow {times(1 + left)}; for one who knows no more than the plan assumes it grows "
+        f"{times(1 + promised)}."
+    )
+    shown = cells | {"error variance grows, raw to sent": times(1 + left)}
+    figures = error.figures(growths)
+    what = f"{name}, attacker {label}"
+    return Row(SECTION, what, None, left, "info", sentence, figures=figures, shown=shown)

@@ -1,0 +1,178 @@
+"""Every section of an audit names its own quantities, in units, and compares like with like."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.networks import direct_error, direct_information
+from helpers.stream_plans import noisy_stream_plan, stream_network
+from veilnet.auditing.report import AuditReport, Row, shown_tables
+from veilnet.auditing.sections import introduction
+from veilnet.auditing.what_if.collusion import with_colluders
+from veilnet.auditing.what_if.wrong_models import WrongModel, random_mistake
+from veilnet.io.template import house
+
+MINE = [
+    "deployed",
+    "promise",
+    "collusion",
+    "repetition",
+    "models",
+    "dropout",
+    "baselines",
+    "differential privacy",
+]
+# Columns under which something is shown that the plan really promises.
+PROMISES = {
+    "promised",
+    "error variance grows: promised",
+    "nobody helps (promised)",
+    "sent once (promised)",
+    "error variance grows: with hindsight (promised)",
+}
+QUICK = vn.Trials(quick=True, seed=1)
+
+
+@pytest.fixture(scope="module")
+def plan() -> vn.Plan:
+    """A plan of the house that pays, so that its noise and its dither both count."""
+    return vn.design(house(), privacy=10.0, starts=1)
+
+
+@pytest.fixture(scope="module")
+def report(plan: vn.Plan) -> AuditReport:
+    return vn.audit(plan, trials=QUICK, only=MINE)
+
+
+@pytest.fixture(scope="module")
+def streams() -> AuditReport:
+    return vn.audit(noisy_stream_plan(stream_network(8), noise=0.3), trials=QUICK, only=MINE)
+
+
+@pytest.mark.parametrize("which", ["report", "streams"])
+def test_every_column_says_what_it_shows(which: str, request: pytest.FixtureRequest) -> None:
+    """No column is called found, and promised only what a plan promises: in its own section, or beside a what-if."""
+    found: AuditReport = request.getfixturevalue(which)
+    tables = shown_tables(found.rows)
+    assert {section for section, _, _ in tables if section} == set(found.sections)
+    for _, headings, cells in tables:
+        assert cells
+        for heading in headings[1:-1]:
+            assert heading not in ("", "found", "between")
+            assert "promised" not in heading or heading in PROMISES, heading
+    for section in found.sections:
+        assert introduction(section), section
+        assert all(sentence.endswith((".", "?")) for sentence in introduction(section))
+
+
+def test_only_what_is_promised_stands_under_promised(plan: vn.Plan, report: AuditReport) -> None:
+    """Errors under "promised" are those of the plan: privacy p_j means an error sqrt(1 + p_j) times that of raw."""
+    information = direct_information(plan.network, {})
+    for row in report.rows:
+        name = row.what.removeprefix("attack on ").split(",")[0]
+        promised = [heading for heading in row.shown if heading in PROMISES and "±" in row.shown[heading]]
+        if not promised or name not in plan.network.private:
+            continue
+        rows = plan.network.private[name]
+        truth = np.sqrt((1 + plan.privacy[name]) * direct_error(information, rows) / len(rows))
+        assert row.figures["errors"][promised[0]] == pytest.approx(truth, rel=1e-6)
+
+
+@pytest.mark.parametrize("which", ["report", "streams"])
+def test_no_privacy_is_negative_and_none_is_called_by_a_letter(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    found: AuditReport = request.getfixturevalue(which)
+    for _, _, cells in shown_tables(found.rows):
+        for cell in cells:
+            for text in cell:
+                assert not re.search(r"(^|[\s±])-\d|-∞|\bnan\b", text), cell
+                assert not re.search(r"\([HR]\)|\bR\b|\bu or p\b", text), cell
+
+
+def test_errors_have_units(report: AuditReport) -> None:
+    """The house gives every parameter a unit: each ± is followed by one, or by the one of its pair."""
+    units = set(house().units.values())
+    seen = 0
+    for row in report.rows:
+        for text in row.shown.values():
+            for part in re.findall(r"±[^±]*", text):
+                seen += 1
+                words = part.removesuffix(" and ").split(" ", 1)
+                assert part.endswith(" and ") or words[1] in units, row.what
+    assert seen > 60
+
+
+def of(report: AuditReport, section: str, start: str) -> list[Row]:
+    return [row for row in report.of(section) if row.what.startswith(start)]
+
+
+def test_colluders_are_compared_with_the_same_colluders_and_raw_readings(
+    plan: vn.Plan, report: AuditReport
+) -> None:
+    """Colluders hand over undithered readings beside raw ones, too: sanitizing never tells more."""
+    network = plan.network
+    for row in report.of("collusion"):
+        name, who = row.what.split(",")[0], tuple(row.figures["who"])
+        kept = {agent: steps for agent, steps in network.resolution.items() if agent not in who}
+        bare = network.replace(resolution=kept)
+        betrays = "readings" if row.what.endswith("readings") else "noise"
+        rows, errors = network.private[name], row.figures["errors"]
+        seen = with_colluders(network, plan.sanitizers, who, betrays)
+        for heading, sanitizers in (("raw readings", {}), ("they help", seen)):
+            truth = direct_error(direct_information(bare, sanitizers), rows)
+            assert errors[heading] ** 2 * len(rows) == pytest.approx(truth, rel=1e-6)
+        assert errors["raw readings"] <= errors["they help"] <= errors["nobody helps (promised)"] * (1 + 1e-9)
+        assert errors["nobody helps (promised)"] <= errors["guessing"]
+
+
+def test_many_releases_are_compared_with_as_many_raw_ones(plan: vn.Plan, report: AuditReport) -> None:
+    network = plan.network
+    prior = network.prior.information
+    for row in report.of("repeated releases"):
+        if "errors" not in row.figures:
+            continue
+        name, count = row.what.split(",")[0], int(row.what.split()[-2])
+        rows = network.private[name]
+        for heading, sanitizers in (("raw, as often", {}), ("sent so often", plan.sanitizers)):
+            once = direct_information(network, sanitizers) - prior
+            truth = direct_error(prior + count * once, rows)
+            assert row.figures["errors"][heading] ** 2 * len(rows) == pytest.approx(truth, rel=1e-6)
+
+
+def test_a_wrong_model_is_compared_with_raw_readings_under_the_same_wrong_model(plan: vn.Plan) -> None:
+    """The oracle fuses simulated raw readings of the true network by the plan's model."""
+    network = plan.network
+    rng = np.random.default_rng(5)
+    mistake = random_mistake(network, rng, 0.05)
+    truth = mistake.applied(network)
+    outcome = WrongModel(network, plan.sanitizers).outcome(mistake)
+    count = 40_000
+    x = rng.multivariate_normal(truth.prior.mean, truth.prior.covariance, count)
+    y = x @ truth.H.T + rng.multivariate_normal(np.zeros(network.N), truth.noise.matrix(), count)
+    weights = np.linalg.inv(network.noise.matrix())
+    gain = np.linalg.solve(
+        network.prior.information + network.H.T @ weights @ network.H, network.H.T @ weights
+    )
+    estimate = network.prior.mean + (y - network.prior.mean @ network.H.T) @ gain.T
+    errors = (estimate - x) @ network.U.T
+    best = direct_error(direct_information(truth, {}), network.U)
+    assert 1 + outcome.raw_loss == pytest.approx(np.mean(np.sum(errors**2, axis=1)) / best, rel=0.05)
+    # on the house a wrong model costs raw readings as much as sanitized ones: it is not the plan that costs it
+    assert outcome.raw_loss > 0.1
+    assert 0.9 < (1 + outcome.public_loss) / (1 + outcome.raw_loss) < 1.2
+
+
+def test_other_protections_stand_beside_the_plan_in_one_row_each(plan: vn.Plan, report: AuditReport) -> None:
+    equal = [row for row in report.of("baselines") if row.what.endswith("at equal public error")]
+    assert equal[0].what.startswith("this plan")
+    for name, rows in plan.network.private.items():
+        raw = np.sqrt(direct_error(direct_information(plan.network, {}), rows) / len(rows))
+        none = next(row for row in equal if row.what.startswith("no protection"))
+        shown = float(re.findall(r"±([\d.]+)", none.shown[f"error on {name}"])[0])
+        assert shown == pytest.approx(raw, rel=0.05)
+    assert all(row.promised is None for row in equal[1:])
