@@ -44,6 +44,7 @@ VERBS = {
     "fuse": "Estimate the public parameters from what arrived.",
     "audit": "Attack a plan and report what can be learned.",
     "verify": "Recompute what a saved plan promises.",
+    "report": "One page that shows a plan, to look at and to hand on.",
     "fit": "Make a network from calibration data.",
     "refit": "Make a new plan from new calibration data, and compare.",
     "reproduce": "Repeat the experiments of the paper.",

@@ -1,0 +1,52 @@
+"""``veilnet report``: a page that shows what a plan does, to look at and to hand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    plan: Annotated[Path, typer.Argument(help="The folder of a saved plan.")],
+    out: Annotated[Path, typer.Option("--out", help="Page to write.")] = Path("report.html"),
+    audit: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit",
+            help="What 'veilnet audit --json' wrote; audit.json in the folder of the plan when left out, if it is there.",
+        ),
+    ] = None,
+    frontier: Annotated[
+        bool, typer.Option("--frontier/--no-frontier", help="Trace what more privacy would cost.")
+    ] = True,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="NUMBER", help="Stop tracing the frontier after so long.")
+    ] = 120.0,
+) -> None:
+    """Write one page that shows a plan: no other file, no outside address, for screen and paper.
+
+    What the centre can know before and after, in your units; whether privacy could be free; what more of it would cost;
+    what each agent sends; the audit's findings, the fit's doubts and the certificate. The plan is verified first.
+    """
+    from veilnet.cli._shared import check_file, console, progress
+    from veilnet.io.audit_files import load_audit
+    from veilnet.plans.plan import Plan
+    from veilnet.report.building import report_of, traced_frontier
+
+    check_file(out)
+    beside = plan / "audit.json"
+    findings = audit if audit is not None else beside if beside.is_file() else None
+    found = None if findings is None else load_audit(findings)
+    loaded = Plan.load(plan)
+    curve = None
+    if frontier:
+        with progress("tracing the frontier", total=1.0) as steps:
+            curve = traced_frontier(loaded, seconds=seconds, progress=lambda _what, part: steps.update(part))
+    made = report_of(loaded, audit=found, curve=curve)
+    made.save(out)
+    console.print(made.title, soft_wrap=True)
+    if curve is not None and curve.interrupted:
+        console.print(f"The frontier was stopped after {seconds:g} s; --seconds gives it longer.")
+    console.print(f"Wrote {out}: open it in any browser.", soft_wrap=True)

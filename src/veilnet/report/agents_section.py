@@ -1,0 +1,223 @@
+"""What each agent sends, what is noisy, what is withheld, and how much it tells of what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.words import percent
+from veilnet.centre.contributions import growth_when_silent, shares_of_knowledge
+from veilnet.plans.plan import Plan
+from veilnet.report.agent_picture import MOST_READINGS, Sending, sending_of, sending_picture, sending_table
+from veilnet.report.html import Html, details, element, join, paragraph, shown, table
+from veilnet.report.share_picture import (
+    BEFOREHAND,
+    share_picture,
+    share_table,
+    silence_picture,
+    silence_table,
+)
+from veilnet.report.svg import figure
+from veilnet.report.words import fold, sending_in_words
+
+__all__ = ["Contributions", "agents_section", "contributions_of"]
+
+MOST_AGENTS = 8  # shown with a picture
+MOST_FOLDED = 8  # with a picture, folded
+MOST_PARAMETERS = 8  # with a picture of who tells how much of them
+_ROWS_OPEN = 20  # a longer table of agents is folded
+_SILENCE_WORK = 4e8  # agents times states cubed, up to which each agent of a stream is silenced once
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """How much each agent tells of each parameter.
+
+    parts:      parameter -> agent -> its part of what the centre knows (with that known beforehand), or, of a stream,
+                how many-fold the error is when it keeps silent. Empty where nobody tells anything of it.
+    private:    names of the private ones among them.
+    of_silence: whether it is the latter.
+    """
+
+    parts: Mapping[str, Mapping[str, float]]
+    private: frozenset[str]
+    of_silence: bool
+
+    def weight(self, agent: str) -> float:
+        """How much an agent matters: the most it tells of anything."""
+        least = 1.0 if self.of_silence else 0.0
+        return max((abs(parts.get(agent, least) - least) for parts in self.parts.values()), default=0.0)
+
+
+def contributions_of(plan: Plan) -> Contributions:
+    """Parts of what is known, of rows; what silence would do, of streams (none where that would take too long)."""
+    network = plan.network
+    private = frozenset(network.private)
+    if network.is_stream:
+        states = network.L + sum(plan.kept.values())
+        active = [agent for agent, sent in plan.sent.items() if sent]
+        if len(active) * float(states) ** 3 > _SILENCE_WORK:
+            return Contributions({}, private, True)
+        public, hidden = growth_when_silent(network, plan.sanitizers, active)
+        return Contributions(public | hidden, private, True)
+    public_shares, private_shares = shares_of_knowledge(network, plan.sanitizers)
+    parts = {
+        name: {} if shares is None else {BEFOREHAND: shares.beforehand, **shares.agents}
+        for name, shares in (public_shares | private_shares).items()
+    }
+    return Contributions(parts, private, False)
+
+
+def agents_section(plan: Plan) -> Html:
+    """Who tells how much of what, the agents that matter one by one, and all of them as a table."""
+    found = contributions_of(plan)
+    order = sorted(plan.sanitizers, key=lambda agent: -found.weight(agent))
+    silent = [agent for agent in order if plan.sent[agent] == 0]
+    talking = [agent for agent in order if plan.sent[agent] > 0]
+    cards = [_card(plan, agent) for agent in talking[:MOST_AGENTS]]
+    folded = [_card(plan, agent) for agent in talking[MOST_AGENTS : MOST_AGENTS + MOST_FOLDED]]
+    left = len(talking) - len(cards) - len(folded)
+    quiet = ""
+    if silent:
+        some = ", ".join(shown(agent) for agent in silent[:6])
+        more = f" and {len(silent) - 6} more" if len(silent) > 6 else ""
+        quiet = f" {some}{more} send{'s' if len(silent) == 1 else ''} nothing at all."
+    return join(
+        [
+            paragraph(_in_numbers(plan), quiet),
+            _who_tells(found, order),
+            element(
+                "h3", "What the agents send" if left + len(folded) == 0 else "The agents that matter most"
+            ),
+            _legend(plan) if cards else None,
+            element("div", *cards, class_="grid") if cards else None,
+            details(f"{len(folded)} more agents", element("div", *folded, class_="grid")) if folded else None,
+            paragraph(
+                f"{left} agents that matter less have no picture: they stand in the table, and veilnet inspect says "
+                "in words what each of them sends.",
+                class_="soft",
+            )
+            if left
+            else None,
+            _all_agents(plan, found),
+        ]
+    )
+
+
+def _in_numbers(plan: Plan) -> str:
+    count, sent = len(plan.sanitizers), sum(plan.sent.values())
+    rows = " in each row" if plan.network.is_stream else ""
+    return (
+        f"{count} agent{'s' if count > 1 else ''} send{'s' if count == 1 else ''} {sent} numbers for "
+        f"{plan.network.N} readings{rows}."
+    )
+
+
+def _legend(plan: Plan) -> Html:
+    memory = ""
+    if any(plan.kept.values()):
+        memory = " Agents with a memory also mix in what they keep of earlier rows."
+    return paragraph(
+        "Each column is a number that is sent, each row a reading. The larger the square, the more the reading moves "
+        f"the number; filled adds, hollow subtracts.{memory}",
+        class_="soft",
+    )
+
+
+def _who_tells(found: Contributions, order: list[str]) -> Html | None:
+    parts = {name: each for name, each in found.parts.items() if each}
+    if not parts:
+        return None
+    chosen = sorted(parts, key=lambda name: name in found.private)
+    public = [name for name in chosen if name not in found.private][: MOST_PARAMETERS // 2]
+    private = [name for name in chosen if name in found.private][: MOST_PARAMETERS - len(public)]
+    cards = [_who_tells_card(found, name, order) for name in [*public, *private]]
+    left = len(parts) - len(cards)
+    tail = f" {left} more parameters have no picture." if left else ""
+    meaning = (
+        "How large the centre's error were if one agent kept silent, all others sending as planned. What matters for "
+        "a public parameter is needed; what matters for a private one is a leak."
+        if found.of_silence
+        else "What the centre knows after all messages, divided among those it has it from. A large part of a "
+        "private parameter is a leak only as far as the error above is small: parts of little are little."
+    )
+    return join(
+        [
+            element("h3", "Who tells how much of what"),
+            paragraph(meaning, tail, class_="soft"),
+            element("div", *cards, class_="grid"),
+        ]
+    )
+
+
+def _who_tells_card(found: Contributions, name: str, order: list[str]) -> Html:
+    parts = found.parts[name]
+    ranked = sorted((a for a in order if a in parts), key=lambda agent: -abs(parts[agent]))
+    shown_parts = {BEFOREHAND: parts[BEFOREHAND]} if BEFOREHAND in parts and parts[BEFOREHAND] > 0 else {}
+    shown_parts |= {agent: parts[agent] for agent in ranked[:MOST_AGENTS]}
+    others = ranked[MOST_AGENTS:]
+    if others and not found.of_silence:
+        shown_parts[f"{len(others)} others"] = float(sum(parts[agent] for agent in others))
+    draw: Callable[[str, Mapping[str, float]], Html] = silence_picture if found.of_silence else share_picture
+    tabulate: Callable[[str, Mapping[str, float]], Html] = silence_table if found.of_silence else share_table
+    kind = "private" if name in found.private else "public"
+    note = f"{len(others)} agents that matter less are left out." if others and found.of_silence else None
+    return element(
+        "div",
+        element("h4", shown(name), " ", element("span", f"({kind})", class_="role")),
+        figure(draw(name, shown_parts), note, tabulate(name, shown_parts)),
+        class_=f"card {kind}",
+    )
+
+
+def _card(plan: Plan, agent: str) -> Html:
+    sanitizer = plan.sanitizers[agent]
+    rows, noisy = sanitizer.normal
+    sending = sending_of(plan.network, agent, sanitizer)
+    words = sending_in_words(
+        len(rows), int(np.sum(~noisy)), int(np.sum(noisy)), sanitizer.readings,
+        kept=sanitizer.order if plan.network.is_stream else None,
+    )  # fmt: skip
+    return element(
+        "div",
+        element("h4", shown(agent)),
+        paragraph(words, class_="soft"),
+        figure(sending_picture(sending), _left_out(sending), sending_table(sending)),
+        class_="card",
+    )
+
+
+def _left_out(sending: Sending) -> str | None:
+    readings, numbers = sending.left_out
+    parts = []
+    if readings:
+        parts.append(f"the {MOST_READINGS} readings that weigh most; {readings} more are left out")
+    if numbers:
+        parts.append(f"{numbers} more numbers are left out")
+    text = f"Shown: {'; '.join(parts)}." if parts else ""
+    if sending.later:
+        text += f" A reading still shows in what is sent {sending.later} rows later."
+    return text.strip() or None
+
+
+def _all_agents(plan: Plan, found: Contributions) -> Html:
+    """One row for each agent; headings sort it where scripts run."""
+    chosen = [name for name, parts in found.parts.items() if parts][:MOST_PARAMETERS]
+    last = "keeps" if plan.network.is_stream else "withheld"
+    columns = ["agent", "readings", "sent exactly", "with noise", last]
+    columns += [f"{'if silent: ' if found.of_silence else 'part of '}{shown(name)}" for name in chosen]
+    shown_as = fold if found.of_silence else percent
+    rows = []
+    for agent, sanitizer in plan.sanitizers.items():
+        sent, noisy = sanitizer.normal
+        kept = sanitizer.order if plan.network.is_stream else sanitizer.readings - len(sent)
+        cells = [str(sanitizer.readings), str(int(np.sum(~noisy))), str(int(np.sum(noisy))), str(kept)]
+        told = [found.parts[name].get(agent) for name in chosen]
+        rows.append([shown(agent), *cells, *("–" if each is None else shown_as(each) for each in told)])
+    caption = f"All {len(rows)} agents"
+    made = table(caption, columns, rows, numeric=range(1, len(columns)), class_="sortable agents")
+    if len(rows) <= _ROWS_OPEN:
+        return made
+    return details(f"All {len(rows)} agents as a table", element("div", made, class_="long"))

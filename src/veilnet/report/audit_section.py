@@ -1,0 +1,113 @@
+"""The audit's findings, from an audit that was just run or from the file of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.words import number
+from veilnet.auditing.report import AuditReport
+from veilnet.report.html import Html, details, element, join, paragraph, shown, table
+
+__all__ = ["audit_headline", "audit_section", "findings_of"]
+
+_MOST_ROWS = 400
+_MARKS = {
+    "ok": "✓ holds", "holds": "✓ holds", "fail": "✗ BROKEN", "broken": "✗ BROKEN", "warn": "! look at it",
+    "cannot tell": "? cannot tell", "info": "for information",
+}  # fmt: skip
+_BAD = ("fail", "broken")
+_DOUBTFUL = ("warn", "cannot tell")
+_FIGURES = ("guessing", "raw", "promised", "found", "sent")
+_HEADINGS = {"raw": "from raw readings", "sent": "from what is sent", "interval": "between"}
+
+
+def findings_of(audit: AuditReport | Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an audit as plain figures."""
+    document: Mapping[str, Any] = audit.to_dict() if isinstance(audit, AuditReport) else audit
+    return [dict(row) for row in document["rows"]]
+
+
+def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
+    """(how it went: good, look or bad; the outcome in a few words)."""
+    verdicts = [str(row.get("verdict", "")) for row in findings_of(audit)]
+    broken = sum(each in _BAD for each in verdicts)
+    doubtful = sum(each in _DOUBTFUL for each in verdicts)
+    interrupted = (
+        audit.interrupted if isinstance(audit, AuditReport) else bool(audit.get("interrupted", False))
+    )
+    if broken:
+        return "bad", f"Audit: {broken} finding{'s' if broken > 1 else ''} against the plan"
+    if interrupted:
+        return "look", "Audit: interrupted; nothing failed so far"
+    if doubtful:
+        return "look", f"Audit: every promise holds; {doubtful} to look at"
+    return "good", "Audit: every promise holds"
+
+
+def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
+    """What was found, worst first; what holds is folded, section by section."""
+    if audit is None:
+        return paragraph(
+            "No audit was run, or none was given. ",
+            element("code", "veilnet audit plan/ --json > audit.json"),
+            " attacks the plan and what is deployed of it; give the file with ",
+            element("code", "--audit audit.json"),
+            ".",
+        )
+    rows = findings_of(audit)
+    kind, words = audit_headline(audit)
+    worries = [row for row in rows if row.get("verdict") in (*_BAD, *_DOUBTFUL)]
+    listed = [
+        element(
+            "li",
+            element("strong", _mark(row)),
+            f" {shown(str(row.get('what', '')))}: ",
+            str(row.get("sentence", ""))[:1000],
+        )
+        for row in worries[:_MOST_ROWS]
+    ]
+    sections = list(dict.fromkeys(str(row.get("section", "")) for row in rows))
+    return join(
+        [
+            paragraph(f"{words}.", class_="alarm" if kind == "bad" else None),
+            element("ul", *listed) if listed else None,
+            *(
+                _one_section(name, [row for row in rows if row.get("section", "") == name])
+                for name in sections
+            ),
+        ]
+    )
+
+
+def _one_section(name: str, rows: Sequence[Mapping[str, Any]]) -> Html:
+    figures = [each for each in _FIGURES if any(row.get(each) is not None for row in rows)]
+    if any(row.get("interval") is not None for row in rows):
+        figures.append("interval")
+    columns = ["", *(_HEADINGS.get(each, each) for each in figures), "verdict"]
+    cells = [
+        [shown(str(row.get("what", ""))), *(_shown(row.get(each)) for each in figures), _mark(row)]
+        for row in rows[:_MOST_ROWS]
+    ]
+    made = table(name, columns, cells, numeric=range(1, len(figures) + 1))
+    bad = sum(row.get("verdict") in _BAD for row in rows)
+    count = f"{name}: {len(rows)} finding{'s' if len(rows) > 1 else ''}" + (f", {bad} broken" if bad else "")
+    return details(count, made, open=bool(bad))
+
+
+def _mark(row: Mapping[str, Any]) -> str:
+    verdict = str(row.get("verdict", ""))
+    return _MARKS.get(verdict, shown(verdict))
+
+
+def _shown(figure: Any) -> str:
+    """A figure of an audit or of its file, where infinities are words."""
+    if figure is None:
+        return ""
+    if isinstance(figure, list | tuple):
+        return " .. ".join(_shown(each) for each in figure)
+    if isinstance(figure, str):
+        return {"inf": "∞", "-inf": "-∞"}.get(figure, shown(figure))
+    return "" if np.isnan(figure) else number(float(figure))

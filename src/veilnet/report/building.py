@@ -1,0 +1,145 @@
+"""The report of a plan, put together from its sections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.progress import Progress
+from veilnet.auditing.report import AuditReport
+from veilnet.bounds.typical_errors import typical_errors
+from veilnet.designs.frontiers import Frontier, frontier
+from veilnet.plans.plan import Plan
+from veilnet.report.agents_section import agents_section
+from veilnet.report.audit_section import audit_headline, audit_section
+from veilnet.report.certificate_section import certificate_section, symbols
+from veilnet.report.doubts_section import doubts_section, open_doubts
+from veilnet.report.frontier_section import frontier_section
+from veilnet.report.html import Html, element, join, paragraph
+from veilnet.report.known_section import known_section
+from veilnet.report.page import Report
+from veilnet.report.stream_section import stream_section
+from veilnet.report.verdict_section import verdict_headline, verdict_section
+from veilnet.report.words import headline, names_of
+from veilnet.verdict.exact_test import check
+from veilnet.verdict.verdict import Verdict
+
+__all__ = ["report_of", "traced_frontier"]
+
+_POINTS = 8
+_SECONDS = 60.0
+
+
+def report_of(
+    plan: Plan,
+    *,
+    audit: AuditReport | Mapping[str, Any] | None = None,
+    curve: Frontier | None = None,
+) -> Report:
+    """The report of a plan.
+
+    plan:   what it is about.
+    audit:  an audit of it, or the content of a file that ``veilnet audit --json`` wrote.
+    curve:  the frontier of its network; without it that section says that it was not traced.
+    """
+    verdict = check(plan.network)
+    errors = list(typical_errors(plan.network, plan.sanitizers).values())
+    sections = [
+        ("known", "What the centre can know", known_section(plan, errors)),
+        ("verdict", "Can privacy be free here?", verdict_section(verdict)),
+        ("frontier", "What more privacy would cost", frontier_section(plan, curve)),
+        ("agents", "What each agent sends", agents_section(plan)),
+        *(
+            [("stream", "What the centre makes of it, row after row", stream_section(plan))]
+            if plan.network.is_stream
+            else []
+        ),
+        ("audit", "What the audit found", audit_section(audit)),
+        ("doubts", "How far to trust the model", doubts_section(plan)),
+        ("certificate", "The certificate", join([certificate_section(plan), symbols(plan, verdict)])),
+    ]
+    title = headline(plan, errors)
+    body = join(
+        [
+            element(
+                "header",
+                paragraph("Privacy report", class_="kicker"),
+                element("h1", title),
+                paragraph(_lead(plan, verdict), class_="lead"),
+                _facts(plan, audit),
+                _contents(sections),
+            ),
+            *(
+                element(
+                    "section",
+                    element("h2", heading, id=f"{name}-heading"),
+                    content,
+                    id=name,
+                    aria_labelledby=f"{name}-heading",
+                )
+                for name, heading, content in sections
+            ),
+            element(
+                "footer", "Made by veilnet from the plan itself: every figure was computed, none was typed."
+            ),
+        ]
+    )
+    return Report(title, body)
+
+
+def traced_frontier(
+    plan: Plan, *, seconds: float = _SECONDS, progress: Progress | None = None
+) -> Frontier | None:
+    """The frontier of a plan's network, as far as it can be traced in so many seconds; None where that is nothing."""
+    until = time.monotonic() + seconds
+    verdict = check(plan.network)
+    ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
+    if np.isinf(ceiling) or limit <= 0:
+        levels = [0.0]
+    else:
+        high = 0.98 * limit if np.isfinite(limit) else 30.0 * (1 + max(ceiling, min(plan.privacy.values())))
+        low = min(ceiling, high)
+        # Closer together towards the end, where the curve is steepest.
+        parts = 1 - (1 - np.linspace(0, 1, _POINTS)[1:]) ** 2
+        traded = np.expm1(np.log1p(low) + parts * (np.log1p(high) - np.log1p(low)))
+        levels = [0.0, low, *(float(each) for each in traded)]
+
+    def going(what: str, part: float) -> bool:
+        told = True if progress is None else progress(what, part)
+        return told is not False and time.monotonic() < until
+
+    curve = frontier(plan.network, levels, progress=going)
+    return curve if curve.rows else None
+
+
+def _lead(plan: Plan, verdict: Verdict) -> str:
+    count = len(plan.sanitizers)
+    kind = "a stream of rows from " if plan.network.is_stream else ""
+    return (
+        f"This plan is for {kind}{count} agent{'s' if count > 1 else ''}. The fusion centre may know "
+        f"{names_of(list(plan.network.public))}; it must not learn {names_of(list(plan.network.private))}. "
+        f"{verdict_headline(verdict)}"
+    )
+
+
+def _facts(plan: Plan, audit: AuditReport | Mapping[str, Any] | None) -> Html:
+    kinds = {"good": None, "look": "look", "bad": "bad"}
+    confirmed = plan.certificate.ok
+    facts = [
+        ("good", "✓ Every promise recomputed and confirmed")
+        if confirmed
+        else ("bad", "✗ Promises NOT confirmed")
+    ]
+    facts.append(("look", "Not audited") if audit is None else audit_headline(audit))
+    doubts = open_doubts(plan.network)
+    if doubts:
+        facts.append(("look", f"! {len(doubts)} doubt{'s' if len(doubts) > 1 else ''} about the model"))
+    return element("ul", *(element("li", words, class_=kinds[kind]) for kind, words in facts), class_="facts")
+
+
+def _contents(sections: Sequence[tuple[str, str, Html]]) -> Html:
+    links = [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in sections]
+    return element("nav", element("ul", *links), aria_label="Contents")

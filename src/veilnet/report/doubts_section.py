@@ -1,0 +1,36 @@
+"""How far to trust the model: what the fit doubted, and what the plan itself says it rests on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from veilnet.model.network import Network
+from veilnet.plans.plan import Plan
+from veilnet.report.html import Html, element, join, paragraph
+
+__all__ = ["doubts_section", "open_doubts"]
+
+_MOST = 60
+_LONGEST = 1500
+
+
+def open_doubts(network: Network) -> list[Any]:
+    """What a fit doubted about the network and nobody has accepted since."""
+    return [doubt for doubt in getattr(network, "doubts", ()) if not doubt.accepted]
+
+
+def doubts_section(plan: Plan) -> Html:
+    """The plan's notes, which repeat the doubts one by one."""
+    count = len(open_doubts(plan.network))
+    if count:
+        first = (
+            f"The fit that made this network had {count} doubt{'s' if count > 1 else ''} that nobody has dealt with. "
+            "What is promised holds as far as the model does."
+        )
+    else:
+        first = (
+            "Every figure here is one of the linear Gaussian model of the network, and holds as far as that does. No "
+            "open doubts came with it: it was not fitted to data, or its data raised none, or they were accepted."
+        )
+    points = [element("li", note[:_LONGEST]) for note in plan.notes()[:_MOST]]
+    return join([paragraph(first), element("ul", *points) if points else None])

@@ -1,0 +1,79 @@
+"""The three errors on one parameter as a picture: from raw readings, from what is sent, and when merely guessing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._core.words import side_by_side
+from veilnet.bounds.typical_errors import TypicalError
+from veilnet.report.html import Html, element, shown
+from veilnet.report.svg import diamond, label, line, picture, width_of
+
+__all__ = ["error_picture", "in_words", "three_errors"]
+
+_WIDTH = 340.0
+_ROW = 28.0
+_LEFT = 112.0
+_LEAST_REACH = 70.0
+_UNIT = 14  # characters of a unit that are shown beside a bar
+_MARK = 6.0
+
+
+def three_errors(error: TypicalError) -> dict[str, float]:
+    """What is compared, in the order it is shown."""
+    sent = error.raw if error.sent is None else error.sent
+    return {"raw readings": error.raw, "what is sent": sent, "merely guessing": error.guessing}
+
+
+def in_words(error: TypicalError, *, unit: str | None = None) -> dict[str, str]:
+    """The three errors as text, with the digits it takes to tell them apart."""
+    values = three_errors(error)
+    texts = side_by_side({str(place): value for place, value in enumerate(values.values())}).split(", ")
+    unit = shown(error.unit) if unit is None else unit
+    unit = f" {unit}" if unit else ""
+    found = {}
+    for name, value, text in zip(values, values.values(), texts, strict=True):
+        found[name] = f"{text.rpartition(' ')[0]}{unit}" if np.isfinite(value) else "without bound"
+    return found
+
+
+def error_picture(error: TypicalError) -> Html:
+    """Three bars on one scale that begins at zero; a bar without end where nothing bounds the error."""
+    values = three_errors(error)
+    words = in_words(error, unit=shown(error.unit, most=_UNIT))
+    finite = [value for value in values.values() if np.isfinite(value)]
+    longest = max(finite, default=1.0) * (1.0 if len(finite) == len(values) else 1.25)
+    widest = max(width_of(text, 13.5) for text in words.values())
+    reach = max(_LEAST_REACH, _WIDTH - _LEFT - 14 - widest)
+    marks = [line(_LEFT, 4, _LEFT, len(values) * _ROW, "axis")]
+    for place, (name, value) in enumerate(values.items()):
+        y = _ROW * (place + 0.5) + 2
+        end = _LEFT + (reach * value / longest if np.isfinite(value) else reach)
+        kind = ("raw", "sent", "guess")[place]
+        marks += [label(_LEFT - 8, y + 4.5, name, anchor="end", class_="strong" if kind == "sent" else None)]
+        marks += [
+            line(_LEFT, y, end, y, f"stem {kind}"),
+            _mark(kind, end, y, bounded=bool(np.isfinite(value))),
+        ]
+        marks += [label(end + 12, y + 4.5, words[name], class_="strong" if kind == "sent" else None)]
+    title = f"Error on {shown(error.name)}: " + ", ".join(
+        f"{text} from {name}" for name, text in words.items()
+    )
+    return picture(
+        title.replace("from merely", "when merely"), _WIDTH, len(values) * _ROW + 6, marks, key=error.private
+    )
+
+
+def _mark(kind: str, x: float, y: float, *, bounded: bool) -> Html:
+    """A shape of its own for each: colours never carry the meaning alone."""
+    if not bounded:
+        return element(
+            "path",
+            d=f"M{x - 8:.1f} {y - 5:.1f}L{x:.1f} {y:.1f}L{x - 8:.1f} {y + 5:.1f}",
+            class_=f"stem {kind}",
+        )
+    if kind == "raw":
+        return element("circle", cx=x, cy=y, r=_MARK - 1, class_="mark raw")
+    if kind == "sent":
+        return diamond(x, y, _MARK)
+    return element("rect", x=x - 2, y=y - _MARK, width=4, height=2 * _MARK, class_="mark guess")

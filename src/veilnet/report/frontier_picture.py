@@ -1,0 +1,161 @@
+"""What more privacy would cost: the frontier, with this plan and the free one on it.
+
+Both axes tell how large an error is beside the one from raw readings: 1 is as sharp as before. Neither axis has a
+zero to be drawn on a logarithmic scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet.designs.frontiers import Frontier
+from veilnet.plans.plan import Plan
+from veilnet.report.html import Html, element, table
+from veilnet.report.svg import diamond, label, line, nice_ticks, path, picture, width_of
+from veilnet.report.words import fold
+
+__all__ = ["Place", "frontier_picture", "frontier_table", "place_of"]
+
+_WIDTH, _HEIGHT = 440.0, 310.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 22.0, 34.0, 56.0
+_ONE_SPOT = 3.0  # points: two plans this near are one in the picture
+_LOGARITHMIC = 6.0  # an axis that spans more than this is drawn in equal ratios
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a plan lies: how many-fold the error on every private parameter is at least, and the public one is."""
+
+    private: float
+    public: float
+
+
+def place_of(plan: Plan) -> Place:
+    """The place of a plan: its least protected private parameter counts."""
+    return Place(float(np.sqrt(1 + min(plan.privacy.values()))), float(np.sqrt(1 - plan.utility)))
+
+
+def _points(curve: Frontier) -> list[Place]:
+    return [
+        Place(float(np.sqrt(1 + point.asked)), float(np.sqrt(1 - point.utility)))
+        for point in curve.rows
+        if point.plan is not None
+    ]
+
+
+class _Axis:
+    """From errors, so many-fold, to points of the picture."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
+        self.high = max([1.0, *(value for value in values if np.isfinite(value))])
+        self.high = self.high * 1.04 if self.high > 1.05 else 1.05
+        self.logarithmic = self.high > _LOGARITHMIC
+        self.start, self.end = start, end
+
+    def __call__(self, value: float) -> float:
+        value = min(value, self.high)
+        part = np.log(value) / np.log(self.high) if self.logarithmic else (value - 1) / (self.high - 1)
+        return float(self.start + part * (self.end - self.start))
+
+    def words(self, tick: float) -> str:
+        if tick < 1 + 1e-9:
+            return "as raw"
+        return f"+{100 * (tick - 1):.3g} %" if self.high < 1.5 else f"×{tick:.4g}"
+
+    def ticks(self) -> list[float]:
+        if not self.logarithmic:
+            return nice_ticks(1.0, self.high)
+        decades = np.arange(0, int(np.log10(self.high)) + 1)
+        each = (1, 2, 5) if self.high < 2000 else (1,)
+        return [float(k * 10.0**d) for d in decades for k in each if 1 <= k * 10.0**d <= self.high]
+
+
+def frontier_picture(plan: Plan, curve: Frontier) -> Html:
+    """The least public error for each private one; this plan a diamond, the free plan a circle."""
+    points, mine = _points(curve), place_of(plan)
+    free, limit = float(np.sqrt(1 + curve.ceiling)), float(np.sqrt(1 + curve.limit))
+    x = _Axis([*(p.private for p in points), mine.private, free, limit], _LEFT, _WIDTH - _RIGHT)
+    y = _Axis([*(p.public for p in points), mine.public], _HEIGHT - _BOTTOM, _TOP)
+    marks = [*_grid(x, y)]
+    if np.isfinite(limit):
+        marks += [line(x(limit), _TOP, x(limit), _HEIGHT - _BOTTOM, "limit")]
+        marks += [label(x(limit) - 5, _TOP + 10, "nothing sent", anchor="end", class_="small")]
+    if len(points) > 1:
+        marks.append(path([(x(p.private), y(p.public)) for p in points], "curve"))
+    marks += [element("circle", cx=x(p.private), cy=y(p.public), r=2.5, class_="dot") for p in points]
+    spots = [(mine, "this plan", "sent")]
+    if np.isfinite(free) and np.hypot(x(mine.private) - x(free), y(mine.public) - y(1.0)) < _ONE_SPOT:
+        spots = [(mine, "this plan, the free one", "sent")]
+    elif np.isfinite(free):
+        spots.insert(0, (Place(free, 1.0), "free plan", "raw"))
+    marks += _spots(spots, x, y)
+    return picture(_title(mine, free, limit), _WIDTH, _HEIGHT, marks)
+
+
+def _grid(x: _Axis, y: _Axis) -> list[Html]:
+    bottom = _HEIGHT - _BOTTOM
+    marks = [label(4, 14, "error on public parameters, compared with raw readings", class_="small")]
+    for tick in y.ticks():
+        marks += [line(_LEFT, y(tick), _WIDTH - _RIGHT, y(tick), "grid")]
+        marks += [label(_LEFT - 7, y(tick) + 4, y.words(tick), anchor="end", class_="small")]
+    end = -np.inf
+    for tick in x.ticks():
+        words = x.words(tick)
+        if x(tick) - width_of(words) / 2 < end:
+            continue
+        end = x(tick) + width_of(words) / 2 + 4
+        marks += [line(x(tick), bottom, x(tick), bottom + 5, "axis")]
+        marks += [label(x(tick), bottom + 19, words, anchor="middle", class_="small")]
+    marks.append(line(_LEFT, bottom, _WIDTH - _RIGHT, bottom, "axis"))
+    words = "error on every private parameter, at least"
+    return [
+        *marks,
+        label((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 12, words, anchor="middle", class_="small"),
+    ]
+
+
+def _spots(spots: list[tuple[Place, str, str]], x: _Axis, y: _Axis) -> list[Html]:
+    """Marks with their names, one above the other where they would meet."""
+    marks = []
+    taken: list[tuple[float, float]] = []
+    for place, name, kind in spots:
+        at, height = x(place.private), y(place.public)
+        if kind == "sent":
+            marks.append(diamond(at, height, 8.0))
+        else:
+            marks.append(element("circle", cx=at, cy=height, r=7, class_="mark raw"))
+        above = height - 14
+        while any(abs(above - other) < 16 and abs(at - where) < 90 for where, other in taken):
+            above -= 16
+        taken.append((at, above))
+        half = width_of(name) / 2
+        middle = min(max(at, _LEFT + half), _WIDTH - _RIGHT - half)
+        marks.append(
+            label(middle, above, name, anchor="middle", class_="strong halo" if kind == "sent" else "halo")
+        )
+    return marks
+
+
+def _title(mine: Place, free: float, limit: float) -> str:
+    free_words = (
+        "Privacy is free without bound" if np.isinf(free) else f"Free up to private errors {fold(free)}"
+    )
+    most = "" if np.isinf(limit) else f"; {fold(limit)} when nothing is sent"
+    return (
+        f"Public error against private error, both beside raw readings. {free_words}{most}. "
+        f"This plan: private {fold(mine.private)}, public {fold(mine.public)}."
+    )
+
+
+def frontier_table(plan: Plan, curve: Frontier) -> Html:
+    """The points of the picture, and the two plans."""
+    mine = place_of(plan)
+    rows = [(fold(p.private), fold(p.public), "on the frontier") for p in _points(curve)]
+    rows.append((fold(mine.private), fold(mine.public), "this plan"))
+    if np.isfinite(curve.ceiling):
+        rows.append((fold(float(np.sqrt(1 + curve.ceiling))), fold(1.0), "free plan"))
+    columns = ("error on every private parameter, at least", "error on public parameters", "")
+    return table("How large errors are, compared with those from raw readings", columns, rows, numeric=(1,))

@@ -1,0 +1,38 @@
+"""What more privacy would cost, and what was given away for free."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet.designs.frontiers import Frontier
+from veilnet.plans.plan import Plan
+from veilnet.report.frontier_picture import frontier_picture, frontier_table, place_of
+from veilnet.report.html import Html, paragraph
+from veilnet.report.svg import figure
+from veilnet.report.words import fold
+
+__all__ = ["frontier_section"]
+
+
+def frontier_section(plan: Plan, curve: Frontier | None) -> Html:
+    """The picture, and how to read it."""
+    if curve is None:
+        return paragraph("The frontier was not traced for this report.")
+    mine = place_of(plan)
+    several = len(plan.network.private) > 1
+    caption = (
+        f"Further right is more private, further down more useful. This plan makes {'every' if several else 'the'} "
+        f"private error at least {fold(mine.private)} and the public one {fold(mine.public)}."
+        if mine.private > 1.00025
+        else "Further right is more private, further down more useful. This plan leaves some private error as it was."
+    )
+    if several:
+        caption += (
+            " The curve asks as much of every private parameter alike, so a plan that protects one more than another "
+            "lies left of what it does for that one, and may lie above the curve."
+        )
+    if np.isinf(curve.limit):
+        caption += " Nothing is known beforehand, so an error can grow without bound; the curve is cut off."
+    if curve.interrupted:
+        caption += f" The search was stopped for time: {len(curve.rows)} points were found by then."
+    return figure(frontier_picture(plan, curve), caption, frontier_table(plan, curve), class_="wide")

@@ -1,0 +1,115 @@
+"""What the centre can know: public and private errors, before and after, and when merely guessing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from veilnet.bounds.typical_errors import TypicalError
+from veilnet.plans.plan import Plan
+from veilnet.report.error_picture import error_picture, in_words
+from veilnet.report.html import Html, details, element, join, paragraph, shown, table
+from veilnet.report.words import fold, growth_of, names_of, what_it_means
+
+__all__ = ["error_cards", "error_table", "known_section"]
+
+MOST_CARDS = 12
+
+
+def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
+    """A card for each parameter, and all of them as one table."""
+    when = ""
+    if plan.network.is_stream:
+        when = (
+            " Rows follow one another: public parameters are judged now, from the messages so far, and private ones "
+            "with hindsight, from all messages, later ones too."
+        )
+    return join(
+        [
+            paragraph(
+                "Each bar is the typical error (a standard deviation) of the best estimate anyone can make. A ",
+                element("strong", "public"),
+                " error should stay as short as the one from raw readings. A ",
+                element("strong", "private"),
+                " error should become as long as that of a guess: there, larger is safer.",
+                when,
+            ),
+            error_cards(errors),
+            details("All errors as a table", error_table(plan, errors)),
+            _exposed(plan),
+        ]
+    )
+
+
+def error_cards(errors: Sequence[TypicalError]) -> Html:
+    """One card for each parameter, the least protected private ones first where there are many."""
+    private = sorted((each for each in errors if each.private), key=growth_of)
+    public = sorted((each for each in errors if not each.private), key=lambda each: -growth_of(each))
+    chosen = {
+        each.name for each in [*public[: MOST_CARDS // 2], *private[: MOST_CARDS - min(len(public), 6)]]
+    }
+    cards = [_card(each) for each in errors if each.name in chosen]
+    left = len(errors) - len(cards)
+    folded = paragraph(
+        f"{left} more parameters stand in the table below: those that changed most, or are least protected, are "
+        "shown here.",
+        class_="soft",
+    )
+    return join([element("div", *cards, class_="grid"), folded if left else None])
+
+
+def _card(error: TypicalError) -> Html:
+    role = "private: must stay hard to estimate" if error.private else "public: may be known"
+    return element(
+        "div",
+        element("h3", shown(error.name), " ", element("span", f"({role})", class_="role")),
+        error_picture(error),
+        paragraph(
+            what_it_means(error), class_="alarm" if "NOT protected" in what_it_means(error) else "soft"
+        ),
+        class_=f"card {'private' if error.private else 'public'}",
+    )
+
+
+def error_table(plan: Plan, errors: Sequence[TypicalError]) -> Html:
+    """Every parameter with its three errors, and by how much variance and error grow."""
+    rows = []
+    for error in errors:
+        words = in_words(error)
+        rows.append(
+            [
+                shown(error.name),
+                "private" if error.private else "public",
+                words["raw readings"],
+                words["what is sent"],
+                words["merely guessing"],
+                fold(growth_of(error)),
+            ]
+        )
+    several = [
+        each.name for each in errors
+        if len(plan.network.private.get(each.name, plan.network.public.get(each.name, ()))) > 1
+    ]  # fmt: skip
+    note = None
+    if several:
+        note = paragraph(
+            f"Of {names_of(several)}, which are several numbers, it is the root of their mean square error.",
+            class_="soft",
+        )
+    columns = ("parameter", "", "from raw readings", "from what is sent", "merely guessing", "error")
+    caption = "Typical errors (standard deviations) of the best estimates"
+    return join([table(caption, columns, rows, numeric=(2, 3, 4, 5), class_="errors"), note])
+
+
+def _exposed(plan: Plan) -> Html | None:
+    """Private parameters of which some direction is much less protected than the whole."""
+    found = [
+        f"{shown(name)} (its most exposed part: error {fold((1 + worst) ** 0.5)})"
+        for name, worst in plan.worst_direction.items()
+        if 1 + worst < 0.9 * (1 + plan.privacy[name])
+    ]
+    if not found:
+        return None
+    return paragraph(
+        "Not every part is protected alike. What is told above is the mean over a parameter's parts: "
+        f"{'; '.join(found)}."
+    )

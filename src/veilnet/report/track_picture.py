@@ -1,0 +1,92 @@
+"""A simulated stretch of a stream as three lines: the truth, and the estimates from raw readings and what is sent."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import number
+from veilnet.report.html import Html, shown, table
+from veilnet.report.stream_tracks import Track
+from veilnet.report.svg import label, line, nice_ticks, path, picture
+
+__all__ = ["track_picture", "track_table"]
+
+_WIDTH, _HEIGHT = 440.0, 240.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 10.0, 44.0, 34.0
+_EVERY = 8  # rows of the table
+
+
+def track_picture(track: Track) -> Html:
+    """The truth thin, the estimate from raw readings dashed, that from what is sent thick."""
+    lines = (track.truth, track.from_raw, track.from_sent)
+    values = np.concatenate(lines)
+    values = values[np.isfinite(values)]
+    low, high = (float(np.min(values)), float(np.max(values))) if values.size else (0.0, 1.0)
+    margin = 0.05 * (high - low) or 1.0
+    low, high = low - margin, high + margin
+
+    def at(row: int, value: float) -> tuple[float, float]:
+        across = _LEFT + (_WIDTH - _LEFT - _RIGHT) * row / max(len(track.truth) - 1, 1)
+        return across, _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
+
+    marks = [*_legend(track.unit)]
+    for tick in nice_ticks(low, high, 4):
+        y = at(0, tick)[1]
+        marks += [line(_LEFT, y, _WIDTH - _RIGHT, y, "grid")]
+        marks += [label(_LEFT - 6, y + 4, f"{tick:.4g}", anchor="end", class_="small")]
+    for tick in range(0, len(track.truth), 24):
+        marks.append(label(at(tick, low)[0], _HEIGHT - 16, f"row {tick + 1}", class_="small"))
+    for values_of, kind in zip(lines, ("truth", "from-raw", "from-sent"), strict=True):
+        marks += [path([at(row, float(values_of[row])) for row in run], kind) for run in _runs(values_of)]
+    return picture(_title(track), _WIDTH, _HEIGHT, marks, key=track.private)
+
+
+def _legend(unit: str) -> list[Html]:
+    marks, x = [], _LEFT
+    for kind, words in (
+        ("truth", "truth"),
+        ("from-raw", "from raw readings"),
+        ("from-sent", "from what is sent"),
+    ):
+        marks += [line(x, 14, x + 26, 14, kind), label(x + 32, 18, words, class_="small")]
+        x += 44 + 6.1 * len(words)
+    return [*marks, label(4, 36, shown(unit), class_="small")] if unit else marks
+
+
+def _runs(values: Array) -> list[list[int]]:
+    """Rows one after the other that have a value: a gap is left open."""
+    runs: list[list[int]] = [[]]
+    for row, value in enumerate(values):
+        if np.isfinite(value):
+            runs[-1].append(row)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if len(run) > 1]
+
+
+def _errors(track: Track) -> tuple[float, float]:
+    return (
+        float(np.sqrt(np.mean((track.from_raw - track.truth) ** 2))),
+        float(np.sqrt(np.mean((track.from_sent - track.truth) ** 2))),
+    )
+
+
+def _title(track: Track) -> str:
+    raw, sent = _errors(track)
+    told = f"{number(sent)} from what is sent" if np.isfinite(sent) else "no estimate from what is sent"
+    errs = f"the centre errs by {number(raw)} from raw readings, {told}"
+    return f"Simulated rows of {shown(track.name)}: in them {errs}."
+
+
+def track_table(track: Track) -> Html:
+    """Every eighth row."""
+    rows = [
+        (
+            str(row + 1),
+            *(number(float(values[row])) for values in (track.truth, track.from_raw, track.from_sent)),
+        )
+        for row in range(0, len(track.truth), _EVERY)
+    ]
+    columns = ("row", "truth", "from raw readings", "from what is sent")
+    return table(f"Simulated {shown(track.name)}, every {_EVERY}th row", columns, rows, numeric=(1, 2, 3))

@@ -1,0 +1,71 @@
+"""Can privacy be free here, and who stands in the way: the verdict on the network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet.report.html import Html, join, paragraph, shown, table
+from veilnet.report.words import fold, names_of
+from veilnet.verdict.verdict import Verdict
+
+__all__ = ["verdict_section", "verdict_table"]
+
+_MOST_ROWS = 40
+
+
+def verdict_section(verdict: Verdict) -> Html:
+    """The verdict in one sentence, and per private parameter what is free and what is possible at all."""
+    return join(
+        [
+            paragraph(verdict_headline(verdict)),
+            verdict_table(verdict),
+            paragraph(
+                "Free is what costs the public parameters nothing; no plan makes an error larger than it is when "
+                "nothing is sent. An agent is in the way when its silence would make more privacy free.",
+                class_="soft",
+            ),
+        ]
+    )
+
+
+def verdict_headline(verdict: Verdict) -> str:
+    """The first sentence of the verdict."""
+    return str(verdict).partition("\n")[0]
+
+
+def verdict_table(verdict: Verdict) -> Html:
+    """What is free for each private parameter, the least protected first where there are many."""
+    names = list(verdict.ceiling)
+    if len(names) > _MOST_ROWS:
+        names = sorted(names, key=lambda name: verdict.ceiling[name])[:_MOST_ROWS]
+    rows = []
+    for name in names:
+        agents = list(verdict.blocking[name]) if verdict.names_blocking else []
+        at_least = "at least " if name in verdict.at_least else ""
+        rows.append(
+            [
+                shown(name),
+                at_least + fold(float(np.sqrt(1 + verdict.ceiling[name]))),
+                fold(float(np.sqrt(1 + verdict.limit[name]))),
+                "no" if name in verdict.blocked else "yes",
+                names_of(agents[:4]) if agents else "–",
+            ]
+        )
+    columns = (
+        "private parameter",
+        "error, for free",
+        "error, when nothing is sent",
+        "all of it free?",
+        "in the way",
+    )
+    found = table(
+        "How large errors are, compared with those from raw readings",
+        columns,
+        rows,
+        numeric=(1, 2),
+        class_="verdict",
+    )
+    left = len(verdict.ceiling) - len(rows)
+    return join(
+        [found, paragraph(f"{left} more, better protected, are left out.", class_="soft") if left else None]
+    )

@@ -1,0 +1,135 @@
+"""The report's sentences. An error is a standard deviation; so many-fold is beside what raw readings leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from veilnet._core.words import NOTHING, join_names
+from veilnet.bounds.typical_errors import TypicalError
+from veilnet.plans.plan import Plan
+from veilnet.report.html import shown
+
+__all__ = ["as_good_as_guessing", "fold", "headline", "names_of", "sending_in_words", "what_it_means"]
+
+_LIKE_GUESSING = 0.98  # of the error when guessing: no reader would tell the difference
+_NAMED = 3  # private parameters that a headline names one by one
+
+
+def fold(ratio: float, *, digits: int = 3) -> str:
+    """How large an error is beside another: ``unchanged``, ``1.5 % larger``, ``3.2-fold``, ``without bound``."""
+    if np.isinf(ratio):
+        return "without bound"
+    if ratio < 1 + NOTHING / 2:
+        return "unchanged"
+    if ratio < 1.5:
+        return f"{100 * (ratio - 1):.2g} % larger"
+    return f"{float(f'{ratio:.{digits}g}'):g}-fold" if ratio < 1e5 else f"{ratio:.1e}-fold"
+
+
+def grows(ratio: float, *, digits: int = 3) -> str:
+    """The same as a predicate: ``grows 3.2-fold``."""
+    if np.isinf(ratio):
+        return "grows without bound"
+    if ratio < 1 + NOTHING / 2:
+        return "does not grow"
+    if ratio < 1.5:
+        return f"grows by {100 * (ratio - 1):.2g} %"
+    return f"grows {fold(ratio, digits=digits)}"
+
+
+def _briefly(ratio: float) -> str:
+    """What follows where ``grows`` was said before."""
+    return grows(ratio) if ratio < 1 + NOTHING / 2 else grows(ratio, digits=2).removeprefix("grows ")
+
+
+def names_of(names: Sequence[str]) -> str:
+    """Names as one text, each of a length that can be shown."""
+    return join_names([shown(name) for name in names])
+
+
+def growth_of(error: TypicalError) -> float:
+    """How many-fold the error from what is sent is of the one from raw readings."""
+    return 1.0 if error.sent is None else error.sent / error.raw
+
+
+def as_good_as_guessing(error: TypicalError) -> bool:
+    """Whether what is sent tells the centre next to nothing of a parameter."""
+    sent = error.raw if error.sent is None else error.sent
+    return bool(np.isinf(sent) or sent >= _LIKE_GUESSING * error.guessing)
+
+
+def headline(plan: Plan, errors: Sequence[TypicalError]) -> str:
+    """What the plan does, in one or two sentences."""
+    public = names_of(list(plan.network.public))
+    ratio = float(np.sqrt(1 - plan.utility))
+    if np.isinf(ratio):
+        first = f"The centre can no longer estimate {public}"
+    elif ratio < 1 + NOTHING / 2:
+        first = f"The centre learns {public} as well as before"
+    elif ratio < 1.1:
+        first = f"The centre learns {public} nearly as well as before: its error {grows(ratio)}"
+    else:
+        first = f"The centre's error on {public} {grows(ratio)}"
+    return f"{first}; {_private_part([each for each in errors if each.private])}."
+
+
+def _private_part(private: Sequence[TypicalError]) -> str:
+    unbounded = [each.name for each in private if np.isinf(growth_of(each))]
+    others = sorted((each for each in private if np.isfinite(growth_of(each))), key=growth_of)
+    parts = []
+    if unbounded:
+        parts.append(f"it can no longer estimate {names_of(unbounded)}")
+    if len(others) > _NAMED:
+        least = others[0]
+        parts.append(
+            f"of {len(others)} private parameters the least protected is {shown(least.name)}, where its error "
+            f"{grows(growth_of(least))}"
+        )
+    elif others:
+        first, *rest = reversed(others)
+        clauses = [f"its error on {shown(first.name)} {grows(growth_of(first), digits=2)}"]
+        clauses += [f"on {shown(each.name)} {_briefly(growth_of(each))}" for each in rest]
+        parts.append(join_names(clauses))
+    return " and ".join(parts)
+
+
+def what_it_means(error: TypicalError) -> str:
+    """One parameter: what a change of its error means for whoever reads the number."""
+    if not error.private:
+        if growth_of(error) < 1 + NOTHING / 2:
+            return "As sharp as from raw readings: nothing was lost."
+        return f"The error {grows(growth_of(error))}: that is what the protection costs here."
+    if as_good_as_guessing(error):
+        return "As far off as a guess: what is sent tells next to nothing of it."
+    if growth_of(error) < 1 + NOTHING / 2:
+        return "NOT protected: it can be estimated as sharply as from raw readings."
+    part = 100 * (error.sent or 0.0) / error.guessing
+    tail = (
+        f", to {part:.0f} % of a guess's" if np.isfinite(error.guessing) else "; nothing is known beforehand"
+    )
+    return f"The error {grows(growth_of(error))}{tail}. Larger is safer."
+
+
+def sending_in_words(sent: int, exact: int, noisy: int, readings: int, *, kept: int | None = None) -> str:
+    """What an agent sends, in one sentence."""
+    if sent == 0:
+        return f"Sends nothing of its {_count(readings, 'reading')}."
+    parts = []
+    if exact:
+        parts.append(f"{exact} exactly" if noisy else "exactly")
+    if noisy:
+        parts.append(f"{noisy} with noise" if exact else "with noise")
+    tail = ""
+    if kept is not None:
+        tail = f", and keeps {_count(kept, 'number')} from row to row" if kept else ", and keeps nothing"
+    elif readings > sent:
+        tail = f", and withholds {_count(readings - sent, 'combination')} of them altogether"
+    return (
+        f"Sends {_count(sent, 'number')} made of {_count(readings, 'reading')}, {' and '.join(parts)}{tail}."
+    )
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
