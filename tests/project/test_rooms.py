@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "veilnet"
 # Methods that know their file format, and what confirms what they read, only when they are called.
 LAZY = {"load", "save", "load_plan", "verify"}
+# Methods that are drawn by the report, which knows everybody, only when they are called.
+DRAWN = {"report", "_repr_html_"}
 
 
 def drawn_rooms() -> list[str]:
@@ -27,6 +29,8 @@ def room_of(module: str) -> str:
 
 
 def when_called(each: Import) -> bool:
+    if each.function in DRAWN:
+        return each.of.startswith("veilnet.report.")
     return each.function in LAZY and each.of.startswith(("veilnet.io.", "veilnet.plans.verification"))
 
 

@@ -134,6 +134,11 @@ class AuditReport:
             lines += ["", *remarks]
         return "\n".join([*lines, "", self.assurance()])
 
+    def _repr_html_(self) -> str:
+        from veilnet.report.cards import audit_card
+
+        return audit_card(self)
+
     def remarks(self) -> list[str]:
         """A sentence for each finding that failed or wants a look, and for what was left out, and why."""
         return [

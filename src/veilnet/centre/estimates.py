@@ -84,6 +84,11 @@ class Estimate:
             return np.broadcast_to(of_set[0], (len(self.set_of_row), *of_set.shape[1:]))
         return of_set[self.set_of_row]
 
+    def _repr_html_(self) -> str:
+        from veilnet.report.cards import estimate_card
+
+        return estimate_card(self)
+
     def __repr__(self) -> str:
         rows = "one row" if self.single else f"{len(self.public)} rows"
         gaps = sum(bool(names) for names in self.set_missing)

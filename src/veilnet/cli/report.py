@@ -15,7 +15,7 @@ def command(
         Path | None,
         typer.Option(
             "--audit",
-            help="What 'veilnet audit --json' wrote; audit.json in the folder of the plan when left out, if it is there.",
+            help="What 'veilnet audit --json' wrote; when left out, audit.json in the folder of the plan, if any.",
         ),
     ] = None,
     frontier: Annotated[
@@ -27,8 +27,9 @@ def command(
 ) -> None:
     """Write one page that shows a plan: no other file, no outside address, for screen and paper.
 
-    What the centre can know before and after, in your units; whether privacy could be free; what more of it would cost;
-    what each agent sends; the audit's findings, the fit's doubts and the certificate. The plan is verified first.
+    What the centre can know before and after, in your units; whether privacy could be free; what more of it would
+    cost; what each agent sends; the audit's findings, the fit's doubts and the certificate. The plan is verified
+    first.
     """
     from veilnet.cli._shared import check_file, console, progress
     from veilnet.io.audit_files import load_audit

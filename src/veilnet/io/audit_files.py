@@ -23,8 +23,8 @@ def load_audit(path: Path) -> dict[str, Any]:
         if type(error).__module__.startswith("veilnet"):
             raise
         raise InvalidRequest(
-            f"{path}: expected what 'veilnet audit plan/ --json' writes, found something else; run the audit again, or "
-            "leave the file out"
+            f"{path}: expected what 'veilnet audit plan/ --json' writes, found something else; run the audit again, "
+            "or leave the file out"
         ) from error
     return {**document, "rows": with_infinities(rows)}
 

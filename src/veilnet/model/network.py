@@ -341,6 +341,11 @@ class Network(Frozen):
 
         save_network(self, path)
 
+    def _repr_html_(self) -> str:
+        from veilnet.report.cards import network_card
+
+        return network_card(self)
+
     def __repr__(self) -> str:
         prior = "no prior" if self.prior is None else repr(self.prior)
         noise = "independent" if self.noise.independent else "correlated"

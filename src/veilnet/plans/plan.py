@@ -163,6 +163,22 @@ class Plan(Frozen):
 
         return load_plan(folder)
 
+    def report(self, *, audit: Any = None, frontier: Any = None) -> Any:
+        """A page that shows the plan (:class:`veilnet.report.page.Report`): a notebook displays it, and its
+        ``save("report.html")`` writes it.
+
+        audit:    what :func:`veilnet.audit` found, or the content of a file that ``veilnet audit --json`` wrote.
+        frontier: what :func:`veilnet.frontier` traced for the plan's network, to draw the plan on it.
+        """
+        from veilnet.report.building import report_of
+
+        return report_of(self, audit=audit, curve=frontier)
+
+    def _repr_html_(self) -> str:
+        from veilnet.report.cards import plan_card
+
+        return plan_card(self)
+
     def __str__(self) -> str:
         public = ", ".join(self.network.public)
         lines = [

@@ -101,6 +101,11 @@ class Verdict:
     def __str__(self) -> str:
         return "\n".join([self._headline(), *map(self._one_parameter, self.ceiling), *self._footnotes()])
 
+    def _repr_html_(self) -> str:
+        from veilnet.report.cards import verdict_card
+
+        return verdict_card(self)
+
     @property
     def names_blocking(self) -> bool:
         """Whether words name who stands in the way; agents are tried one by one, too slowly in a large network."""
