@@ -13,6 +13,7 @@ from veilnet._core.progress import Progress, Stopped, silent, within
 from veilnet._core.threads import one_thread
 from veilnet._core.validation import refuse_unknown
 from veilnet.auditing.baselines import Baseline
+from veilnet.auditing.conclusion import promised_in_words
 from veilnet.auditing.deployed.deployment import Deployment, Mechanism, deployment
 from veilnet.auditing.ledger import Ledger, verify_ledger
 from veilnet.auditing.measures import read_least_privacy
@@ -115,8 +116,13 @@ def audit(
         tuple(found),
         trials.false_alarm,
         title=f"Audit of a {plan.method} plan for {plan.network.S} agents",
-        on_data=data is not None and not {Section.ATTACKERS, Section.LATTICE}.isdisjoint(steps),
+        on_data=(
+            trials.false_alarm_on_data
+            if data is not None and not {Section.ATTACKERS, Section.LATTICE}.isdisjoint(steps)
+            else None
+        ),
         interrupted=interrupted,
+        promised=promised_in_words(plan),
         baselines=tuple(found_baselines),
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.validation import as_number
 from veilnet.auditing.sections import Section
-from veilnet.auditing.statistics import FALSE_ALARM
+from veilnet.auditing.statistics import FALSE_ALARM, FALSE_ALARM_ON_DATA
 
 __all__ = ["DifferentialPrivacy", "LedgerCheck", "Trials", "WhatIf"]
 
@@ -77,7 +77,9 @@ class Trials:
     rows:        how many rows are simulated, 1000 at least.
     seed:        of what is simulated. Deployed sanitizers draw from the operating system all the same.
     quick:       fewer rows, fewer attackers.
-    false_alarm: chance, at most, that a sound plan soundly deployed fails, over the whole audit.
+    false_alarm: chance, at most, that a sound plan soundly deployed fails, over everything that is simulated.
+    false_alarm_on_data: chance, about, that data on which every promise holds show a broken one, over all rows that
+                 are judged on data. Rows of a log depend on one another, so it is far larger than the other.
     """
 
     attackers: str | Sequence[str] | Mapping[str, Any] | None = "auto"
@@ -85,13 +87,15 @@ class Trials:
     seed: int = 0
     quick: bool = False
     false_alarm: float = FALSE_ALARM
+    false_alarm_on_data: float = FALSE_ALARM_ON_DATA
 
     def __post_init__(self) -> None:
         whole_number(self.rows, "rows", 1000)
         whole_number(self.seed, "seed", 0)
-        chance = as_number(self.false_alarm, "false_alarm", error=InvalidRequest)
-        if not 0 < chance < 0.5:
-            raise InvalidRequest(f"false_alarm: expected a chance between 0 and 0.5, found {chance:g}")
+        for name in ("false_alarm", "false_alarm_on_data"):
+            chance = as_number(getattr(self, name), name, error=InvalidRequest)
+            if not 0 < chance < 0.5:
+                raise InvalidRequest(f"{name}: expected a chance between 0 and 0.5, found {chance:g}")
 
     @property
     def count(self) -> int:
@@ -148,6 +152,7 @@ def _read_releases(releases: int | Sequence[int] | None) -> tuple[int, ...]:
 HEEDED_BY: dict[str, tuple[Section, ...]] = {
     "data": (Section.ATTACKERS, Section.LATTICE),
     "attackers": (Section.ATTACKERS,),
+    "false_alarm_on_data": (Section.ATTACKERS, Section.LATTICE),
     "agents_colluding": (Section.COLLUSION, Section.DROPOUT),
     "releases": (Section.REPETITION,),
     "least_privacy": (Section.COLLUSION, Section.REPETITION),

@@ -12,7 +12,7 @@ from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.options import DifferentialPrivacy, LedgerCheck, Trials, WhatIf
 from veilnet.auditing.report import LEFT_OUT, Row
 from veilnet.auditing.sections import Section
-from veilnet.auditing.statistics import part_of
+from veilnet.auditing.statistics import part_of, part_on_data
 from veilnet.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ class Parts:
     def chance(self, section: Section) -> float:
         """A section's part of the rate of false alarms."""
         return part_of(section, self.trials.false_alarm)
+
+    def chance_on(self, section: Section, data: Any) -> float:
+        """A section's part of the rate that holds for simulated rows, or for data where they are given."""
+        if data is None:
+            return self.chance(section)
+        return part_on_data(section, self.trials.false_alarm_on_data)
 
     def deployed(self, go: Advance) -> list[Row]:
         """Files compared with the plan, and every mechanism as a black box."""
@@ -69,14 +75,14 @@ class Parts:
             rows = []
             if not chosen and data is None:
                 return rows
-        chance = self.chance(Section.ATTACKERS)
+        chance = self.chance_on(Section.ATTACKERS, data)
         return rows + attackers.attacker_rows(self.deployment, samples, chosen, chance, go)
 
     def lattice(self, data: Any, go: Advance) -> list[Row]:
         """The attacker who knows the readings' lattice."""
         from veilnet.auditing.attack.lattice_rows import lattice_rows
 
-        chance = self.chance(Section.LATTICE)
+        chance = self.chance_on(Section.LATTICE, data)
         return lattice_rows(self.deployment, self._samples(data), chance, int(self.trials.seed), go)
 
     def _samples(self, data: Any) -> Samples:

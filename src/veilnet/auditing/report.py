@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from veilnet._core.words import number
+from veilnet._core.words import join_names, number
 from veilnet.auditing.sections import introduction
 
-Judgement = Literal["ok", "info", "warn", "fail"]
+Judgement = Literal["ok", "info", "warn", "fail", "not covered", "cannot tell"]
 Figure = float | str | None
 LEFT_OUT = "left out"  # found, where something could not be looked at
+IN_WORDS: dict[Judgement, str] = {"ok": "holds", "fail": "broken", "warn": "look at it"}
+"""Verdicts as they are printed; the others are printed as they are."""
 _HEADINGS = ("promised", "found", "between")
 
 __all__ = ["LEFT_OUT", "AuditReport", "Figure", "Judgement", "Row", "shown_tables"]
@@ -26,7 +28,9 @@ class Row:
     promised: what the plan promises or the theory expects.
     found:    what was found, in the same unit.
     interval: a confidence interval for ``found`` where it was measured.
-    verdict:  "ok" holds; "fail" does not hold; "warn" holds, but look at it; "info" is for information.
+    verdict:  "ok" a promise was tested and holds; "fail" it is broken; "not covered" what is sent tells somebody the
+              promise does not speak of more than it allows; "cannot tell" the test could not have seen a leak that
+              matters; "warn" holds, but look at it; "info" is for information.
     sentence: the finding in plain words.
     figures:  everything else that was computed, for machines.
     shown:    what a table shows in place of promised, found and interval: heading -> text.
@@ -51,26 +55,34 @@ class AuditReport:
     false_alarm: the chance, at most, that a sound plan soundly deployed shows any "fail" that is decided
                  by chance, over the whole audit.
     title:       what was audited, in words.
-    on_data:     whether rows from the world were judged, where that chance holds approximately.
+    on_data:     the chance, approximately, that data from the world on which every promise holds show any "fail" or
+                 "not covered"; None when no such rows were judged.
     interrupted: whether the audit was stopped before every section was finished; rows are those of the sections
                  that were.
+    promised:    what the plan promises, in one sentence.
     """
 
     rows: tuple[Row, ...]
     false_alarm: float
     title: str = "Audit"
-    on_data: bool = False
+    on_data: float | None = None
     interrupted: bool = False
+    promised: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether the audit was finished and nothing failed."""
+        """Whether the audit was finished and nothing was found broken or not covered."""
         return not self.failed and not self.interrupted
 
     @property
     def failed(self) -> tuple[Row, ...]:
-        """The findings that failed."""
-        return tuple(row for row in self.rows if row.verdict == "fail")
+        """The findings that are broken, or not covered by any promise although they tell too much."""
+        return tuple(row for row in self.rows if row.verdict in ("fail", "not covered"))
+
+    @property
+    def unclear(self) -> tuple[Row, ...]:
+        """The findings from which nothing can be told."""
+        return tuple(row for row in self.rows if row.verdict == "cannot tell")
 
     @property
     def sections(self) -> tuple[str, ...]:
@@ -105,14 +117,19 @@ class AuditReport:
                 }
                 for row in self.rows
             ],
+            "conclusion": self.conclusion(),
         }
 
     def headline(self) -> str:
         """The outcome in one sentence."""
         if self.ok:
-            worries = sum(row.verdict == "warn" for row in self.rows)
-            aside = f"; {worries} to look at" if worries else ""
-            return f"{self.title}: every promise holds{aside}."
+            unclear, worries = len(self.unclear), sum(row.verdict == "warn" for row in self.rows)
+            asides = [f"{unclear} cannot be told"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
+            tested = any(row.verdict == "ok" for row in self.rows)
+            outcome = "every promise that could be tested holds" if unclear else "every promise holds"
+            if unclear and not tested:
+                outcome = "nothing was found broken, and nothing could be tested"
+            return f"{self.title}: {'; '.join([outcome, *asides])}."
         count = len(self.failed)
         if not count:
             return f"{self.title}: INTERRUPTED, so not every promise was looked at; nothing failed so far."
@@ -132,7 +149,7 @@ class AuditReport:
         remarks = self.remarks()
         if remarks:
             lines += ["", *remarks]
-        return "\n".join([*lines, "", self.assurance()])
+        return "\n".join([*lines, "", self.assurance(), "", self.conclusion()])
 
     def _repr_html_(self) -> str:
         from veilnet.report.cards import audit_card
@@ -140,18 +157,32 @@ class AuditReport:
         return audit_card(self)
 
     def remarks(self) -> list[str]:
-        """A sentence for each finding that failed or wants a look, and for what was left out, and why."""
-        return [
-            f"{'NOTE' if row.found == LEFT_OUT else row.verdict.upper()}: {row.sentence}"
+        """A sentence for each finding that is broken, unclear or wants a look, and for what was left out, and why."""
+        said = [
+            f"{'NOTE' if row.found == LEFT_OUT else IN_WORDS.get(row.verdict, row.verdict).upper()}: {row.sentence}"
             for row in self.rows
-            if row.verdict in ("fail", "warn") or row.found == LEFT_OUT
+            if row.verdict not in ("ok", "info", "cannot tell") or row.found == LEFT_OUT
+        ]
+        reasons: dict[str, list[str]] = {}
+        for row in self.unclear:
+            reasons.setdefault(str(row.figures.get("why") or row.sentence), []).append(row.what)
+        return said + [
+            f"CANNOT TELL: {join_names(rows, names_shown=len(rows))}. {reason}"
+            for reason, rows in reasons.items()
         ]
 
     def assurance(self) -> str:
         """How seldom a sound plan fails, in one sentence."""
-        most = "about" if self.on_data else "at most"
-        aside = " (on your data by batch means, approximately)" if self.on_data else ""
-        return f"Chance of a false alarm, over everything: {most} {self.false_alarm:.0e}{aside}."
+        sure = f"Chance of a false alarm, over everything that is simulated: at most {self.false_alarm:.0e}"
+        if self.on_data is None:
+            return f"{sure}."
+        return f"{sure}; over everything judged on your data: about {self.on_data:g} (rows depend on one another)."
+
+    def conclusion(self) -> str:
+        """What was promised, what was found, what could not be told and what to do next, in one paragraph."""
+        from veilnet.auditing.conclusion import conclusion
+
+        return conclusion(self)
 
 
 def shown_tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
@@ -164,7 +195,7 @@ def shown_tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[t
         if last != (row.section, headings):
             tables.append((row.section if last is None or last[0] != row.section else "", headings, []))
             last = row.section, headings
-        tables[-1][2].append((row.what, *middle.values(), row.verdict))
+        tables[-1][2].append((row.what, *middle.values(), IN_WORDS.get(row.verdict, row.verdict)))
     return tables
 
 

@@ -18,6 +18,12 @@ from veilnet.auditing.sections import Section
 FALSE_ALARM = 1e-6
 """Chance, at most, that a sound plan soundly deployed fails a whole audit."""
 
+FALSE_ALARM_ON_DATA = 0.01
+"""Chance, about, that data from the world on which every promise holds show a broken one.
+
+Days of a log are worth tens of independent rows, not millions: at one in a million no leak would ever be found.
+"""
+
 # How the false-alarm rate is divided between the sections that decide by chance.
 _PARTS = {Section.DEPLOYED: 0.5, Section.PROMISE: 0.25, Section.ATTACKERS: 0.15, Section.LATTICE: 0.1}
 
@@ -28,6 +34,11 @@ CONFIDENCE = 0.99
 def part_of(section: Section, total: float) -> float:
     """The false-alarm rate that a section may spend."""
     return _PARTS[section] * total
+
+
+def part_on_data(section: Section, total: float) -> float:
+    """The false-alarm rate that a section may spend on data from the world."""
+    return {Section.ATTACKERS: 0.9, Section.LATTICE: 0.1}[section] * total
 
 
 def subgaussian_p(scores: Array) -> Array:

@@ -71,8 +71,9 @@ def command(
     """Attack a plan and what is deployed of it.
 
     Runs the deployed sanitizers as black boxes, recomputes every promise, trains attackers, and asks what
-    happens when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 0: every
-    promise holds; 1: one does not. The chance of a false alarm is at most one in a million (with --data, about).
+    happens when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 0: nothing was
+    found broken; 1: something was, or what is sent tells an attacker who remembers more than promised. The chance of
+    a false alarm is at most one in a million on simulated rows, and about one in a hundred on your --data.
     """
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
@@ -125,8 +126,9 @@ def command(
             console.print(remark, soft_wrap=True)
         for note in doubt_notes(doubts):
             console.print(note, soft_wrap=True)
-        console.print(report.assurance())
-        console.print(report.headline())
+        console.print(report.assurance(), soft_wrap=True)
+        console.print(report.headline(), soft_wrap=True)
+        console.print(report.conclusion(), soft_wrap=True)
     if not report.ok:
         raise typer.Exit(1)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
-from veilnet._core.types import Array, Booleans
+from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.io.tables import column_names, read_columns
@@ -20,13 +20,15 @@ from veilnet.model.network import Network
 class Samples:
     """Rows of readings (T, N) with the truth about every private parameter and the public ones.
 
-    model: the network the rows were drawn from; None for data from the world.
+    model:  the network the rows were drawn from; None for data from the world.
+    places: the number of each row in the log it comes from, where rows with gaps were left out.
     """
 
     readings: Array
     private: Mapping[str, Array]
     public: Array | None
     model: Network | None
+    places: Integers
 
     def __len__(self) -> int:
         return len(self.readings)
@@ -37,7 +39,7 @@ def simulate(network: Network, count: int, seed: int) -> Samples:
     rng = np.random.default_rng([seed, 4])
     x = draw_x(network, rng, count)
     truth = {name: x @ rows.T for name, rows in network.private.items()}
-    return Samples(draw_readings(network, x, rng), truth, x @ network.U.T, network)
+    return Samples(draw_readings(network, x, rng), truth, x @ network.U.T, network, np.arange(count))
 
 
 def read_samples(
@@ -143,6 +145,7 @@ def _checked(readings: Array, truth: dict[str, Array], public: Array | None, *, 
         {name: part[complete] for name, part in truth.items()},
         None if public is None else public[complete],
         None,
+        np.flatnonzero(complete),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.attack.attackers import batch_interval
+from veilnet.auditing.attack.dependence import mean_of, ratio_of
 from veilnet.auditing.attack.held_out import Samples
 from veilnet.auditing.attack.lattice import (
     Eavesdropper,
@@ -137,9 +137,10 @@ class _Told:
             interval, beaten = law.interval(found), found < law.lowest(each)
         else:
             # On data the model errs too: the attack has to beat the linear attacker on the very same rows as well.
-            interval = batch_interval(squares[label], 1.0 - CONFIDENCE)
-            gained = batch_interval(squares["linear"] - squares[label], each)[0] > 0
-            beaten = gained and batch_interval(squares[label], each)[1] < law.mean
+            interval = mean_of(squares[label]).interval(CONFIDENCE)
+            gained = mean_of(squares["linear"] - squares[label]).chance_above(0.0) < each
+            promised = np.full(len(truth), law.mean)
+            beaten = gained and ratio_of(squares[label], promised).chance_below(1.0) < each
         figures = {f"mean square error, {one}": float(np.mean(values)) for one, values in squares.items()}
         figures |= {f"readings named, {agent}": part for agent, part in recovered.items()}
         figures |= {"rows": float(len(truth)), "of the linear attacker's error": found / linear}

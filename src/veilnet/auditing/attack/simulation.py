@@ -79,6 +79,14 @@ def _draw_noise(model: NoiseModel, rng: np.random.Generator, rows: int) -> Array
     return noise
 
 
+def raw_sanitizers(network: Network) -> dict[str, Sanitizer]:
+    """Sanitizers that send every reading as it is, less its offset."""
+    return {
+        agent: Sanitizer(np.eye(int(size)), offset=network.offset[network.blocks.rows(place)])
+        for place, (agent, size) in enumerate(zip(network.agents, network.blocks.sizes, strict=True))
+    }
+
+
 class LinearCentre:
     """The best linear estimate of x from the messages of all agents, as the plan describes them.
 

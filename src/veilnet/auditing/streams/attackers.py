@@ -1,8 +1,7 @@
 """Learned attackers with memory: regressors that see the messages of many rows, earlier and later ones.
 
 On streams drawn from the model they learn from one half and are judged on the other; the lower limit of their error
-holds for every attacker (:mod:`veilnet.auditing.streams.attack`). On data from the world, one long stream, they learn
-from its first half and are judged on its second, with limits by means of stretches, which hold approximately.
+holds for every attacker (:mod:`veilnet.auditing.streams.attack`). ``on_data`` judges them on data from the world.
 """
 
 from __future__ import annotations
@@ -11,22 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from veilnet._core.types import Array, Integers
-from veilnet.auditing.attack.attackers import SECTION, Learner, batch_interval, guesses_of
-from veilnet.auditing.attack.held_out import Samples
+from veilnet.auditing.attack.attackers import SECTION
+from veilnet.auditing.attack.learners import Learner, guesses_of
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.report import Judgement, Row
-from veilnet.auditing.statistics import CONFIDENCE
 from veilnet.auditing.streams.attack import law_of_errors, long_enough, middle
 from veilnet.auditing.streams.simulation import draw_streams, release_streams
-from veilnet.auditing.streams.steady import filtered
-from veilnet.auditing.streams.window import When, Window
+from veilnet.auditing.streams.window import Window
 from veilnet.model.network import Network
 
 _MOST_FEATURES = 240  # messages an attacker is shown at once
-_PLANNED = "best linear"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +54,8 @@ def simulated_attacks(
         return [Row(SECTION, "messages", None, None, "fail", f"the attack could not be run: {trouble}.")]
     private = np.concatenate(list(network.private.values()))
     seen = _Seen(
-        _around(messages, window.lead + at, _reach(window, messages.shape[2])),
-        _around(drawn.readings, window.lead + at, _reach(window, network.N)),
+        around(messages, window.lead + at, reach_of(window, messages.shape[2])),
+        around(drawn.readings, window.lead + at, reach_of(window, network.N)),
         (drawn.x[:, window.lead + at] @ private.T).reshape(-1, len(private)),
         streams // 2 * len(at),
     )
@@ -78,45 +73,6 @@ def simulated_attacks(
     return rows
 
 
-def attacks_on_data(
-    deployment: Deployment,
-    samples: Samples,
-    attackers: Mapping[str, Learner],
-    chance: float,
-    advance: Callable[[float], None],
-) -> list[Row]:
-    """Every attacker against every private parameter on one stream from the world, and the plan's own estimates."""
-    network = deployment.network
-    try:
-        sent = deployment.release_all(samples.readings)
-    except Misbehaves as trouble:
-        return [Row(SECTION, "messages", None, None, "fail", f"the attack could not be run: {trouble}.")]
-    messages = np.concatenate([sent[agent] for agent in network.agents], axis=1)
-    window = long_enough(network, deployment.planned)
-    at = np.arange(window.rows, len(messages) - window.rows)
-    truth = np.concatenate(list(samples.private.values()), axis=1)
-    seen = _Seen(
-        _around(messages[None], at, _reach(window, messages.shape[1])),
-        _around(samples.readings[None], at, _reach(window, network.N)),
-        truth[at],
-        len(at) // 2,
-    )
-    guesses = {_PLANNED: _planned(window, messages, at[seen.learned :])} | _learn(attackers, seen, advance)
-    known = filtered(network, deployment.planned)
-    each = chance / max(1, len(guesses) * len(network.private))
-    rows = _public_on_data(window, messages, samples, at, chance)
-    for name, part in _parts(network).items():
-        bound = known.error(network.private[name], "hindsight")
-        for label, (from_sent, raw) in guesses.items():
-            squares = np.sum((from_sent[:, part] - seen.truth[seen.learned :, part]) ** 2, axis=1)
-            beaten = batch_interval(squares, each)[1] < bound
-            figures = _beside(seen, part, raw) | {"bound": bound}
-            interval = batch_interval(squares, 1.0 - CONFIDENCE)
-            row = _row(label, name, bound, float(np.mean(squares)), beaten, interval, figures, on_data=True)
-            rows.append(row)
-    return rows
-
-
 def _learn(
     attackers: Mapping[str, Learner], seen: _Seen, advance: Callable[[float], None]
 ) -> dict[str, tuple[Array, Array]]:
@@ -130,46 +86,13 @@ def _learn(
     return guesses
 
 
-def _planned(window: Window, messages: Array, at: Integers) -> tuple[Array, Array]:
-    """The estimate with hindsight that the plan's own model makes of a window around every row; none of readings."""
-    private = np.concatenate(list(window.network.private.values()))
-    guesses = _slide(window, private, messages, at, "hindsight")
-    return guesses, np.full(guesses.shape, np.nan)
-
-
-def _slide(window: Window, wanted: Array, messages: Array, at: Integers, when: When) -> Array:
-    row = window.rows // 2
-    weights = window.filter(wanted, row, when).reshape(len(wanted), -1)
-    moved = messages - window.message_mean[row]
-    views = sliding_window_view(moved, window.rows, axis=0)[at - row]  # (rows, sent, window)
-    flat = np.moveaxis(views, 2, 1).reshape(len(at), -1)
-    return np.asarray(flat @ weights.T + window.x_mean[row] @ wanted.T)
-
-
-def _public_on_data(
-    window: Window, messages: Array, samples: Samples, at: Integers, chance: float
-) -> list[Row]:
-    if samples.public is None:
-        return []
-    wanted = window.network.U
-    squares = np.sum((_slide(window, wanted, messages, at, "now") - samples.public[at]) ** 2, axis=1)
-    promised, found = window.error(wanted, window.rows // 2, "now"), float(np.mean(squares))
-    worse = batch_interval(squares, chance)[0] > promised
-    sentence = f"on these data the public estimate errs by {found:.4g} now, promised was {promised:.4g}."
-    if worse:
-        sentence += " The model does not describe them well."
-    verdict: Judgement = "warn" if worse else "ok"
-    interval = batch_interval(squares, 1 - CONFIDENCE)
-    return [Row(SECTION, "public estimate on data, now", promised, found, verdict, sentence, interval)]
-
-
-def _around(values: Array, at: Integers, reach: int) -> Array:
+def around(values: Array, at: Integers, reach: int) -> Array:
     """(streams * len(at), features): the values of ``reach`` rows before and after, and of the row itself."""
     views = [values[:, at + lag] for lag in range(-reach, reach + 1)]
     return np.concatenate(views, axis=2).reshape(len(values) * len(at), -1)
 
 
-def _reach(window: Window, numbers: int) -> int:
+def reach_of(window: Window, numbers: int) -> int:
     """How many rows before and after an attacker is shown."""
     return max(1, min(window.rows // 4, (_MOST_FEATURES // max(1, numbers) - 1) // 2))
 
@@ -200,19 +123,17 @@ def _row(
     beaten: bool,
     interval: tuple[float, float],
     figures: dict[str, float],
-    on_data: bool = False,
 ) -> Row:
     if beaten:
         sentence = (
             f"{label} learns {name} from the messages of many rows better than the bound allows: mean square error "
             f"{found:.4g}, bound {bound:.4g}."
         )
-        if on_data:
-            sentence += " The model does not describe these data."
     else:
         sentence = (
             f"{label} errs on {name} by {found:.4g} (mean square) from the messages of many rows, earlier and later; "
             f"the bound with hindsight is {bound:.4g}."
         )
     verdict: Judgement = "fail" if beaten else "ok"
-    return Row(SECTION, f"{label} on {name}", bound, found, verdict, sentence, interval, figures)
+    what = f"{label} on {name}, simulated"
+    return Row(SECTION, what, bound, found, verdict, sentence, interval, figures)

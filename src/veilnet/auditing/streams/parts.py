@@ -42,7 +42,8 @@ class StreamParts(Parts):
 
     def attacked(self, data: Any, go: Advance) -> list[Row]:
         """Attackers that learn from messages of many rows."""
-        from veilnet.auditing.streams.attackers import attacks_on_data, simulated_attacks
+        from veilnet.auditing.streams.attackers import simulated_attacks
+        from veilnet.auditing.streams.on_data import attacks_on_data
 
         wanted = self.trials.attackers
         rows: list[Row] = []
@@ -55,7 +56,7 @@ class StreamParts(Parts):
             sentence = f"left out: {missing} (in a checkout, ./veilnet audit installs it)."
             rows.append(Row(attackers.SECTION, "learned attackers", None, LEFT_OUT, "info", sentence))
             chosen = {}
-        chance = self.chance(Section.ATTACKERS)
+        chance = self.chance_on(Section.ATTACKERS, data)
         try:
             if data is not None:
                 samples = read_samples(self.plan.network, self.deployment.planned, data, in_order=True)

@@ -1,0 +1,167 @@
+"""A parameter with few values: how well do messages tell them apart?
+
+A mean square error says little about somebody being there or not: with presence in a fifth of the rows, an error that
+is 4 % below guessing can mean that seven of ten pairs of moments are told apart. Three measures are taken instead, on
+the probabilities an attacker gives to each value:
+
+* *AUC*: of two moments of the same stretch of time, one with the value and one without, how often the one with it
+  gets the higher probability; the mean over values. 0.5 is guessing. Comparing within a stretch leaves out slow
+  drifts of level.
+* *balanced accuracy*: how often the value is named, the mean over values; guessing names one in as many as there are.
+* *bits*: by how many bits a row the truth is less surprising than to somebody who knows only how frequent values are.
+
+The plan promises a mean square error m, of a model in which everything is normal. There, messages say as much about a
+g with variance S as one number g + e does, e normal with variance Sm/(S - m); :func:`allowed_measures` reads the
+promise as the measures of that number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from veilnet._core.types import Array, Booleans, Integers
+from veilnet.auditing.attack.dependence import Mean, mean_of
+from veilnet.auditing.attack.stretches import Stretch
+
+MOST_VALUES = 6
+_FEWEST_ROWS = 20  # of each value
+_LEAST = 1e-3  # probability; whoever gives less is counted as having given this
+MEASURES = ("AUC", "balanced accuracy", "bits")
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The values of a parameter: ``values`` in order, and which one each row has."""
+
+    values: Array
+    rows: Integers
+
+    @property
+    def parts(self) -> Array:
+        """Which part of the rows has each value."""
+        return np.asarray(np.bincount(self.rows, minlength=len(self.values)) / len(self.rows))
+
+
+def classes_of(truth: Array) -> Classes | None:
+    """The values of a parameter with one row of 2 to 6 values, each seen often enough; None for any other."""
+    if truth.shape[1] != 1:
+        return None
+    values, rows, counts = np.unique(truth[:, 0], return_inverse=True, return_counts=True)
+    if not 2 <= len(values) <= MOST_VALUES or np.min(counts) < _FEWEST_ROWS:
+        return None
+    return Classes(values, np.asarray(rows))
+
+
+def classifier(name: str) -> Any:
+    """The counterpart of a learned attacker that gives probabilities; None where there is none."""
+    if name == "ridge":
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(C=0.1, max_iter=300)
+    if name == "boosting":
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(
+            max_iter=60, max_leaf_nodes=8, min_samples_leaf=50, early_stopping=False, random_state=0
+        )
+    return None
+
+
+NAMES = {"ridge": "logistic regression"}
+"""What a counterpart is called where its name differs."""
+
+
+def measured(classes: Classes, probabilities: Array, stretches: list[Stretch]) -> dict[str, Mean]:
+    """The three measures of an attacker's probabilities (T, values), each with its error."""
+    return {
+        "AUC": mean_of(_areas(classes, probabilities, stretches)),
+        "balanced accuracy": mean_of(_accuracies(classes, probabilities)),
+        "bits": mean_of(_bits(classes, probabilities), skewed=True),
+    }
+
+
+def guessed(classes: Classes) -> dict[str, float]:
+    """The measures of somebody who guesses."""
+    return {"AUC": 0.5, "balanced accuracy": 1.0 / len(classes.values), "bits": 0.0}
+
+
+def allowed_measures(classes: Classes, part: float) -> dict[str, float]:
+    """The measures of g + e, where its best estimate leaves ``part`` of the variance of g."""
+    if part >= 1.0 - 1e-9:
+        return guessed(classes)
+    values, parts = classes.values, classes.parts
+    mean = float(parts @ values)
+    spread = float(parts @ (values - mean) ** 2)
+    deviation = float(np.sqrt(spread * max(part, 1e-9) / (1.0 - part)))
+    grid = np.linspace(values[0] - 8 * deviation, values[-1] + 8 * deviation, 20_001)
+    density = np.exp(-0.5 * ((grid[:, None] - values) / deviation) ** 2)
+    masses = density / np.sum(density, axis=0)  # (grid, values), each adds up to one
+    joint = masses * parts
+    total = np.maximum(np.sum(joint, axis=1), np.finfo(float).tiny)
+    posterior = joint / total[:, None]
+    areas = [
+        _area_of_masses(posterior[:, k], masses[:, k], (total - joint[:, k]) / (1 - parts[k]))
+        for k in range(len(values))
+    ]
+    named = np.argmax(masses, axis=1)
+    accuracy = np.mean([np.sum(masses[named == k, k]) for k in range(len(values))])
+    told = np.sum(joint * np.log2(np.maximum(posterior, np.finfo(float).tiny) / parts))
+    return {"AUC": float(np.mean(areas)), "balanced accuracy": float(accuracy), "bits": float(told)}
+
+
+def _area_of_masses(score: Array, mine: Array, others: Array) -> float:
+    order = np.argsort(score, kind="stable")
+    below = np.cumsum(others[order]) - 0.5 * others[order]
+    return float(np.sum(mine[order] * below))
+
+
+def _areas(classes: Classes, probabilities: Array, stretches: list[Stretch]) -> Array:
+    """Values per row whose mean is the AUC within stretches, linearised (DeLong, DeLong and Clarke-Pearson, 1988)."""
+    one = [
+        _area_of(classes.rows == value, probabilities[:, value], stretches)
+        for value in range(len(classes.values))
+    ]
+    found = [each for each in one if each is not None]
+    return np.mean(found, axis=0) if found else np.full(len(classes.rows), 0.5)
+
+
+def _area_of(mine: Booleans, score: Array, stretches: list[Stretch]) -> Array | None:
+    count = len(mine)
+    areas, weights, strays = [], [], []
+    for stretch in stretches:
+        own = mine[stretch.judged]
+        positive, size = int(np.sum(own)), len(own)
+        if positive in (0, size):
+            continue
+        ranks = rankdata(score[stretch.judged])
+        within = np.empty(size)
+        within[own] = (ranks[own] - rankdata(score[stretch.judged][own])) / (size - positive)
+        within[~own] = 1.0 - (ranks[~own] - rankdata(score[stretch.judged][~own])) / positive
+        area = float(np.mean(within[own]))
+        areas.append(area)
+        weights.append(positive * (size - positive) / size)
+        strays.append((stretch.judged, (within - area) / np.where(own, positive / size, 1 - positive / size)))
+    if not areas:
+        return None
+    whole = float(np.average(areas, weights=weights))
+    values = np.full(count, whole)
+    for area, weight, (judged, stray) in zip(areas, weights, strays, strict=True):
+        values[judged] += count * weight / (len(judged) * float(np.sum(weights))) * (stray + area - whole)
+    return values
+
+
+def _accuracies(classes: Classes, probabilities: Array) -> Array:
+    right = np.argmax(probabilities / classes.parts, axis=1) == classes.rows
+    parts = classes.parts
+    rates = np.array([np.mean(right[classes.rows == k]) for k in range(len(parts))])
+    stray = (right - rates[classes.rows]) / (len(parts) * parts[classes.rows])
+    return np.asarray(np.mean(rates) + stray)
+
+
+def _bits(classes: Classes, probabilities: Array) -> Array:
+    given = np.maximum(probabilities[np.arange(len(classes.rows)), classes.rows], _LEAST)
+    return np.asarray(np.log2(given / classes.parts[classes.rows]))

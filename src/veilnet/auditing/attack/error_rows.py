@@ -1,0 +1,178 @@
+"""Rows of a report that compare errors: guessing, from raw readings, as promised and from what is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet._core.words import plus_minus
+from veilnet.auditing.attack.allowed import Promises
+from veilnet.auditing.attack.dependence import Mean, Ratio, mean_of, ratio_of
+from veilnet.auditing.attack.verdicts import Evidence, verdict_on
+from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.statistics import CONFIDENCE
+from veilnet.bounds.typical_errors import unit_of
+from veilnet.model.network import Network
+
+_TENTH = 1.1  # a public error has to be larger than promised by more than this
+_DOUBLE = 0.5  # and twice as much has to be seen, or the row cannot tell
+_TOO_FEW = "These rows are too few, or too much alike, to see an error twice as large as promised."
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Which row of the report: section, attacker, private parameter, past rows shown, and the network."""
+
+    section: str
+    label: str
+    name: str
+    memory: int
+    network: Network
+
+    @property
+    def what(self) -> str:
+        """The row's name."""
+        return f"{self.label}{' with memory' if self.memory else ''} on {self.name}"
+
+    @property
+    def in_units(self) -> InUnits:
+        """How its errors are said."""
+        return InUnits(unit_of(self.network, self.name), len(self.network.private[self.name]))
+
+
+@dataclass(frozen=True)
+class InUnits:
+    """Mean squares of a parameter with so many rows as typical errors in its unit: ``±7.2 °C``."""
+
+    unit: str
+    rows: int = 1
+
+    def __call__(self, square: float) -> str:
+        """One error."""
+        return "unbounded" if np.isinf(square) else plus_minus(np.sqrt(square / self.rows), self.unit)
+
+    def beside(self, square: float, guessing: float) -> str:
+        """An error, and which part of guessing's it is: ``±7.2 °C (92 %)``."""
+        if np.isinf(square) or guessing <= 0:
+            return self(square)
+        return f"{self(square)} ({100 * np.sqrt(square / guessing):.0f} %)"
+
+    def shown(
+        self, guessing: float, raw: float | None, promised: float | None, sent: float
+    ) -> dict[str, str]:
+        """The four errors of a row, under their headings."""
+        return {
+            "guessing": self(guessing),
+            "raw": "" if raw is None else self.beside(raw, guessing),
+            "promised": "nothing" if promised is None else self.beside(promised, guessing),
+            "sent": self.beside(sent, guessing),
+        }
+
+    def said(self, guessing: float, raw: float | None, promised: float | None, sent: float) -> str:
+        """The four errors in words."""
+        parts = [f"{self(sent)} from what is sent"]
+        parts += [] if promised is None else [f"{self(promised)} promised"]
+        parts += [] if raw is None else [f"{self(raw)} from raw readings"]
+        return ", ".join([*parts, f"{self(guessing)} by guessing"])
+
+
+def error_row(
+    judged: Judged, truth: Array, sent: Array, raw: Array, promises: Promises, chance: float
+) -> Row:
+    """One attacker on one private parameter: guesses (T, k) from messages and from raw readings, beside the truth."""
+    deviations = truth - np.mean(truth, axis=0)
+    by_guessing = np.sum(deviations**2, axis=1)
+    errors, raw_errors = (np.sum((guess - truth) ** 2, axis=1) for guess in (sent, raw))
+    spread, found, from_raw = (float(np.mean(each)) for each in (by_guessing, errors, raw_errors))
+    units = judged.in_units
+    figures: dict[str, float | str] = {
+        "parameter": judged.name,
+        "past rows": float(judged.memory),
+        "guessing": spread,
+        "from raw readings": from_raw,
+        "part of guessing, sent": found / spread if spread else np.nan,
+        "part of guessing, raw": from_raw / spread if spread else np.nan,
+        "tested rows": float(len(truth)),
+    }
+    interval = mean_of(errors, skewed=True).interval(CONFIDENCE)
+    # Whoever learns from data learns how x is spread. Where the plan counts on nobody knowing that, its promise is
+    # one for an estimate that is right on average, which no learned attacker has to be.
+    planned = judged.label == "best linear" and not judged.memory
+    if not spread or not (promises.full or planned):
+        sentence = (
+            f"{judged.what}: {units.said(spread, from_raw, None, found)}. The plan promises nothing about somebody "
+            "who learns from data how x is spread: it was made without a full prior."
+        )
+        if not spread:
+            sentence = f"{judged.what}: it never changes in these data, so there is nothing to learn."
+        shown = units.shown(spread, from_raw, None, found)
+        return Row(judged.section, judged.what, None, found, "info", sentence, interval, figures, shown)
+    allowed = promises.sent(judged.name).squares(deviations)
+    raw_allowed = float(np.mean(promises.raw(judged.name).squares(deviations)))
+    promised = float(np.mean(allowed))
+    against = ratio_of(errors, allowed)
+    evidence = Evidence(
+        sent=1.0 - found / spread,
+        raw=1.0 - from_raw / spread,
+        promised=1.0 - promised / spread,
+        raw_allowed=1.0 - raw_allowed / spread,
+        reach=against.reach(chance) * promised / spread,
+        beaten=against.chance_below(1.0),
+        raw_beats=ratio_of(raw_errors, allowed).chance_below(1.0),
+        raw_knows=ratio_of(raw_errors, by_guessing).chance_below(1.0),
+    )
+    noticed = promised * (1.0 - against.reach(chance))
+    found_at = f"an error of {units(noticed)} or less" if noticed > 0 else ""
+    verdict, why = verdict_on(evidence, chance, found_at=found_at)
+    figures |= _tested(against, evidence.beaten, chance) | {
+        "promised part of guessing": promised / spread,
+        "error that would have been found": noticed,
+        "bound": promises.sent(judged.name).fixed,
+    }
+    sentence = f"{judged.what}: {units.said(spread, from_raw, promised, found)}. {why}"
+    figures |= {"why": why}
+    if verdict == "fail":
+        sentence = (
+            f"{judged.what} learns more than was promised: {units.said(spread, from_raw, promised, found)}."
+        )
+    shown = units.shown(spread, from_raw, promised, found)
+    return Row(
+        judged.section, judged.what, promised, found, verdict, sentence.strip(), interval, figures, shown
+    )
+
+
+def public_row(
+    section: str, network: Network, errors: Array, truth: Array, promised: float, chance: float
+) -> Row:
+    """The public estimate on data: an error larger than promised is a broken promise too."""
+    squares = np.sum(errors**2, axis=1)
+    found = float(np.mean(squares))
+    spread = float(np.mean(np.sum((truth - np.mean(truth, axis=0)) ** 2, axis=1)))
+    against = ratio_of(squares, np.full(len(squares), promised))
+    beaten = against.chance_above(_TENTH)
+    reach = against.reach(chance)
+    names = " and ".join(network.public)
+    units = InUnits(unit_of(network, names) if len(network.public) == 1 else "", len(network.U))
+    verdict: Judgement = "fail" if beaten < chance else "ok" if reach <= _DOUBLE else "cannot tell"
+    sentence = f"the centre's estimate of {names}: {units.said(spread, None, promised, found)}."
+    if verdict == "fail":
+        errors_said = units.said(spread, None, promised, found)
+        sentence = f"the centre's estimate of {names} is worse than promised: {errors_said}."
+    elif verdict == "cannot tell":
+        sentence += f" {_TOO_FEW}"
+    figures = _tested(against, beaten, chance) | {
+        "why": _TOO_FEW,
+        "guessing": spread,
+        "tested rows": float(len(squares)),
+    }
+    shown = units.shown(spread, None, promised, found)
+    interval = mean_of(squares, skewed=True).interval(CONFIDENCE)
+    return Row(
+        section, f"public estimate of {names}", promised, found, verdict, sentence, interval, figures, shown
+    )
+
+
+def _tested(against: Mean | Ratio, beaten: float, chance: float) -> dict[str, float | str]:
+    return {"p-value": beaten, "tested at": chance, "independent rows": against.effective}

@@ -1,0 +1,132 @@
+"""Learned attackers: regressors from what is seen to every private parameter, and how they are trained."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.threads import one_thread
+from veilnet._core.types import Array
+from veilnet.auditing.attack.classes import Classes, classifier
+from veilnet.auditing.attack.stretches import Stretch
+
+INSTALL = 'pip install "veilnet[sklearn]"'
+KINDS = ("ridge", "neighbours", "boosting", "network")
+QUICK = ("ridge", "neighbours")
+_MOST_ROWS = 6000  # rows the slow attackers are trained on
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """A regressor with fit and predict, and the most rows it is trained on (None: all there are)."""
+
+    regressor: Any
+    most_rows: int | None = None
+
+
+def choose_attackers(
+    wanted: str | Sequence[str] | Mapping[str, Any] | None, quick: bool
+) -> dict[str, Learner]:
+    """The attackers by name. "auto" takes all of them, if scikit-learn is installed."""
+    if wanted is None:
+        return {}
+    if isinstance(wanted, Mapping):
+        return {name: Learner(regressor) for name, regressor in wanted.items()}
+    names = (
+        (QUICK if quick else KINDS) if wanted == "auto" else (wanted,) if isinstance(wanted, str) else wanted
+    )
+    unknown = [name for name in names if name not in KINDS]
+    if unknown:
+        raise InvalidRequest(f"attackers: unknown {unknown[0]!r}; known are {', '.join(KINDS)}, or 'auto'")
+    try:
+        return {name: _made(name) for name in names}
+    except ImportError:
+        raise MissingExtra(f"learned attackers need scikit-learn: {INSTALL}") from None
+
+
+def _made(name: str) -> Learner:
+    if name == "ridge":
+        from sklearn.linear_model import RidgeCV
+
+        return Learner(RidgeCV(alphas=np.logspace(-4, 4, 9)))
+    if name == "neighbours":
+        from sklearn.neighbors import KNeighborsRegressor
+
+        return Learner(KNeighborsRegressor(n_neighbors=30))
+    if name == "boosting":
+        from sklearn.ensemble import HistGradientBoostingRegressor
+        from sklearn.multioutput import MultiOutputRegressor
+
+        boosted = HistGradientBoostingRegressor(
+            max_iter=80, max_leaf_nodes=15, early_stopping=True, random_state=0
+        )
+        return Learner(MultiOutputRegressor(boosted), most_rows=_MOST_ROWS)
+    from sklearn.neural_network import MLPRegressor
+
+    perceptron = MLPRegressor(
+        hidden_layer_sizes=(32,), early_stopping=True, max_iter=60, batch_size=128, random_state=0
+    )
+    return Learner(perceptron, most_rows=_MOST_ROWS)
+
+
+def guesses_of(attacker: Learner, features: Array, truth: Array, learned: int) -> Array:
+    """Guesses on all but the first rows, by an attacker trained on those; everything in units of its spread."""
+    return _guesses(attacker, features[:learned], truth[:learned], features[learned:])
+
+
+def learn(attacker: Learner, features: Array, truth: Array, stretches: list[Stretch]) -> Array:
+    """Guesses on all rows, each by an attacker trained on other stretches of time."""
+    guesses = np.empty(truth.shape)
+    for stretch in stretches:
+        train, goal = features[stretch.learned], truth[stretch.learned]
+        guesses[stretch.judged] = _guesses(attacker, train, goal, features[stretch.judged])
+    return guesses
+
+
+def learn_classes(name: str, features: Array, classes: Classes, stretches: list[Stretch]) -> Array:
+    """Probabilities (T, values), each by the counterpart of an attacker trained on other stretches of time."""
+    found = np.tile(classes.parts, (len(features), 1))
+    for stretch in stretches:
+        goal = classes.rows[stretch.learned]
+        if features.shape[1] == 0 or len(np.unique(goal)) < 2:
+            continue
+        used = _thinned(len(goal), _MOST_ROWS)
+        centre, spread = _scale(features[stretch.learned])
+        fitted = classifier(name)
+        with warnings.catch_warnings(), one_thread():
+            warnings.simplefilter("ignore")  # as below
+            fitted.fit(((features[stretch.learned] - centre) / spread)[used], goal[used])
+            given = fitted.predict_proba((features[stretch.judged] - centre) / spread)
+        answers = np.zeros((len(stretch.judged), len(classes.values)))
+        answers[:, fitted.classes_] = given
+        found[stretch.judged] = answers
+    return found
+
+
+def _guesses(attacker: Learner, train: Array, goal: Array, test: Array) -> Array:
+    shape = (len(test), goal.shape[1])
+    if train.shape[1] == 0:
+        return np.broadcast_to(np.mean(goal, axis=0), shape)
+    used = _thinned(len(train), attacker.most_rows)
+    (centre, spread), (middle, size) = _scale(train), _scale(goal)
+    # scikit-learn brings libraries of its own, loaded after the audit began.
+    with warnings.catch_warnings(), one_thread():
+        warnings.simplefilter("ignore")  # an attacker that has not converged is a weaker one, no more
+        attacker.regressor.fit(((train - centre) / spread)[used], ((goal - middle) / size)[used])
+        found = np.asarray(attacker.regressor.predict((test - centre) / spread))
+    return np.asarray(middle + size * found.reshape(shape))
+
+
+def _thinned(count: int, most: int | None) -> slice:
+    """All rows, or evenly so many of them."""
+    return slice(0, None, 1 if most is None else max(1, -(-count // most)))
+
+
+def _scale(values: Array) -> tuple[Array, Array]:
+    spread = np.std(values, axis=0)
+    return np.mean(values, axis=0), np.where(spread > 0, spread, 1.0)

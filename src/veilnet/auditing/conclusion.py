@@ -1,0 +1,112 @@
+"""The last paragraph of an audit: what was promised, what was found, what could not be told, what to do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veilnet._core.words import join_names, plus_minus
+from veilnet.bounds.typical_errors import TypicalError, typical_errors
+
+if TYPE_CHECKING:
+    from veilnet.auditing.report import AuditReport, Row
+    from veilnet.plans.plan import Plan
+
+_NEXT = {
+    "fail": "What to do next: release nothing by this plan until what is marked BROKEN is dealt with",
+    "not covered": "plan for attackers who remember: fit the network as a stream (dynamics), and design again",
+    "cannot tell": "audit again on more rows, above all on more days or places that differ from one another",
+}
+
+
+def promised_in_words(plan: Plan) -> str:
+    """What a plan promises: how well the centre knows what is public, and how badly what is private."""
+    errors = typical_errors(plan.network, plan.sanitizers)
+    public = [f"{name} to {_error(e, e.sent)}" for name, e in errors.items() if not e.private]
+    private = [
+        f"{name} no better than {_error(e, e.sent)} (raw readings {_error(e, e.raw)}, "
+        f"guessing {_error(e, e.guessing)})"
+        for name, e in errors.items()
+        if e.private
+    ]
+    return f"Promised: what is sent tells {join_names([*public, *private])}."
+
+
+def _error(error: TypicalError, value: float | None) -> str:
+    if value is None or np.isinf(value):
+        return "nothing at all"
+    return plus_minus(value, error.unit)
+
+
+def conclusion(report: AuditReport) -> str:
+    """One paragraph, in whole sentences."""
+    parts = [_promised(report), _found(report), _unclear(report), _next(report)]
+    return " ".join(part for part in parts if part)
+
+
+def _promised(report: AuditReport) -> str:
+    return report.promised
+
+
+def _found(report: AuditReport) -> str:
+    broken = [row for row in report.rows if row.verdict == "fail"]
+    beyond = [row for row in report.rows if row.verdict == "not covered"]
+    held = sum(row.verdict == "ok" for row in report.rows)
+    said = []
+    if broken:
+        said.append(f"{_count(len(broken), 'promise')} found broken: {_names(broken)}.")
+    if beyond:
+        said.append(
+            "An attacker who remembers past messages learns more than the promise for single rows allows: "
+            f"{_names(beyond)}."
+        )
+    if held:
+        said.append(
+            f"{held} of {len(report.rows)} rows were tested and hold."
+            if said
+            else f"All that could be tested holds ({held} of {len(report.rows)} rows)."
+        )
+    if not said:
+        said.append("No promise was tested.")
+    return "Found: " + " ".join(said)
+
+
+def _unclear(report: AuditReport) -> str:
+    said = []
+    if report.unclear:
+        said.append(f"Nothing can be told from {_names(report.unclear)}.")
+    if report.on_data is None:
+        said.append(
+            "Every attack was on simulated rows: whether the model describes the world was not looked at."
+        )
+    if report.interrupted:
+        said.append("The audit was stopped before it was finished.")
+    return " ".join(said)
+
+
+def _next(report: AuditReport) -> str:
+    verdicts = {row.verdict for row in report.rows}
+    if "fail" in verdicts:
+        steps = [_NEXT["fail"]]
+        steps += [_NEXT["not covered"]] if "not covered" in verdicts else []
+        return "; ".join(steps) + "."
+    if "not covered" in verdicts:
+        return f"What to do next: {_NEXT['not covered']}."
+    if "cannot tell" in verdicts:
+        return f"What to do next: {_NEXT['cannot tell']}."
+    if report.interrupted:
+        return "What to do next: run it to its end."
+    if report.on_data is None:
+        return "What to do next: audit with --data on rows that were not used to fit the network."
+    if "warn" in verdicts:
+        return "What to do next: look at the rows marked so; nothing has to be changed."
+    return "What to do next: nothing has to be changed; audit again when the conditions change."
+
+
+def _names(rows: list[Row] | tuple[Row, ...]) -> str:
+    return join_names([row.what for row in rows], names_shown=3)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing} was" if number == 1 else f"{number} {thing}s were"
