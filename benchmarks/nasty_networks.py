@@ -154,8 +154,9 @@ def wrong_promises(plan: vn.Plan) -> list[str]:
     """The promises of a plan that are not right to a millionth.
 
     Coefficients are doubles: what is meant to be unseen is seen a little, and to the letter an unbiased centre must
-    use it. So figures also count as right if they are the truth for someone with the weakest of priors; privacy may
-    not exceed what is strictly true in any case.
+    use it. So figures also count as right if they are the truth for someone with the weakest of priors, or a weaker
+    one still: the truth falls as a prior grows, so these are the figures from the one to the other. Privacy may not
+    exceed what is strictly true in any case.
     """
     wrong = []
     weak = min(1e-10, 1e8 * (np.finfo(float).eps * plan.network.conditioning) ** 2)
@@ -170,9 +171,9 @@ def wrong_promises(plan: vn.Plan) -> list[str]:
                     wrong.append(f"{what}: promised inf, true {found:.6g}")
                 continue
             strictly, found = truth.growth(rows, 1e-60), truth.growth(rows, weak / (1 + promised))
-            right = any(abs(each - promised) <= RIGHT * (1 + promised) for each in (strictly, found))
-            right |= AT_LEAST <= promised <= strictly
-            if not right or (what != "utility" and strictly < promised - RIGHT * (1 + promised)):
+            rounding = RIGHT * (1 + promised)
+            right = found - rounding <= promised <= strictly + rounding or AT_LEAST <= promised <= strictly
+            if not right:
                 wrong.append(f"{what}: promised {promised:.9g}, true {strictly:.9g} ({found:.9g})")
     return wrong
 
