@@ -25,6 +25,15 @@ is_ready() {
     [ ! -e "$venv/.unfinished" ] && [ -x "$venv/bin/python" ] && { is_current "$1" || is_current dev; }
 }
 
+# is_ready_at_all: is the environment in place and current, with whatever extras?
+is_ready_at_all() {
+    [ ! -e "$venv/.unfinished" ] && [ -x "$venv/bin/python" ] || return 1
+    for mark in "$venv"/.ready-*; do
+        is_current "${mark##*/.ready-}" && return 0
+    done
+    return 1
+}
+
 is_current() {
     [ -r "$venv/.ready-$1" ] && [ "$(cat "$venv/.ready-$1")" = "$(fingerprint)" ]
 }

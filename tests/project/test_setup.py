@@ -303,3 +303,22 @@ def test_no_module_hides_a_public_function() -> None:
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         veilnet.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("help_option", ["--help", "-h"])
+def test_help_installs_nothing_where_anything_is_installed(sandbox: Sandbox, help_option: str) -> None:
+    sandbox.run(sandbox.root / "veilnet", "check")
+    sandbox.calls()
+    for verb in ("sign", "audit", "reproduce"):
+        code, out, err = sandbox.run(sandbox.root / "veilnet", verb, help_option)
+        assert (code, err) == (0, "")
+        assert out.endswith(f"<{verb}><{help_option}>\n")
+    assert sandbox.calls() == []
+    assert sandbox.run(sandbox.root / "veilnet", "sign", "plan")[0] == 0
+    assert sandbox.calls() == ["pip", "pip"]
+
+
+def test_a_first_start_for_help_sets_up_the_plain_environment(sandbox: Sandbox) -> None:
+    sandbox.run(sandbox.root / "veilnet", "sign", "--help")
+    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
+    assert installed == ["plot]"]
