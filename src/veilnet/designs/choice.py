@@ -10,8 +10,10 @@ from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.validation import expect
 from veilnet._core.words import number
+from veilnet.designs.floors import floors_of, read_give_up
 from veilnet.designs.questions import (
     Worst,
+    above_ceiling,
     read_count,
     read_gap,
     read_loss,
@@ -38,6 +40,7 @@ def design(
     method: Method = "auto",
     *,
     weights: Mapping[str, float] | None = None,
+    give_up: str | Sequence[str] = (),
     partial: bool = False,
     sweeps: int | None = None,
     starts: int | None = None,
@@ -51,7 +54,7 @@ def design(
     Without targets: the most privacy at perfect utility, in closed form.
 
     network:      the model.
-    privacy:      p_j to reach, one number for all or name -> number (others are then left at 0): least
+    privacy:      p_j to reach, one number for all or name -> number (nothing is asked of the others): least
                   utility loss. At or below the ceiling the answer is closed and costs nothing. The number is the mean
                   over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction.
     utility_loss: loss allowed (0.05 is 5 %): most privacy, p_j >= t·weights_j with the largest common t.
@@ -59,6 +62,9 @@ def design(
                   by noise alone.
     method:       "auto", or "perfect" (closed form), "noise" (Algorithms 1 and 2, mended), "power" (section V),
                   "joint" (all agents at once), "alternating" (Algorithm 3, for comparison).
+    give_up:      private parameters, by name, that may be hidden less than they are for free. All others keep at
+                  least their ceiling whatever is paid for (``plan.floors``). For privacy= and utility_loss= with the
+                  joint search: noise of limited power costs no utility, and Algorithms 1 to 3 are the paper's.
     partial:      with method="noise": accept less privacy than asked where ASUP does not hold.
     weights:      with utility_loss: name -> how much of the privacy each private parameter gets; equal parts when
                   left out.
@@ -84,6 +90,7 @@ def design(
         raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
     options: dict[str, object] = {"weights": weights, "partial": partial or None}
     options |= {"sweeps": sweeps, "starts": starts, "seed": seed, "prove": prove or None}
+    options |= {"give_up": give_up or None}
     _refuse_stray_options(method, given, {name for name, value in options.items() if value is not None})
     search = _Search(
         starts=None if starts is None else read_count(starts, "starts"),
@@ -96,18 +103,20 @@ def design(
     expect(network, Network, "network")
     if model_error is not None:
         network = network.replace(model_error=model_error)
+    given_up = read_give_up(network, give_up)
     if network.is_stream:
         from veilnet.designs.streams.choice import stream_design
 
         return stream_design(
             network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
-            proving=wanted is not None, searching=search.expected, weights=weights, **search.options,
+            proving=wanted is not None, searching=search.expected, weights=weights, given_up=given_up,
+            **search.options,
         )  # fmt: skip
     verdict = check(network)
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)
     if utility_loss is not None:
-        plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search)
+        plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search, given_up)
         return _proved(plan, wanted, weights, search)
     targets, worst = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
@@ -116,8 +125,8 @@ def design(
             raise InvalidRequest(
                 "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for numbers"
             )
-        return _for_every_direction(verdict, targets, worst, method, search)
-    plan = _for_privacy(verdict, targets, method, search, partial=partial, sweeps=visits)
+        return _for_every_direction(verdict, targets, worst, method, search, given_up)
+    plan = _for_privacy(verdict, targets, method, search, given_up, partial=partial, sweeps=visits)
     return _proved(plan, wanted, None, search)
 
 
@@ -153,6 +162,7 @@ def _for_privacy(
     targets: dict[str, float],
     method: Method,
     search: _Search,
+    given_up: frozenset[str],
     *,
     partial: bool,
     sweeps: int,
@@ -173,11 +183,7 @@ def _for_privacy(
             raise InvalidRequest("privacy: method='alternating' needs a target, for example privacy=10")
         return alternating_plan(verdict, targets, sweeps=sweeps, progress=search.progress)
     if method == "perfect" and not free:
-        name = next(name for name, target in targets.items() if verdict.ceiling[name] < target)
-        raise Infeasible(
-            f"privacy: {name} was asked to reach {number(targets[name])}, but at perfect utility no mechanism "
-            f"exceeds {number(verdict.ceiling[name])}; ask for less, or use method='auto' to trade utility for it"
-        )
+        raise above_ceiling(verdict.ceiling, targets)
     if free:
         goal = "reaches the target" if any(targets.values()) else "gives the most privacy at perfect utility"
         return perfect_plan(
@@ -185,11 +191,25 @@ def _for_privacy(
         )
     from veilnet.designs.tradeoff import least_loss_plan
 
-    return least_loss_plan(verdict, targets, **search.options)
+    return least_loss_plan(verdict, targets, _floors(verdict, given_up), **search.options)
+
+
+def _floors(verdict: Verdict, given_up: frozenset[str]) -> dict[str, float]:
+    """What a paid plan keeps of what is free; nothing to keep where there is only what is paid for."""
+    from veilnet.designs.perfect import perfect_plan
+
+    if given_up >= set(verdict.network.private) or len(verdict.network.private) == 1:
+        return {}
+    return floors_of(perfect_plan(verdict, {}), given_up)
 
 
 def _for_every_direction(
-    verdict: Verdict, targets: dict[str, float], worst: dict[str, float], method: Method, search: _Search
+    verdict: Verdict,
+    targets: dict[str, float],
+    worst: dict[str, float],
+    method: Method,
+    search: _Search,
+    given_up: frozenset[str],
 ) -> Plan:
     from veilnet.designs.worst import worst_ceilings, worst_direction_plan, worst_limits
 
@@ -209,11 +229,16 @@ def _for_every_direction(
             f"privacy: at perfect utility the most exposed directions reach only {reached}; ask for less, or use "
             "method='auto' to trade utility for it"
         )
-    return worst_direction_plan(verdict, targets, worst, **search.options)
+    return worst_direction_plan(verdict, targets, worst, _floors(verdict, given_up), **search.options)
 
 
 def _within_loss(
-    verdict: Verdict, loss: float, weights: Mapping[str, float] | None, method: Method, search: _Search
+    verdict: Verdict,
+    loss: float,
+    weights: Mapping[str, float] | None,
+    method: Method,
+    search: _Search,
+    given_up: frozenset[str],
 ) -> Plan:
     if method not in ("auto", "joint"):
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
@@ -228,7 +253,7 @@ def _within_loss(
         return perfect_plan(verdict, {}, remark=search.answered_without(f"free: {why}"))
     from veilnet.designs.tradeoff import most_privacy_plan
 
-    return most_privacy_plan(verdict, loss, weights, **search.options)
+    return most_privacy_plan(verdict, loss, weights, _floors(verdict, given_up), **search.options)
 
 
 def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress | None) -> Plan:
@@ -256,6 +281,13 @@ def _refuse_stray_options(method: Method, targets: Sequence[str], options: Set[s
         raise InvalidRequest(
             "prove: goes with privacy= or utility_loss= and has no effect without; closed forms are optimal, and "
             "designs of limited power are certified anyway"
+        )
+    if "give_up" in options and not (
+        method in ("auto", "joint") and set(targets) & {"privacy", "utility_loss"}
+    ):
+        raise InvalidRequest(
+            "give_up: goes with privacy= or utility_loss= (method 'auto' or 'joint'), where one parameter's "
+            "protection can be traded for another's; leave it out"
         )
     searching = method in ("auto", "joint") and set(targets) & {"privacy", "utility_loss"}
     for option in ("starts", "seed"):

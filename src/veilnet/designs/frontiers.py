@@ -15,8 +15,8 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
-from veilnet._core.words import number
-from veilnet.designs.joint import Curve
+from veilnet._core.words import join_names, number, percent, times
+from veilnet.designs.floors import FlooredCurve, floors_of, read_give_up
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan
 from veilnet.designs.questions import read_count, read_gap, refuse_worst
@@ -85,6 +85,11 @@ class Frontier:
     limit: float
     interrupted: bool = False
 
+    @property
+    def free(self) -> tuple[Point, ...]:
+        """The points that cost nothing: all of them are one plan, the one without loss."""
+        return tuple(point for point in self.rows if point.method == "perfect")
+
     def table(self) -> str:
         """The points as CSV text."""
         lines = StringIO()
@@ -104,7 +109,7 @@ class Frontier:
         return lines.getvalue()
 
     def plot(self, path: str | PathLike[str] | None = None) -> Figure:
-        """Utility loss against privacy, ceiling and limit marked.
+        """Utility loss against privacy: what is free as a region, what costs something as a curve from its edge.
 
         path: where to write the figure too, .svg, .png or .pdf; nowhere when left out.
         """
@@ -115,9 +120,17 @@ class Frontier:
             raise MissingExtra('plots need matplotlib: pip install "veilnet[plot]"') from error
         figure = Figure(figsize=(7, 4.2), layout="constrained")
         axes = figure.add_subplot()
-        shown = [point for point in self.rows if point.plan is not None]
+        shown = sorted(
+            (point for point in self.rows if point.plan is not None and point.method != "perfect"),
+            key=lambda point: point.asked,
+        )
+        edge = [1 + self.ceiling] if np.isfinite(self.ceiling) and shown else []
         axes.plot(
-            [1 + p.asked for p in shown], [-100 * p.utility for p in shown], marker="o", color="tab:blue"
+            [*edge, *(1 + p.asked for p in shown)],
+            [*(0.0 for _ in edge), *(-100 * p.utility for p in shown)],
+            marker="o",
+            color="tab:blue",
+            markevery=list(range(len(edge), len(edge) + len(shown))),
         )
         if any(point.plan is not None and point.plan.proof is not None for point in shown):
             axes.fill_between(
@@ -128,13 +141,16 @@ class Frontier:
                 alpha=0.2,
                 label="the best possible lies in here (proved)",
             )
+        axes.set_xscale("log")
         if np.isfinite(self.ceiling):
-            axes.axvline(
-                1 + self.ceiling, color="tab:green", linestyle="--", label="free up to here (ceiling)"
-            )
+            lowest = min([1 + p.asked for p in self.rows] + [1 + self.ceiling])
+            if lowest < 1 + self.ceiling:
+                label = f"free: up to {times(1 + self.ceiling)} nothing is lost"
+                axes.axvspan(lowest, 1 + self.ceiling, color="tab:green", alpha=0.15, label=label)
+            axes.axvline(1 + self.ceiling, color="tab:green", linestyle="--")
         if np.isfinite(self.limit):
             axes.axvline(1 + self.limit, color="tab:red", linestyle=":", label="nothing sent at all (limit)")
-        axes.set_xscale("log")
+        axes.set_ylim(bottom=0.0)
         axes.set_xlabel(f"error variance on {', '.join(self.network.private)} grows at least so many-fold")
         axes.set_ylabel(f"error variance on {', '.join(self.network.public)}\ngrows by (%)")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -147,13 +163,19 @@ class Frontier:
         return figure
 
     def __str__(self) -> str:
-        lines = [f"free up to {number(self.ceiling)} (ceiling), at most {number(self.limit)} (limit)"]
-        lines += [
-            f"privacy {number(p.asked)}: utility loss {100 * -p.utility:.3g} % ({p.method})"
-            for p in self.rows
+        private, public = join_names(list(self.network.private)), join_names(list(self.network.public))
+        lines = [
+            f"For free, the centre's error variance on {private} grows at least {times(1 + self.ceiling)}; if "
+            f"nothing were sent, {times(1 + self.limit)}."
         ]
+        for point in self.rows:
+            grows = f"- {times(1 + point.asked)} or more"
+            if point.plan is None:
+                lines.append(f"{grows}: impossible, not even silence hides so much")
+            elif point.method != "perfect":
+                lines.append(f"{grows}: the error variance on {public} grows by {percent(-point.utility)}")
         if self.interrupted:
-            lines.append(f"interrupted: the {len(self.rows)} points found so far")
+            lines.append(f"The search was interrupted: these are the {len(self.rows)} points found so far.")
         return "\n".join(lines)
 
 
@@ -161,6 +183,7 @@ def frontier(
     network: Network,
     privacy: Sequence[float] | Array | None = None,
     *,
+    give_up: str | Sequence[str] = (),
     seed: int = 0,
     prove: bool | float = False,
     progress: Progress | None = None,
@@ -169,6 +192,8 @@ def frontier(
 
     network:  the model.
     privacy:  the list; when left out, twenty points from half the ceiling to nearly the limit.
+    give_up:  private parameters, by name, that may be hidden less than they are for free, as in
+              :func:`veilnet.design`.
     seed:     of the joint search.
     prove:    add to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
     progress: called with (what is being done, fraction done); returning False stops the search, and the points
@@ -184,7 +209,7 @@ def frontier(
     wanted = read_gap(prove)
     if wanted is not None and network.is_stream:
         refuse_proof()
-    plans, interrupted = _plans(verdict, asked, seed, progress)
+    plans, interrupted = _plans(verdict, asked, read_give_up(network, give_up), seed, progress)
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
     if wanted is not None and not interrupted:
         rows = [_proved(point, wanted, seed) for point in rows]
@@ -216,7 +241,7 @@ def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
 
 
 def _plans(
-    verdict: Verdict, asked: list[float], seed: int, progress: Progress | None
+    verdict: Verdict, asked: list[float], given_up: frozenset[str], seed: int, progress: Progress | None
 ) -> tuple[dict[float, Plan], bool]:
     """Level -> plan for all that can be reached, from one curve; and whether the search was stopped on the way."""
     levels = sorted({level for level in asked if level <= min(verdict.limit.values())})
@@ -229,9 +254,9 @@ def _plans(
             answers.append(progress(f"privacy {number(levels[place])}: {what}", place / len(levels)))
         return answers[-1] if answers else None
 
-    way: _Rows | _Streams = _Rows(verdict, seed, tell)
+    way: _Rows | _Streams = _Rows(verdict, given_up, seed, tell)
     if isinstance(verdict, StreamVerdict):
-        way = _Streams(verdict, seed, tell)
+        way = _Streams(verdict, given_up, seed, tell)
     plans: dict[float, Plan] = {}
     for place, level in enumerate(levels):  # noqa: B007 (progress names the level it is at)
         targets = dict.fromkeys(names, level)
@@ -249,29 +274,38 @@ def _plans(
 class _Rows:
     """Plans of one network, every row by itself, all trade-offs from one curve."""
 
-    def __init__(self, verdict: Verdict, seed: int, progress: Progress) -> None:
-        self._verdict, self._seed, self._progress = verdict, seed, progress
+    def __init__(self, verdict: Verdict, given_up: frozenset[str], seed: int, progress: Progress) -> None:
+        self._verdict, self._given_up, self._seed, self._progress = verdict, given_up, seed, progress
 
     def free(self, targets: Mapping[str, float]) -> Plan:
         return perfect_plan(self._verdict, targets)
 
     def traded(self, targets: Mapping[str, float]) -> Plan:
         return least_loss_plan(
-            self._verdict, targets, curve=self._curve, seed=self._seed, progress=self._progress
+            *(self._verdict, targets, self._floors),
+            curve=self._curve,
+            seed=self._seed,
+            progress=self._progress,
         )
 
     @cached_property
-    def _curve(self) -> Curve:
+    def _floors(self) -> dict[str, float]:
+        return floors_of(self.free({}), self._given_up)
+
+    @cached_property
+    def _curve(self) -> FlooredCurve:
         everyone = np.ones(len(self._verdict.network.private))
-        return curve_of(self._verdict, everyone, seed=self._seed, progress=self._progress)
+        return curve_of(self._verdict, everyone, self._floors, seed=self._seed, progress=self._progress)
 
 
 class _Streams:
     """Plans of one stream, all trade-offs from one curve."""
 
-    def __init__(self, verdict: StreamVerdict, seed: int, progress: Progress) -> None:
+    def __init__(
+        self, verdict: StreamVerdict, given_up: frozenset[str], seed: int, progress: Progress
+    ) -> None:
         self._verdict = verdict
-        self._tradeoff = StreamTradeoff(verdict, None, seed, progress)
+        self._tradeoff = StreamTradeoff(verdict, None, seed, progress, given_up)
 
     def free(self, targets: Mapping[str, float]) -> Plan:
         return perfect_stream_plan(self._verdict, targets)

@@ -30,6 +30,8 @@ from veilnet.plans.plan import Plan, make_plan
 _OPEN = 0.05
 # A loss allowed is aimed at with this relative margin, and a better design is better by more than it.
 _MARGIN = 1e-8
+# A privacy within this part of its floor rests on it: the proof counts it. Others only enlarge the proof.
+_RESTING = 0.01
 
 
 def proved_plan(
@@ -83,16 +85,27 @@ def _best_proved(plan: Plan, gap: float, weights: Mapping[str, float], seed: int
 def _prove(plan: Plan, gap: float, weights: Mapping[str, float], progress: Progress) -> Proof | None:
     if any(target > 0 for target in plan.targets.values()):
         return prove_least_loss(
-            plan.network, plan.targets, -plan.utility, gap, design=plan.sanitizers, progress=progress
+            plan.network, _asked(plan), -plan.utility, gap, design=plan.sanitizers, progress=progress
         )
     if plan.most_loss is None:
         return None
     reached = min(plan.privacy[name] / weight for name, weight in weights.items() if weight > 0)
     if not 0 < reached < np.inf:
         return None
+    kept = {name: floor for name, floor in plan.floors.items() if np.isfinite(floor)}
+    binding = {name: floor for name, floor in kept.items() if plan.privacy[name] < floor * (1 + _RESTING)}
     return prove_most_privacy(
-        plan.network, plan.most_loss, weights, reached, gap, design=plan.sanitizers, progress=progress
+        *(plan.network, plan.most_loss, weights, reached, gap),
+        floors=binding,
+        design=plan.sanitizers,
+        progress=progress,
     )
+
+
+def _asked(plan: Plan) -> dict[str, float]:
+    """What a design has to reach, floors included but for those without bound: a bound without them holds too."""
+    kept = {name: floor for name, floor in plan.floors.items() if np.isfinite(floor)}
+    return {name: max(plan.targets.get(name, 0.0), kept.get(name, 0.0)) for name in plan.network.private}
 
 
 def _restarted(
@@ -103,7 +116,7 @@ def _restarted(
     objective = JointObjective(form)
     warm: list[list[Array]] = [hiding(objective, each) for each in hidden_directions(proof, plan.network)]
     if plan.targets:
-        found = least_loss(form, aimed_at(plan.targets), starts=0, warm=warm, seed=seed, progress=progress)
+        found = least_loss(form, aimed_at(_asked(plan)), starts=0, warm=warm, seed=seed, progress=progress)
         better = found.loss < -plan.utility * (1 - _MARGIN)
     else:
         allowed = (plan.most_loss or 0.0) * (1 - _MARGIN)
@@ -122,6 +135,7 @@ def _restarted(
             "joint",
             targets=plan.targets,
             most_loss=plan.most_loss,
+            floors=plan.floors,
             details={**plan.details, "restarted_from_proof": True, "kkt_residual": found.kkt_residual},
         )
     except InvalidPlan:

@@ -11,7 +11,7 @@ import numpy as np
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
-from veilnet._core.words import number
+from veilnet._core.words import number, times
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import Verdict
 
@@ -90,23 +90,39 @@ def read_count(value: Any, what: str, *, least: int = 1) -> int:
 
 def refuse_above_limit(verdict: Verdict, targets: Mapping[str, float]) -> None:
     """Infeasible, naming the limit, when a target is above what silence would give."""
-    for name, target in targets.items():
-        limit = verdict.limit[name]
-        if target > limit:
-            raise Infeasible(
-                f"privacy: {name} was asked to reach {number(target)}, but the prior alone already tells it so "
-                f"well that even silence gives only {number(limit)} (ε^max); ask for less than that"
-            )
+    over = {name: target for name, target in targets.items() if target > verdict.limit[name]}
+    if over:
+        each = [
+            f"{name} was asked to reach {number(target)} ({times(1 + target)}), and even silence gives only "
+            f"{number(verdict.limit[name])} ({times(1 + verdict.limit[name])})"
+            for name, target in over.items()
+        ]
+        raise Infeasible(f"privacy: {'; '.join(each)}. Nothing hides more than silence; ask for less")
+
+
+def above_ceiling(ceiling: Mapping[str, float], targets: Mapping[str, float], when: str = "") -> Infeasible:
+    """The refusal that names every target which costs utility, where none may be lost."""
+    each = [
+        f"{name} was asked to reach {number(target)} ({times(1 + target)}), but at perfect utility no mechanism "
+        f"exceeds {number(ceiling[name])} ({times(1 + ceiling[name])}){when}"
+        for name, target in targets.items()
+        if ceiling[name] < target
+    ]
+    return Infeasible(
+        f"privacy: {'; '.join(each)}. Ask for less, or use method='auto' to trade utility for it"
+    )
 
 
 def refuse_worst_above_limit(limits: Mapping[str, float], worst: Mapping[str, float]) -> None:
     """Infeasible, naming the limit, when silence would leave a direction more exposed than was asked."""
-    for name, target in worst.items():
-        if target > limits[name] * (1 + 1e-9):
-            raise Infeasible(
-                f"privacy: every direction of {name} was asked to reach {number(target)}, but the prior tells "
-                f"one so well that even silence gives only {number(limits[name])}; ask for less than that"
-            )
+    over = {name: target for name, target in worst.items() if target > limits[name] * (1 + 1e-9)}
+    if over:
+        each = [
+            f"every direction of {name} was asked to reach {number(target)}, and of one even silence gives only "
+            f"{number(limits[name])}"
+            for name, target in over.items()
+        ]
+        raise Infeasible(f"privacy: {'; '.join(each)}. Nothing hides more than silence; ask for less")
 
 
 def _per_name(value: Any, names: list[str], what: str) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 Above the ceiling privacy costs utility. The joint solver looks for the least loss that reaches the privacy asked,
 or the most privacy within a loss; many starts, deterministic, and the plan tells how many of them agreed. Both
-questions, and every point of a frontier, are asked of the same curve.
+questions, and every point of a frontier, are asked of the same curve. What is free stays a floor
+(:mod:`veilnet.designs.floors`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
+from veilnet.designs.floors import FlooredCurve, at_limit, beyond, hiding_faces, in_order
 from veilnet.designs.joint import (
     SETTINGS,
     Curve,
@@ -25,6 +27,7 @@ from veilnet.designs.joint import (
     telling_nothing,
     within,
 )
+from veilnet.designs.joint.withholding import both
 from veilnet.designs.questions import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.model.standard_form import StandardForm, standard_form
@@ -40,56 +43,64 @@ MARGINS = (1e-8, 1e-6, 1e-4)
 def curve_of(
     verdict: Verdict,
     weights: Array,
+    floors: Mapping[str, float],
     *,
     starts: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Curve:
+) -> FlooredCurve:
     """The curve of least loss against privacy, divided between the private parameters by ``weights``."""
-    return Curve(standard_form(verdict.network), weights, starts=starts, seed=seed, progress=progress)
+    kept = in_order(floors, verdict.network.private)
+    form = standard_form(verdict.network)
+    return FlooredCurve(form, weights, kept, starts=starts, seed=seed, progress=progress)
 
 
 def least_loss_plan(
     verdict: Verdict,
     targets: Mapping[str, float],
+    floors: Mapping[str, float],
     *,
-    curve: Curve | None = None,
+    curve: FlooredCurve | None = None,
     starts: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Plan:
-    """The plan of least utility loss that reaches every target; ``curve`` where one was begun for these weights."""
+    """The plan of least utility loss that reaches every target and keeps every floor.
+
+    ``curve`` where one was begun for these weights and floors.
+    """
     wanted = np.array(list(targets.values()))
-    at_limit = [name for name, target in targets.items() if _at_limit(verdict, name, target)]
-    if at_limit:
-        answers = _at_the_limit(verdict, at_limit, targets, starts=starts, seed=seed, progress=progress)
-        return first_confirmed(verdict, answers, targets=targets)
-    asked = curve or curve_of(verdict, wanted, starts=starts, seed=seed, progress=progress)
+    near = [name for name, target in targets.items() if _at_limit(verdict, name, target)]
+    if near:
+        answers = _at_the_limit(verdict, near, targets, floors, starts=starts, seed=seed, progress=progress)
+        return first_confirmed(verdict, answers, targets=targets, floors=beyond(floors, targets))
+    asked = curve or curve_of(verdict, wanted, floors, starts=starts, seed=seed, progress=progress)
 
     def answers_by_margin() -> Iterator[tuple[list[Array], dict[str, Any]]]:
         for margin in MARGINS:
             found = asked.at(float(wanted.max()) * (1 + margin))
             yield found.shrink, told(found)
 
-    return first_confirmed(verdict, answers_by_margin(), targets=targets)
+    return first_confirmed(verdict, answers_by_margin(), targets=targets, floors=beyond(floors, targets))
 
 
 def most_privacy_plan(
     verdict: Verdict,
     loss: float,
-    weights: Mapping[str, float] | None = None,
+    weights: Mapping[str, float] | None,
+    floors: Mapping[str, float],
     *,
     starts: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Plan:
-    """The plan with p_j >= t·weights_j for the largest common t, losing at most ``loss``.
+    """The plan with p_j >= t·weights_j for the largest common t and no p_j below its floor, losing at most ``loss``.
 
     Where no prior limits it, a direction of x may be hidden altogether at a finite loss; if that is allowed,
     it is the answer, and privacy is infinite.
     """
     divided = read_weights(verdict.network, weights)
-    curve = curve_of(verdict, divided, starts=starts, seed=seed, progress=progress)
+    curve = curve_of(verdict, divided, floors, starts=starts, seed=seed, progress=progress)
 
     def answers() -> Iterator[tuple[list[Array], dict[str, Any]]]:
         for margin in (0.0, *MARGINS):
@@ -97,7 +108,7 @@ def most_privacy_plan(
             yield found.shrink, told(found)
 
     try:
-        return first_confirmed(verdict, answers(), most_loss=loss)
+        return first_confirmed(verdict, answers(), most_loss=loss, floors=floors)
     except InvalidPlan as refusal:
         return _shares_alone(verdict, loss, refusal)
 
@@ -132,6 +143,7 @@ def first_confirmed(
     targets: Mapping[str, float] | None = None,
     worst_targets: Mapping[str, float] | None = None,
     most_loss: float | None = None,
+    floors: Mapping[str, float] | None = None,
 ) -> Plan:
     """The first answer (X, and how it was found) that the independent recheck confirms, as a plan."""
     refusal: InvalidPlan | None = None
@@ -144,6 +156,7 @@ def first_confirmed(
                 targets=targets,
                 worst_targets=worst_targets,
                 most_loss=most_loss,
+                floors=floors,
                 details={"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), **details},
             )
         except InvalidPlan as error:
@@ -200,20 +213,28 @@ def _at_limit(verdict: Verdict, name: str, target: float) -> bool:
 
 
 def _at_the_limit(
-    verdict: Verdict, at_limit: list[str], targets: Mapping[str, float], **options: Any
+    verdict: Verdict,
+    near: list[str],
+    targets: Mapping[str, float],
+    floors: Mapping[str, float],
+    **options: Any,
 ) -> Iterator[tuple[list[Array], dict[str, Any]]]:
-    """Everything but what tells of the parameters at their limit, less what other targets ask; last, silence."""
+    """Everything but what tells of the parameters at their limit, less what others ask; last, silence."""
     form = standard_form(verdict.network)
-    about = np.array([name in at_limit for name in targets])
-    others = np.where(about, 0.0, aimed_at(targets))
-    details: dict[str, Any] = {"tells_nothing_of": at_limit}
+    about = np.array([name in near for name in targets])
+    kept = in_order(floors, targets)
+    hidden = ~about & at_limit(form, kept)
+    spared = None if not np.any(hidden) else hiding_faces(form, hidden, options["seed"])
+    others = np.where(about | hidden, 0.0, np.maximum(aimed_at(targets), kept))
+    details: dict[str, Any] = {"tells_nothing_of": near}
     found = []
     for plan in telling_nothing(form, about, options["seed"]):
-        at = JointObjective(form)(plan.shrink)
+        faces = plan.shrink if spared is None else both(plan.shrink, spared)
+        at = JointObjective(form)(faces)
         if np.all(at.privacy >= others):
-            found.append((at.loss, plan.shrink, details))
+            found.append((at.loss, faces, details))
             break
-        narrowed = _within_faces(form, plan.shrink, others, **options)
+        narrowed = _within_faces(form, faces, others, **options)
         found.append((narrowed.loss, narrowed.shrink, details | told(narrowed)))
         if len(found) == 2:
             break

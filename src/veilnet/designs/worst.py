@@ -19,14 +19,17 @@ from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
+from veilnet.designs.floors import at_limit, beyond, hiding_faces, in_order
 from veilnet.designs.joint import (
     INFORMATION_FLOOR,
     SETTINGS,
     Curve,
     JointObjective,
     JointResult,
+    inside,
     least_loss,
     telling_nothing,
+    within,
 )
 from veilnet.designs.tradeoff import first_confirmed, told
 from veilnet.model.network import Network
@@ -52,27 +55,60 @@ def worst_direction_plan(
     verdict: Verdict,
     targets: Mapping[str, float],
     worst: Mapping[str, float],
+    floors: Mapping[str, float],
     *,
     starts: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Plan:
-    """The plan of least loss found with p_j >= target_j, and every direction of g_j at least worst_j."""
+    """The plan of least loss found with p_j >= target_j, no floor broken, and every direction of g_j >= worst_j."""
     form = standard_form(verdict.network)
+    kept = in_order(floors, targets)
 
     def answers() -> Iterator[tuple[list[Array], dict[str, Any]]]:
         limits = worst_limits(verdict.network)
         near = [name for name, value in worst.items() if value > limits[name] * (1 - SETTINGS.near_limit)]
         if not near:
-            found = _every_direction(
-                verdict, form, targets, worst, starts=starts, seed=seed, progress=progress
-            )
+            options: dict[str, Any] = {"starts": starts, "seed": seed, "progress": progress}
+            found = _every_direction(verdict, form, targets, worst, **options)
+            if np.any(_privacy(form, found.shrink) < kept):
+                found = _with_floors(verdict, form, targets, worst, kept, **options)
             yield found.shrink, told(found)
         # Nothing told of a parameter leaves every direction of it at its limit.
-        asked = np.array([name in worst or targets[name] > 0 for name in targets])
+        asked = np.array(
+            [name in worst or targets[name] > 0 or floors.get(name, 0.0) > 0 for name in targets]
+        )
         yield telling_nothing(form, asked, seed)[0].shrink, {"tells_nothing_of": [*worst]}
 
-    return first_confirmed(verdict, answers(), targets=targets, worst_targets=worst)
+    return first_confirmed(
+        verdict, answers(), targets=targets, worst_targets=worst, floors=beyond(floors, targets)
+    )
+
+
+def _with_floors(
+    verdict: Verdict,
+    form: StandardForm,
+    targets: Mapping[str, float],
+    worst: Mapping[str, float],
+    kept: Array,
+    **options: Any,
+) -> JointResult:
+    """The same where floors bind: among plans that tell nothing of parameters whose floor is their limit."""
+    hidden = at_limit(form, kept)
+    raised = {
+        name: target if hidden[place] else max(target, float(kept[place]))
+        for place, (name, target) in enumerate(targets.items())
+    }
+    if not np.any(hidden):
+        return _every_direction(verdict, form, raised, worst, **options)
+    faces = hiding_faces(form, hidden, options["seed"])
+    found = _every_direction(verdict, within(form, faces), raised, worst, **options)
+    return replace(found, shrink=inside(faces, found.shrink))
+
+
+def _privacy(form: StandardForm, shrink: list[Array]) -> Array:
+    objective = JointObjective(form)
+    return objective.with_infinities(shrink, objective(shrink).privacy)
 
 
 def _every_direction(

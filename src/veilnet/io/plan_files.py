@@ -57,6 +57,7 @@ class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     sanitizers: dict[str, dict[str, Any]]
     network: dict[str, Any]
     worst_targets: dict[str, float | str] = {}  # plans of old have none
+    floors: dict[str, float | str] = {}  # likewise
     proof: StatementDocument | None = None
 
 
@@ -137,6 +138,7 @@ def _whole_document(plan: Plan) -> dict[str, Any]:
         "privacy": plain(plan.privacy),
         "targets": plain(plan.targets),
         "worst_targets": plain(plan.worst_targets),
+        "floors": plain(plan.floors),
         "most_loss": None if plan.most_loss is None else plain(plan.most_loss),
         "certificate": [
             {"what": f.what, "promised": plain(f.promised), "found": plain(f.found), "ok": bool(f.ok)}

@@ -122,7 +122,7 @@ def _network(found: PlanDocument, path: Path) -> Network:
 
 def _promise(found: PlanDocument, network: Network, path: Path) -> Promise:
     if set(found.privacy) != set(network.private) or not (
-        {*found.targets, *found.worst_targets} <= set(network.private)
+        {*found.targets, *found.worst_targets, *found.floors} <= set(network.private)
     ):
         raise InvalidPlan(f"{path}: privacy: expected exactly the network's private parameters")
     return Promise(
@@ -131,6 +131,7 @@ def _promise(found: PlanDocument, network: Network, path: Path) -> Promise:
         targets={name: _number(value, path) for name, value in found.targets.items()},
         most_loss=None if found.most_loss is None else _number(found.most_loss, path),
         worst_targets={name: _number(value, path) for name, value in found.worst_targets.items()},
+        floors={name: _number(value, path) for name, value in found.floors.items()},
     )
 
 

@@ -37,7 +37,8 @@ _MOST_CORRECTIONS = 4
 class Promise:
     """What a plan claims: utility u, privacy p_j, and the targets it was made for.
 
-    ``worst_targets`` are promised of every direction of a private parameter, not of their mean.
+    ``worst_targets`` are promised of every direction of a private parameter, not of their mean. ``floors`` are the
+    privacies that are free, kept where utility was paid for more.
     """
 
     utility: float
@@ -45,6 +46,7 @@ class Promise:
     targets: Mapping[str, float]
     most_loss: float | None
     worst_targets: Mapping[str, float] = field(default_factory=dict)
+    floors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,10 @@ def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Prom
             # this network, which decides nothing unless the target is the limit itself.
             held = bool(promised >= target - rounding * (1 + target))
             findings.append(Finding(f"target of {name}", target, promised, held))
+        if name in promise.floors:
+            floor = promise.floors[name]
+            held = bool(promised >= floor or promised >= floor - rounding * (1 + floor))
+            findings.append(Finding(f"no less than is free of {name}", floor, promised, held))
     for name, target in promise.worst_targets.items():
         least = model.least_growth(network.private[name], target)
         # Doubles lose what privacy takes away, times the conditioning; never more than routes may differ by.

@@ -13,7 +13,6 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.frozen import Frozen, derived
-from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
@@ -41,6 +40,7 @@ class Plan(Frozen):
     certificate: the same numbers recomputed from the network and the sanitizers alone, by another route.
     targets:     the p_j asked for.
     worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
+    floors:      the p_j that is free and was kept where more was paid for, of parameters whose target is lower.
     details:     how it was found, in the method's own terms (starts, iterations, bounds, power).
     proof:       what no design can beat, with the multipliers that prove it, where ``design(..., prove=)`` found one.
     """
@@ -55,6 +55,7 @@ class Plan(Frozen):
     worst_targets: Mapping[str, float] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     proof: Proof | None = None
+    floors: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
@@ -74,10 +75,9 @@ class Plan(Frozen):
         return self._gap_in_privacy()
 
     def _gap_in_loss(self) -> float:
-        asked = self.targets
-        if self.proof is None or any(
-            each > asked.get(name, 0.0) for name, each in self.proof.privacy.items()
-        ):
+        # A proof may use the floors: the best possible design keeps them too.
+        asked = {name: max(self.targets.get(name, 0.0), self.floors.get(name, 0.0)) for name in self.privacy}
+        if self.proof is None or any(each > asked[name] for name, each in self.proof.privacy.items()):
             return np.inf
         return max(0.0, -self.utility / self.proof.loss - 1.0) if self.proof.loss > 0 else np.inf
 
@@ -180,30 +180,9 @@ class Plan(Frozen):
         return plan_card(self)
 
     def __str__(self) -> str:
-        public = ", ".join(self.network.public)
-        lines = [
-            f"Plan ({self.method}): {len(self.sanitizers)} agents send {sum(self.sent.values())} numbers "
-            f"for {self.network.N} readings{self._rows_and_memory()}.",
-            f"- the centre's error variance on {public} grows {times(1 - self.utility)}",
-        ]
-        for name, gained in self.privacy.items():
-            worst = self.worst_direction[name]
-            aside = "" if np.isclose(worst, gained) else f" (its most exposed part: {times(1 + worst)})"
-            if self.network.is_stream:
-                aside = f", with hindsight{aside}; now {times(1 + self.privacy_now[name])}"
-            lines.append(f"- the centre's error variance on {name} grows {times(1 + gained)}{aside}")
-        lines.append(f"- {self._gap_in_words()}")
-        if "remark" in self.details:
-            lines.append(f"- {self.details['remark']}")
-        if self.interrupted:
-            lines.append("- interrupted: this is the best plan found by then, and it keeps its promises")
-        return "\n".join([*lines, *self.notes()])
+        from veilnet.plans.in_words import plan_in_words
 
-    def _rows_and_memory(self) -> str:
-        if not self.network.is_stream:
-            return ""
-        total, most = sum(self.kept.values()), max(self.kept.values(), default=0)
-        return f" in each row of the stream, and keep {total} from row to row ({most} at most by one agent)"
+        return plan_in_words(self)
 
     def notes(self) -> list[str]:
         """What the resolution of the readings costs, for whom exact numbers may name the readings, what an
@@ -216,25 +195,6 @@ class Plan(Frozen):
         ]
         doubtful = doubt_notes(self.network.doubts)
         return [*resolution_notes(self.network, exposed), *model_error_notes(self.network), *doubtful]
-
-    def _gap_in_words(self) -> str:
-        if self.gap == 0.0:
-            return "no design does better: this one is optimal"
-        if np.isinf(self.gap):
-            if self.network.is_stream:
-                return (
-                    "how far from the best possible it is is not known: no bound has been found for streams"
-                )
-            return "how far from the best possible it is was not proved (prove=True, or --prove, tries to)"
-        share = f"{100 * self.gap:.2g} %"
-        if self.method == "power":
-            return (
-                f"no other noise within the power hides more than {share} better in total, which is certified"
-            )
-        if self.targets:
-            least = 0.0 if self.proof is None else 100 * self.proof.loss
-            return f"its loss is at most {share} above the least possible: no design loses less than {least:.4g} %"
-        return f"no design within the loss hides everything more than {share} better, which is proved"
 
     def __repr__(self) -> str:
         privacy = ", ".join(f"{name}={value:.4g}" for name, value in self.privacy.items())
@@ -256,20 +216,23 @@ def make_plan(
     targets: Mapping[str, float] | None = None,
     worst_targets: Mapping[str, float] | None = None,
     most_loss: float | None = None,
+    floors: Mapping[str, float] | None = None,
     details: Mapping[str, Any] | None = None,
     known: StreamKnowledge | None = None,
 ) -> Plan:
     """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
 
     ``targets`` are the privacies asked for, ``worst_targets`` those asked of every direction of a parameter,
-    ``most_loss`` the utility loss allowed, ``known`` what these very sanitizers tell of a stream, where that was
-    computed already.
+    ``most_loss`` the utility loss allowed, ``floors`` the privacies kept because they are free, ``known`` what these
+    very sanitizers tell of a stream, where that was computed already.
     """
     if network.is_stream and known is None:
         known = stream_knowledge(network, sanitizers)
     gridded = with_release_grid(network, sanitizers, known=known)
     utility, hidden = _figures(network, gridded) if known is None else (known.utility, known.privacy)
-    promise = Promise(utility, hidden, dict(targets or {}), most_loss, dict(worst_targets or {}))
+    promise = Promise(
+        utility, hidden, dict(targets or {}), most_loss, dict(worst_targets or {}), dict(floors or {})
+    )
     promise, certificate = confirmed_promise(network, gridded, promise)
     if not certificate.ok:
         raise InvalidPlan(
@@ -286,6 +249,7 @@ def make_plan(
         targets=MappingProxyType(dict(targets or {})),
         worst_targets=MappingProxyType(dict(worst_targets or {})),
         details=MappingProxyType(dict(details or {})),
+        floors=MappingProxyType(dict(floors or {})),
     )
 
 

@@ -130,6 +130,7 @@ def confirmed(saved: SavedPlan) -> Plan:
         certificate=certificate,
         targets=MappingProxyType(dict(saved.promise.targets)),
         worst_targets=MappingProxyType(dict(saved.promise.worst_targets)),
+        floors=MappingProxyType(dict(saved.promise.floors)),
         details=MappingProxyType(dict(saved.details)),
         proof=None if isinstance(proof, str) else proof,
     )

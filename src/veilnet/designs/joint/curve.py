@@ -38,7 +38,7 @@ from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import share_projectors
 from veilnet.designs.joint.telling import Teller
-from veilnet.designs.joint.withholding import telling_nothing
+from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
 
 __all__ = ["Curve", "least_loss_problem"]
@@ -46,6 +46,8 @@ __all__ = ["Curve", "least_loss_problem"]
 
 class Curve:
     """Least loss against the level t with p_j >= t·weights_j; weights that are zero ask nothing.
+
+    ``floors`` are privacies that hold at every level (zero: none); shares have them at no loss.
 
     ceiling, limit: the levels that are free and that silence reaches.
     stopped:        whether the caller asked the search to stop; answers are then the best found so far.
@@ -56,6 +58,7 @@ class Curve:
         form: StandardForm,
         weights: Array,
         *,
+        floors: Array | None = None,
         starts: int | None = None,
         seed: int = 0,
         progress: Progress | None = None,
@@ -63,6 +66,7 @@ class Curve:
         self.form = form
         self.objective = JointObjective(form)
         self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
+        self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
         self.stopped = False
         self._starts, self._seed = starts, seed
         self._tell = Teller(progress)
@@ -85,11 +89,16 @@ class Curve:
         dense = 1.0 if self.form.coupling is None else float(sizes.sum()) / 4
         return float((sizes**2).sum()) * max(dense, 1.0) <= SETTINGS.small_entries
 
+    def _targets(self, level: float) -> Array:
+        """What every p_j has to reach at a level."""
+        return np.maximum(level * self.weights, self.floors)
+
     def at(self, level: float) -> JointResult:
         """The least loss found at a level between the ceiling and the limit."""
-        targets = level * self.weights
+        targets = self._targets(level)
         eased = np.minimum(targets, SETTINGS.far)
-        found = self._least_loss(eased, self._step_above(float(eased.max())))
+        near = min(level, SETTINGS.far)
+        found = self._least_loss(near, self._step_above(near), eased)
         if np.array_equal(eased, targets):
             return found
         # So much privacy is had by knowing nothing of some direction, or not at all; tiny multipliers find neither.
@@ -120,13 +129,18 @@ class Curve:
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""
-        problem = MostPrivacy(budget, self.weights)
+        anchor = share_projectors(self.objective) if np.any(self.floors) else None
+        problem = MostPrivacy(budget, self.weights, self.floors, anchor)
         # Plans in closed form and those that cost the budget to the last digit are wanted as they are: the recheck
         # allows for the same rounding.
         allowed = budget * (1 + SETTINGS.rounding) + SETTINGS.rounding
         if self.small and not self.stopped:
             self._scouted_unless_stopped()
-        free = [bound for bound in self._bounds if bound.at.loss <= allowed]
+        free = [
+            bound
+            for bound in self._bounds
+            if bound.at.loss <= allowed and problem.keeps_floors(self._privacy(bound.shrink))
+        ]
         highest = min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit)
         if any(problem.level(self._privacy(bound.shrink)) >= highest for bound in free):
             return self._best(problem, self._nothing_run(problem), free)
@@ -155,7 +169,7 @@ class Curve:
 
         def try_at(level: float, *, closely: bool = False) -> None:
             nonlocal inside, outside
-            result = self.at(level) if closely else self._least_loss(level * self.weights, None)
+            result = self.at(level) if closely else self._least_loss(level)
             if result.loss <= budget:
                 # A plan often reaches more than was asked of it.
                 reached = float(np.min(result.privacy[self.weights > 0] / self.weights[self.weights > 0]))
@@ -226,7 +240,7 @@ class Curve:
             plans = [plan.shrink for plan in telling_nothing(self.form, asked, self._seed)[:2]]
         elif np.any(asked & ~unbounded):
             nothing = telling_nothing(self.form, asked & ~unbounded, self._seed)[0].shrink
-            plans = [_both(plan, nothing) for plan in plans]
+            plans = [both(plan, nothing) for plan in plans]
         return [self._finished(plan) for plan in plans]
 
     def _step_above(self, level: float) -> JointResult | None:
@@ -238,7 +252,7 @@ class Curve:
         if not level < above < self.limit * (1 - 1e-6):
             return None
         if place not in self._steps:
-            self._steps[place] = self._least_loss(above * self.weights, None)
+            self._steps[place] = self._least_loss(above)
         return self._steps[place]
 
     def _scouted_unless_stopped(self) -> None:
@@ -247,7 +261,11 @@ class Curve:
         except Stopped:
             self.stopped = True
 
-    def _least_loss(self, targets: Array, above: JointResult | None) -> JointResult:
+    def _least_loss(
+        self, level: float, above: JointResult | None = None, targets: Array | None = None
+    ) -> JointResult:
+        """The least loss at a level, or at ``targets`` that are hardly below it."""
+        targets = self._targets(level) if targets is None else targets
         problem = least_loss_problem(self.objective, targets)
         search = Search.of(self.objective, problem, self._tell)
         starts = agreed = iterations = 0
@@ -273,7 +291,7 @@ class Curve:
                 best = min((finished.value for finished, _ in search.finished), default=np.inf)
                 cheaper = [plan for plan in ready if problem.safe(plan.at) and plan.value < best]
                 polish(search, [plan.shrink for plan in sorted(cheaper, key=lambda plan: plan.value)[:2]])
-                if float(targets.max()) < self.ceiling * (1 + SETTINGS.near_ceiling):
+                if level < self.ceiling * (1 + SETTINGS.near_ceiling):
                     run = Run(
                         self.objective, problem.copy(), share_projectors(self.objective), SETTINGS.cold_margin
                     )
@@ -284,7 +302,7 @@ class Curve:
                 agreed = int(np.count_nonzero(reached.estimate <= best + SETTINGS.agree))
                 found = result_of(search, interrupted=False)
             else:
-                warm = self._raced(targets)
+                warm = self._raced(level)
                 polish(search, [one.shrink for one in warm], rivals=True)
                 found = result_of(search, interrupted=self.stopped)
                 starts, agreed = sum(one.starts for one in warm), sum(one.agreed for one in warm)
@@ -325,7 +343,7 @@ class Curve:
             top = self.limit if np.isfinite(self.limit) else max(SETTINGS.far, 10 * self.ceiling)
             span = np.log1p(top) - np.log1p(self.ceiling)
             levels = [
-                np.expm1(np.log1p(self.ceiling) + part * span) * self.weights
+                self._targets(float(np.expm1(np.log1p(self.ceiling) + part * span)))
                 for part in SETTINGS.scouted_levels
             ]
             starts = SETTINGS.scouts if self._starts is None else self._starts
@@ -345,9 +363,8 @@ class Curve:
         unbounded = [shrink for shrink in made if np.all(np.isinf(self._privacy(shrink)[asked]))]
         return sorted((self._finished(shrink) for shrink in unbounded), key=lambda one: one.value)[:3]
 
-    def _raced(self, targets: Array) -> list[JointResult]:
-        """Results at the rungs below and above these targets; rungs are the same whatever is asked."""
-        level = float(targets.max())
+    def _raced(self, level: float) -> list[JointResult]:
+        """Results at the rungs below and above a level; rungs are the same whatever is asked."""
         height = np.log1p(level) - np.log1p(self.ceiling)
         step = np.log(SETTINGS.rung)
         top = np.log1p(self.limit) - np.log1p(self.ceiling)
@@ -359,7 +376,7 @@ class Curve:
             if rung < 0 or rung_height >= top * (1 - 1e-6):
                 continue
             if rung not in self._rungs:
-                wanted = np.expm1(np.log1p(self.ceiling) + rung_height) * self.weights
+                wanted = self._targets(float(np.expm1(np.log1p(self.ceiling) + rung_height)))
                 starts = self._race_starts if self._starts is not None else -(-self._race_starts // 2)
                 problem = least_loss_problem(self.objective, wanted)
                 self._rungs[rung] = solve(
@@ -377,15 +394,3 @@ class Curve:
                 self.stopped = True
                 break
         return found
-
-
-def _both(one: list[Array], other: list[Array]) -> list[Array]:
-    """Projectors onto what both projectors leave."""
-    made = []
-    for first, second in zip(one, other, strict=True):
-        size = first.shape[1]
-        hidden = 2 * np.eye(size) - first - second
-        values, vectors = np.linalg.eigh((hidden + hidden.transpose(0, 2, 1)) / 2)
-        kept = vectors * (values < 1e-9)[:, None, :]
-        made.append(kept @ kept.transpose(0, 2, 1))
-    return made

@@ -27,7 +27,7 @@ from veilnet.model.standard_form import StandardForm
 INFORMATION_FLOOR = 1e-13
 """Added to J̃, relative to the raw information I: where J̃ is singular, privacy is huge instead of infinite.
 It only ever understates privacy."""
-_UNKNOWN = 1e-12
+UNKNOWN = 1e-12
 _LEAVES_RANGE = 1e-9
 
 
@@ -120,7 +120,7 @@ class JointObjective:
     def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:
         """The privacies, infinite where a private row leaves the range of J̃."""
         values, vectors = self.least_known(shrink)
-        unknown = (vectors[:, values < _UNKNOWN].T @ self._wanted) ** 2
+        unknown = (vectors[:, values < UNKNOWN].T @ self._wanted) ** 2
         lost = np.bincount(self.row_owner, weights=unknown.sum(axis=0), minlength=1 + self.targets)[1:]
         return np.where(lost > _LEAVES_RANGE, np.inf, privacy)
 

@@ -193,15 +193,26 @@ class MostPrivacy:
 
     The best t for a given X solves the augmented Lagrangian exactly: the pressed multipliers of the p_j
     are the projection of multiplier + penalty * log(weight_j / p_j) onto the simplex.
+
+    ``floors`` are privacies that hold whatever t is (zero: none), ``anchor`` an X without loss that has them.
     """
 
-    def __init__(self, budget: float, weights: Array) -> None:
+    def __init__(
+        self,
+        budget: float,
+        weights: Array,
+        floors: Array | None = None,
+        anchor: list[Array] | None = None,
+    ) -> None:
         self.budget = float(budget)
         self.weights = np.asarray(weights, dtype=np.float64)
         self._asked = self.weights > 0
         self._log_weights = np.log(np.where(self._asked, self.weights, 1.0))
         self._multipliers = self._asked / np.count_nonzero(self._asked)
         self._loss_multiplier = 0.0
+        self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
+        self._anchor = anchor
+        self._floor_multipliers = np.zeros(self.weights.size)
         self._penalty = SETTINGS.first_penalty
         self._previous = np.inf
 
@@ -209,7 +220,7 @@ class MostPrivacy:
         return float(np.min(privacy[self._asked] / self.weights[self._asked]))
 
     def copy(self) -> MostPrivacy:
-        return MostPrivacy(self.budget, self.weights)
+        return MostPrivacy(self.budget, self.weights, self.floors, self._anchor)
 
     def _log_ratios(self, at: Evaluation) -> Array:
         """log(weight_j / p_j), minus infinity where nothing is asked."""
@@ -217,6 +228,15 @@ class MostPrivacy:
 
     def _excess(self, at: Evaluation) -> float:
         return float(2 * np.log((at.loss + self.budget) / (2 * self.budget)))
+
+    def _sunk(self, at: Evaluation) -> Array:
+        """log(floor_j / p_j), minus infinity where there is no floor."""
+        floored = self.floors > 0
+        floors = np.log(np.where(floored, self.floors, 1.0))
+        return np.where(floored, floors - np.log(np.maximum(at.privacy, _TINY)), -np.inf)
+
+    def _press_floors(self, at: Evaluation) -> Array:
+        return np.maximum(self._floor_multipliers + self._penalty * self._sunk(at), 0.0)
 
     def _press(self, at: Evaluation) -> tuple[Array, float, float]:
         """Pressed multipliers of the privacies and of the loss, and the t of this X (as log)."""
@@ -227,16 +247,19 @@ class MostPrivacy:
 
     def merit(self, at: Evaluation) -> tuple[float, float, Array]:
         pressed, loss_pressed, log_t = self._press(at)
+        floored = self._press_floors(at)
         squares = (
             float((pressed**2 - self._multipliers**2).sum()) + loss_pressed**2 - self._loss_multiplier**2
         )
+        squares += float((floored**2 - self._floor_multipliers**2).sum())
         value = -log_t + squares / (2 * self._penalty)
         by_loss = loss_pressed * 2 / (at.loss + self.budget)
-        return value, by_loss, -pressed / np.maximum(at.privacy, _TINY)
+        return value, by_loss, -(pressed + floored) / np.maximum(at.privacy, _TINY)
 
     def restart(self, at: Evaluation, feasible: Evaluation) -> None:  # noqa: ARG002
         self._multipliers = self._asked / np.count_nonzero(self._asked)
         self._loss_multiplier = 1.0
+        self._floor_multipliers = np.zeros(self.weights.size)
         self._penalty = SETTINGS.first_penalty
         self._previous = np.inf
 
@@ -244,7 +267,9 @@ class MostPrivacy:
         self._penalty = SETTINGS.primed_penalty
 
     def update(self, at: Evaluation, converged: bool) -> None:
+        floored = self._press_floors(at)
         self._multipliers, self._loss_multiplier, _ = self._press(at)
+        self._floor_multipliers = floored
         infeasible = self.infeasibility(at)
         if infeasible > 0.25 * self._previous and (converged or infeasible > 1e-2):
             self._penalty = min(self._penalty * SETTINGS.penalty_growth, SETTINGS.penalty_limit)
@@ -253,45 +278,64 @@ class MostPrivacy:
     def fit(self, at: Evaluation, loss_gradient: Array, privacy_gradients: Array) -> None:
         ratios = self._log_ratios(at)
         active = np.flatnonzero(ratios > ratios.max() - SETTINGS.nearly_feasible)
-        prices = balance(privacy_gradients[active], loss_gradient)
-        total = float(prices.sum())
+        floored = np.flatnonzero(np.abs(self._sunk(at)) < SETTINGS.nearly_feasible)
+        floored = np.setdiff1d(floored, active)  # one that t raises rests on its floor no more
+        prices = balance(privacy_gradients[np.concatenate([active, floored])], loss_gradient)
+        total = float(prices[: active.size].sum())
         if total > 0 and self.infeasibility(at) < SETTINGS.nearly_feasible:
             self._multipliers = np.zeros(self.weights.size)
-            self._multipliers[active] = prices / total
+            self._multipliers[active] = prices[: active.size] / total
+            self._floor_multipliers = np.zeros(self.weights.size)
+            self._floor_multipliers[floored] = prices[active.size :] / total
             self._loss_multiplier = 1 / total
 
     def lagrangian(self, at: Evaluation) -> tuple[float, Array]:
-        return self._loss_multiplier / self.budget, -self._multipliers / np.maximum(at.privacy, _TINY)
+        multipliers = self._multipliers + self._floor_multipliers
+        return self._loss_multiplier / self.budget, -multipliers / np.maximum(at.privacy, _TINY)
 
     def infeasibility(self, at: Evaluation) -> float:
         ratios = self._log_ratios(at)
         worst = float(ratios.max())
         uneven = float(np.max(np.where(self._multipliers > 0, worst - ratios, 0.0)))
         excess = self._excess(at)
-        return max(uneven, abs(excess) if self._loss_multiplier > 0 else max(excess, 0.0))
+        sunk = self._sunk(at)
+        below = float(np.max(np.where(self._floor_multipliers > 0, np.abs(sunk), np.maximum(sunk, 0.0))))
+        return max(uneven, below, abs(excess) if self._loss_multiplier > 0 else max(excess, 0.0))
 
     def estimate(self, at: Evaluation) -> float:
         ratios = np.where(self._multipliers > 0, self._log_ratios(at), 0.0)
-        return float(self._multipliers @ ratios) + self._loss_multiplier * self._excess(at)
+        sunk = np.where(self._floor_multipliers > 0, self._sunk(at), 0.0)
+        corrected = float(self._multipliers @ ratios) + float(self._floor_multipliers @ sunk)
+        return corrected + self._loss_multiplier * self._excess(at)
+
+    def keeps_floors(self, privacy: Array) -> bool:
+        """Whether no privacy is below its floor."""
+        return bool(np.all((privacy >= self.floors) | (self.floors <= 0)))
 
     def feasible(self, at: Evaluation) -> bool:
-        return at.loss <= self.budget
+        return at.loss <= self.budget and self.keeps_floors(at.privacy)
 
     def safe(self, at: Evaluation) -> bool:
-        return at.loss <= self.budget * (1 - _ENOUGH)
+        kept = self.keeps_floors(at.privacy / (1 + _ENOUGH))
+        return kept and at.loss <= self.budget * (1 - _ENOUGH)
 
     def wanting(self, at: Evaluation) -> tuple[Array, Array]:
         need = np.log(self.budget / max(at.loss, _TINY)) - _AIM
         derivatives = np.concatenate([[1 / max(at.loss, _TINY)], np.zeros(self.weights.size)])[None]
-        if _ENOUGH - _AIM <= need <= _TOO_MUCH - _AIM:
+        sunk = self._sunk(at) + _AIM
+        low = (sunk > _AIM - _ENOUGH) | ((self._floor_multipliers > 0) & np.isfinite(sunk))
+        resting = np.all(sunk[low] <= _AIM - _ENOUGH) and np.all(sunk[low] >= _AIM - _TOO_MUCH)
+        if _ENOUGH - _AIM <= need <= _TOO_MUCH - _AIM and resting:
             return np.zeros(0), derivatives[:0]
-        return np.array([need]), derivatives
+        by_privacy = np.hstack([np.zeros((sunk.size, 1)), np.diag(1 / np.maximum(at.privacy, _TINY))])
+        return np.concatenate([[need], sunk[low]]), np.concatenate([derivatives, by_privacy[low]])
 
     def retreat(self, evaluate: Callable[[list[Array]], Evaluation], shrink: list[Array]) -> list[Array]:
-        """Move every agent towards its raw reading until the loss is within the budget."""
-        identities = [np.broadcast_to(np.eye(x.shape[1]), x.shape) for x in shrink]
+        """Move every agent towards its raw reading, or the anchor, until the loss is within the budget."""
+        raw = [np.broadcast_to(np.eye(x.shape[1]), x.shape) for x in shrink]
+        anchor = raw if self._anchor is None else self._anchor
         return _bisect(
-            lambda s: [s * x + (1 - s) * i for x, i in zip(shrink, identities, strict=True)],
+            lambda s: [s * x + (1 - s) * i for x, i in zip(shrink, anchor, strict=True)],
             lambda s: self.safe(evaluate(s)),
         )
 

@@ -17,11 +17,13 @@ from veilnet._core.types import Array, Booleans
 from veilnet.designs.joint.hidden import hiding_all
 from veilnet.designs.joint.hiding import Hiding
 from veilnet.designs.joint.lbfgs import Curvature, minimize
-from veilnet.designs.joint.objective import JointObjective
+from veilnet.designs.joint.objective import UNKNOWN, JointObjective
 from veilnet.designs.joint.settings import SETTINGS
+from veilnet.designs.joint.starts import share_projectors
 from veilnet.model.standard_form import StandardForm
 
 _TINY = np.finfo(float).tiny
+_MOVES = 1e-6  # less than this part of its deviation, a direction does not move a parameter
 
 
 def telling_nothing(form: StandardForm, about: Booleans, seed: int = 0) -> list[Hiding]:
@@ -88,6 +90,27 @@ def _settled(objective: JointObjective, known: Array, free: Array, start: Array)
     best = min((begin, found), key=lambda flat: merit(flat)[0])
     shrink = hiding_all(objective, known + free @ best.reshape(start.shape))
     return Hiding(shrink, objective(shrink).loss)
+
+
+def both(one: list[Array], other: list[Array]) -> list[Array]:
+    """Projectors onto what both projectors leave."""
+    made = []
+    for first, second in zip(one, other, strict=True):
+        size = first.shape[1]
+        hidden = 2 * np.eye(size) - first - second
+        values, vectors = np.linalg.eigh((hidden + hidden.transpose(0, 2, 1)) / 2)
+        kept = vectors * (values < 1e-9)[:, None, :]
+        made.append(kept @ kept.transpose(0, 2, 1))
+    return made
+
+
+def hiding_what_shares_hide(objective: JointObjective, form: StandardForm, about: Booleans) -> list[Array]:
+    """Everything but what shows directions of x that shares hide altogether and that move the parameters chosen."""
+    values, vectors = objective.least_known(share_projectors(objective))
+    unknown = vectors[:, values < UNKNOWN]
+    private = np.concatenate([rows for rows, chosen in zip(form.private, about, strict=True) if chosen])
+    _, sizes, moved = np.linalg.svd(private @ unknown, full_matrices=False)
+    return hiding_all(objective, unknown @ moved[sizes > _MOVES].T)
 
 
 def within(form: StandardForm, faces: list[Array]) -> StandardForm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,24 +33,30 @@ class Question:
     privacy: position -> p_j asked (least loss), or the weights among parameters (most privacy).
     loss:    what the design loses (least loss), or the loss allowed (most privacy).
     reached: None (least loss), or the t reached, p_j >= t·weight_j (most privacy).
+    floors:  position -> p_j that every design considered has, whatever its t (most privacy).
     """
 
     privacy: Mapping[int, float]
     loss: float
     reached: float | None = None
+    floors: Mapping[int, float] = field(default_factory=dict)
 
     def aim(self, slack: float) -> tuple[float, dict[int, float]]:
         """(β, ε) that a proof of the gap ``slack`` needs."""
         if self.reached is None:
             return self.loss / (1.0 + slack), dict(self.privacy)
-        return self.loss, {j: self.reached * (1.0 + slack) * share for j, share in self.privacy.items()}
+        level = self.reached * (1.0 + slack)
+        return self.loss, {
+            j: max(level * share, self.floors.get(j, 0.0)) for j, share in self.privacy.items()
+        }
 
     def gap(self, theorem: Theorem) -> float:
         """The least gap that multipliers prove, inf where they prove none."""
         if self.reached is None:
             bound = theorem.largest_loss(self.privacy, self.loss)
             return self.loss / bound - 1.0 if bound > 0 else np.inf
-        return theorem.least_unaffordable_privacy(self.loss, self.privacy, self.reached) / self.reached - 1.0
+        least = theorem.least_unaffordable_privacy(self.loss, self.privacy, self.reached, self.floors)
+        return least / self.reached - 1.0
 
 
 def prove_least_loss(
@@ -78,13 +84,19 @@ def prove_most_privacy(
     reached: float,
     gap: float,
     *,
+    floors: Mapping[str, float] | None = None,
     design: Mapping[str, Sanitizer] | None = None,
     progress: Progress | None = None,
 ) -> Proof | None:
-    """A proof that a loss of ``loss`` buys at most p_j = reached (1 + gap) weight_j for all j; None for nothing."""
+    """A proof that a loss of ``loss`` buys at most p_j = reached (1 + gap) weight_j for all j; None for nothing.
+
+    ``floors`` are privacies that every design has which the proof is about.
+    """
     places = {name: place for place, name in enumerate(network.private)}
-    by_place = {places[name]: weight for name, weight in weights.items() if weight > 0}
-    question = Question(by_place, loss, reached)
+    kept = {places[name]: floor for name, floor in (floors or {}).items() if floor > 0}
+    by_place = {place: weights.get(name, 0.0) for name, place in places.items()}
+    asked = {place: weight for place, weight in by_place.items() if weight > 0 or place in kept}
+    question = Question(asked, loss, reached, kept)
     return _prove(network, question, gap, design, progress or silent)
 
 
@@ -121,7 +133,9 @@ def _prove(
     if question.reached is None:
         loss *= 1 - SETTINGS.clear
     else:
-        privacy = {j: each * (1 + SETTINGS.clear) for j, each in privacy.items()}
+        # Floors are not raised: designs rest on them.
+        resting = {j for j, floor in question.floors.items() if privacy[j] == floor}
+        privacy = {j: each if j in resting else each * (1 + SETTINGS.clear) for j, each in privacy.items()}
     proof = Proof(float(loss), {names[j]: float(each) for j, each in privacy.items()}, best, common)
     return proof if proof.holds(network) else None
 

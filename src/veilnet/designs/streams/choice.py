@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from veilnet._core.errors import Infeasible, InvalidRequest
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
-from veilnet._core.words import number
-from veilnet.designs.questions import read_loss, read_targets, refuse_above_limit
+from veilnet.designs.questions import above_ceiling, read_loss, read_targets, refuse_above_limit
 from veilnet.designs.streams.perfect import perfect_stream_plan
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.model.network import Network
@@ -34,6 +33,7 @@ def stream_design(
     proving: bool,
     searching: bool,
     weights: Mapping[str, float] | None,
+    given_up: frozenset[str],
     starts: int | None,
     seed: int,
     progress: Progress | None,
@@ -41,7 +41,7 @@ def stream_design(
     """The plan for a stream; ``searching`` where the user expects a search."""
     _refuse_what_is_not_built(network, privacy, power, method, proving)
     verdict = check_stream(network)
-    tradeoff = StreamTradeoff(verdict, starts, seed, progress)
+    tradeoff = StreamTradeoff(verdict, starts, seed, progress, given_up)
     if utility_loss is not None:
         return _within_loss(tradeoff, read_loss(utility_loss), weights, method, searching=searching)
     targets, _ = read_targets(network, privacy)
@@ -53,12 +53,7 @@ def stream_design(
         remark = f"free: share filters already {goal}" if searching else None
         return perfect_stream_plan(verdict, targets, remark=remark)
     if method == "perfect":
-        name = short[0]
-        raise Infeasible(
-            f"privacy: {name} was asked to reach {number(targets[name])}, but at perfect utility no mechanism on "
-            f"this stream exceeds {number(verdict.ceiling[name])} with hindsight; ask for less, or use "
-            "method='auto' to trade utility for it"
-        )
+        raise above_ceiling(verdict.ceiling, targets, " with hindsight")
     return tradeoff.least_loss(targets)
 
 

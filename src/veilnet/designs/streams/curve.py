@@ -36,7 +36,8 @@ _DISTURBANCE = 0.5
 class StreamCurve:
     """Least loss against the level t with p_j >= t·weights_j; weights that are zero ask nothing.
 
-    ``knowledge`` is what agents know, ``plain`` the same without memories (None: no memoryless design is looked for).
+    ``knowledge`` is what agents know, ``plain`` the same without memories (None: no memoryless design is looked for),
+    ``floors`` privacies that hold at every level (zero: none); share filters have them at no loss.
 
     ceiling, limit: the levels that share filters give for nothing, and that silence reaches.
     stopped:        whether the caller asked the search to stop; answers are then the best found so far.
@@ -48,6 +49,7 @@ class StreamCurve:
         plain: Knowledge | None,
         weights: Array,
         *,
+        floors: Array | None = None,
         starts: int | None = None,
         seed: int = 0,
         progress: Progress | None = None,
@@ -55,6 +57,7 @@ class StreamCurve:
         self.objective = StreamObjective(knowledge)
         self.plain = None if plain is None else StreamObjective(plain)
         self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
+        self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
         self.stopped = False
         self._seed = seed
         self._tell = Teller(progress)
@@ -73,8 +76,7 @@ class StreamCurve:
     def at(self, level: float) -> JointResult:
         """The least loss found at a level between the ceiling and the limit."""
         if level not in self._found:
-            targets = level * self.weights
-            problem = LeastLoss(targets, self._room(targets))
+            problem = self._least_loss(level)
             found = self._search(problem, problem.copy())
             near = min(self._found, key=lambda other: abs(other - level), default=None)
             if near is not None and not self.stopped:
@@ -87,9 +89,7 @@ class StreamCurve:
         self, near: JointResult, *, level: float | None = None, loss: float | None = None
     ) -> JointResult:
         """A result taken to a level, or a loss, close to its own without a new search."""
-        problem: Problem = MostPrivacy(loss or 0.0, self.weights)
-        if level is not None:
-            problem = LeastLoss(level * self.weights, self._room(level * self.weights))
+        problem = self._most_privacy(loss or 0.0) if level is None else self._least_loss(level)
         finished = finish(self.objective, problem, near.shrink)
         return replace(near, shrink=finished.shrink, loss=finished.at.loss, privacy=finished.at.privacy)
 
@@ -97,9 +97,7 @@ class StreamCurve:
         self, near: JointResult, finest: float, *, level: float | None = None, loss: float | None = None
     ) -> JointResult:
         """A result once more, where every number really carries as much noise as ``finest`` says at least."""
-        problem: Problem = MostPrivacy(loss or 0.0, self.weights)
-        if level is not None:
-            problem = LeastLoss(level * self.weights, self._room(level * self.weights))
+        problem = self._most_privacy(loss or 0.0) if level is None else self._least_loss(level)
         race = Race(
             StreamObjective(self.objective.knowledge, finest=finest), problem, self._tell, self._rounds
         )
@@ -113,8 +111,9 @@ class StreamCurve:
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""
-        problem = MostPrivacy(budget, self.weights)
-        direct = self._search(problem, problem.copy())
+        problem = self._most_privacy(budget)
+        # Readings alone need not reach the floors within the loss: what they do reach is a start, no more.
+        direct = self._search(problem, MostPrivacy(budget, self.weights))
         if self.stopped:
             return direct
         # Ask the other question too, so that the answers to both agree.
@@ -125,6 +124,13 @@ class StreamCurve:
         if self.stopped or inverse.loss >= budget * (1 - 1e-6):
             return direct
         return self._polished(problem.copy(), inverse, direct)
+
+    def _least_loss(self, level: float) -> Problem:
+        targets = np.maximum(level * self.weights, self.floors)
+        return LeastLoss(targets, self._room(targets))
+
+    def _most_privacy(self, budget: float) -> Problem:
+        return MostPrivacy(budget, self.weights, self.floors, self.sharing if np.any(self.floors) else None)
 
     def _polished(self, problem: Problem, near: JointResult, known: JointResult) -> JointResult:
         """What is known, or something better reached from a result that is near."""

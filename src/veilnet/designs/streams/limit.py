@@ -37,8 +37,11 @@ def telling_nothing_of(knowledge: Knowledge, private: Array) -> list[Array]:
     return kept
 
 
-def restricted(knowledge: Knowledge, rows: list[Array]) -> Knowledge:
-    """The same stream where agent i may use only these combinations of its knowledge, and begins with all of them."""
+def restricted(knowledge: Knowledge, rows: list[Array], *, sharing: bool = False) -> Knowledge:
+    """The same stream where agent i may use only these combinations of its knowledge.
+
+    The search begins with all of them; ``sharing`` where share filters are among them, with those.
+    """
     cut = np.zeros((sum(len(each) for each in rows), knowledge.blocks.total))
     blocks = Blocks([len(each) for each in rows])
     for agent, each in enumerate(rows):
@@ -51,7 +54,10 @@ def restricted(knowledge: Knowledge, rows: list[Array]) -> Knowledge:
         blocks=blocks,
         frames=tuple(each @ frame for each, frame in zip(rows, knowledge.frames, strict=True)),
         readings=(0,) * blocks.count,
-        shares=tuple(np.eye(len(each)) for each in rows),
+        shares=tuple(
+            share @ each.T if sharing else np.eye(len(each))
+            for share, each in zip(knowledge.shares, rows, strict=True)
+        ),
     )
 
 

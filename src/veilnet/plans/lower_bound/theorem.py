@@ -148,11 +148,21 @@ class Theorem:
             low, high = (middle, high) if self.proves(middle, privacy) else (low, middle)
         return low
 
-    def least_unaffordable_privacy(self, loss: float, weights: Mapping[int, float], least: float) -> float:
-        """The least t >= least with a proof that p_j >= t·weights_j costs more than ``loss``; inf where none is."""
+    def least_unaffordable_privacy(
+        self,
+        loss: float,
+        weights: Mapping[int, float],
+        least: float,
+        floors: Mapping[int, float] | None = None,
+    ) -> float:
+        """The least t >= least with a proof that p_j >= t·weights_j costs more than ``loss``; inf where none is.
+
+        With ``floors`` the proof is of p_j >= max(t·weights_j, floors_j).
+        """
+        kept = floors or {}
 
         def holds(t: float) -> bool:
-            return self.proves(loss, {j: t * weight for j, weight in weights.items()})
+            return self.proves(loss, {j: max(t * weight, kept.get(j, 0.0)) for j, weight in weights.items()})
 
         if holds(least):
             return least

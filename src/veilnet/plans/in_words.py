@@ -1,0 +1,102 @@
+"""What a plan does, in whole sentences: what is sent, how far off the centre then is, and how good the plan is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veilnet._core.words import NOTHING, join_names, times
+from veilnet.bounds.typical_errors import TypicalError, typical_errors
+
+if TYPE_CHECKING:
+    from veilnet.plans.plan import Plan
+
+TYPICALLY_OFF = "What the centre is typically off by, from raw readings, from what is sent, and by guessing:"
+# Methods that are not simply the best plan found: whoever asked for them by name is told so.
+_BY_NAME = ("noise", "power", "alternating")
+
+
+def plan_in_words(plan: Plan) -> str:
+    """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
+    errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
+    lines = [_headline(plan), TYPICALLY_OFF]
+    lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
+    lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
+    if plan.floors:
+        verb = "stays" if len(plan.floors) == 1 else "stay"
+        kept = join_names(list(plan.floors))
+        lines.append(f"{kept} {verb} at least as well protected as for free: paying never protects less.")
+    lines.append(_quality(plan))
+    if "remark" in plan.details:
+        lines.append(f"Remark: {plan.details['remark']}.")
+    if plan.interrupted:
+        lines.append(
+            "The search was interrupted: this is the best plan found by then, and it keeps its promises."
+        )
+    return "\n".join([*lines, *plan.notes()])
+
+
+def _headline(plan: Plan) -> str:
+    public = join_names(list(plan.network.public))
+    cost = (
+        f", and nothing is lost on {public}"
+        if -plan.utility < NOTHING
+        else f"; the error variance on {public} grows {times(1 - plan.utility)}"
+    )
+    how = f" (method: {plan.method})" if plan.method in _BY_NAME else ""
+    return (
+        f"{len(plan.sanitizers)} agents send {sum(plan.sent.values())} numbers for {plan.network.N} readings"
+        f"{_rows_and_memory(plan)}{cost}{how}."
+    )
+
+
+def _rows_and_memory(plan: Plan) -> str:
+    if not plan.network.is_stream:
+        return ""
+    total, most = sum(plan.kept.values()), max(plan.kept.values(), default=0)
+    return f" in each row of the stream, and keep {total} from row to row ({most} at most by one agent)"
+
+
+def _public(error: TypicalError) -> str:
+    ratio = 1.0 if error.sent is None or error.sent == error.raw else (error.sent / error.raw) ** 2
+    if ratio < 1 + NOTHING:
+        return f"{error.name}: {error}. It stays as it was."
+    return f"{error.name}: {error}. Its error variance grows {times(ratio)}."
+
+
+def _private(plan: Plan, error: TypicalError) -> str:
+    gained = plan.privacy[error.name]
+    text = f"{error.name}: {error}{', with hindsight' if plan.network.is_stream else ''}. {_grows(gained)}"
+    worst = plan.worst_direction[error.name]
+    if not np.isclose(worst, gained):
+        text += f" That of its most exposed part grows {times(1 + worst)}."
+    if plan.network.is_stream:
+        text += f" Now, before later rows tell more, it grows {times(1 + plan.privacy_now[error.name])}."
+    return text
+
+
+def _grows(gained: float) -> str:
+    if np.isinf(gained):
+        return "Nobody can estimate it any more."
+    return f"Its error variance grows {times(1 + gained)}."
+
+
+def _quality(plan: Plan) -> str:
+    """How far from the best possible the plan can be."""
+    if plan.gap == 0.0:
+        return "No design does better: this one is optimal."
+    if np.isinf(plan.gap):
+        if plan.network.is_stream:
+            return "How far it is from the best possible is not known: no bound has been found for streams."
+        return "How far it is from the best possible was not proved; prove=True (--prove) tries to."
+    share = f"{100 * plan.gap:.2g} %"
+    if plan.method == "power":
+        return f"No other noise within the power hides more than {share} better in total, which is certified."
+    if plan.targets:
+        least = 0.0 if plan.proof is None else 100 * plan.proof.loss
+        return (
+            f"Its loss is at most {share} above the least possible, which is proved: no design loses less than "
+            f"{least:.4g} %."
+        )
+    return f"No design within the loss hides everything more than {share} better, which is proved."
