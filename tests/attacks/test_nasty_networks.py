@@ -73,7 +73,7 @@ def test_a_ceiling_that_doubles_call_infinite_is_told_or_called_at_least(
     verdict = vn.check(network)
     assert verdict.at_least
     assert not verdict.achievable
-    assert "can grow at least" in str(verdict)
+    assert "error variance grows at least" in str(verdict)
     assert "cannot be told" in str(verdict)
     with study.mp.workdps(study.DIGITS):
         truth = study.Truth(network, share_sanitizers(verdict.shares))

@@ -168,7 +168,7 @@ def test_singular_prior_has_no_printed_theorem() -> None:
     verdict = vn.check(random_network(3, prior="singular"))
     assert verdict.printed_theorem.number is None
     assert verdict.printed_theorem.achievable is None
-    assert "no theorem" in str(verdict)
+    assert "no theorem" in verdict.explain()
 
 
 @pytest.mark.parametrize("noise", ["joint", "per agent"])
@@ -230,15 +230,16 @@ def test_rank_decisions_report_how_close_they_were() -> None:
 def test_verdict_speaks_the_users_words() -> None:
     network = identical_agents(leak=0.5)
     text = str(vn.check(network))
-    for word in ("temperature", "gait", "room0", "Theorem 2", "not free"):
+    for word in ("temperature", "gait", "room0", "free up to a point"):
         assert word in text
-    free = str(vn.check(counterexample()))
-    assert "Privacy is free" in free
-    assert "it is wrong here" in free
+    assert "Theorem" not in text
+    assert "Theorem 2" in vn.check(network).explain()
+    assert "Privacy is free" in str(vn.check(counterexample()))
+    assert "it is wrong here" in vn.check(counterexample()).explain()
     everything = vn.Network({"a": np.eye(2)}, 1.0, np.eye(2), {"g": [0, 1]})
     nothing = str(vn.check(everything))
     assert "any protection costs something on public" in nothing
-    assert "g: without loss, the centre's error variance cannot grow (limit: without bound)" in nothing
+    assert "Its error variance cannot grow for free; if nothing were sent, without bound." in nothing
 
 
 def test_theorem_2_is_never_called_wrong() -> None:
@@ -246,7 +247,7 @@ def test_theorem_2_is_never_called_wrong() -> None:
     verdict = vn.check(identical_agents(leak=1e-6))
     assert verdict.achievable
     assert verdict.printed_theorem.achievable is False
-    text = str(verdict)
+    text = verdict.explain()
     assert "too close to the edge" in text
     assert "wrong" not in text
 

@@ -47,7 +47,10 @@ class TypicalError:
 
 
 def typical_errors(
-    network: Network, sanitizers: Mapping[str, Sanitizer] | None = None
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer] | None = None,
+    *,
+    privacy: Mapping[str, float] | None = None,
 ) -> dict[str, TypicalError]:
     """The typical error on every public and private parameter, by name, public ones first.
 
@@ -55,7 +58,9 @@ def typical_errors(
 
     network:    the model.
     sanitizers: agent -> Sanitizer; None to leave out what is sent.
+    privacy:    p_j of what is sent where it is known better than by rounding, as a plan's confirmed promise is.
     """
+    better = privacy or {}
     silent: Knowledge | StreamKnowledge
     told: Knowledge | StreamKnowledge | None = None
     if network.is_stream:
@@ -69,14 +74,11 @@ def typical_errors(
         bound = crlb(network, when=("hindsight" if private else "now") if network.is_stream else None)
         for name, rows in named.items():
             raw = float(np.sqrt(max(np.trace(rows @ bound @ rows.T), 0.0) / len(rows)))
-            found[name] = TypicalError(
-                name,
-                private,
-                unit_of(network, name),
-                raw,
-                raw * _growth(silent, rows, private=private),
-                None if told is None else raw * _growth(told, rows, private=private),
-            )
+            sent = None if told is None else raw * _growth(told, rows, private=private)
+            if private and name in better:
+                sent = raw * float(np.sqrt(1.0 + better[name]))
+            guessing = raw * _growth(silent, rows, private=private)
+            found[name] = TypicalError(name, private, unit_of(network, name), raw, guessing, sent)
     return found
 
 

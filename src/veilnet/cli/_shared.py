@@ -54,20 +54,57 @@ def fraction(text: str, option: str) -> float:
         raise InvalidRequest(f"{option}: expected 5% or 0.05, found {text!r}") from None
 
 
+def loss_allowed(text: str | None, option: str) -> float | None:
+    """A utility loss: ``5%`` or ``0.05``. A bare 5 could be either 5 % or 500 %, and is asked about."""
+    if text is None:
+        return None
+    if text.endswith("%"):
+        return fraction(text, option)
+    try:
+        value = float(text)
+    except ValueError:
+        raise InvalidRequest(f"{option}: expected 5% or 0.05, found {text!r}") from None
+    if value >= 1:
+        raise InvalidRequest(
+            f"{option}: {text} can be read in two ways; did you mean {value:g} % (write {value:g}%, or "
+            f"{value / 100:g}) or {100 * value:g} % (write {100 * value:g}%)?"
+        )
+    return value
+
+
+def growth(text: str, option: str) -> float:
+    """A privacy p, the growth of an error variance: ``2`` as it is, ``3x`` for 3-fold and ``200%`` for the same."""
+    if text.endswith(("%", "x")):
+        given = amount(text[:-1], option)
+        value = given / 100 if text.endswith("%") else given - 1
+        if value < 0:
+            raise InvalidRequest(
+                f"{option}: {text} would make the centre's error smaller; expected 1x or more, or 0% or more"
+            )
+        return value
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"{option}: expected a number, found {text!r}; 3x says that an error variance grows 3-fold, 50% that it "
+            "grows by half, and 2 the same as 3x"
+        ) from None
+
+
 def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | None:
     """["10"] -> 10.0; ["gait=10", "presence=3"] -> a mapping."""
     return _one_or_by_name(given, option, lambda text: amount(text, option))
 
 
 def targets(given: list[str] | None, option: str) -> float | Worst | dict[str, float | Worst] | None:
-    """As :func:`amounts`; ``worst:5`` in place of a number asks as much of every direction."""
+    """As :func:`amounts`, by :func:`growth`; ``worst:5`` asks as much of every direction."""
     from veilnet.designs.questions import Worst
 
     def read(text: str) -> float | Worst:
         kind, colon, number = text.rpartition(":")
         if colon and kind != "worst":
             raise InvalidRequest(f"{option}: expected a number, or worst:number, found {text!r}")
-        return Worst(amount(number, option)) if colon else amount(text, option)
+        return Worst(growth(number, option)) if colon else growth(text, option)
 
     return _one_or_by_name(given, option, read)
 

@@ -2,61 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.table import Table
 
+from veilnet._core.words import number, percent, times
 from veilnet.cli._shared import table
+from veilnet.plans.certificate import DITHERED, LOSS_ALLOWED
 
 if TYPE_CHECKING:
     from veilnet.plans.plan import Plan
-    from veilnet.verdict.exact_test import Verdict
+    from veilnet.plans.verification import Check
 
 
-def verdict_table(verdict: Verdict) -> Table:
-    """What is free, per private parameter."""
-    from veilnet._core.words import join_names, times
-
-    rows = []
-    for name in verdict.ceiling:
-        agents = list(verdict.blocking[name]) if verdict.names_blocking else []
-        rows.append(
-            [
-                name,
-                times(1 + verdict.ceiling[name]),
-                times(1 + verdict.limit[name]),
-                "yes" if name not in verdict.blocked else "no",
-                join_names(agents, names_shown=3) if agents else "-",
-            ]
+def how_found(plan: Plan) -> str:
+    """How a plan was found, for those who want to know."""
+    details = plan.details
+    if plan.method == "perfect":
+        how = "It was found in closed form: agents send their share of the public estimate, and nothing else."
+        kept, dropped = details.get("smallest_part_kept"), details.get("largest_part_dropped")
+        if kept is not None and dropped is not None:
+            how += (
+                f" The least combination that was kept moves that estimate by {number(kept)} of its deviation, the "
+                f"largest that was left out by {number(dropped)}."
+            )
+        return how
+    how = f"It was found by the method {plan.method!r}"
+    if "starts" in details:
+        how += (
+            f": {details['starts']} starts in {details['iterations']} steps, {details['starts_agreed']} of which "
+            "ended at the best plan"
         )
-    return table(
-        ["private", "variance grows for free", "if nothing were sent", "all of it free?", "in the way"], rows
-    )
+    if np.isfinite(details.get("kkt_residual", np.inf)):
+        how += f"; a step more would promise {percent(details['kkt_residual'])}"
+    return f"{how}."
 
 
-def plan_table(plan: Plan) -> Table:
-    """What the centre's error on each parameter does under a plan."""
-    from veilnet._core.words import number, times
-
-    rows = [["public", ", ".join(plan.network.public), times(1 - plan.utility), "", number(plan.utility)]]
-    rows += [
-        ["private", name, times(1 + p), times(1 + plan.worst_direction[name]), number(p)]
-        for name, p in plan.privacy.items()
+def check_rows(checks: Sequence[Check], public: str) -> list[list[object]]:
+    """What was verified, in words: what, promised, found, confirmed, and what is wrong."""
+    return [
+        [
+            _what(check.what, public),
+            *(_figure(check, each) for each in (check.promised, check.found)),
+            check.ok,
+            check.note,
+        ]
+        for check in checks
     ]
-    columns = ["", "parameter", "error variance grows", "most exposed part", "u or p"]
-    if plan.network.is_stream:
-        # Utility is judged now and privacy with hindsight; what is hidden only until later rows arrive stands beside.
-        now = [times(1 - plan.utility), *(times(1 + each) for each in plan.privacy_now.values())]
-        rows = [[*row[:3], each, *row[3:]] for row, each in zip(rows, now, strict=True)]
-        rows[0][2] = ""
-        columns = ["", "parameter", "variance grows, with hindsight", "now", "most exposed part", "u or p"]
-    return table(columns, rows)
+
+
+def _what(what: str, public: str) -> str:
+    """A finding of the certificate for a reader: privacies and losses are growths of error variances."""
+    plain = {
+        "utility": f"error variance on {public} grows",
+        LOSS_ALLOWED: f"as much as was allowed on {public}",
+        DITHERED: "agents that do not move their readings within a step",
+        "grids": "numbers are rounded as their noise calls for",
+        "names, limits, resolution": "agents know their readings' names, limits and steps",
+    }
+    for beginning, words in (
+        ("privacy of ", "error variance on {} grows"),
+        ("target of ", "as was asked of {}"),
+        ("every direction of ", "as was asked of every direction of {}"),
+        ("no less than is free of ", "no less than is free, of {}"),
+    ):
+        if what.startswith(beginning):
+            return words.format(what.removeprefix(beginning))
+    return f"{what} is intact" if what.endswith(".json") else plain.get(what, what)
+
+
+def _figure(check: Check, value: float | None) -> object:
+    if value is None or check.what == DITHERED:
+        return None if value is None else f"{value:g}"
+    growing = ("privacy of ", "target of ", "every direction of ", "no less than is free of ")
+    if check.what == "utility":
+        return times(1 - value)
+    if check.what == LOSS_ALLOWED or check.what.startswith(growing):
+        return times(1 + value)
+    return value
 
 
 def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
     """What each agent sends under a plan."""
-    import numpy as np
-
     rows: list[list[object]] = []
     for agent, sanitizer in list(plan.sanitizers.items())[:agents_shown]:
         kept, noisy = sanitizer.normal

@@ -13,12 +13,17 @@ if TYPE_CHECKING:
 
 def command(
     network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Say what the paper's theorem says, and how close the decisions were."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more."""
     import veilnet as vn
     from veilnet.cli._shared import console, print_json
-    from veilnet.cli._views import verdict_table
     from veilnet.io.fit_reports import report_path
 
     verdict = vn.check(vn.Network.load(network))
@@ -43,12 +48,13 @@ def command(
         )
         return
     console.print(str(verdict))
-    console.print(verdict_table(verdict))
     for name, (low, high, level) in (intervals or {}).items():
         console.print(
             f"{name}: grows {1 + low:.3g} to {1 + high:.3g}-fold for free ({100 * level:.0f} %), as sure as the "
             f"rows of its calibration make it ({report_path(network).name})."
         )
+    if explain:
+        console.print(verdict.explain())
     if intervals is None:
         console.print(
             f"{report_path(network).name} is about another network: no intervals. Fit again for new ones."

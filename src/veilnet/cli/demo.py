@@ -31,7 +31,7 @@ def command(
     import veilnet as vn
     from veilnet.cli._curves import plot_track, track_in_blocks
     from veilnet.cli._shared import console, print_json, progress
-    from veilnet.cli._views import sending_table, verdict_table
+    from veilnet.cli._views import sending_table
     from veilnet.cli.story import play
     from veilnet.cli.stream_story import play_stream
     from veilnet.io.template import house
@@ -75,7 +75,6 @@ def command(
     console.print(_knowledge(played["free"]))
     _say("2. Can privacy be free?")
     console.print(str(verdict))
-    console.print(verdict_table(verdict))
     _say("3. The free plan: every room sends its share of the public estimate and nothing else")
     console.print(sending_table(free))
     console.print(_outcome(played["free"]))

@@ -21,13 +21,26 @@ def command(
         list[str] | None,
         typer.Option(
             "--privacy",
-            help="Privacy to reach: 10, or gait=10 (repeat); gait=worst:10 asks it of every direction of gait. "
+            help="How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
+            "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. "
             "Least utility loss.",
         ),
     ] = None,
     utility_loss: Annotated[
         str | None,
-        typer.Option("--utility-loss", metavar="NUMBER", help="Loss allowed, 0.05 is 5 %. Most privacy."),
+        typer.Option(
+            "--utility-loss",
+            metavar="PART",
+            help="How much the public error variance may grow: 5% or 0.05. Most privacy.",
+        ),
+    ] = None,
+    give_up: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--give-up",
+            metavar="NAME",
+            help="Let this private parameter be protected less than it would be for free (repeat).",
+        ),
     ] = None,
     power: Annotated[
         list[str] | None,
@@ -65,15 +78,19 @@ def command(
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
     ] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say how the plan was found, too.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
-    """Find what each agent should send; without a target, the most privacy at perfect utility."""
+    """Find what each agent should send; without a target, the most privacy at perfect utility.
+
+    Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
+    """
     import veilnet as vn
-    from veilnet.cli._shared import amounts, console, fraction, print_json, progress, targets
-    from veilnet.cli._views import plan_table, sending_table
+    from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
+    from veilnet.cli._views import how_found, sending_table
     from veilnet.io.plan_reading import check_destination
 
-    loss = _loss(utility_loss)
+    loss = loss_allowed(utility_loss, "--utility-loss")
     error = None if model_error is None else fraction(model_error, "--model-error")
     model = vn.Network.load(network)
     if accept:
@@ -88,6 +105,7 @@ def command(
         "power": amounts(power, "--power"),
         "method": method,  # design() names the methods it knows
         "partial": partial,
+        "give_up": tuple(give_up or ()),
     }
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
@@ -105,6 +123,7 @@ def command(
                 "method": plan.method,
                 "utility": plan.utility,
                 "privacy": plan.privacy,
+                "floors": plan.floors,
                 "gap": plan.gap,
                 "worst_direction": plan.worst_direction,
                 "sent": plan.sent,
@@ -119,8 +138,9 @@ def command(
         )
         return
     console.print(str(plan))
-    console.print(plan_table(plan))
     console.print(sending_table(plan))
+    if explain:
+        console.print(how_found(plan))
     if tried is not None:
         console.print(_robustness_table(tried))
     console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
@@ -160,15 +180,3 @@ def _robustness_table(tried: dict[str, Robustness]) -> Table:
         rows,
         title=f"On {first.draws} random true models, off by {100 * first.error:g} %: error variances grow",
     )
-
-
-def _loss(text: str | None) -> float | None:
-    """The utility loss as a number; a percentage is not guessed at."""
-    from veilnet._core.errors import InvalidRequest
-
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        raise InvalidRequest(
-            f"--utility-loss: expected a number, where 0.05 is 5 %, found {text!r}"
-        ) from None

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from veilnet.designs.frontiers import Frontier
 
 
 def command(
     network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
     privacy: Annotated[
         list[str] | None,
-        typer.Option("--privacy", metavar="NUMBER", help="A privacy to include (repeat); twenty by default."),
+        typer.Option(
+            "--privacy",
+            metavar="GROWTH",
+            help="How much every private error variance is to grow: 3x, 50%, or 2 for 3x (repeat); else twenty.",
+        ),
+    ] = None,
+    give_up: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--give-up",
+            metavar="NAME",
+            help="Let this private parameter be protected less than it would be for free (repeat).",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Plot to write: .svg, .png or .pdf.")] = None,
     prove: Annotated[
@@ -23,6 +38,7 @@ def command(
 ) -> None:
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn
+    from veilnet._core.words import join_names, times
     from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table
     from veilnet.io._atomic import replacing, write_text
 
@@ -31,7 +47,13 @@ def command(
     levels = None if not privacy else [_level(text) for text in privacy]
     model = vn.Network.load(network)
     with progress("tracing the frontier", total=1.0) as steps:
-        curve = vn.frontier(model, levels, prove=prove, progress=lambda _what, part: steps.update(part))
+        curve = vn.frontier(
+            model,
+            levels,
+            give_up=tuple(give_up or ()),
+            prove=prove,
+            progress=lambda _what, part: steps.update(part),
+        )
     if out is not None:
         with replacing(out) as file:
             curve.plot().savefig(file, format=out.suffix[1:].lower())
@@ -44,11 +66,16 @@ def command(
         ]
         print_json({"ceiling": curve.ceiling, "limit": curve.limit, "rows": rows})
         return
+    private, public = join_names(list(model.private)), join_names(list(model.public))
+    console.print(
+        f"For free, the centre's error variance on {private} grows at least {times(1 + curve.ceiling)}; if nothing "
+        f"were sent, {times(1 + curve.limit)}."
+    )
+    proved = ["no plan does it with less than"] if prove else []
     console.print(
         table(
-            ["privacy asked", "utility loss (%)", "method", *(["gap (%)"] if prove else [])],
-            [[p.asked, -100 * p.utility, p.method, *([100 * p.gap] if prove else [])] for p in curve.rows],
-            title=f"free up to {curve.ceiling:.4g} (ceiling), at most {curve.limit:.4g} (limit)",
+            ["every private error variance grows", f"that of {public} then grows", *proved],
+            _rows(curve, prove=prove),
         )
     )
     for path in (out, csv):
@@ -58,11 +85,30 @@ def command(
 
 def _level(text: str) -> float:
     from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import amount
+    from veilnet.cli._shared import growth
 
     if text.startswith("worst:"):
         raise InvalidRequest(
             f"--privacy: a frontier is drawn over the mean of the directions, found {text!r}; ask "
             "veilnet design for every direction"
         )
-    return amount(text, "--privacy")
+    return growth(text, "--privacy")
+
+
+def _rows(curve: Frontier, *, prove: bool) -> list[list[str]]:
+    """One row for all that is free, and one for each other point."""
+    from veilnet._core.words import percent
+
+    rows = []
+    if curve.free:
+        highest = max(point.asked for point in curve.free)
+        rows.append(
+            [f"up to {1 + highest:.4g}-fold", f"not at all: {len(curve.free)} of the points are free", ""]
+        )
+    for point in curve.rows:
+        grows = f"{1 + point.asked:.4g}-fold"
+        if point.plan is None:
+            rows.append([grows, "impossible: not even silence hides so much", ""])
+        elif point not in curve.free:
+            rows.append([grows, f"by {percent(-point.utility)}", percent(point.bound)])
+    return [row if prove else row[:2] for row in rows]

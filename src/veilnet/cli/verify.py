@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from veilnet.model.doubts import Doubt
     from veilnet.model.network import Network
+    from veilnet.plans.verification import SavedPlan
 
 
 def command(
@@ -30,22 +31,29 @@ def command(
     what the plan says, that the grids are those the noise calls for, and that utility and privacy are as
     promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
     """
+    from veilnet._core.words import join_names
     from veilnet.cli._shared import console, print_json, table
+    from veilnet.cli._views import check_rows
     from veilnet.io.plan_reading import read_plan_folder
     from veilnet.model.doubts import accepted, doubt_notes
     from veilnet.model.network import Network
     from veilnet.plans.verification import verify
 
     trusted = None if network is None else Network.load(network)
-    doubts = _doubts(read_plan_folder(plan).network, trusted)
-    doubts = accepted(doubts, accept or [])
+    saved = read_plan_folder(plan)
+    doubts = accepted(_doubts(saved.network, trusted), accept or [])
     checks = verify(plan, trusted)
     ok = all(check.ok for check in checks)
     if json:
         print_json({"ok": ok, "trusted_network": network, "checks": checks, "doubts": doubts})
     else:
-        rows = [(check.what, check.promised, check.found, check.ok, check.note) for check in checks]
-        console.print(table(("what", "promised", "found", "confirmed", ""), rows))
+        rows = check_rows(checks, join_names(list(saved.network.public)))
+        columns = ["what", "promised", "found", "confirmed", "what is wrong"]
+        if not any(check.note for check in checks):
+            rows, columns = [row[:-1] for row in rows], columns[:-1]
+        console.print(table(columns, rows))
+        if ok:
+            console.print(_errors(saved))
         if network is None:
             console.print("The plan's own network was taken on trust: give yours to check that too.")
         for note in doubt_notes(doubts):
@@ -63,3 +71,12 @@ def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:
         return planned.doubts
     known = {doubt.name for doubt in trusted.doubts}
     return accepted(trusted.doubts, [d.name for d in planned.doubts if d.accepted and d.name in known])
+
+
+def _errors(saved: SavedPlan) -> str:
+    """What the centre is off by under the plan."""
+    from veilnet.bounds.typical_errors import typical_errors
+    from veilnet.plans.in_words import TYPICALLY_OFF
+
+    errors = typical_errors(saved.network, saved.sanitizers, privacy=saved.promise.privacy)
+    return "\n".join([TYPICALLY_OFF, *(f"- {error.name}: {error}" for error in errors.values())])

@@ -34,8 +34,8 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
     notes = []
     if np.any(network.steps):
         notes.append(
-            "Readings are dithered by one step of their resolution; every figure counts it "
-            f"({_percent(dither_cost(network))} of the public error variance)."
+            "Before use, every reading is moved at random within one step of its resolution (dither); all figures "
+            f"count that ({_percent(dither_cost(network))} of the public error variance)."
         )
     coarse = np.flatnonzero(
         network.steps > _COARSE * np.sqrt(network.undithered_noise.variances()) * (1 + 1e-9)

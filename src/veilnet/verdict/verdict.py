@@ -12,6 +12,7 @@ from veilnet._core.linalg import EPS
 from veilnet._core.words import NOTHING, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
+from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
 from veilnet.verdict.model_error import model_error_notes
@@ -26,6 +27,9 @@ __all__ = ["Verdict"]
 _SHORTFALL = 1e-11
 # Agents are searched one by one for who stands in the way; in words only for networks up to this size.
 _MOST_AGENTS_IN_WORDS = 200
+_TYPICALLY_OFF = (
+    "What the centre is typically off by, from raw readings, from what has to be sent, and by guessing:"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +103,12 @@ class Verdict:
         return printed_theorem(self.network)
 
     def __str__(self) -> str:
-        return "\n".join([self._headline(), *map(self._one_parameter, self.ceiling), *self._footnotes()])
+        lines = [self._headline(), _TYPICALLY_OFF, *map(self._one_parameter, self.ceiling)]
+        return "\n".join([*lines, *self._footnotes(), *self.notes()])
+
+    def explain(self) -> str:
+        """What the paper's theorem says here, and how close the decisions behind the figures were."""
+        return "\n".join(self._explanation())
 
     def _repr_html_(self) -> str:
         from veilnet.report.cards import verdict_card
@@ -114,43 +123,64 @@ class Verdict:
     def _headline(self) -> str:
         public = join_names(list(self.network.public))
         if self.achievable:
-            strong = "one likes" if self.network.prior is None else "the prior allows"
-            return f"Privacy is free: it can be made as strong as {strong}, without any loss on {public}."
+            private = join_names(list(self.ceiling))
+            hidden = (
+                f"{private} can be hidden as well as one likes"
+                if self.network.prior is None
+                else f"the centre need not learn anything of {private}"
+            )
+            return f"Privacy is free: {hidden}, without any loss on {public}."
         if all(name in self.at_least for name in self.blocked):
             return (
                 f"Privacy is free up to the figures below, without any loss on {public}; whether it is without bound "
                 f"cannot be told here, as the network amplifies rounding {self.network.conditioning:.0e}-fold."
             )
-        some = [name for name in self.ceiling if name not in self.blocked]
-        tail = f" (it is for {join_names(some)})" if some else ""
         if max(self.ceiling.values()) < NOTHING:
             return f"Privacy is not free here: any protection costs something on {public}."
-        return f"Privacy is not free here{tail}: some protection costs nothing on {public}, more of it will."
+        some = [name for name in self.ceiling if name not in self.blocked]
+        tail = f" For {join_names(some)} all of it is free." if some else ""
+        return (
+            f"Privacy is free up to a point: what is shown below costs nothing on {public}, more will.{tail}"
+        )
 
     def _one_parameter(self, name: str) -> str:
-        ceiling, limit = self.ceiling[name], times(1 + self.limit[name])
+        ceiling, limit = self.ceiling[name], self.limit[name]
         at_least = "at least " if name in self.at_least else ""
-        grown = "cannot grow" if ceiling < NOTHING else f"can grow {at_least}{times(1 + ceiling)}"
-        text = f"- {name}: without loss, the centre's error variance {grown} (limit: {limit})."
-        if name in self.blocked and self.names_blocking:
-            agents = self.blocking[name]
-            if agents:
-                worst = next(iter(agents))
-                others = list(agents)[1:]
-                text += f" In the way: {worst} (silent, {times(1 + agents[worst])})"
-                text += f", {join_names(others)}." if others else "."
+        text = f"- {name}: {self._errors[name]}."
+        if name not in self.blocked:
+            return f"{text} That is as if nothing were sent: its error variance grows {times(1 + ceiling)}."
+        if ceiling < NOTHING:
+            text += " Its error variance cannot grow for free"
+        else:
+            text += f" For free its error variance grows {at_least}{times(1 + ceiling)}"
+        text += f"; if nothing were sent, {times(1 + limit)}."
+        agents = self.blocking[name] if self.names_blocking else {}
+        if agents:
+            first, *others = agents
+            text += f" What {first} has to send tells most of it (if {first} kept silent: {times(1 + agents[first])})"
+            text += f", then {join_names(others)}." if others else "."
         return text
 
+    @cached_property
+    def _errors(self) -> dict[str, TypicalError]:
+        """What the centre is off by where nothing is lost."""
+        return typical_errors(self.network, privacy=self.ceiling)
+
     def _footnotes(self) -> list[str]:
+        """What more there is to say to everybody."""
+        return []
+
+    def _explanation(self) -> list[str]:
         lines = []
         if self.network.S <= _MOST_AGENTS_IN_WORDS:
             lines.append(self.printed_theorem.compared_with(self.achievable))
         kept = "none" if np.isinf(self.shares.kept) else number(self.shares.kept)
         lines.append(
-            f"Rank decisions: smallest part kept {kept}, largest dropped {number(self.shares.dropped)}, "
-            f"line drawn at {number(self.shares.tolerance)} of the public estimate's deviation."
+            "Agents send the combinations of their readings that the public estimate rests on. The least one that "
+            f"was kept moves it by {kept} of its deviation, the largest that was left out by "
+            f"{number(self.shares.dropped)}; the line is drawn at {number(self.shares.tolerance)}."
         )
-        return [*lines, *self.notes()]
+        return lines
 
     def notes(self) -> list[str]:
         """What the resolution of the readings costs, for whom exact numbers may name the readings, what an

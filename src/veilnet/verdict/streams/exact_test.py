@@ -98,23 +98,9 @@ class StreamVerdict(Verdict):
         size = float(len(self.known.steady.basis))
         return self.network.S * size**3 <= _MOST_WORK
 
-    def _headline(self) -> str:
-        public = join_names(list(self.network.public))
-        if self.achievable:
-            strong = "the stream itself allows" if self._bounded else "one likes"
-            return (
-                f"Privacy is free on this stream: it can be made as strong as {strong}, with hindsight too, "
-                f"without any loss on {public}."
-            )
-        return super()._headline()
-
-    @property
-    def _bounded(self) -> bool:
-        return all(np.isfinite(each) for each in self.limit.values())
-
     def _footnotes(self) -> list[str]:
         lines = [
-            f"- now, before later rows tell more, {name} grows {times(1 + grown)}."
+            f"- Now, before later rows tell more, the error variance on {name} grows {times(1 + grown)}."
             for name, grown in self.ceiling_now.items()
         ]
         lines.append(in_numbers(self.network, self.shares))
@@ -122,12 +108,15 @@ class StreamVerdict(Verdict):
         if hidden.shape[1]:
             words = [direction_in_words(column, self.network.parameters) for column in _plain(hidden).T]
             lines.append(f"For ever hidden by share filters, without loss: {join_names(words)}.")
+        return lines
+
+    def _explanation(self) -> list[str]:
         kept = "none" if np.isinf(self.shares.kept) else number(self.shares.kept)
-        lines.append(
-            f"Filters: smallest part kept {kept}, largest left out {number(self.shares.dropped)}, line drawn at "
-            f"{number(self.shares.tolerance)} of the public error's deviation."
-        )
-        return [*lines, *self.notes()]
+        return [
+            "Each agent's filter keeps what the public estimate rests on. The smallest part that was kept moves it "
+            f"by {kept} of the public error's deviation, the largest that was left out by "
+            f"{number(self.shares.dropped)}; the line is drawn at {number(self.shares.tolerance)}."
+        ]
 
 
 def check_stream(network: Network) -> StreamVerdict:

@@ -1,0 +1,172 @@
+"""What people read and write: errors with units, percentages and folds, whole sentences, and no riddles."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet._core.errors import InvalidRequest
+from veilnet.cli import run
+from veilnet.cli._shared import loss_allowed, targets
+from veilnet.io.template import house
+
+RIDDLES = ("In the way", "Rank decisions", "Plan (", "u or p", "ε^max", "Theorem", "smallest part")
+
+
+@pytest.fixture
+def house_file(tmp_path: Path) -> str:
+    path = tmp_path / "house.toml"
+    house().save(path)
+    return str(path)
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    """Everything printed, on one line."""
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_no_riddles_and_no_rounding_in_what_is_shown(
+    house_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan")
+    for command in (
+        ["check", house_file],
+        ["design", house_file, "--out", plan],
+        ["verify", plan, house_file],
+        ["frontier", house_file, "--privacy", "50%", "--privacy", "2x"],
+    ):
+        assert run(command) == 0
+        text = said(capsys)
+        assert not [riddle for riddle in RIDDLES if riddle in text], command
+        assert not re.search(r"\de-[123]\d", text), command  # -1.11e-15 and its like
+        if command[0] != "frontier":
+            assert "gait: ±3.9 steps/min raw, ±12.4 steps/min sent, ±15.0 steps/min guessing" in text
+
+
+def test_the_theorem_and_the_decisions_are_there_for_those_who_ask(
+    house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check", house_file, "--explain"]) == 0
+    text = said(capsys)
+    assert "The paper's Theorem 2, as printed, says not achievable: it agrees." in text
+    assert "the line is drawn at 1e-09" in text
+    assert run(["design", house_file, "--explain"]) == 0
+    assert "It was found in closed form" in said(capsys)
+
+
+def test_agents_that_tell_most_are_named_in_a_sentence(
+    house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = vn.check(house())
+    first, grown = next(iter(verdict.blocking["cooking"].items()))
+    assert run(["check", house_file]) == 0
+    sentence = f"What {first} has to send tells most of it (if {first} kept silent: {1 + grown:.3g}-fold)"
+    assert sentence in said(capsys)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["3x"], 2.0),
+        (["2"], 2.0),
+        (["50%"], 0.5),
+        (["gait=3x", "cooking=50%"], {"gait": 2.0, "cooking": 0.5}),
+        (["worst:3x"], vn.Worst(2.0)),
+        (["1x"], 0.0),
+    ],
+)
+def test_growths_are_written_as_people_write_them(given: list[str], expected: object) -> None:
+    assert targets(given, "--privacy") == expected
+
+
+@pytest.mark.parametrize("given", ["0.5x", "-10%"])
+def test_a_growth_that_would_help_the_centre_is_refused(given: str) -> None:
+    with pytest.raises(InvalidRequest, match="smaller"):
+        targets([given], "--privacy")
+
+
+def test_a_loss_is_a_percentage_or_a_fraction_and_a_bare_five_is_asked_about(
+    house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert loss_allowed("5%", "--utility-loss") == loss_allowed("0.05", "--utility-loss") == 0.05
+    assert loss_allowed("250%", "--utility-loss") == 2.5
+    for bare in ("5", "1", "1e2"):
+        with pytest.raises(InvalidRequest, match="did you mean"):
+            loss_allowed(bare, "--utility-loss")
+    assert run(["design", house_file, "--utility-loss", "5"]) == 2
+    complaint = capsys.readouterr().err
+    assert "did you mean 5 % (write 5%, or 0.05) or 500 % (write 500%)?" in complaint
+    assert run(["design", house_file, "--utility-loss", "0%", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["method"] == "perfect"
+
+
+def test_every_limit_that_is_exceeded_is_named(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["design", house_file, "--privacy", "100x"]) == 1
+    complaint = capsys.readouterr().err
+    for name, limit in vn.check(house()).limit.items():
+        assert (
+            f"{name} was asked to reach 99 (100-fold), and even silence gives only {limit:.3g}" in complaint
+        )
+    assert run(["design", house_file, "--privacy", "9x", "--method", "perfect"]) == 1
+    complaint = capsys.readouterr().err
+    assert "presence was asked" in complaint
+    assert "cooking was asked" in complaint
+    assert "gait" not in complaint
+    assert run(["design", house_file, "--privacy", "worst:100x"]) == 1
+    assert capsys.readouterr().err.count("every direction of") == 3
+
+
+def test_verify_has_no_empty_column_and_names_what_is_wrong(
+    house_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan"
+    assert run(["design", house_file, "--out", str(plan)]) == 0
+    capsys.readouterr()
+    assert run(["verify", str(plan), house_file]) == 0
+    shown = capsys.readouterr().out
+    heading = next(line for line in shown.splitlines() if "promised" in line)
+    assert [cell.strip() for cell in re.split("[┃|│]", heading) if cell] == [
+        "what",
+        "promised",
+        "found",
+        "confirmed",
+    ]
+    (plan / "hall.json").unlink()
+    assert run(["verify", str(plan), house_file]) == 1
+    assert "what is wrong" in capsys.readouterr().out
+
+
+def test_what_is_free_is_drawn_as_a_region_and_not_as_points() -> None:
+    pytest.importorskip("matplotlib")
+    network = house()
+    ceiling = min(vn.check(network).ceiling.values())
+    curve = vn.frontier(network, [*np.linspace(0.1, ceiling * 0.99, 12)])
+    assert len(curve.free) == 12
+    axes = curve.plot().axes[0]
+    assert sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o") == 0
+    assert f"free: up to {1 + ceiling:.3g}-fold nothing is lost" in axes.get_legend_handles_labels()[1]
+    assert str(curve).count("\n") == 0
+
+
+def test_the_paid_part_of_a_frontier_begins_where_the_free_part_ends() -> None:
+    pytest.importorskip("matplotlib")
+    network = vn.Network(
+        observe={"a": [[1.0, 0.6], [0.2, 1.0]], "b": [[1.0, -0.3]]},
+        noise=1.0,
+        public={"u": [1.0, 0.0]},
+        private={"g": [0.0, 1.0]},
+        prior=vn.Prior(covariance=np.eye(2) * 4),
+        resolution=0.0,
+    )
+    verdict = vn.check(network)
+    ceiling, limit = verdict.ceiling["g"], verdict.limit["g"]
+    curve = vn.frontier(network, [0.3 * ceiling, 0.6 * ceiling, ceiling + 0.5 * (limit - ceiling)])
+    [line] = [each for each in curve.plot().axes[0].lines if each.get_marker() == "o"]
+    assert np.asarray(line.get_xdata()) == pytest.approx([1 + ceiling, 1 + curve.rows[-1].asked])
+    assert np.asarray(line.get_ydata()) == pytest.approx([0.0, -100 * curve.rows[-1].utility])
+    assert line.get_markevery() == [1]  # the edge of what is free is no point that was asked for
