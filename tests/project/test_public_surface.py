@@ -49,14 +49,14 @@ ADDED = {
 MEMBERS = {
     vn.Network: ("load", "save", "from_complex"),
     vn.Plan: (
-        "utility", "privacy", "sanitizers", "method", "certificate", "network", "gap", "save", "load",
+        "utility", "privacy", "sanitizers", "method", "certificate", "network", "gap", "floors", "save", "load",
     ),
     vn.Sanitizer: ("normalized", "as_noise", "save", "load", "sanitize", "stream"),
     Stream: ("sanitize", "skip", "state"),
     vn.Fusion: ("estimate",),
     vn.Estimate: ("public", "covariance", "missing"),
-    vn.Verdict: ("achievable", "ceiling", "limit", "blocking", "printed_theorem"),
-    vn.Frontier: ("rows", "plot", "table"),
+    vn.Verdict: ("achievable", "ceiling", "limit", "blocking", "printed_theorem", "explain"),
+    vn.Frontier: ("rows", "free", "plot", "table"),
     Audit: ("rows", "ok"),
 }  # fmt: skip
 # Parameters by the names the contract calls them with, in the order they may be given without a name.

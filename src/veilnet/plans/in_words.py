@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
 from veilnet._core.words import NOTHING, join_names, times
+from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
-
-if TYPE_CHECKING:
-    from veilnet.plans.plan import Plan
+from veilnet.model.network import Network
+from veilnet.plans.lower_bound.proof import Proof
 
 TYPICALLY_OFF = "What the centre is typically off by, from raw readings, from what is sent, and by guessing:"
 # Methods that are not simply the best plan found: whoever asked for them by name is told so.
 _BY_NAME = ("noise", "power", "alternating")
 
 
-def plan_in_words(plan: Plan) -> str:
+class Told(Protocol):
+    """What of a :class:`veilnet.Plan` is told."""
+
+    @property
+    def network(self) -> Network: ...
+    @property
+    def sanitizers(self) -> Mapping[str, Sanitizer]: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def utility(self) -> float: ...
+    @property
+    def privacy(self) -> Mapping[str, float]: ...
+    @property
+    def worst_direction(self) -> Mapping[str, float]: ...
+    @property
+    def privacy_now(self) -> Mapping[str, float]: ...
+    @property
+    def targets(self) -> Mapping[str, float]: ...
+    @property
+    def floors(self) -> Mapping[str, float]: ...
+    @property
+    def details(self) -> Mapping[str, Any]: ...
+    @property
+    def proof(self) -> Proof | None: ...
+    @property
+    def gap(self) -> float: ...
+    @property
+    def sent(self) -> Mapping[str, int]: ...
+    @property
+    def kept(self) -> Mapping[str, int]: ...
+    @property
+    def interrupted(self) -> bool: ...
+    def notes(self) -> list[str]: ...
+
+
+def plan_in_words(plan: Told) -> str:
     """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
     lines = [_headline(plan), TYPICALLY_OFF]
@@ -37,7 +74,7 @@ def plan_in_words(plan: Plan) -> str:
     return "\n".join([*lines, *plan.notes()])
 
 
-def _headline(plan: Plan) -> str:
+def _headline(plan: Told) -> str:
     public = join_names(list(plan.network.public))
     cost = (
         f", and nothing is lost on {public}"
@@ -51,7 +88,7 @@ def _headline(plan: Plan) -> str:
     )
 
 
-def _rows_and_memory(plan: Plan) -> str:
+def _rows_and_memory(plan: Told) -> str:
     if not plan.network.is_stream:
         return ""
     total, most = sum(plan.kept.values()), max(plan.kept.values(), default=0)
@@ -65,7 +102,7 @@ def _public(error: TypicalError) -> str:
     return f"{error.name}: {error}. Its error variance grows {times(ratio)}."
 
 
-def _private(plan: Plan, error: TypicalError) -> str:
+def _private(plan: Told, error: TypicalError) -> str:
     gained = plan.privacy[error.name]
     text = f"{error.name}: {error}{', with hindsight' if plan.network.is_stream else ''}. {_grows(gained)}"
     worst = plan.worst_direction[error.name]
@@ -82,7 +119,7 @@ def _grows(gained: float) -> str:
     return f"Its error variance grows {times(1 + gained)}."
 
 
-def _quality(plan: Plan) -> str:
+def _quality(plan: Told) -> str:
     """How far from the best possible the plan can be."""
     if plan.gap == 0.0:
         return "No design does better: this one is optimal."

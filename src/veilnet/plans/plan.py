@@ -20,6 +20,7 @@ from veilnet.centre.models import Messages, messages_of
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
+from veilnet.plans.in_words import plan_in_words
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.verdict.model_error import model_error_notes
@@ -180,8 +181,6 @@ class Plan(Frozen):
         return plan_card(self)
 
     def __str__(self) -> str:
-        from veilnet.plans.in_words import plan_in_words
-
         return plan_in_words(self)
 
     def notes(self) -> list[str]:
