@@ -7,13 +7,10 @@ freedom, and the scatter about it, a sum of squares that is chi-square with (W -
 has the false-alarm chance W / (per_rows × number of window lengths × number of tests), so that in per_rows rows of
 the model one false alarm is expected at most.
 
-Rows of real streams depend on each other: a room stays warm for hours, which is no drift. Means over windows then
-scatter more than those of independent rows. By how much is learned from the windows before, 32 at least, and
-divided out; less than 1 is never taken. For independent rows the rates above hold, for dependent ones approximately.
-
-Whatever was off from the first row on looks usual to such tests. Each time the history has doubled, the mean square
-of the residuals over 32 windows is therefore held against the model itself, in units of its own scatter from window
-to window. An x that hardly moves in all that time cannot be told from a model that is wrong, and is told as one.
+Rows of real streams depend on each other: a room stays warm for hours, which is no drift. How far means are off then
+without any drift is bounded by :mod:`veilnet.centre.dependence`, and a change has to stand out from that. Scatter
+about a window's own mean is held against that of the windows before, 32 at least, and over the first 32 windows of
+each length against the model itself: slow rows make it smaller, never larger.
 """
 
 from __future__ import annotations
@@ -28,6 +25,7 @@ import numpy as np
 from veilnet._core.chi_square import threshold
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans
+from veilnet.centre.dependence import HISTORY, independent, swelling
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.gate import Contradiction, silent_agents
 from veilnet.centre.grouping import by_who_sent
@@ -39,11 +37,12 @@ __all__ = ["Change", "Drift"]
 
 _SHORTEST = 16
 _LENGTHS = 11  # windows of 16 to 16384 rows
-_HISTORY = 32  # windows, before what they say is believed
+_WINDOWS = tuple(_SHORTEST * 2**number for number in range(_LENGTHS))
+_AT_ONCE = 32 * _SHORTEST
+_FEWEST = 4  # windows of a length, before one is tested
 _INDEPENDENT = 1.5  # squares that scatter no more than so many times as much as of independent rows
 _UNUSUAL = 0.01  # chance of windows that count for no more than that in the history
 _CERTAIN = 8.0  # deviations of a mean of 32 windows: less than one in 10⁷
-_MOST_CARRIED = 0.95  # from window to window
 _LEAST_BIAS, _LEAST_SCATTER = 0.2, 1.1  # what is smaller is nobody's concern
 _SETS_KEPT = 64
 _OFTEN = 8  # refusals among 16 rows
@@ -178,34 +177,36 @@ class _Watch:
         self._chance = 1.0 / (per_rows * _LENGTHS * 2 * len(self._names))
         self._rest = np.zeros((0, len(self._tests)))
         self._rest_keys: Keys = np.zeros(0, dtype=np.int64)
-        self._levels = [Level(len(self._names), len(self._tests)) for _ in range(_LENGTHS)]
+        self._levels = [Level(self._group, len(self._names)) for _ in range(_LENGTHS)]
 
     def look(self, keys: Keys, deviations: Array) -> list[Change]:
         if len(self._found.joint) == 0:
             return []
         residuals = np.concatenate([self._rest, deviations @ self._tests.T])
         keys = np.concatenate([self._rest_keys, keys])
-        whole = len(residuals) // _SHORTEST
-        used = whole * _SHORTEST
+        used = len(residuals) // _SHORTEST * _SHORTEST
         self._rest, self._rest_keys = residuals[used:], keys[used:]
-        blocks = residuals[:used].reshape(whole, _SHORTEST, residuals.shape[1])
+        changes: list[Change] = []
+        for start in range(0, used, _AT_ONCE):  # so that short windows know of long ones, however rows come
+            some = slice(start, min(used, start + _AT_ONCE))
+            changes += self._look(keys[some], residuals[some])
+        return changes
+
+    def _look(self, keys: Keys, residuals: Array) -> list[Change]:
+        blocks = residuals.reshape(-1, _SHORTEST, residuals.shape[1])
         windows = Windows(
             blocks.sum(axis=1),
             self._by_group((blocks**2).sum(axis=1)),
-            keys[:used:_SHORTEST],
-            keys[_SHORTEST - 1 : used : _SHORTEST],
+            keys[::_SHORTEST],
+            keys[_SHORTEST - 1 :: _SHORTEST],
         )
         changes: list[Change] = []
         for number, level in enumerate(self._levels):
             if len(windows.since) == 0:
                 break
-            done = 0
-            while done < len(windows.since):
-                some = windows.part(done, done + max(_HISTORY, level.count))
-                if level.count >= _HISTORY:
-                    changes += self._test(some, _SHORTEST * 2**number, level)
-                changes += self._learn(some, _SHORTEST * 2**number, level)
-                done += len(some.since)
+            if self._levels[0].count >= HISTORY:
+                changes += self._test(windows, number)
+            changes += self._learn(windows, number)
             windows = level.paired(windows)
         return changes
 
@@ -215,28 +216,20 @@ class _Watch:
             sums[:, group] += column
         return sums
 
-    def _learn(self, windows: Windows, length: int, level: Level) -> list[Change]:
+    def _learn(self, windows: Windows, number: int) -> list[Change]:
         """Add to the history; what it says against the model when it is long enough for the first time."""
-        young = level.count < _HISTORY
-        if young:
-            level.early = np.concatenate(
-                [level.early, windows.squares / (length * np.maximum(self._freedom, 1))]
-            )
+        level, length = self._levels[number], _WINDOWS[number]
+        young = level.count < HISTORY
         sums = windows.sums
         if not young:  # a change that lasts must not soon be taken for usual
             limits = np.array([_limit(_UNUSUAL, int(f)) for f in self._freedom])
-            found = self._by_group(sums**2) / length / np.maximum(1.0, self._swelling(level, length))
+            found = self._by_group(sums**2) / length / np.maximum(1.0, self._widest(level, length))
             sums = sums * np.sqrt(np.minimum(1.0, limits / np.maximum(found, 1e-300)))[:, self._group]
         level.add(sums, self._scatter(windows, length), int(windows.since[0]))
-        if not young or level.count < _HISTORY:
+        if not young or level.count < HISTORY:
             return []
-        means = np.mean(level.early, axis=0)
-        about = level.early - means
-        power = np.maximum(np.sum(about**2, axis=0), 1e-12)
-        follows = np.sum(about[1:] * about[:-1], axis=0) / power + 2.0 / np.sqrt(level.count)
-        carried = np.clip(follows, 0.0, _MOST_CARRIED)  # as far as so few windows allow it
-        spread = np.sqrt(power * (1 + carried) / (1 - carried)) / level.count
-        far = means - 1.0 > _CERTAIN * spread
+        means = level.scatter.mean
+        far = means - 1.0 > _CERTAIN * level.scatter.error
         span = level.begun or 0, int(windows.until[-1]), level.count * length
         return [
             Change("scatter", self._names[group], *span, size)
@@ -249,7 +242,7 @@ class _Watch:
         about = windows.squares - self._by_group(windows.sums**2) / length
         return np.asarray(np.maximum(about, 0.0) / ((length - 1) * np.maximum(self._freedom, 1)))
 
-    def _swelling(self, level: Level, length: int) -> Array:
+    def _widest(self, level: Level, length: int) -> Array:
         """Per group, how much sums over windows scatter in their widest direction; 1 for independent rows."""
         return np.array(
             [
@@ -258,26 +251,26 @@ class _Watch:
             ]
         )
 
-    def _test(self, windows: Windows, length: int, level: Level) -> list[Change]:
+    def _test(self, windows: Windows, number: int) -> list[Change]:
         """Hold windows against the model, and against how much those before them scatter."""
+        level, length = self._levels[number], _WINDOWS[number]
+        if level.count < _FEWEST:
+            return []
         changes = []
         chance = self._chance * length
-        margin = 1.0 + 2.0 * np.sqrt(2.0 / level.count)
-        swellings, scatters = self._swelling(level, length), self._scatter(windows, length)
+        limits = np.array([_limit(chance, int(freedom)) for freedom in self._freedom])
+        swellings = np.ones(len(self._names))
+        alone = independent(self._levels, _WINDOWS, self._freedom)
+        if not alone.all():
+            widest = self._widest(level, length)
+            dependent = swelling(self._levels, _WINDOWS, number, self._freedom, widest, limits)
+            swellings = np.where(alone, 1.0, dependent)
+        scatters = self._scatter(windows, length)
         for group, name in enumerate(self._names):
-            freedom = int(self._freedom[group])
-            mine = self._group == group
-            sums = windows.sums[:, mine]
-            swelling = _rounded_up(swellings[group] * margin)
-            biased = np.sum(sums**2, axis=1) / (length * swelling) > _limit(chance, freedom)
-            mean_square, varies = float(level.scatter.mean[group]), float(level.scatter.variance[group])
-            usual, squares = max(1.0, mean_square), (length - 1) * freedom
-            widening = _rounded_up(varies / max(mean_square, 1e-12) ** 2 * squares / 2 * margin)
-            effective = max(1, int(squares / widening))
+            sums = windows.sums[:, self._group == group]
+            biased = np.sum(sums**2, axis=1) / (length * swellings[group]) > limits[group]
             scatter = scatters[:, group]
-            wide = scatter / usual * effective > _limit(chance, effective)
-            if widening > _INDEPENDENT and length < _HISTORY * widening:
-                wide[:] = False  # too few independent rows for a sum of squares to be chi-square
+            wide = scatter > self._widest_scatter(number, group, chance)
             for place in np.flatnonzero(biased | wide):
                 span = int(windows.since[place]), int(windows.until[place]), length
                 mean = sums[place] / length
@@ -287,6 +280,20 @@ class _Watch:
                 elif wide[place] and size > _LEAST_SCATTER:
                     changes.append(Change("scatter", name, *span, size))
         return changes
+
+    def _widest_scatter(self, number: int, group: int, chance: float) -> float:
+        """What a window's mean square about its own mean exceeds with this chance, by what those before it were."""
+        level, length = self._levels[number], _WINDOWS[number]
+        if level.count < HISTORY:
+            return np.inf
+        mean, varies = float(level.scatter.mean[group]), float(level.scatter.variance[group])
+        squares = (length - 1) * int(self._freedom[group])
+        margin = 1.0 + 2.0 * np.sqrt(2.0 / level.count)
+        widening = _rounded_up(varies / max(mean, 1e-12) ** 2 * squares / 2 * margin)
+        if widening > _INDEPENDENT and length < HISTORY * widening:
+            return np.inf  # too few independent rows for a sum of squares to be chi-square
+        effective = max(1, int(squares / widening))
+        return max(1.0, mean) * _limit(chance, effective) / effective
 
     def _public_shift(self, tested: Sequence[int]) -> list[Array]:
         """Per group: what a mean of its residuals says the public estimates are off by, in their deviations."""

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 
 __all__ = ["Keys", "Level", "Windows"]
+
+_MOST_CARRIED = 0.95  # from window to window
 
 Keys = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -34,7 +36,8 @@ class Moments:
 
     def __init__(self, groups: int) -> None:
         self.count = 0
-        self._sum, self._squares = np.zeros(groups), np.zeros(groups)
+        self._sum, self._squares, self._products = np.zeros(groups), np.zeros(groups), np.zeros(groups)
+        self._last = np.zeros((0, groups))
 
     @property
     def mean(self) -> Array:
@@ -46,8 +49,19 @@ class Moments:
         """Of each group, from window to window."""
         return np.maximum(self._squares / max(1, self.count) - self.mean**2, 0.0)
 
+    @property
+    def error(self) -> Array:
+        """Deviation of each group's mean, windows that follow one another being alike."""
+        few = max(2, self.count)
+        alike = (self._products / (few - 1) - self.mean**2) / np.maximum(self.variance, 1e-300)
+        carried = np.clip(alike + 1 / np.sqrt(few), 0.0, _MOST_CARRIED)
+        return np.asarray(np.sqrt(self.variance / few * (1 + carried) / (1 - carried)))
+
     def add(self, values: Array) -> None:
         """Count some windows in, (windows, groups)."""
+        both = np.concatenate([self._last, values])
+        self._products += np.sum(both[1:] * both[:-1], axis=0)
+        self._last = both[-1:]
         self.count += len(values)
         self._sum += values.sum(axis=0)
         self._squares += (values**2).sum(axis=0)
@@ -56,16 +70,20 @@ class Moments:
 class Level:
     """Windows of one length: what waits for its partner, and what all of them so far were like.
 
-    scatter: mean squares of residuals about each window's mean; early: those of the first windows about what the
-    model expects. Both are 1 in the model.
+    scatter: mean squares of residuals about each window's mean; 1 in the model where rows are independent, and less
+             where they are slow.
+    sums_squared: Σ sum sum' over windows; power: its trace over each group; follows: the same of neighbours.
     """
 
-    def __init__(self, groups: int, columns: int) -> None:
+    def __init__(self, group: Integers, groups: int) -> None:
+        columns = len(group)
+        self._member = np.eye(groups)[group]
+        self.power, self.follows = np.zeros(groups), np.zeros(groups)
+        self._last = np.zeros((0, columns))
         self.count = 0
         self.begun: int | None = None
         self.sums_squared = np.zeros((columns, columns))
         self.scatter = Moments(groups)
-        self.early = np.zeros((0, groups))
         none: Keys = np.zeros(0, dtype=np.int64)
         self._waiting = Windows(np.zeros((0, columns)), np.zeros((0, groups)), none, none)
 
@@ -74,6 +92,10 @@ class Level:
         self.begun = since if self.begun is None else self.begun
         self.count += len(sums)
         self.sums_squared += sums.T @ sums
+        both = np.concatenate([self._last, sums])
+        self.follows += np.sum(both[1:] * both[:-1], axis=0) @ self._member
+        self.power += np.sum(sums**2, axis=0) @ self._member
+        self._last = both[-1:]
         self.scatter.add(scatter)
 
     def paired(self, new: Windows) -> Windows:
