@@ -154,13 +154,16 @@ class Fusion:
             absent = np.array([part is None for part in parts]) & (self.model.blocks.sizes > 0)
         usual = self._weights(absent)
         groups: dict[bytes, list[Integers]] = {}
-        spoiled = False
+        held: list[tuple[Integers, Array]] = []
         with np.errstate(invalid="ignore", over="ignore"):
             for start, stacked in self._side_by_side(parts, rows):
-                spoiled |= _apply(usual, stacked, public[start : start + len(stacked)])
-            odd = self._odd_rows(usual, parts, public) if spoiled else np.zeros(0, np.intp)
-            for start in range(0, len(odd), _ROWS_HELD):
-                self._with_gaps(parts, odd[start : start + _ROWS_HELD], absent, public, groups)
+                estimates = public[start : start + len(stacked)]
+                if _apply(usual, stacked, estimates):
+                    odd = _odd_rows(usual, stacked, estimates)
+                    held.append((odd + start, _turned(stacked, odd)))
+                if sum(len(where) for where, _ in held) > _ROWS_HELD:
+                    self._with_gaps(held, absent, public, groups)
+            self._with_gaps(held, absent, public, groups)
         return self._result(public, usual, groups, single=single)
 
     def smooth(self, messages: Mapping[str, Any] | Any, *, lag: int | None = None) -> Estimate:
@@ -274,25 +277,20 @@ class Fusion:
                     columns[column] = part[start:stop, own]
             yield start, columns.T
 
-    def _odd_rows(self, usual: Weights, parts: list[Array | None], public: Array) -> Integers:
-        """Rows with a number that is not finite: it spoils what it is multiplied into."""
-        watched = [public[:, k] for k in np.flatnonzero(usual.view.estimable)]
-        if not usual.all_count:
-            watched += [column for part in parts if part is not None for column in np.atleast_2d(part).T]
-        total = watched[0] if len(watched) == 1 else sum(watched[1:], start=watched[0])
-        return np.flatnonzero(~np.isfinite(total))
-
     def _with_gaps(
         self,
-        parts: list[Array | None],
-        rows: Integers,
+        held: list[tuple[Integers, Array]],
         absent: Booleans,
         public: Array,
         found: dict[bytes, list[Integers]],
     ) -> None:
-        """Estimate some rows anew, each from whoever sent, all rows with the same agents at once."""
+        """Estimate the rows that are held anew, each from whoever sent, all rows with the same agents at once."""
+        if not held:
+            return
+        rows = np.concatenate([where for where, _ in held])
+        columns = np.concatenate([numbers for _, numbers in held], axis=1)
+        held.clear()
         sizes = self.model.blocks.sizes
-        columns = self._columns_at(parts, rows)
         silent = np.zeros((len(sizes), len(rows)), bool)
         for owner, column in zip(np.repeat(np.arange(len(sizes)), sizes), columns, strict=True):
             silent[owner] |= ~np.isfinite(column)
@@ -309,18 +307,6 @@ class Fusion:
             for column, values in zip(public.T, estimates, strict=True):
                 column[where] = values
             found.setdefault(weights.key, []).append(where)
-
-    def _columns_at(self, parts: list[Array | None], rows: Integers) -> Array:
-        """(M, rows): the numbers of some rows, turned."""
-        if len(parts) == 1 and parts[0] is not None:
-            return np.ascontiguousarray(np.atleast_2d(parts[0])[rows].T)
-        columns = np.zeros((self.model.blocks.total, len(rows)))
-        for place, part in enumerate(parts):
-            if part is not None:
-                first = self.model.blocks.rows(place).start
-                for own, column in enumerate(np.atleast_2d(part).T):
-                    columns[first + own] = column[rows]
-        return columns
 
     def _weights(self, silent: Booleans) -> Weights:
         key = np.packbits(silent).tobytes()
@@ -375,6 +361,23 @@ def _apply(weights: Weights, stacked: Array, public: Array) -> bool:
     # flat, since adding a short row to each of many rows costs more than the product
     flat += weights.constants[: flat.size]
     return not np.isfinite(squares)
+
+
+def _odd_rows(weights: Weights, stacked: Array, public: Array) -> Integers:
+    """Rows with a number that is not finite: it spoils what it is multiplied into."""
+    watched = [public[:, k] for k in np.flatnonzero(weights.view.estimable)]
+    if not weights.all_count:
+        watched += list(stacked.T)
+    total = watched[0] if len(watched) == 1 else sum(watched[1:], start=watched[0])
+    return np.flatnonzero(~np.isfinite(total))
+
+
+def _turned(stacked: Array, rows: Integers) -> Array:
+    """(M, rows): the numbers of some rows, column after column."""
+    columns = stacked.T
+    if columns.flags.c_contiguous or columns.strides[1] == columns.itemsize:
+        return np.take(columns, rows, axis=1)
+    return np.ascontiguousarray(stacked[rows].T)
 
 
 def _as_message(value: Any, name: str, size: int) -> Array:
