@@ -55,14 +55,14 @@ def watched(plan: vn.Plan, messages: np.ndarray, per_rows: float = 1e6, block: i
     ]
 
 
-def false_alarms(plan: vn.Plan, logs: int = 40, rows: int = 20_000, per_rows: float = 1e6) -> None:
+def false_alarms(plan: vn.Plan, logs: int = 20, rows: int = 20_000, per_rows: float = 1e6) -> None:
     """Logs of the model with an alarm in them: a slow x may begin a log far from its mean."""
     allowed = logs * rows / per_rows
-    for which, memories in (("x", MEMORIES), ("noise", MEMORIES[1:]), ("both", MEMORIES[1:])):
+    for which, memories in (("x", MEMORIES), ("noise", MEMORIES[1:])):
         for memory in memories:
             kinds: list[set[str]] = []
             for log in range(logs):
-                of_x, of_noise = memory * (which != "noise"), memory * (which != "x")
+                of_x, of_noise = memory * (which == "x"), memory * (which == "noise")
                 messages = drawn(plan, rows, 5000 + log, of_x, of_noise)
                 kinds.append({change.kind for change in watched(plan, messages, per_rows)})
             shown = ", ".join(
@@ -84,7 +84,7 @@ def cost(plan: vn.Plan) -> None:
 
 
 def delays(
-    plan: vn.Plan, size: float, of_x: float = 0.0, of_noise: float = 0.0, runs: int = 40, history: int = 6000
+    plan: vn.Plan, size: float, of_x: float = 0.0, of_noise: float = 0.0, runs: int = 20, history: int = 6000
 ) -> None:
     """Rows until a lasting change of one agent's messages is noticed."""
     model = plan.messages
@@ -111,11 +111,11 @@ def main() -> None:
     plan = vn.design(house())
     cost(plan)
     false_alarms(plan)
-    for size in (2.0, 1.0, 0.5):
+    for size in (1.0, 0.5, 2.0):
         for of_x, of_noise in ((0.0, 0.0), (0.9, 0.0), (0.99, 0.0), (0.0, 0.9)):
             delays(plan, size, of_x, of_noise)
-    for of_x in (0.0, 0.9, 0.99):
-        delays(plan, 1.0, of_x, runs=20, history=50_000)
+    for of_x in (0.9, 0.99):
+        delays(plan, 1.0, of_x, runs=10, history=50_000)
     messages = drawn(plan, ROWS, 2)
     for rate in (1e-2, 1e-3, 1e-4):
         doubted = {doubt.row for doubt in vn.Fusion(plan, gate=rate).estimate(messages).contradictions}

@@ -38,7 +38,7 @@ __all__ = ["Change", "Drift"]
 _SHORTEST = 16
 _LENGTHS = 11  # windows of 16 to 16384 rows
 _WINDOWS = tuple(_SHORTEST * 2**number for number in range(_LENGTHS))
-_AT_ONCE = 32 * _SHORTEST
+_MOST_WINDOWS = 512  # at once
 _FEWEST = 4  # windows of a length, before one is tested
 _INDEPENDENT = 1.5  # squares that scatter no more than so many times as much as of independent rows
 _UNUSUAL = 0.01  # chance of windows that count for no more than that in the history
@@ -187,9 +187,12 @@ class _Watch:
         used = len(residuals) // _SHORTEST * _SHORTEST
         self._rest, self._rest_keys = residuals[used:], keys[used:]
         changes: list[Change] = []
-        for start in range(0, used, _AT_ONCE):  # so that short windows know of long ones, however rows come
-            some = slice(start, min(used, start + _AT_ONCE))
+        done = 0
+        while done < used:  # some at a time, so that short windows know of long ones, however rows come
+            most = np.clip(self._levels[0].count // 4, HISTORY, _MOST_WINDOWS) * _SHORTEST
+            some = slice(done, min(used, done + int(most)))
             changes += self._look(keys[some], residuals[some])
+            done = some.stop
         return changes
 
     def _look(self, keys: Keys, residuals: Array) -> list[Change]:
