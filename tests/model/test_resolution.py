@@ -188,6 +188,16 @@ def test_the_agent_notices_a_lattice_that_was_not_stated() -> None:
     assert "steps of 0.1, stated 0)" in watched(0, coarse)
 
 
+def test_rows_that_happen_to_lie_on_a_coarser_part_of_a_fine_lattice_are_no_reason_to_warn() -> None:
+    """Minutes' means of temperatures: calibrated on steps of 1/12000, the next morning all of them on 1/6000."""
+    smooth = np.random.default_rng(1).standard_normal((300, 2))
+    morning = np.column_stack([np.rint(smooth[:, 0] * 6000) / 6000, smooth[:, 1]])
+    assert watched([1 / 12000, 0.0], morning) == ""
+    assert "stated 0)" in watched([0.0, 0.0], morning)  # not part of any lattice that was stated
+    rough = np.column_stack([0.1 * np.rint(smooth[:, 0] / 0.1), smooth[:, 1]])
+    assert "steps of 0.1, stated 0.05" in watched([0.05, 0.0], rough)  # coarse: dither does not cover it
+
+
 def test_whoever_sends_everything_or_nothing_has_nothing_to_notice() -> None:
     rows = np.rint(np.random.default_rng(1).standard_normal((500, 2)) * 5)
     for sanitizer in (vn.Sanitizer.raw(2), vn.Sanitizer.silent(2)):

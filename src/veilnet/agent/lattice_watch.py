@@ -11,14 +11,17 @@ from veilnet.model.lattice import ENOUGH_ROWS, step_of
 
 _MOST_ROWS = 4 * ENOUGH_ROWS
 _WHOLE = 1e-3  # of a step: how far a stated step may be from a multiple of the one seen
+_FINE = 1 / 256  # of what readings vary by: with finer steps, what is withheld has thousands of candidates
 
 
 class LatticeWatch:
     """Looks at the first rows of a stream, keeps nothing afterwards.
 
     A stated step protects if it is a whole multiple of the step seen: dither over several steps covers each. Readings
-    that show no lattice need none. Anything else is worth a word; the readings are sent all the same, since they may
-    be few, and since the agent's file is not for the agent to mend.
+    that show no lattice need none. Where the step seen is a whole multiple of the one stated, all readings lie on the
+    lattice as stated, and in few rows often by chance on a coarser one (minutes' means have steps of 1/2, 1/3, 1/4 of
+    a digit, and common ones that are finer still); that is no matter while it is fine. Anything else is worth a word,
+    and the readings are sent all the same: they may be few, and the agent's file is not for the agent to mend.
     """
 
     def __init__(self, sanitizer: Sanitizer) -> None:
@@ -54,6 +57,9 @@ class LatticeWatch:
             return _unstated([f"{n} ({s:.3g})" for n, s in zip(self._names, steps, strict=True) if s > 0])
         ratio = self._stated / np.where(steps > 0, steps, 1.0)
         covered = (steps == 0) | ((ratio > 0.5) & (np.abs(ratio - np.rint(ratio)) < _WHOLE))
+        parts = steps / np.where(self._stated > 0, self._stated, np.inf)
+        within = (parts > 0.5) & (np.abs(parts - np.rint(parts)) < _WHOLE)
+        covered |= within & (steps < _FINE * np.std(seen, axis=0))
         wrong = [
             f"{name} (steps of {step:.3g}, stated {stated:.3g})"
             for name, step, stated, fine in zip(self._names, steps, self._stated, covered, strict=True)

@@ -4,7 +4,7 @@ Of W rows of the model, f numbers each, the mean has variance 1 / W in every dir
 up to 1 where they hardly change within the window. Three things tell how much it is.
 
 1. *Independence.* Over n windows of every length, Σ |sum|² / W is chi-square with n f degrees of freedom. While that
-   holds at all lengths seen, the variance is 1 / W.
+   holds at all lengths seen, after 128 of the shortest windows and more, the variance is 1 / W.
 2. *What moves within windows does not move their means.* One number has variance 1 in the model, however slow it is.
    So a window's mean has the variance 1 - E (1 / W) Σ (r - mean)², at most f times that of f numbers on average. What
    moves within windows is seen often, also where the means hardly move at all.
@@ -33,14 +33,15 @@ __all__ = ["HISTORY", "independent", "swelling"]
 
 HISTORY = 32  # windows, before what they say is believed
 _FEW = 2  # windows of a length, before its sums are held against independence
-_SURE = 2.33  # deviations, 1 %: what independent rows exceed so seldom
+_MANY = 128  # of the shortest windows, before rows are taken to be independent
+_SURE = 1.64  # deviations, 5 %: what independent rows exceed so seldom
 _UNCERTAIN = 3.0  # deviations by which a variance is raised for how well it is known
 _MOST = 600.0  # of an exponent
 
 
 def independent(levels: Sequence[Level], lengths: Sequence[int], freedom: Integers) -> Booleans:
     """Per group, whether sums over windows scatter no more than those of independent rows, at all lengths."""
-    found = np.ones(len(freedom), bool)
+    found = np.full(len(freedom), levels[0].count >= _MANY)
     for level, length in zip(levels, lengths, strict=True):
         if level.count >= _FEW:
             count = level.count * np.maximum(freedom, 1)
