@@ -54,6 +54,20 @@ def test_the_new_plan_is_that_of_fit_and_design(old) -> None:
     assert "promised" in str(found)
 
 
+def test_what_the_old_centre_errs_by_is_seen_on_the_new_rows(old) -> None:
+    found = refit(old, log_of(2000, 2, moved=True))
+    more, rng = log_of(20_000, 9, moved=True), np.random.default_rng(0)
+    readings = {"kitchen": np.column_stack([more["T1"], more["W1"]]), "hall": more["T2"][:, None]}
+    messages = {agent: old.sanitizers[agent].sanitize(rows, rng=rng) for agent, rows in readings.items()}
+    off = vn.Fusion(old).estimate(messages).public[:, 0] - more["T_out"]
+    assert found.errors["T_out"] == pytest.approx(np.sqrt(np.nanmean(off**2)), rel=0.1)
+    promised = np.sqrt(vn.crlb(old.network, old.sanitizers)[0, 0])
+    assert found.errors["T_out"] > 2 * promised
+    assert f"T_out by ±{found.errors['T_out']:.4g}" in str(found)
+    as_before = refit(old, log_of(2000, 3, moved=False))
+    assert as_before.errors["T_out"] == pytest.approx(promised, rel=0.1)
+
+
 def test_what_was_asked_for_is_asked_for_again(old) -> None:
     table = log_of(2000, 3, moved=True)
     lossy = vn.design(old.network, utility_loss=0.1)

@@ -30,6 +30,7 @@ _DRAWS = 400
 _SEED = 357  # fixed, so that one table has one report
 _MOST_BLOCKS = 2000
 _FEWEST_BLOCKS = 16
+_UNDETERMINED = 1e-9  # of the information on x, units removed: less than that is rounding
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,17 @@ class Promise:
 
     ceiling:  as the network promises it.
     interval: where it may be, given that the network was fitted to few rows; None where that is not known.
+    unknown:  why it is not, in words.
     """
 
     ceiling: float
     interval: Interval | None
+    unknown: str = ""
 
     def __str__(self) -> str:
         shown = f"grows {times(1 + self.ceiling)} for free"
         if self.interval is None:
-            return shown
+            return f"{shown} (no interval: {self.unknown})" if self.unknown else shown
         return f"{shown} ({self.interval})"
 
 
@@ -91,16 +94,29 @@ def ceiling_intervals(
     public: Array,
     private: Mapping[str, Array],
     joint: Booleans,
+    *,
+    prior: bool = True,
 ) -> dict[str, Interval]:
-    """private name -> interval of the privacy that is free (the ceiling), with a prior.
+    """private name -> interval of the privacy that is free (the ceiling); none where a draw leaves it without bound.
 
     readings, parameters: (T, N), (T, L) in order of time; length: rows of a block; sizes: readings of each agent;
     public: U; joint: (N, N), which pairs of readings may share noise.
     """
     observe, noise, covariance = drawn_models(readings, parameters, length)
-    grown = growth(observe, np.where(joint, noise, 0.0), covariance, sizes, public, list(private.values()))
+    grown = growth(
+        observe,
+        np.where(joint, noise, 0.0),
+        covariance if prior else None,
+        sizes,
+        public,
+        list(private.values()),
+    )
     blocks, lost = len(readings) // length, readings.shape[1] + parameters.shape[1] + 1
-    return {name: interval_of(grown[:, k], blocks, lost) for k, name in enumerate(private)}
+    return {
+        name: interval_of(grown[:, k], blocks, lost)
+        for k, name in enumerate(private)
+        if np.all(np.isfinite(grown[:, k]))
+    }
 
 
 def interval_of(grown: Array, blocks: int, lost: int) -> Interval:
@@ -116,17 +132,18 @@ def interval_of(grown: Array, blocks: int, lost: int) -> Interval:
 def growth(
     observe: Array,
     noise: Array,
-    covariance: Array,
+    covariance: Array | None,
     sizes: Sequence[int],
     public: Array,
     private: Sequence[Array],
 ) -> Array:
     """(draws, private parameters) log(1 + p*): every agent sends its share of the public estimate and nothing else.
 
-    observe, noise, covariance: (draws, ...) H, R, P0. The mathematics' section 3, for a full prior, of many networks
-    at once; :func:`veilnet.check` is the careful one.
+    observe, noise, covariance: (draws, ...) H, R, P0, None without a prior. The mathematics' section 3, of many
+    networks at once; :func:`veilnet.check` is the careful one. Infinite where, without a prior, what is sent does not
+    determine x.
     """
-    prior = np.linalg.inv(covariance)
+    prior = np.zeros((1, 1, 1)) if covariance is None else np.linalg.inv(covariance)
     weighted = np.linalg.solve(noise, observe).transpose(0, 2, 1)
     error = np.linalg.inv(prior + weighted @ observe)
     estimate = public @ error @ weighted
@@ -137,11 +154,15 @@ def growth(
     shares = shares / np.maximum(sizes_of_shares, 1e-300)
     seen = shares @ observe
     across = np.linalg.pinv(shares @ noise @ shares.transpose(0, 2, 1), rcond=1e-10, hermitian=True)
-    after = np.linalg.inv(prior + seen.transpose(0, 2, 1) @ across @ seen)
+    left = prior + seen.transpose(0, 2, 1) @ across @ seen
+    scale = np.sqrt(np.maximum(np.einsum("dii->di", left), 1e-300))
+    least = np.linalg.eigvalsh(left / (scale[:, :, None] * scale[:, None, :]))[:, 0]
+    determined = least > _UNDETERMINED
+    after = np.linalg.inv(np.where(determined[:, None, None], left, np.eye(left.shape[1])))
     ratios = [
         np.einsum("ki,dij,kj->d", g, after, g) / np.einsum("ki,dij,kj->d", g, error, g) for g in private
     ]
-    return np.asarray(np.log(np.stack(ratios, axis=1)))
+    return np.where(determined[:, None], np.log(np.stack(ratios, axis=1)), np.inf)
 
 
 def drawn_models(

@@ -40,16 +40,28 @@ def fitted_promises(
     """
     ceiling = check(network).ceiling
     known: dict[str, Interval] = {}
-    if builder.prior and len(rows) > _ROWS_PER_READING * (network.N + network.L):
+    enough = _ROWS_PER_READING * (network.N + network.L)
+    if len(rows) > enough:
         length = block_length(len(rows), stream)
         if network.is_stream:
             known = _of_streams(builder, network, model, stream, rows, length)
         else:
             sizes = [int(size) for size in network.blocks.sizes]
             known = ceiling_intervals(
-                rows.readings, rows.parameters, length, sizes, network.U, network.private, builder.joint
-            )
-    return {name: Promise(value, known.get(name)) for name, value in ceiling.items()}
+                rows.readings, rows.parameters, length, sizes, network.U, network.private, builder.joint,
+                prior=builder.prior,
+            )  # fmt: skip
+    few = f"more than {enough} rows are needed for one" if len(rows) <= enough else ""
+    return {
+        name: Promise(value, known.get(name), "" if name in known else few or _unknown(value))
+        for name, value in ceiling.items()
+    }
+
+
+def _unknown(ceiling: float) -> str:
+    if np.isinf(ceiling):
+        return "without a prior it has no bound, whatever the rows say"
+    return "in some of the models that the rows allow it has no bound"
 
 
 def _of_streams(

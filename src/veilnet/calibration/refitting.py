@@ -1,7 +1,8 @@
 """A new plan from new calibration rows, beside what the old one promised and what its messages would allow now.
 
 What old messages allow is said of a centre and an attacker who know the new model. A centre that goes on with the old
-one errs more than that, since its weights, means and offsets are not true any more.
+one errs more than that, since its weights, means and offsets are not true any more: by how much is seen on the new
+rows themselves, sanitized and fused by the old plan, beside their truth.
 """
 
 from __future__ import annotations
@@ -14,16 +15,21 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
-from veilnet._core.words import times
+from veilnet._core.words import join_names, times
 from veilnet.bounds.knowledge import crlb, privacy, utility
 from veilnet.calibration.fitting import Calibration, fit_report
-from veilnet.calibration.rows import Missing
+from veilnet.calibration.roles import Roles
+from veilnet.calibration.rows import Missing, Rows, read_rows
+from veilnet.centre.fusion import Fusion
 from veilnet.designs.choice import design
 from veilnet.designs.questions import Worst
+from veilnet.io.tables import opened_once
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
 __all__ = ["Refit", "refit"]
+
+_SEED = 20150211  # of the noise that is simulated to see what the old centre errs by
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +39,13 @@ class Refit:
     old:         the plan as it was.
     calibration: the new network with its report and warnings.
     new:         the plan for it, asked for the same as the old one.
+    errors:      public row -> root mean square error of the old centre on the new rows; empty for a stream.
     """
 
     old: Plan
     calibration: Calibration
     new: Plan
+    errors: Mapping[str, float]
 
     @property
     def rows(self) -> list[tuple[str, str, str, str]]:
@@ -63,9 +71,12 @@ class Refit:
             for what, promised, kept, now in self.rows
         ]
         last = (
-            "What old messages allow takes a centre that knows the new model; with the old one it errs more."
+            "What old messages allow takes a centre that knows the new model; with the old one it errs more"
         )
-        return "\n".join(["What changes:", *lines, last])
+        erring = join_names([f"{name} by ±{error:.4g}" for name, error in self.errors.items()])
+        return "\n".join(
+            ["What changes:", *lines, f"{last}: on these rows, {erring}." if erring else f"{last}."]
+        )
 
 
 def refit(
@@ -95,11 +106,17 @@ def refit(
             "time: the plan is for a stream; name the column that tells when rows were measured (on the command "
             "line: --time date)"
         )
+    table = opened_once(table)
+    roles = Roles(
+        {agent: list(names) for agent, names in _readings(network).items()},
+        _columns(network, network.public),
+        _columns(network, network.private),
+    )
     calibration = fit_report(
         table,
-        agents={agent: list(names) for agent, names in _readings(network).items()},
-        public=_columns(network, network.public),
-        private=_columns(network, network.private),
+        agents=roles.agents,
+        public=roles.public,
+        private=roles.private,
         time=time,
         stream=network.is_stream,
         missing=missing,
@@ -114,7 +131,28 @@ def refit(
         asked = _asked_of(plan)
     if network.model_error:
         asked["model_error"] = network.model_error
-    return Refit(old=plan, calibration=calibration, new=design(calibration.network, **asked))
+    return Refit(
+        old=plan,
+        calibration=calibration,
+        new=design(calibration.network, **asked),
+        errors={} if network.is_stream else _errors(plan, read_rows(table, roles, missing, time), roles),
+    )
+
+
+def _errors(plan: Plan, rows: Rows, roles: Roles) -> dict[str, float]:
+    """What the old centre errs by, on rows whose truth is known and in which everybody sends."""
+    truth = rows.parameters[:, [roles.parameters.index(name) for name in plan.network.parameters]]
+    network, rng = plan.network, np.random.default_rng(_SEED)
+    readings = {agent: rows.readings[:, network.blocks.rows(k)] for k, agent in enumerate(network.agents)}
+    sent = {
+        agent: np.asarray(plan.sanitizers[agent].sanitize(mine, rng=rng)) for agent, mine in readings.items()
+    }
+    complete = np.all(np.isfinite(np.concatenate(list(sent.values()), axis=1)), axis=1)
+    if not complete.any():
+        return {}
+    estimate = Fusion(plan).estimate({agent: messages[complete] for agent, messages in sent.items()})
+    off = estimate.public - truth[complete] @ network.U.T
+    return dict(zip(network.public_rows, np.sqrt(np.mean(off**2, axis=0)).tolist(), strict=True))
 
 
 def _asked_of(plan: Plan) -> dict[str, Any]:

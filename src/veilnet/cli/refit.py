@@ -72,6 +72,7 @@ def command(
                     dict(zip(("what", "promised", "old_messages_now", "new_plan"), row, strict=True))
                     for row in rows
                 ],
+                "errors_of_the_old_centre": found.errors,
                 "saved": out,
             }
         )
