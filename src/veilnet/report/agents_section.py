@@ -74,8 +74,9 @@ def agents_section(plan: Plan) -> Html:
     """Who tells how much of what, the agents that matter one by one, and all of them as a table."""
     found = contributions_of(plan)
     order = sorted(plan.sanitizers, key=lambda agent: -found.weight(agent))
-    silent = [agent for agent in order if plan.sent[agent] == 0]
-    talking = [agent for agent in order if plan.sent[agent] > 0]
+    sent = plan.sent
+    silent = [agent for agent in order if sent[agent] == 0]
+    talking = [agent for agent in order if sent[agent] > 0]
     cards = [_card(plan, agent) for agent in talking[:MOST_AGENTS]]
     folded = [_card(plan, agent) for agent in talking[MOST_AGENTS : MOST_AGENTS + MOST_FOLDED]]
     left = len(talking) - len(cards) - len(folded)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
+from veilnet._core.validation import expect
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.designs.frontiers import Frontier, frontier
@@ -45,6 +47,7 @@ def report_of(
     audit:  an audit of it, or the content of a file that ``veilnet audit --json`` wrote.
     curve:  the frontier of its network; without it that section says that it was not traced.
     """
+    _check_arguments(plan, audit, curve)
     verdict = check(plan.network)
     errors = list(typical_errors(plan.network, plan.sanitizers).values())
     sections = [
@@ -113,6 +116,26 @@ def traced_frontier(
 
     curve = frontier(plan.network, levels, progress=going)
     return curve if curve.rows else None
+
+
+def _check_arguments(plan: object, audit: object, curve: object) -> None:
+    expect(plan, Plan, "plan")
+    if curve is not None and not isinstance(curve, Frontier):
+        raise InvalidRequest(f"frontier: expected what vn.frontier returns, found {type(curve).__name__}")
+    if (
+        isinstance(curve, Frontier)
+        and isinstance(plan, Plan)
+        and curve.network.private.keys() != plan.privacy.keys()
+    ):
+        raise InvalidRequest(
+            "frontier: it was traced for a network with other private parameters than the plan's"
+        )
+    if audit is None or isinstance(audit, AuditReport):
+        return
+    if not isinstance(audit, Mapping) or "rows" not in audit:
+        raise InvalidRequest(
+            f"audit: expected what vn.audit returns, or the content of its JSON file, found {type(audit).__name__}"
+        )
 
 
 def _lead(plan: Plan, verdict: Verdict) -> str:

@@ -69,7 +69,7 @@ def headline(plan: Plan, errors: Sequence[TypicalError]) -> str:
     elif ratio < 1 + NOTHING / 2:
         first = f"The centre learns {public} as well as before"
     elif ratio < 1.1:
-        first = f"The centre learns {public} nearly as well as before: its error {grows(ratio)}"
+        first = f"The centre learns {public} nearly as well as before (its error {grows(ratio)})"
     else:
         first = f"The centre's error on {public} {grows(ratio)}"
     return f"{first}; {_private_part([each for each in errors if each.private])}."

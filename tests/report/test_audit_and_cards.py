@@ -1,0 +1,152 @@
+"""Audits on the page, from an audit and from its file; what notebooks show; the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.pages import read_page
+from helpers.shown_plans import KINDS, plan_of
+from veilnet import cli
+from veilnet.auditing.report import AuditReport, Row
+from veilnet.io._json import plain
+
+ROWS = (
+    Row("promise", "gait", 2.0, 1.9, "ok", "it holds.", (1.8, 2.1)),
+    Row("promise", "presence", float("inf"), 3.0, "fail", "presence < gait & so on."),
+    Row("models", "temperature", None, 7.5, "warn", "it depends."),
+)
+
+
+def test_findings_are_listed_worst_first_and_marked_in_words() -> None:
+    plan = plan_of("perfect")
+    page = read_page(plan.report(audit=AuditReport(ROWS, 1e-6)).html)
+    section = page.by_id("audit")
+    assert "1 finding against the plan" in section.text
+    assert "1 finding against the plan" in page.one("ul", "facts").text
+    assert [each.text for each in section.all("li")] == [
+        "✗ BROKEN presence: presence < gait & so on.", "! look at it temperature: it depends.",
+    ]  # fmt: skip
+    promise, models = section.all("table")
+    assert promise.cells() == [
+        ["gait", "2", "1.9", "1.8 .. 2.1", "✓ holds"], ["presence", "∞", "3", "", "✗ BROKEN"],
+    ]  # fmt: skip
+    assert models.cells() == [["temperature", "7.5", "! look at it"]]
+    broken, fine = section.all("details")
+    assert "open" in broken.attributes
+    assert "open" not in fine.attributes
+
+
+def test_an_audit_in_other_columns_is_shown_too() -> None:
+    row = {
+        "section": "attackers", "what": "forest on gait", "guessing": 7.9, "raw": 0.3, "promised": 7.4, "sent": 7.6,
+        "verdict": "cannot tell", "sentence": "too few rows.",
+    }  # fmt: skip
+    section = read_page(plan_of("perfect").report(audit={"rows": [row]}).html).by_id("audit")
+    assert [each.text for each in section.all("th")] == [
+        "", "guessing", "from raw readings", "promised", "from what is sent", "verdict", "forest on gait",
+    ]  # fmt: skip
+    assert section.one("table").cells() == [["forest on gait", "7.9", "0.3", "7.4", "7.6", "? cannot tell"]]
+    assert "every promise holds; 1 to look at" in section.text
+
+
+def test_without_an_audit_the_page_says_so() -> None:
+    page = read_page(plan_of("perfect").report().html)
+    assert "No audit was run" in page.by_id("audit").text
+    assert "Not audited" in page.one("ul", "facts").text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_notebooks_show_the_pieces(kind: str) -> None:
+    plan = plan_of(kind)
+    for thing in (plan, plan.network, vn.check(plan.network), plan.report()):
+        read_page(thing._repr_html_())
+    page = read_page(plan._repr_html_())
+    assert len(page.all("svg")) == len(plan.network.public) + len(plan.network.private)
+    rows = read_page(plan.network._repr_html_()).one("table").cells()
+    assert [row[0] for row in rows] == [*plan.network.public, *plan.network.private]
+
+
+def test_estimates_and_audits_are_shown() -> None:
+    plan = plan_of("perfect")
+    messages = {
+        agent: plan.sanitizers[agent].sanitize(np.zeros((12, n)))
+        for agent, n in (("kitchen", 3), ("hall", 2))
+    }
+    messages["hall"][1] = np.nan
+    estimate = vn.Fusion(plan).estimate(messages)
+    page = read_page(estimate._repr_html_())
+    cells = page.one("table").cells()
+    assert len(cells) == 10
+    assert "2 more rows" in page.text
+    value, error = cells[0][1].split(" ±")
+    assert float(value) == pytest.approx(estimate.public[0, 0], rel=6e-3)
+    assert float(error) == pytest.approx(estimate.deviation[0, 0], rel=0.06)
+    assert [row[2] for row in cells[:2]] == ["–", "hall"]
+    assert "presence" in read_page(AuditReport(ROWS, 1e-6)._repr_html_()).text
+    single = vn.Fusion(plan).estimate({agent: block[0] for agent, block in messages.items()})
+    assert len(read_page(single._repr_html_()).one("table").cells()) == 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    plan_of("perfect").save("plan")
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    return cli.run(["report", *arguments])
+
+
+def test_the_command_writes_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    audit = {"rows": plain([row.__dict__ for row in ROWS])}
+    (folder / "audit.json").write_text(json.dumps(audit))
+    assert run("plan", "--no-frontier", "--audit", "audit.json", "--out", "page.html") == 0
+    assert (folder / "page.html").read_text() == vn.Plan.load("plan").report(
+        audit=AuditReport(ROWS, 1e-6)
+    ).html
+    assert "Wrote page.html" in capsys.readouterr().out
+    (folder / "audit.json").rename("plan/audit.json")
+    assert run("plan", "--no-frontier") == 0
+    assert (folder / "report.html").read_text() == (folder / "page.html").read_text()
+    assert vn.Plan.load("plan").certificate.ok
+
+
+def test_the_command_traces_the_frontier(folder: Path) -> None:
+    network = vn.Network(
+        observe={"a": [[1.0, 1.0]], "b": [[1.0, -0.5]]}, noise=1.0, public=[[1.0, 0.0]], private={"g": [0.0, 1.0]},
+        prior=vn.Prior(covariance=np.eye(2)),
+    )  # fmt: skip
+    vn.design(network).save("small")
+    assert run("small", "--seconds", "60") == 0
+    section = read_page((folder / "report.html").read_text()).by_id("frontier")
+    free = np.sqrt(1 + vn.check(network).ceiling["g"])
+    rows = section.one("table").cells()
+    assert len(rows) >= 4
+    assert rows[-1][2] == "free plan"
+    assert rows[-1][0].startswith(("unchanged", f"{100 * (free - 1):.2g} %", f"{free:.3g}-fold"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nowhere"], "no such folder"),
+        (["plan", "--audit", "nothing.json"], "nothing.json: no such file"),
+        (["plan", "--audit", "plan/plan.json"], "expected what 'veilnet audit plan/ --json' writes"),
+        (["plan", "--out", "no/such/folder.html"], "there is no folder"),
+        (["plan", "--out", "plan"], "expected a file, found a folder"),
+    ],
+)
+def test_wrong_input_is_one_clear_line(
+    arguments: list[str], complaint: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments, "--no-frontier") == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert error.count("\n") == 1
+    assert not (folder / "report.html").exists()
