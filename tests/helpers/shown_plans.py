@@ -8,6 +8,7 @@ import numpy as np
 
 import veilnet as vn
 from helpers.streams import random_stream
+from veilnet.designs.frontiers import Frontier, Point
 from veilnet.plans.plan import make_plan
 
 # By hand, so that nothing has to be searched for: one number exactly, one with noise, the rest withheld.
@@ -96,3 +97,12 @@ def hostile_plan() -> vn.Plan:
             reading_names={agent: [private, "'\"&<>"]},
         )
     )
+
+
+def curve_for(plan: vn.Plan) -> Frontier:
+    """A curve of known points, all of one plan: what is drawn must be where it says."""
+    rows = tuple(
+        Point(asked, -loss, {}, "joint", plan)
+        for asked, loss in ((0.0, 0.0), (1.0, 0.0), (3.0, 0.2), (5.0, 1.25))
+    )
+    return Frontier(plan.network, rows, ceiling=1.0, limit=8.0)

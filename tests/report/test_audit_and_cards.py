@@ -51,7 +51,25 @@ def test_an_audit_in_other_columns_is_shown_too() -> None:
         "", "guessing", "from raw readings", "promised", "from what is sent", "verdict", "forest on gait",
     ]  # fmt: skip
     assert section.one("table").cells() == [["forest on gait", "7.9", "0.3", "7.4", "7.6", "? cannot tell"]]
-    assert "every promise holds; 1 to look at" in section.text
+    assert "every promise that could be tested holds; 1 cannot be told" in section.text
+
+
+def test_rows_that_say_what_to_show_are_shown_so_and_the_conclusion_is_told() -> None:
+    row = {
+        "section": "attackers", "what": "forest on gait", "verdict": "not covered", "sentence": "it tells too much.",
+        "shown": {"guessing": "±7.9", "from <sent>": "±3.1"},
+    }  # fmt: skip
+    document = {"rows": [row], "conclusion": "What was promised & what was found."}
+    section = read_page(plan_of("perfect").report(audit=document).html).by_id("audit")
+    assert [each.text for each in section.one("thead").all("th")] == [
+        "",
+        "guessing",
+        "from <sent>",
+        "verdict",
+    ]
+    assert section.one("table").cells() == [["forest on gait", "±7.9", "±3.1", "✗ NOT COVERED"]]
+    assert "What was promised & what was found." in section.text
+    assert "1 finding against the plan" in section.text
 
 
 def test_without_an_audit_the_page_says_so() -> None:

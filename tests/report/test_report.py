@@ -15,9 +15,8 @@ import pytest
 
 import veilnet as vn
 from helpers.pages import Node, read_page
-from helpers.shown_plans import HOSTILE, KINDS, hostile_plan, house, plan_of
+from helpers.shown_plans import HOSTILE, KINDS, curve_for, hostile_plan, house, plan_of
 from veilnet._core.errors import InvalidRequest, NotObservable
-from veilnet.designs.frontiers import Frontier, Point
 from veilnet.report.html import shown
 
 SMALL = 500_000  # bytes
@@ -242,15 +241,6 @@ def test_streams_are_simulated_and_say_so() -> None:
     expected = expected_errors(plan)["g"][:2]
     # 96 rows that tell of each other: a factor of 1.6 either way is never left by chance.
     assert all(1 / 1.6 < found / promised < 1.6 for found, promised in zip(measured, expected, strict=True))
-
-
-def curve_for(plan: vn.Plan) -> Frontier:
-    """A curve of known points, all of one plan: what is drawn must be where it says."""
-    rows = tuple(
-        Point(asked, -loss, {}, "joint", plan)
-        for asked, loss in ((0.0, 0.0), (1.0, 0.0), (3.0, 0.2), (5.0, 1.25))
-    )
-    return Frontier(plan.network, rows, ceiling=1.0, limit=8.0)
 
 
 def test_the_frontier_is_drawn_where_it_is() -> None:

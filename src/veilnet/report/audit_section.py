@@ -14,11 +14,13 @@ from veilnet.report.html import Html, details, element, join, paragraph, shown, 
 __all__ = ["audit_headline", "audit_section", "findings_of"]
 
 _MOST_ROWS = 400
+_LONGEST = 3000  # characters of a text
 _MARKS = {
     "ok": "✓ holds", "holds": "✓ holds", "fail": "✗ BROKEN", "broken": "✗ BROKEN", "warn": "! look at it",
-    "cannot tell": "? cannot tell", "info": "for information",
+    "cannot tell": "? cannot tell",
+    "not covered": "✗ NOT COVERED", "info": "for information",
 }  # fmt: skip
-_BAD = ("fail", "broken")
+_BAD = ("fail", "broken", "not covered")
 _DOUBTFUL = ("warn", "cannot tell")
 _FIGURES = ("guessing", "raw", "promised", "found", "sent")
 _HEADINGS = {"raw": "from raw readings", "sent": "from what is sent", "interval": "between"}
@@ -26,8 +28,11 @@ _HEADINGS = {"raw": "from raw readings", "sent": "from what is sent", "interval"
 
 def findings_of(audit: AuditReport | Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of an audit as plain figures."""
-    document: Mapping[str, Any] = audit.to_dict() if isinstance(audit, AuditReport) else audit
-    return [dict(row) for row in document["rows"]]
+    return [dict(row) for row in _document(audit)["rows"]]
+
+
+def _document(audit: AuditReport | Mapping[str, Any]) -> Mapping[str, Any]:
+    return audit.to_dict() if isinstance(audit, AuditReport) else audit
 
 
 def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
@@ -43,7 +48,11 @@ def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
     if interrupted:
         return "look", "Audit: interrupted; nothing failed so far"
     if doubtful:
-        return "look", f"Audit: every promise holds; {doubtful} to look at"
+        unclear = sum(each == "cannot tell" for each in verdicts)
+        outcome = "every promise that could be tested holds" if unclear else "every promise holds"
+        asides = [f"{unclear} cannot be told"] * bool(unclear)
+        asides += [f"{doubtful - unclear} to look at"] * bool(doubtful - unclear)
+        return "look", f"Audit: {'; '.join([outcome, *asides])}"
     return "good", "Audit: every promise holds"
 
 
@@ -59,13 +68,14 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
         )
     rows = findings_of(audit)
     kind, words = audit_headline(audit)
+    conclusion = _document(audit).get("conclusion")
     worries = [row for row in rows if row.get("verdict") in (*_BAD, *_DOUBTFUL)]
     listed = [
         element(
             "li",
             element("strong", _mark(row)),
             f" {shown(str(row.get('what', '')))}: ",
-            str(row.get("sentence", ""))[:1000],
+            str(row.get("sentence", ""))[:_LONGEST],
         )
         for row in worries[:_MOST_ROWS]
     ]
@@ -73,6 +83,7 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
     return join(
         [
             paragraph(f"{words}.", class_="alarm" if kind == "bad" else None),
+            paragraph(conclusion[:_LONGEST]) if conclusion else None,
             element("ul", *listed) if listed else None,
             *(
                 _one_section(name, [row for row in rows if row.get("section", "") == name])
@@ -83,18 +94,38 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
 
 
 def _one_section(name: str, rows: Sequence[Mapping[str, Any]]) -> Html:
+    """The rows of a section, in as many tables as they have kinds of columns."""
+    kinds: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in rows[:_MOST_ROWS]:
+        kinds.setdefault(tuple(row.get("shown") or ()), []).append(row)
+    tables = [
+        _words_table(name, kind, some) if kind else _figures_table(name, some) for kind, some in kinds.items()
+    ]
+    bad = sum(row.get("verdict") in _BAD for row in rows)
+    count = f"{name}: {len(rows)} finding{'s' if len(rows) > 1 else ''}" + (f", {bad} broken" if bad else "")
+    return details(shown(count), *tables, open=bool(bad))
+
+
+def _words_table(name: str, headings: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Html:
+    """Rows that say themselves what to show under which heading."""
+    cells = [
+        [shown(str(row.get("what", ""))), *(shown(str(row["shown"][each])) for each in headings), _mark(row)]
+        for row in rows
+    ]
+    columns = ["", *(shown(str(each)) for each in headings), "verdict"]
+    return table(shown(name), columns, cells, numeric=range(1, len(headings) + 1))
+
+
+def _figures_table(name: str, rows: Sequence[Mapping[str, Any]]) -> Html:
     figures = [each for each in _FIGURES if any(row.get(each) is not None for row in rows)]
     if any(row.get("interval") is not None for row in rows):
         figures.append("interval")
     columns = ["", *(_HEADINGS.get(each, each) for each in figures), "verdict"]
     cells = [
         [shown(str(row.get("what", ""))), *(_shown(row.get(each)) for each in figures), _mark(row)]
-        for row in rows[:_MOST_ROWS]
+        for row in rows
     ]
-    made = table(name, columns, cells, numeric=range(1, len(figures) + 1))
-    bad = sum(row.get("verdict") in _BAD for row in rows)
-    count = f"{name}: {len(rows)} finding{'s' if len(rows) > 1 else ''}" + (f", {bad} broken" if bad else "")
-    return details(count, made, open=bool(bad))
+    return table(shown(name), columns, cells, numeric=range(1, len(figures) + 1))
 
 
 def _mark(row: Mapping[str, Any]) -> str:
