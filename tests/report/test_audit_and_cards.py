@@ -31,12 +31,14 @@ def test_findings_are_listed_worst_first_and_marked_in_words() -> None:
     assert [each.text for each in section.all("li")] == [
         "✗ BROKEN presence: presence < gait & so on.", "! look at it temperature: it depends.",
     ]  # fmt: skip
-    promise, models = section.all("table")
+    summary, promise, models = section.all("table")
+    assert summary.cells() == [["promise", "1", "1", "–"], ["models", "–", "–", "1"]]
     assert promise.cells() == [
         ["gait", "2", "1.9", "1.8 .. 2.1", "✓ holds"], ["presence", "∞", "3", "", "✗ BROKEN"],
     ]  # fmt: skip
     assert models.cells() == [["temperature", "7.5", "! look at it"]]
-    broken, fine = section.all("details")
+    every, broken, fine = section.all("details")
+    assert "open" in every.attributes
     assert "open" in broken.attributes
     assert "open" not in fine.attributes
 
@@ -47,10 +49,11 @@ def test_an_audit_in_other_columns_is_shown_too() -> None:
         "verdict": "cannot tell", "sentence": "too few rows.",
     }  # fmt: skip
     section = read_page(plan_of("perfect").report(audit={"rows": [row]}).html).by_id("audit")
-    assert [each.text for each in section.all("th")] == [
+    findings = section.all("details")[0]
+    assert [each.text for each in findings.all("th")] == [
         "", "guessing", "from raw readings", "promised", "from what is sent", "verdict", "forest on gait",
     ]  # fmt: skip
-    assert section.one("table").cells() == [["forest on gait", "7.9", "0.3", "7.4", "7.6", "? cannot tell"]]
+    assert findings.one("table").cells() == [["forest on gait", "7.9", "0.3", "7.4", "7.6", "? cannot tell"]]
     assert "every promise that could be tested holds; 1 cannot be told" in section.text
 
 
@@ -61,13 +64,14 @@ def test_rows_that_say_what_to_show_are_shown_so_and_the_conclusion_is_told() ->
     }  # fmt: skip
     document = {"rows": [row], "conclusion": "What was promised & what was found."}
     section = read_page(plan_of("perfect").report(audit=document).html).by_id("audit")
-    assert [each.text for each in section.one("thead").all("th")] == [
+    findings = section.all("details")[0]
+    assert [each.text for each in findings.one("thead").all("th")] == [
         "",
         "guessing",
         "from <sent>",
         "verdict",
     ]
-    assert section.one("table").cells() == [["forest on gait", "±7.9", "±3.1", "✗ NOT COVERED"]]
+    assert findings.one("table").cells() == [["forest on gait", "±7.9", "±3.1", "✗ NOT COVERED"]]
     assert "What was promised & what was found." in section.text
     assert "1 finding against the plan" in section.text
 

@@ -17,6 +17,7 @@ import veilnet as vn
 from helpers.pages import Node, read_page
 from helpers.shown_plans import HOSTILE, KINDS, curve_for, hostile_plan, house, plan_of
 from veilnet._core.errors import InvalidRequest, NotObservable
+from veilnet.report.building import traced_frontier
 from veilnet.report.html import shown
 
 SMALL = 500_000  # bytes
@@ -279,6 +280,22 @@ def test_an_interrupted_frontier_and_one_without_limit_say_so() -> None:
     assert "stopped for time: 4 points" in plan.report(frontier=stopped).html
     endless = replace(curve_for(plan), limit=np.inf)
     assert "without bound; the curve is cut off" in plan.report(frontier=endless).html
+
+
+def test_privacy_without_bound_has_no_curve() -> None:
+    plan = plan_of("no prior")
+    curve = traced_frontier(plan)
+    section = read_page(plan.report(frontier=curve).html).by_id("frontier")
+    assert "free here without bound" in section.text
+    assert section.all("svg") == []
+
+
+def test_privacy_that_is_all_free_says_so() -> None:
+    network = house(observe={"kitchen": np.eye(3)}, reading_names=None)
+    plan = vn.design(network)
+    curve = traced_frontier(plan)
+    assert all(point.utility == pytest.approx(0, abs=1e-9) for point in curve.rows)
+    assert "All the privacy there can be is free" in plan.report(frontier=curve).html
 
 
 def test_a_private_parameter_that_is_not_protected_is_an_alarm() -> None:

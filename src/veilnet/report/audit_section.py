@@ -44,7 +44,7 @@ def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
         audit.interrupted if isinstance(audit, AuditReport) else bool(audit.get("interrupted", False))
     )
     if broken:
-        return "bad", f"Audit: {broken} finding{'s' if broken > 1 else ''} against the plan"
+        return "bad", f"✗ Audit: {broken} finding{'s' if broken > 1 else ''} against the plan"
     if interrupted:
         return "look", "Audit: interrupted; nothing failed so far"
     if doubtful:
@@ -53,7 +53,7 @@ def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
         asides = [f"{unclear} cannot be told"] * bool(unclear)
         asides += [f"{doubtful - unclear} to look at"] * bool(doubtful - unclear)
         return "look", f"Audit: {'; '.join([outcome, *asides])}"
-    return "good", "Audit: every promise holds"
+    return "good", "✓ Audit: every promise holds"
 
 
 def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
@@ -79,17 +79,35 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
         )
         for row in worries[:_MOST_ROWS]
     ]
-    sections = list(dict.fromkeys(str(row.get("section", "")) for row in rows))
+    sections = {name: [row for row in rows if row.get("section", "") == name] for name in _names(rows)}
     return join(
         [
             paragraph(f"{words}.", class_="alarm" if kind == "bad" else None),
             paragraph(conclusion[:_LONGEST]) if conclusion else None,
             element("ul", *listed) if listed else None,
-            *(
-                _one_section(name, [row for row in rows if row.get("section", "") == name])
-                for name in sections
+            _summary(sections),
+            details(
+                "Every finding",
+                *(_one_section(name, some) for name, some in sections.items()),
+                open=kind == "bad",
             ),
         ]
+    )
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(str(row.get("section", "")) for row in rows))
+
+
+def _summary(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Html:
+    """How many findings of which kind each section has."""
+    kinds = list(dict.fromkeys(_mark(row) for some in sections.values() for row in some))
+    counts = [
+        [shown(name), *(str(sum(_mark(row) == kind for row in some) or "–") for kind in kinds)]
+        for name, some in sections.items()
+    ]
+    return table(
+        "Findings by section", ["", *kinds], counts, numeric=range(1, len(kinds) + 1), class_="summary"
     )
 
 
@@ -102,8 +120,7 @@ def _one_section(name: str, rows: Sequence[Mapping[str, Any]]) -> Html:
         _words_table(name, kind, some) if kind else _figures_table(name, some) for kind, some in kinds.items()
     ]
     bad = sum(row.get("verdict") in _BAD for row in rows)
-    count = f"{name}: {len(rows)} finding{'s' if len(rows) > 1 else ''}" + (f", {bad} broken" if bad else "")
-    return details(shown(count), *tables, open=bool(bad))
+    return details(shown(name), *tables, open=bool(bad))
 
 
 def _words_table(name: str, headings: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Html:

@@ -108,7 +108,7 @@ def traced_frontier(
         # Closer together towards the end, where the curve is steepest.
         parts = 1 - (1 - np.linspace(0, 1, _POINTS)[1:]) ** 2
         traded = np.expm1(np.log1p(low) + parts * (np.log1p(high) - np.log1p(low)))
-        levels = [0.0, low, *(float(each) for each in traded)]
+        levels = sorted({0.0, low, *(float(each) for each in traded)})
 
     def going(what: str, part: float) -> bool:
         told = True if progress is None else progress(what, part)

@@ -13,7 +13,7 @@ __all__ = ["error_picture", "in_words", "three_errors"]
 
 _WIDTH = 340.0
 _ROW = 28.0
-_LEFT = 112.0
+_LEFT = 120.0
 _LEAST_REACH = 70.0
 _UNIT = 14  # characters of a unit that are shown beside a bar
 _MARK = 6.0

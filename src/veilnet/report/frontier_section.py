@@ -18,6 +18,8 @@ def frontier_section(plan: Plan, curve: Frontier | None) -> Html:
     """The picture, and how to read it."""
     if curve is None:
         return paragraph("The frontier was not traced for this report.")
+    if np.isinf(curve.ceiling):
+        return paragraph("Nothing: privacy is free here without bound, so that there is no curve to draw.")
     mine = place_of(plan)
     several = len(plan.network.private) > 1
     caption = (
@@ -31,6 +33,8 @@ def frontier_section(plan: Plan, curve: Frontier | None) -> Html:
             " The curve asks as much of every private parameter alike, so a plan that protects one more than another "
             "lies left of what it does for that one, and may lie above the curve."
         )
+    if curve.ceiling >= curve.limit * (1 - 1e-9):
+        caption += " All the privacy there can be is free here."
     if np.isinf(curve.limit):
         caption += " Nothing is known beforehand, so an error can grow without bound; the curve is cut off."
     if curve.interrupted:

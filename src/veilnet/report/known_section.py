@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from veilnet._core.words import join_names
 from veilnet.bounds.typical_errors import TypicalError
 from veilnet.plans.plan import Plan
 from veilnet.report.error_picture import error_picture, in_words
@@ -13,6 +16,7 @@ from veilnet.report.words import fold, growth_of, names_of, what_it_means
 __all__ = ["error_cards", "error_table", "known_section"]
 
 MOST_CARDS = 12
+_LESS = 0.9  # of the whole's variance: a part that is protected less than this is pointed out
 
 
 def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
@@ -103,13 +107,13 @@ def error_table(plan: Plan, errors: Sequence[TypicalError]) -> Html:
 def _exposed(plan: Plan) -> Html | None:
     """Private parameters of which some direction is much less protected than the whole."""
     found = [
-        f"{shown(name)} (its most exposed part: error {fold((1 + worst) ** 0.5)})"
+        f"a part of {shown(name)} whose error is {fold(float(np.sqrt(1 + worst)))}"
         for name, worst in plan.worst_direction.items()
-        if 1 + worst < 0.9 * (1 + plan.privacy[name])
+        if 1 + worst < _LESS * (1 + plan.privacy[name])
     ]
     if not found:
         return None
     return paragraph(
-        "Not every part is protected alike. What is told above is the mean over a parameter's parts: "
-        f"{'; '.join(found)}."
+        "Of a parameter that is several numbers, the error above is a mean. Less protected than their mean: "
+        f"{join_names(found)}, compared with raw readings."
     )
