@@ -64,7 +64,7 @@ def plan_in_words(plan: Told) -> str:
         verb = "stays" if len(plan.floors) == 1 else "stay"
         kept = join_names(list(plan.floors))
         lines.append(f"{kept} {verb} at least as well protected as for free: paying never protects less.")
-    lines.append(_quality(plan))
+    lines.append(quality(plan))
     if "remark" in plan.details:
         lines.append(f"Remark: {plan.details['remark']}.")
     if plan.interrupted:
@@ -119,7 +119,7 @@ def _grows(gained: float) -> str:
     return f"Its error variance grows {times(1 + gained)}."
 
 
-def _quality(plan: Told) -> str:
+def quality(plan: Told) -> str:
     """How far from the best possible the plan can be."""
     if plan.gap == 0.0:
         return "No design does better: this one is optimal."

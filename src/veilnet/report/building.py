@@ -11,6 +11,7 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.validation import expect
+from veilnet._core.words import NOTHING
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.designs.frontiers import Frontier, frontier
@@ -24,7 +25,7 @@ from veilnet.report.html import Html, element, join, paragraph
 from veilnet.report.known_section import known_section
 from veilnet.report.page import Report
 from veilnet.report.stream_section import stream_section
-from veilnet.report.verdict_section import verdict_headline, verdict_section
+from veilnet.report.verdict_section import verdict_section
 from veilnet.report.words import headline, names_of
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict
@@ -49,7 +50,7 @@ def report_of(
     """
     _check_arguments(plan, audit, curve)
     verdict = check(plan.network)
-    errors = list(typical_errors(plan.network, plan.sanitizers).values())
+    errors = list(typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy).values())
     sections = [
         ("known", "What the centre can know", known_section(plan, errors)),
         ("verdict", "Can privacy be free here?", verdict_section(verdict)),
@@ -144,7 +145,17 @@ def _lead(plan: Plan, verdict: Verdict) -> str:
     return (
         f"This plan is for {kind}{count} agent{'s' if count > 1 else ''}. The fusion centre may know "
         f"{names_of(list(plan.network.public))}; it must not learn {names_of(list(plan.network.private))}. "
-        f"{verdict_headline(verdict)}"
+        f"{_how_free(verdict)}"
+    )
+
+
+def _how_free(verdict: Verdict) -> str:
+    if verdict.achievable:
+        return "Here privacy is free: hiding all of that costs nothing on what may be known."
+    if max(verdict.ceiling.values()) < NOTHING:
+        return "Here privacy is not free: any protection costs something on what may be known."
+    return (
+        "Here privacy is free up to a point: some protection costs nothing on what may be known, more does."
     )
 
 

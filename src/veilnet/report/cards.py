@@ -64,7 +64,7 @@ def verdict_card(verdict: Verdict) -> Html:
 
 def plan_card(plan: Plan) -> Html:
     """What the plan does; plan.report() shows the rest."""
-    errors = list(typical_errors(plan.network, plan.sanitizers).values())
+    errors = list(typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy).values())
     rest = paragraph(
         element("code", "plan.report()"), " shows what each agent sends, and the rest.", class_="soft"
     )

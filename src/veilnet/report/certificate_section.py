@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._core.words import plain_number
+from veilnet.plans.in_words import quality
 from veilnet.plans.plan import Plan
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.words import names_of
@@ -30,12 +31,11 @@ def certificate_section(plan: Plan) -> Html:
         [shown(each.what), plain_number(each.promised), plain_number(each.found), "yes" if each.ok else "NO"]
         for each in plan.certificate.findings
     ]
-    best = next(line for line in str(plan).splitlines() if line == f"- {plan._gap_in_words()}")[2:]
     columns = ("promise", "promised", "found", "confirmed")
     return join(
         [
             paragraph(confirmed, class_=None if plan.certificate.ok else "alarm"),
-            paragraph(f"How good is it? {best[0].upper()}{best[1:]}."),
+            paragraph(quality(plan)),
             table(_MEASURES, columns, rows, numeric=(1, 2), class_="certificate"),
         ]
     )

@@ -79,13 +79,14 @@ def frontier_picture(plan: Plan, curve: Frontier) -> Html:
     free, limit = float(np.sqrt(1 + curve.ceiling)), float(np.sqrt(1 + curve.limit))
     x = _Axis([*(p.private for p in points), mine.private, free, limit], _LEFT, _WIDTH - _RIGHT)
     y = _Axis([*(p.public for p in points), mine.public], _HEIGHT - _BOTTOM, _TOP)
-    marks = [*_grid(x, y)]
+    marks = [*_free_region(x, free), *_grid(x, y)]
     if np.isfinite(limit):
         marks += [line(x(limit), _TOP, x(limit), _HEIGHT - _BOTTOM, "limit")]
         marks += [label(x(limit) - 5, _TOP + 10, "nothing sent", anchor="end", class_="small")]
     if len(points) > 1:
         marks.append(path([(x(p.private), y(p.public)) for p in points], "curve"))
-    marks += [element("circle", cx=x(p.private), cy=y(p.public), r=2.5, class_="dot") for p in points]
+    paid = [p for p in points if p.private > free]
+    marks += [element("circle", cx=x(p.private), cy=y(p.public), r=2.5, class_="dot") for p in paid]
     spots = [(mine, "this plan", "sent")]
     if np.isfinite(free) and np.hypot(x(mine.private) - x(free), y(mine.public) - y(1.0)) < _ONE_SPOT:
         spots = [(mine, "this plan, the free one", "sent")]
@@ -93,6 +94,16 @@ def frontier_picture(plan: Plan, curve: Frontier) -> Html:
         spots.insert(0, (Place(free, 1.0), "free plan", "raw"))
     marks += _spots(spots, x, y)
     return picture(_title(mine, free, limit), _WIDTH, _HEIGHT, marks)
+
+
+def _free_region(x: _Axis, free: float) -> list[Html]:
+    """All that costs nothing, as one region: points on it would be one plan, drawn again and again."""
+    width = x(free) - _LEFT
+    if width < 1:
+        return []
+    region = element("rect", x=_LEFT, y=_TOP, width=width, height=_HEIGHT - _BOTTOM - _TOP, class_="free")
+    words = label(_LEFT + width / 2, _TOP + 16, "free", anchor="middle", class_="small")
+    return [region, words] if width > width_of("free") else [region]
 
 
 def _grid(x: _Axis, y: _Axis) -> list[Html]:
