@@ -61,10 +61,15 @@ def test_attackers_come_close_to_the_bound_and_no_further(prior: str) -> None:
     rows = attacked(plan, samples, kinds="auto")
     assert len(rows) == 4 * len(plan.network.private)
     for row in rows:
-        assert row.verdict == "ok"
+        assert row.what.endswith(", simulated")
         assert row.figures["from raw readings"] < row.found < 1.02 * row.figures["guessing"]
         if row.what.startswith("ridge"):
+            assert row.verdict == "ok"
             assert row.found == pytest.approx(row.promised, rel=0.1)
+        elif row.verdict != "ok":
+            # Where x may be anything, some attackers are too weak to prove anything, and the row says so.
+            assert row.verdict == "cannot tell"
+            assert "proves nothing" in row.sentence
 
 
 def test_attackers_notice_missing_noise() -> None:
@@ -150,30 +155,12 @@ def test_held_out_tables(by_parameter: bool, tmp_path: Path) -> None:
         for name, truth in samples.private.items():
             assert np.allclose(read.private[name], truth, rtol=1e-9, atol=1e-9)
     report = vn.audit(plan, path, only=["attackers"], trials=vn.Trials(attackers=["ridge"]))
-    assert "approximately" in str(report)
-    assert report.to_dict()["on_data"] is True
+    assert "judged on your data: about 0.01" in str(report)
+    assert report.to_dict()["on_data"] == 0.01
     rows = report.rows
-    # Ridge and the plan's own estimate, on two parameters; the public one where its truth is there.
-    assert [row.verdict for row in rows] == ["ok"] * (4 + by_parameter)
-
-
-def test_data_that_the_model_does_not_describe() -> None:
-    """In the world x is far less spread than the prior says: learned attackers do better than promised."""
-    plan = some_plan(1)
-    network = plan.network
-    assert network.prior is not None
-    narrow = vn.Network(
-        dict(network.observe), network.noise, network.U, dict(network.private),
-        vn.Prior(covariance=0.05 * np.asarray(network.prior.covariance), mean=network.prior.mean),
-    )  # fmt: skip
-    samples = simulate(narrow, 4000, 0)
-    data: dict[str, Any] = {
-        agent: samples.readings[:, network.blocks.rows(k)] for k, agent in enumerate(network.agents)
-    }
-    rows = vn.audit(
-        plan, data | dict(samples.private), only=["attackers"], trials=vn.Trials(attackers=["ridge"])
-    ).rows
-    assert any(row.verdict == "fail" and "does not describe" in row.sentence for row in rows)
+    # The model; ridge with and without memory and the plan's own estimate, on two parameters; the public one where
+    # its truth is there.
+    assert [row.verdict for row in rows] == ["ok"] * (7 + by_parameter)
 
 
 def test_data_tell_what_a_plan_without_prior_counts_on_nobody_knowing() -> None:
@@ -195,7 +182,7 @@ def test_data_tell_what_a_plan_without_prior_counts_on_nobody_knowing() -> None:
     rows = vn.audit(plan, data | {"x": x}, only=["attackers"], trials=vn.Trials(attackers=["ridge"])).rows
     verdicts = {row.what: row.verdict for row in rows}
     assert verdicts.pop("best linear on seen") == "ok"
-    assert verdicts.pop("public estimate on data") == "ok"
+    assert verdicts.pop("public estimate of public") == "ok"
     assert set(verdicts.values()) == {"info"}
     # The unbiased estimate is held to its bound all the same.
     quiet = {agent: y - np.sqrt(0.5) * (y - x @ network.observe[agent].T) for agent, y in data.items()}
@@ -328,7 +315,8 @@ def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     text = capsys.readouterr().out
     for word in ("what is deployed", "attack on gait", "ridge on presence", "secure summation"):
         assert word in text
-    assert "every promise holds" in text
+    assert "every promise" in text
+    assert "What to do next: audit with --data" in text
     assert plot.stat().st_size > 10_000
     # Privacy that three colluders would leave is judged when a limit is given.
     command = ["audit", str(tmp_path / "plan"), "--only", "collusion", "--colluding", "3", "--json"]

@@ -314,7 +314,7 @@ def test_data_are_one_stream(plan: Plan) -> None:
     assert report.ok, str(report)
     for what in ("best linear on g", "ridge on g"):
         assert rows[what].found == pytest.approx(rows[what].promised, rel=0.2)
-    public = rows["public estimate on data, now"]
+    public = rows["public estimate of public, now"]
     assert public.found == pytest.approx(public.promised, rel=0.15)
     # A gap splits the stream: the longer part is taken.
     data["a0"][1000] = np.nan

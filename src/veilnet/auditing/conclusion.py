@@ -93,12 +93,12 @@ def _next(report: AuditReport) -> str:
         return "; ".join(steps) + "."
     if "not covered" in verdicts:
         return f"What to do next: {_NEXT['not covered']}."
-    if "cannot tell" in verdicts:
-        return f"What to do next: {_NEXT['cannot tell']}."
     if report.interrupted:
         return "What to do next: run it to its end."
     if report.on_data is None:
-        return "What to do next: audit with --data on rows that were not used to fit the network."
+        return "What to do next: audit with --data, on rows that were not used to fit the network."
+    if "cannot tell" in verdicts:
+        return f"What to do next: {_NEXT['cannot tell']}."
     if "warn" in verdicts:
         return "What to do next: look at the rows marked so; nothing has to be changed."
     return "What to do next: nothing has to be changed; audit again when the conditions change."

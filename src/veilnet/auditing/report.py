@@ -158,11 +158,15 @@ class AuditReport:
 
     def remarks(self) -> list[str]:
         """A sentence for each finding that is broken, unclear or wants a look, and for what was left out, and why."""
-        said = [
-            f"{'NOTE' if row.found == LEFT_OUT else IN_WORDS.get(row.verdict, row.verdict).upper()}: {row.sentence}"
-            for row in self.rows
-            if row.verdict not in ("ok", "info", "cannot tell") or row.found == LEFT_OUT
-        ]
+        said: list[str] = []
+        for row in self.rows:
+            if row.verdict in ("ok", "info", "cannot tell") and row.found != LEFT_OUT:
+                continue
+            word = "NOTE" if row.found == LEFT_OUT else IN_WORDS.get(row.verdict, row.verdict).upper()
+            cause = str(row.figures.get("cause", ""))
+            repeated = bool(cause) and any(each.endswith(cause) for each in said)
+            sentence = row.sentence.removesuffix(cause).rstrip() if repeated else row.sentence
+            said.append(f"{word}: {sentence}")
         reasons: dict[str, list[str]] = {}
         for row in self.unclear:
             reasons.setdefault(str(row.figures.get("why") or row.sentence), []).append(row.what)

@@ -113,17 +113,21 @@ def error_row(
     raw_allowed = float(np.mean(promises.raw(judged.name).squares(deviations)))
     promised = float(np.mean(allowed))
     against = ratio_of(errors, allowed)
+    # An attacker who learned nothing answers alike in every row and seems precise: a leak half as large as that of raw
+    # readings would stray as far as the errors half-way between the two.
+    half_way = mean_of(0.5 * (errors + raw_errors) - allowed, skewed=True)
+    reach = max(promised * against.reach(chance), half_way.reach(chance))
     evidence = Evidence(
         sent=1.0 - found / spread,
         raw=1.0 - from_raw / spread,
         promised=1.0 - promised / spread,
         raw_allowed=1.0 - raw_allowed / spread,
-        reach=against.reach(chance) * promised / spread,
+        reach=reach / spread,
         beaten=against.chance_below(1.0),
         raw_beats=ratio_of(raw_errors, allowed).chance_below(1.0),
         raw_knows=ratio_of(raw_errors, by_guessing).chance_below(1.0),
     )
-    noticed = promised * (1.0 - against.reach(chance))
+    noticed = max(0.0, promised - reach)
     found_at = f"an error of {units(noticed)} or less" if noticed > 0 else ""
     verdict, why = verdict_on(evidence, chance, found_at=found_at)
     figures |= _tested(against, evidence.beaten, chance) | {

@@ -25,7 +25,7 @@ from veilnet.auditing.attack.model_fit import model_row
 from veilnet.auditing.attack.simulation import LinearCentre, raw_sanitizers
 from veilnet.auditing.attack.stretches import Stretch, lags_for, remembered, stretches_of
 from veilnet.auditing.deployed.deployment import Deployment
-from veilnet.auditing.report import Row
+from veilnet.auditing.report import Judgement, Row
 from veilnet.bounds.knowledge import knowledge
 
 SECTION = "attackers on your data"
@@ -170,15 +170,16 @@ def _explained(rows: list[Row]) -> list[Row]:
     cause = {"warn": _DRIFT, "cannot tell": _UNKNOWN}.get(rows[0].verdict, _SOUND)
     broken = [row for row in rows if row.verdict == "fail"]
     single = {row.figures.get("parameter") for row in broken if not row.figures.get("past rows")}
-    found, said = [], set()
+    found = []
     for row in rows:
-        verdict, why = row.verdict, ""
-        if verdict == "fail":
-            beyond = bool(row.figures.get("past rows")) and row.figures["parameter"] not in single
-            verdict, why = ("not covered", _MEMORY) if beyond else ("fail", cause)
-        sentence = row.sentence if not why or why in said else f"{row.sentence} {why}"
-        said.add(why)
-        found.append(replace(row, verdict=verdict, sentence=sentence))
+        if row.verdict != "fail":
+            found.append(row)
+            continue
+        beyond = bool(row.figures.get("past rows")) and row.figures["parameter"] not in single
+        why = _MEMORY if beyond else cause
+        figures = {**row.figures, "cause": why}
+        verdict: Judgement = "not covered" if beyond else "fail"
+        found.append(replace(row, verdict=verdict, sentence=f"{row.sentence} {why}", figures=figures))
     return found
 
 

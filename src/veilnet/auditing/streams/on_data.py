@@ -120,7 +120,9 @@ def attacks_on_data(
 
 
 def _explained(row: Row) -> Row:
-    return replace(row, sentence=f"{row.sentence} {_CAUSE}") if row.verdict == "fail" else row
+    if row.verdict != "fail":
+        return row
+    return replace(row, sentence=f"{row.sentence} {_CAUSE}", figures={**row.figures, "cause": _CAUSE})
 
 
 def _slide(window: Window, wanted: Array, messages: Array, at: Integers, when: When) -> Array:

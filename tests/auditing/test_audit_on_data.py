@@ -1,0 +1,290 @@
+"""Attackers on data: planted leaks are found, sound promises are not called broken, weak evidence is called so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet.auditing import Audit, Row
+from veilnet.auditing.attack.verdicts import Evidence, verdict_on
+from veilnet.cli import run
+from veilnet.plans.plan import Plan, make_plan
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("sklearn")
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+NOISE = 0.2
+
+
+def network(correlation: float = 0.0) -> vn.Network:
+    """u may be known, g may not; one agent reads both."""
+    prior = vn.Prior(covariance=[[1.0, correlation], [correlation, 1.0]], mean=[0.0, 0.0])
+    units = {"u": "°C", "g": "%"}
+    return vn.Network({"a": np.eye(2)}, NOISE, {"u": [1, 0]}, {"g": [0, 1]}, prior, units=units)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """It sends u's reading alone, and u says nothing about g: the promise is that g can only be guessed."""
+    found = vn.design(network())
+    assert found.privacy["g"] == pytest.approx(vn.privacy_limit(network())["g"])
+    return found
+
+
+def slow(rows: int, count: int, memory: float, rng: np.random.Generator) -> Array:
+    """(rows, count) normal with variance one, each row like the one before."""
+    drawn = rng.standard_normal((rows, count))
+    drawn[1:] *= np.sqrt(1 - memory**2)
+    for row in range(1, rows):
+        drawn[row] += memory * drawn[row - 1]
+    return drawn
+
+
+def log(rows: int, seed: int, memory: float = 0.0, **changes: Any) -> dict[str, Array]:
+    """Readings beside the truth; u, g or the noise may be given."""
+    rng = np.random.default_rng(seed)
+    white = slow(rows, 4, memory, rng)
+    u, g = changes.get("u", white[:, 0]), changes.get("g", white[:, 1])
+    noise = changes.get("noise", np.sqrt(NOISE) * white[:, 2:])
+    x = np.column_stack([u, g])
+    return {"a": x + noise, "x": x}
+
+
+def audit(plan: Plan, data: Any, attackers: Any = ("ridge",), **options: Any) -> Audit:
+    trials = vn.Trials(attackers=attackers)
+    return vn.audit(plan, data, only=["attackers"], trials=trials, **options)
+
+
+def by_name(report: Audit) -> dict[str, Row]:
+    return {row.what: row for row in report.rows}
+
+
+# --- what every row shows
+
+
+def test_rows_show_guessing_raw_promised_and_sent_in_units_and_as_parts(plan: Plan) -> None:
+    report = audit(plan, log(3000, 0))
+    row = by_name(report)["ridge on g"]
+    assert list(row.shown) == ["guessing", "raw", "promised", "sent"]
+    assert row.shown["guessing"] == f"±{np.sqrt(row.figures['guessing']):.2g} %"
+    assert row.shown["promised"].endswith("(100 %)")
+    part = np.sqrt(row.figures["from raw readings"] / row.figures["guessing"])
+    assert row.shown["raw"].endswith(f"({100 * part:.0f} %)")
+    assert part == pytest.approx(np.sqrt(NOISE / (1 + NOISE)), rel=0.05)
+    text = str(report)
+    assert "guessing" in text.splitlines()[3]
+    assert [row.verdict for row in report.rows] == ["ok"] * 5
+    assert "holds" in text
+
+
+def test_the_last_paragraph_says_what_was_promised_found_unclear_and_next(plan: Plan) -> None:
+    text = audit(plan, log(150, 0, memory=0.95)).conclusion()
+    assert "Promised: what is sent tells u to ±0.41 °C and g no better than ±1.0 %" in text
+    assert "Nothing can be told from" in text
+    assert "What to do next: audit again on more rows" in text
+    assert text.index("Promised") < text.index("Found") < text.index("Nothing can") < text.index("next")
+    simulated = vn.audit(plan, only=["attackers"], trials=vn.Trials(attackers=["ridge"], rows=4000))
+    assert "simulated rows: whether the model describes the world was not looked at" in simulated.conclusion()
+    assert all(row.what.endswith("simulated") for row in simulated.rows)
+
+
+# --- a held-out spread that differs
+
+
+def test_a_smaller_spread_breaks_no_promise() -> None:
+    """g moves a fifth as far as the prior says: every error is smaller than promised, and no more is known."""
+    plan = vn.design(network(0.5))
+    narrow = np.random.default_rng(5).standard_normal(4000)
+    data = log(
+        4000,
+        0,
+        g=0.2 * narrow,
+        u=0.1 * narrow + np.sqrt(0.75) * slow(4000, 1, 0, np.random.default_rng(6))[:, 0],
+    )
+    report = audit(plan, data)
+    rows = by_name(report)
+    ridge = rows["ridge on g"]
+    assert ridge.found < 0.1 * ridge.figures["bound"], "the absolute promise would be far from the error"
+    assert report.ok, str(report)
+    assert ridge.promised == pytest.approx(ridge.figures["guessing"], rel=0.05)
+    assert rows["the model against these data"].verdict == "warn"
+    assert "spread" in rows["the model against these data"].sentence
+
+
+# --- planted leaks
+
+
+def test_a_leak_of_a_message_is_found(plan: Plan) -> None:
+    leak = np.asarray(plan.sanitizers["a"].compression)[0] + [0.0, 1.0]
+    report = audit(plan, log(2000, 1), sanitizers={"a": lambda y: y @ leak[:, None]})
+    row = by_name(report)["ridge on g"]
+    assert row.verdict == "fail"
+    assert not report.ok
+    assert by_name(report)["ridge with memory on g"].verdict == "fail", (
+        "single rows are enough: not its memory's doing"
+    )
+    assert "BROKEN: " in str(report)
+
+
+def test_a_leak_through_memory_is_found_and_said_to_be_none_of_the_promise() -> None:
+    """One row hides a slow g in noise; past rows average the noise away."""
+    loud = {"a": vn.Sanitizer([[1.0, 1.0]], 9.0)}
+    plan = make_plan(network(), loud, "test")
+    rng = np.random.default_rng(0)
+    x = slow(6000, 2, 0.97, rng)
+    data = {"a": x + np.sqrt(NOISE) * rng.standard_normal((6000, 2)), "x": x}
+    report = audit(plan, data)
+    rows = by_name(report)
+    assert rows["ridge on g"].verdict != "fail"
+    memory = rows["ridge with memory on g"]
+    assert memory.verdict == "not covered"
+    assert memory.found < rows["ridge on g"].found
+    assert "dynamics" in memory.sentence
+    assert not report.ok
+    assert "An attacker who remembers" in report.conclusion()
+
+
+def test_a_leak_of_two_values_is_found_where_no_information_was_promised(plan: Plan) -> None:
+    """Whether g is high shows in what is sent, within every stretch of time, while the level of u wanders off."""
+    rng = np.random.default_rng(2)
+    g = np.repeat(rng.random(400) < 0.2, 20) * 2.5 - 0.5
+    wander = np.repeat([0.0, 3.0, -3.0, 1.0], 2000)
+    data = log(8000, 2, g=g, u=0.4 * g + wander + 0.3 * rng.standard_normal(8000))
+    rows = by_name(audit(plan, data))
+    values = rows["logistic regression on g, values"]
+    assert values.verdict == "fail"
+    assert values.promised == pytest.approx(0.5, abs=0.01)
+    assert values.found > 0.75
+    for measure in ("AUC", "balanced accuracy", "bits"):
+        assert f"{measure}, promised" in values.figures
+    assert "balanced accuracy" in values.sentence
+    assert rows["ridge on g"].found > rows["ridge on g"].figures["guessing"], "it errs by the wandering level"
+
+
+def test_noise_that_is_not_normal_lets_a_learned_attacker_through() -> None:
+    """A reading of g is hidden by noise of two values: linear attackers see little, others read g between them."""
+    prior = vn.Prior(covariance=np.eye(2), mean=[0, 0])
+    loud = vn.Network({"a": [[1.0, 1.0]]}, 9.0, {"u": [1, 0]}, {"g": [0, 1]}, prior)
+    plan = vn.design(loud)
+    rng = np.random.default_rng(3)
+    x = np.column_stack([0.05 * rng.standard_normal(6000), rng.standard_normal(6000)])
+    noise = 3.0 * rng.choice([-1.0, 1.0], 6000)
+    # u hardly moves here, so that g is all that is left beside the noise.
+    report = audit(plan, {"a": (x.sum(axis=1) + noise)[:, None], "x": x}, attackers=("ridge", "boosting"))
+    rows = by_name(report)
+    assert rows["boosting on g"].verdict == "fail"
+    assert rows["ridge on g"].verdict != "fail"
+
+
+# --- evidence that is none
+
+
+def test_an_attacker_who_only_guesses_on_raw_readings_proves_nothing(plan: Plan) -> None:
+    class Mean:
+        def fit(self, _seen: Any, truth: Any) -> None:
+            self.mean = truth.mean(axis=0)
+
+        def predict(self, seen: Any) -> Any:
+            return np.tile(self.mean, (len(seen), 1))
+
+    row = by_name(audit(plan, log(2000, 0), attackers={"mean": Mean()}))["mean on g"]
+    assert row.verdict == "cannot tell"
+    assert "Even on raw readings it does no better than guessing, so this proves nothing." in row.sentence
+
+
+def test_an_attacker_worse_than_guessing_is_no_evidence(plan: Plan) -> None:
+    class Misled:
+        """Reads g from raw readings, and answers four times too much where it sees messages."""
+
+        def fit(self, _seen: Any, _truth: Any) -> None:
+            pass
+
+        def predict(self, seen: Any) -> Any:
+            return seen[:, [1]] if seen.shape[1] > 1 else 4.0 * seen[:, [0]]
+
+    row = by_name(audit(plan, log(2000, 0), attackers={"misled": Misled()}))["misled on g"]
+    assert row.found > 4 * row.figures["guessing"]
+    assert row.verdict == "cannot tell"
+    assert "worse than guessing" in row.sentence
+
+
+def test_too_few_independent_rows_cannot_tell_and_say_what_they_would_have_seen(plan: Plan) -> None:
+    report = audit(plan, log(1500, 4, memory=0.98))
+    row = by_name(report)["ridge on g"]
+    assert row.verdict == "cannot tell"
+    assert row.figures["independent rows"] < 150
+    assert "would have been found" in row.sentence
+    assert report.ok
+
+
+def test_a_promise_holds_only_where_half_the_raw_leak_would_have_been_found() -> None:
+    strong = {
+        "sent": 0.0,
+        "raw": 0.8,
+        "promised": 0.0,
+        "raw_allowed": 0.8,
+        "beaten": 0.5,
+        "raw_beats": 0.0,
+        "raw_knows": 0.0,
+    }
+    assert verdict_on(Evidence(reach=0.3, **strong), 1e-3, found_at="x")[0] == "ok"
+    assert verdict_on(Evidence(reach=0.5, **strong), 1e-3, found_at="x")[0] == "cannot tell"
+
+
+# --- drift, and the public estimate
+
+
+def test_drift_is_told_from_a_broken_plan(plan: Plan) -> None:
+    """The room got warmer, and g follows u as it never did: what is deployed is as planned."""
+    rng = np.random.default_rng(7)
+    u = rng.standard_normal(3000) + 2.0
+    report = audit(plan, log(3000, 7, u=u, g=0.9 * (u - 2.0) + 0.4 * rng.standard_normal(3000)))
+    rows = by_name(report)
+    model = rows["the model against these data"]
+    assert model.verdict == "warn"
+    assert "above" in model.sentence
+    assert "drift" in model.sentence
+    broken = next(row for row in report.rows if row.verdict == "fail" and "g" in row.what)
+    assert "the cause may be drift" in broken.sentence
+    leak = np.asarray(plan.sanitizers["a"].compression)[0] + [0.0, 1.0]
+    deployed = audit(plan, log(3000, 8), sanitizers={"a": lambda y: y @ leak[:, None]})
+    assert by_name(deployed)["the model against these data"].verdict == "ok"
+    assert any("look at what is deployed first" in row.sentence for row in deployed.failed)
+
+
+def test_a_public_error_far_above_the_promise_is_broken(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = log(
+        2000, 9, noise=np.sqrt(NOISE) * np.array([3.4**0.5, 1.0]) * slow(2000, 2, 0, np.random.default_rng(9))
+    )
+    path = tmp_path / "held_out.csv"
+    table = np.column_stack([data["a"], data["x"]])
+    np.savetxt(path, table, delimiter=",", header="a[1],a[2],u,g", comments="")
+    plan.save(tmp_path / "plan")
+    assert run(["audit", str(tmp_path / "plan"), "--data", str(path), "--only", "attackers", "--quick"]) == 1
+    text = capsys.readouterr().out
+    assert "BROKEN: the centre's estimate of u is worse than promised" in text
+    assert "What to do next" in text
+
+
+# --- false alarms
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.9])
+def test_promises_that_hold_are_not_called_broken(plan: Plan, memory: float) -> None:
+    """Twenty logs at one in a hundred: more than two broken ones have a chance of one in a thousand."""
+    broken = [not audit(plan, log(800, 100 + seed, memory)).ok for seed in range(20)]
+    assert sum(broken) <= 2
+
+
+def test_neighbours_in_time_tell_nothing_of_themselves(plan: Plan) -> None:
+    """Messages that wander slowly, and g that wanders slowly, have nothing to do with one another."""
+    wandering = log(4000, 11, memory=0.995)
+    report = audit(plan, wandering, attackers=("ridge", "neighbours", "boosting"))
+    assert report.ok, str(report)
