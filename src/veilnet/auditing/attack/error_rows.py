@@ -113,8 +113,8 @@ def error_row(
     raw_allowed = float(np.mean(promises.raw(judged.name).squares(deviations)))
     promised = float(np.mean(allowed))
     against = ratio_of(errors, allowed)
-    # An attacker who learned nothing answers alike in every row and seems precise: a leak half as large as that of raw
-    # readings would stray as far as the errors half-way between the two.
+    # An attacker who learned nothing answers alike in every row and seems precise: a leak half as large as that of
+    # raw readings would stray as far as the errors half-way between the two.
     half_way = mean_of(0.5 * (errors + raw_errors) - allowed, skewed=True)
     reach = max(promised * against.reach(chance), half_way.reach(chance))
     evidence = Evidence(

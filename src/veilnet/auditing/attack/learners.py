@@ -11,7 +11,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.threads import one_thread
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 from veilnet.auditing.attack.classes import Classes, classifier
 from veilnet.auditing.attack.stretches import Stretch
 
@@ -76,36 +76,42 @@ def _made(name: str) -> Learner:
 
 def guesses_of(attacker: Learner, features: Array, truth: Array, learned: int) -> Array:
     """Guesses on all but the first rows, by an attacker trained on those; everything in units of its spread."""
-    return _guesses(attacker, features[:learned], truth[:learned], features[learned:])
+    with one_thread():  # scikit-learn brings libraries of its own, loaded after the audit began
+        return _guesses(attacker, features[:learned], truth[:learned], features[learned:])
 
 
 def learn(attacker: Learner, features: Array, truth: Array, stretches: list[Stretch]) -> Array:
     """Guesses on all rows, each by an attacker trained on other stretches of time."""
     guesses = np.empty(truth.shape)
-    for stretch in stretches:
-        train, goal = features[stretch.learned], truth[stretch.learned]
-        guesses[stretch.judged] = _guesses(attacker, train, goal, features[stretch.judged])
+    with one_thread():
+        for stretch in stretches:
+            train, goal = features[stretch.learned], truth[stretch.learned]
+            guesses[stretch.judged] = _guesses(attacker, train, goal, features[stretch.judged])
     return guesses
 
 
 def learn_classes(name: str, features: Array, classes: Classes, stretches: list[Stretch]) -> Array:
     """Probabilities (T, values), each by the counterpart of an attacker trained on other stretches of time."""
     found = np.tile(classes.parts, (len(features), 1))
-    for stretch in stretches:
-        goal = classes.rows[stretch.learned]
-        if features.shape[1] == 0 or len(np.unique(goal)) < 2:
-            continue
-        used = _thinned(len(goal), _MOST_ROWS)
-        centre, spread = _scale(features[stretch.learned])
-        fitted = classifier(name)
-        with warnings.catch_warnings(), one_thread():
-            warnings.simplefilter("ignore")  # as below
-            fitted.fit(((features[stretch.learned] - centre) / spread)[used], goal[used])
-            given = fitted.predict_proba((features[stretch.judged] - centre) / spread)
-        answers = np.zeros((len(stretch.judged), len(classes.values)))
-        answers[:, fitted.classes_] = given
-        found[stretch.judged] = answers
+    with one_thread():
+        for stretch in stretches:
+            goal = classes.rows[stretch.learned]
+            if features.shape[1] and len(np.unique(goal)) > 1:
+                found[stretch.judged] = _probabilities(name, features, goal, stretch, found.shape[1])
     return found
+
+
+def _probabilities(name: str, features: Array, goal: Integers, stretch: Stretch, values: int) -> Array:
+    used = _thinned(len(goal), _MOST_ROWS)
+    centre, spread = _scale(features[stretch.learned])
+    fitted = classifier(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as below
+        fitted.fit(((features[stretch.learned] - centre) / spread)[used], goal[used])
+        given = fitted.predict_proba((features[stretch.judged] - centre) / spread)
+    answers = np.zeros((len(stretch.judged), values))
+    answers[:, fitted.classes_] = given
+    return answers
 
 
 def _guesses(attacker: Learner, train: Array, goal: Array, test: Array) -> Array:
@@ -114,8 +120,7 @@ def _guesses(attacker: Learner, train: Array, goal: Array, test: Array) -> Array
         return np.broadcast_to(np.mean(goal, axis=0), shape)
     used = _thinned(len(train), attacker.most_rows)
     (centre, spread), (middle, size) = _scale(train), _scale(goal)
-    # scikit-learn brings libraries of its own, loaded after the audit began.
-    with warnings.catch_warnings(), one_thread():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an attacker that has not converged is a weaker one, no more
         attacker.regressor.fit(((train - centre) / spread)[used], ((goal - middle) / size)[used])
         found = np.asarray(attacker.regressor.predict((test - centre) / spread))
