@@ -3,9 +3,9 @@
     python benchmarks/audit_power.py [--alarms 100] [--seeds 10]
 
 One agent reads u and g with noise, u may be known and g may not, and the plan sends one combination. What is deployed
-sends a little of the reading of g as well: the leak. Rows are independent, or each is like the one before (all processes
-with the same memory, so that past messages tell nothing more and the promise holds for every attacker). g is normal,
-or has two values. Everything is audited as a user would: `vn.audit(plan, data, sanitizers=deployed)`.
+sends a little of the reading of g as well: the leak. Rows are independent, or each is like the one before (all
+processes with the same memory, so that past messages tell nothing more and the promise holds for every attacker). g is
+normal, or has two values. Everything is audited as a user would: `vn.audit(plan, data, sanitizers=deployed)`.
 
 Printed: of so many logs, in how many the audit says *broken*, *cannot tell* throughout, or *holds* at least once and
 nothing broken. ``--alarms`` logs without a leak are drawn for the rate of false alarms.
@@ -55,7 +55,7 @@ def planned() -> vn.Plan:
 
 
 def two_states(rows: int, memory: float, rng: np.random.Generator) -> np.ndarray:
-    """A value that is high in a fifth of the rows, mean zero and variance one, correlated in time as the others are."""
+    """A value that is high in a fifth of the rows, with mean zero, variance one and the same memory."""
     share, drawn = 0.2, rng.random(rows)
     high = np.empty(rows, dtype=bool)
     high[0] = drawn[0] < share
@@ -81,7 +81,7 @@ def leaking(plan: vn.Plan, part: float) -> Callable[[np.ndarray], Any]:
     low, high = 0.0, 50.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if error_of(row + [0, middle]) > goal else (low, middle)
+        low, high = (middle, high) if error_of(row + np.array([0.0, middle])) > goal else (low, middle)
     extra = np.array([0.0, low if part < 1 else 0.0])
 
     def deployed(readings: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ _ERRORS = (
     "± is a typical error: the root mean square of the best estimate. Guessing is knowing only what was known before "
     "any message."
 )
+_PARTS = "± is a typical error, in brackets as a part of guessing's; 'raw' is what the same attacker gets from raw readings."
 _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
     "what is deployed": ("Does every agent run what was planned? Each one was run on readings we chose.",),
     "the promise": (
@@ -35,6 +36,17 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
     "what stays exposed": (
         "What do the messages still tell? Of a parameter that is several numbers, one combination of them may be "
         "known better than the whole.",
+    ),
+    "learned attackers, simulated rows": (
+        "What does somebody learn who has messages beside the truth? Rows are simulated from the model, so this says "
+        "nothing about the world.",
+        _PARTS,
+    ),
+    "attackers on your data": (
+        "What do attackers learn from what is sent on your rows? Each learned from other stretches of time than it "
+        "is judged on; with memory, from past messages too.",
+        _PARTS,
+        "AUC is how often, of two moments, the one with the value is told from the one without; 0.50 is guessing.",
     ),
     "collusion": (
         "What if agents help the centre? They hand over their own raw readings, or the noise they added. 'Raw "

@@ -37,6 +37,10 @@ SCRIPTS = {
     "nasty": ("nasty_networks.py", "promises on networks that are hard on floating point with 120 digits"),
     "calibration": ("calibration_study.py", "what fitted networks state with what is true on simulated rows"),
     "drift": ("drift.py", "the gate's and the drift alarm's false alarms, and how soon a change is noticed"),
+    "audit": (
+        "audit_power.py",
+        "the audit's verdicts on data with planted leaks, and its false alarms where promises hold",
+    ),
     "lattice": ("lattice.py", "attacks on readings on a lattice, without and with dither"),
 }
 LIST = "; ".join(f"{name}: {what}" for name, (_, what) in SCRIPTS.items())
