@@ -4,8 +4,8 @@
 
 One agent reads u and g with noise, u may be known and g may not, and the plan sends one combination. What is deployed
 sends a little of the reading of g as well: the leak. Rows are independent, or each is like the one before (all
-processes with the same memory, so that past messages tell nothing more and the promise holds for every attacker). g is
-normal, or has two values. Everything is audited as a user would: `vn.audit(plan, data, sanitizers=deployed)`.
+processes with the same memory, so that past messages tell nothing more and the promise holds for every attacker). g
+is normal, or has two values. Everything is audited as a user would: `vn.audit(plan, data, sanitizers=deployed)`.
 
 Printed: of so many logs, in how many the audit says *broken*, *cannot tell* throughout, or *holds* at least once and
 nothing broken. ``--alarms`` logs without a leak are drawn for the rate of false alarms.

@@ -25,7 +25,7 @@ _ERRORS = (
     "± is a typical error: the root mean square of the best estimate. Guessing is knowing only what was known before "
     "any message."
 )
-_PARTS = "± is a typical error, in brackets as a part of guessing's; 'raw' is what the same attacker gets from raw readings."
+_PARTS = "± is a typical error, in brackets as a part of guessing's; 'raw' is from raw readings."
 _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
     "what is deployed": ("Does every agent run what was planned? Each one was run on readings we chose.",),
     "the promise": (
