@@ -1,0 +1,160 @@
+"""The audit's arithmetic on data, each against another way to compute it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.networks import random_network
+from veilnet.auditing.attack.allowed import Promises
+from veilnet.auditing.attack.classes import Classes, allowed_measures, classes_of, measured
+from veilnet.auditing.attack.dependence import independent_rows, mean_of, ratio_of
+from veilnet.auditing.attack.stretches import lags_for, remembered, stretches_of
+from veilnet.auditing.what_if.variants import changed
+from veilnet.bounds.knowledge import knowledge
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def slow(rows: int, count: int, memory: float, seed: int) -> Array:
+    drawn = np.random.default_rng(seed).standard_normal((rows, count))
+    drawn[1:] *= np.sqrt(1 - memory**2)
+    for row in range(1, rows):
+        drawn[row] += memory * drawn[row - 1]
+    return drawn
+
+
+# --- dependence
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.8, 0.95])
+def test_a_log_is_worth_as_many_rows_as_theory_says(memory: float) -> None:
+    """T (1 - a) / (1 + a) for a process that keeps a of itself."""
+    values = slow(20_000, 8, memory, 0)
+    found = np.mean([independent_rows(column) for column in values.T])
+    assert found == pytest.approx(20_000 * (1 - memory) / (1 + memory), rel=0.15)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.9])
+def test_p_values_of_means_and_of_ratios_are_what_they_say(memory: float) -> None:
+    """1000 logs of 600 rows: at 5 %, between 2.2 % and 8 % err (four deviations of a binomial)."""
+    first, second = slow(600, 1000, memory, 1), slow(600, 1000, memory, 2)
+    means = [mean_of(column).chance_below(0.0) for column in first.T]
+    assert 0.022 < np.mean(np.array(means) < 0.05) < 0.08
+    # e = √½ x is independent of what it leaves of g = √½ (x + w): E e² = ½ E g².
+    errors, goals = 0.5 * first**2, 0.5 * (first + second) ** 2
+    ratios = [ratio_of(e, 0.5 * g).chance_below(1.0) for e, g in zip(errors.T, goals.T, strict=True)]
+    assert np.mean(np.array(ratios) < 0.05) < 0.08
+
+
+def test_too_few_independent_rows_decide_nothing() -> None:
+    wandering = np.cumsum(np.random.default_rng(0).standard_normal(500)) + 100.0
+    assert mean_of(wandering).chance_above(0.0) == 1.0
+    assert mean_of(wandering).reach(0.01) == np.inf
+
+
+# --- what the plan allows at another spread
+
+
+def test_the_promise_at_another_spread_is_that_of_a_network_with_that_prior() -> None:
+    network = random_network(3, noise="per agent", prior="covariance")
+    rng = np.random.default_rng(0)
+    sanitizers = {
+        agent: vn.Sanitizer(rng.standard_normal((1, len(rows))), 0.5)
+        for agent, rows in network.observe.items()
+    }
+    promises = Promises(network, knowledge(network, sanitizers))
+    assert network.prior is not None
+    before = np.asarray(network.prior.covariance)
+    for name, rows in network.private.items():
+        own = rows @ before @ rows.T
+        deviations = rng.standard_normal((400, len(rows))) @ rng.standard_normal((len(rows), len(rows)))
+        spread = deviations.T @ deviations / 400
+        # g with covariance S, and the rest of x follows it as before.
+        follow = before @ rows.T @ np.linalg.inv(own)
+        other = before + follow @ (spread - own) @ follow.T
+        moved = changed(network, prior=vn.Prior(covariance=other, mean=network.prior.mean))
+        expected = np.trace(knowledge(moved, sanitizers).error_covariance(rows))
+        assert np.mean(promises.sent(name).squares(deviations)) == pytest.approx(expected, rel=1e-6)
+        # Linearised: twice as many of one row moves the promise by as much as the squares say.
+        longer = np.concatenate([deviations, deviations[:1]])
+        change = np.mean(promises.sent(name).squares(longer)) - expected
+        slope = (promises.sent(name).squares(deviations)[0] - expected) / len(longer)
+        assert change == pytest.approx(slope, rel=0.05, abs=1e-4 * expected)
+
+
+# --- classes
+
+
+def test_the_area_within_stretches_is_that_of_each_stretch() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(1)
+    truth = rng.integers(0, 2, 900)
+    score = 0.3 * truth + rng.random(900) + np.repeat([0.0, 5.0, -5.0], 300)
+    stretches = stretches_of(900, 0)
+    probabilities = np.column_stack([-score, score])
+    found = measured(Classes(np.array([0.0, 1.0]), truth), probabilities, stretches)["AUC"]
+    areas, weights = [], []
+    for stretch in stretches:
+        own = truth[stretch.judged]
+        areas.append(metrics.roc_auc_score(own, score[stretch.judged]))
+        weights.append(own.sum() * (len(own) - own.sum()) / len(own))
+    assert found.value == pytest.approx(np.average(areas, weights=weights), rel=1e-12)
+
+
+@pytest.mark.parametrize("values", [[0.0, 1.0], [-1.0, 0.0, 2.0]])
+def test_the_promise_in_classes_is_that_of_one_normal_number(values: list[float]) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(2)
+    share = np.array([0.75, 0.25]) if len(values) == 2 else np.array([0.3, 0.5, 0.2])
+    rows = rng.choice(len(values), 400_000, p=share)
+    classes = Classes(np.array(values), rows)
+    g = classes.values[rows]
+    part = 0.7
+    noise = np.sqrt(np.var(g) * part / (1 - part))
+    z = g + noise * rng.standard_normal(len(g))
+    assert 1 - np.corrcoef(g, z)[0, 1] ** 2 == pytest.approx(part, abs=0.005)
+    likelihood = np.exp(-0.5 * ((z[:, None] - classes.values) / noise) ** 2)
+    posterior = likelihood * classes.parts / np.sum(likelihood * classes.parts, axis=1, keepdims=True)
+    allowed = allowed_measures(classes, part)
+    areas = [metrics.roc_auc_score(rows == k, posterior[:, k]) for k in range(len(values))]
+    assert allowed["AUC"] == pytest.approx(np.mean(areas), abs=0.003)
+    accuracy = metrics.balanced_accuracy_score(rows, np.argmax(likelihood, axis=1))
+    assert allowed["balanced accuracy"] == pytest.approx(accuracy, abs=0.004)
+    bits = np.mean(np.log2(posterior[np.arange(len(rows)), rows] / classes.parts[rows]))
+    assert allowed["bits"] == pytest.approx(bits, abs=0.004)
+    nothing = allowed_measures(classes, 1.0)
+    assert nothing == {"AUC": 0.5, "balanced accuracy": 1 / len(values), "bits": 0.0}
+
+
+def test_which_parameters_have_few_values() -> None:
+    rng = np.random.default_rng(0)
+    assert classes_of(rng.integers(0, 6, (500, 1)).astype(float)) is not None
+    assert classes_of(rng.integers(0, 7, (500, 1)).astype(float)) is None
+    assert classes_of(rng.integers(0, 2, (500, 2)).astype(float)) is None
+    assert classes_of(np.r_[np.zeros(500), np.ones(5)][:, None]) is None
+
+
+# --- stretches and memory
+
+
+def test_rows_that_are_judged_are_apart_from_those_that_were_learned_from() -> None:
+    stretches = stretches_of(1000, 30)
+    assert np.array_equal(np.concatenate([each.judged for each in stretches]), np.arange(1000))
+    for each in stretches:
+        assert np.array_equal(each.judged, np.arange(each.judged[0], each.judged[-1] + 1))
+        assert np.min(np.abs(each.learned[:, None] - each.judged)) >= 30
+
+
+def test_memory_does_not_reach_across_gaps() -> None:
+    places = np.r_[0:10, 15:30]
+    values = places[:, None].astype(float)
+    features, rows = remembered(values, places, (1, 3))
+    for row, seen in zip(rows, features, strict=True):
+        assert list(seen) == [places[row], places[row] - 1, places[row] - 3]
+    assert set(places[rows]) == {*range(3, 10), *range(18, 30)}
+    assert lags_for(10_000, 4)[:6] == (1, 2, 3, 4, 5, 6)
+    assert lags_for(100, 4) == (1, 2)
