@@ -178,7 +178,7 @@ def test_attackers_with_memory_notice_that_noise_is_missing() -> None:
     assert sound[0].found == pytest.approx(sound[0].promised, rel=0.1)  # it learns what can be learned
     leaking = simulated_attacks(deployment(loud, without_noise(loud)), ridge, 6000, 0, CHANCE, silent)
     assert [row.verdict for row in leaking] == ["fail"]
-    assert "many rows better than the bound" in leaking[0].sentence
+    assert "learns more from the messages than the bound allows" in leaking[0].sentence
 
 
 def test_a_promise_for_single_rows_is_no_promise_for_a_stream() -> None:
@@ -319,7 +319,7 @@ def test_data_are_one_stream(plan: Plan) -> None:
     # A gap splits the stream: the longer part is taken.
     data["a0"][1000] = np.nan
     part = vn.audit(plan, data, trials=vn.Trials(attackers=["ridge"]), only=["attackers"])
-    assert part.rows[-1].figures["tested rows"] < 1500
+    assert part.rows[-1].figures["tested rows"] < 3000
 
 
 def test_data_that_the_model_does_not_describe(plan: Plan) -> None:

@@ -14,20 +14,17 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.auditing.attack.dependence import ratio_of
 from veilnet.auditing.attack.error_rows import InUnits
 from veilnet.auditing.attack.held_out import Samples
 from veilnet.auditing.attack.learners import Learner, choose_attackers, guesses_of
 from veilnet.auditing.attack.on_data import rows_on_data
-from veilnet.auditing.attack.verdicts import Evidence, verdict_on
+from veilnet.auditing.attack.simulated_rows import SECTION, Attack, simulated_row
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.report import Row
 from veilnet.auditing.statistics import SquareSum
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.model.network import Network
-
-SECTION = "learned attackers, simulated rows"
 
 __all__ = ["SECTION", "Learner", "attacker_rows", "choose_attackers"]
 
@@ -109,38 +106,9 @@ def _row(
     chance: float,
 ) -> Row:
     goal = truth[learned:]
-    by_guessing = np.sum((goal - np.mean(truth[:learned], axis=0)) ** 2, axis=1)
     squares, raw_squares = (np.sum((guess - goal) ** 2, axis=1) for guess in guesses)
-    guessing, found, raw = (float(np.mean(each)) for each in (by_guessing, squares, raw_squares))
-    spectrum = bounds.spectrum(name)
-    bound = float(np.sum(spectrum))
+    by_guessing = np.sum((goal - np.mean(truth[:learned], axis=0)) ** 2, axis=1)
     units = InUnits(unit_of(bounds.network, name), truth.shape[1])
-    law = SquareSum(spectrum, len(goal))
-    noticed = max(0.0, law.lowest(chance) + law.lowest(0.2) - bound)  # four in five fall so low
-    evidence = Evidence(
-        sent=1.0 - found / guessing,
-        raw=1.0 - raw / guessing,
-        promised=1.0 - bound / guessing,
-        raw_allowed=1.0 - bounds.raw(name) / guessing,
-        reach=(bound - noticed) / guessing,
-        beaten=0.0 if found < law.lowest(chance) else 1.0,
-        raw_beats=ratio_of(raw_squares, np.full(len(goal), bound)).chance_below(1.0),
-        raw_knows=ratio_of(raw_squares, by_guessing).chance_below(1.0),
-    )
-    verdict, why = verdict_on(evidence, chance, found_at=f"an error of {units(noticed)} or less")
-    figures: dict[str, float | str] = {
-        "parameter": name,
-        "from raw readings": raw,
-        "guessing": guessing,
-        "raw bound": bounds.raw(name),
-    }
-    figures |= {"prior bound": bounds.before(name), "tested rows": float(len(goal)), "bound": bound}
-    figures |= {"error that would have been found": noticed, "why": why}
-    errors = units.said(guessing, raw, bound, found)
-    lead = f"{label} on {name}, on simulated rows"
-    sentence = f"{lead}: {errors}. {why}"
-    if verdict == "fail":
-        sentence = f"{lead}, learns more from the messages than the bound allows: {errors}."
-    shown = units.shown(guessing, raw, bound, found)
-    what, interval = f"{label} on {name}, simulated", law.interval(found)
-    return Row(SECTION, what, bound, found, verdict, sentence, interval, figures, shown)
+    attack = Attack(label, name, squares, raw_squares, by_guessing, units)
+    law = SquareSum(bounds.spectrum(name), len(goal))
+    return simulated_row(attack, law, bounds.raw(name), chance, {"prior bound": bounds.before(name)})

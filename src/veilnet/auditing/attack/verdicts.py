@@ -70,5 +70,5 @@ def verdict_on(evidence: Evidence, chance: float, *, found_at: str) -> tuple[Jud
         )
     if evidence.reach > _MATTERS * evidence.gap:
         seen = f"Only {found_at}" if found_at else "Not even the truth itself"
-        return "cannot tell", f"{seen} would have been found with such few independent rows."
+        return "cannot tell", f"{seen} would have been found on these rows."
     return "ok", f"What would have been found is {found_at}."

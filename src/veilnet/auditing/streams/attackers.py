@@ -12,13 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array, Integers
-from veilnet.auditing.attack.attackers import SECTION
+from veilnet.auditing.attack.error_rows import InUnits
 from veilnet.auditing.attack.learners import Learner, guesses_of
+from veilnet.auditing.attack.simulated_rows import SECTION, Attack, simulated_row
+from veilnet.auditing.attack.simulation import raw_sanitizers
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
-from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.report import Row
 from veilnet.auditing.streams.attack import law_of_errors, long_enough, middle
 from veilnet.auditing.streams.simulation import draw_streams, release_streams
+from veilnet.auditing.streams.steady import filtered
 from veilnet.auditing.streams.window import Window
+from veilnet.bounds.typical_errors import unit_of
 from veilnet.model.network import Network
 
 _MOST_FEATURES = 240  # messages an attacker is shown at once
@@ -61,15 +65,19 @@ def simulated_attacks(
     )
     guesses = _learn(attackers, seen, advance)
     each = chance / max(1, len(guesses) * len(network.private))
+    unprotected = filtered(network, raw_sanitizers(network))
     rows = []
     for name, part in _parts(network).items():
         law, effective = law_of_errors(window, network.private[name], "hindsight", streams - streams // 2)
-        for label, (sent, raw) in guesses.items():
-            truth = seen.truth[seen.learned :, part]
-            found = float(np.mean(np.sum((sent[:, part] - truth) ** 2, axis=1)))
-            figures = _beside(seen, part, raw) | {"effective rows": effective, "bound": law.mean}
-            beaten = found < law.lowest(chance=each)
-            rows.append(_row(label, name, law.mean, found, beaten, law.interval(found), figures))
+        truth, known = seen.truth[seen.learned :, part], np.mean(seen.truth[: seen.learned, part], axis=0)
+        units = InUnits(unit_of(network, name), truth.shape[1])
+        raw_bound = unprotected.error(network.private[name], "hindsight")
+        for label, guessed in guesses.items():
+            squares = [
+                np.sum((guess - truth) ** 2, axis=1) for guess in (*(g[:, part] for g in guessed), known)
+            ]
+            attack = Attack(label, name, squares[0], squares[1], squares[2], units)
+            rows.append(simulated_row(attack, law, raw_bound, each, {"effective rows": effective}))
     return rows
 
 
@@ -103,37 +111,3 @@ def _parts(network: Network) -> dict[str, slice]:
         name: slice(int(end) - len(rows), int(end))
         for (name, rows), end in zip(network.private.items(), ends, strict=True)
     }
-
-
-def _beside(seen: _Seen, part: slice, raw: Array) -> dict[str, float]:
-    truth = seen.truth[seen.learned :, part]
-    known = np.mean(seen.truth[: seen.learned, part], axis=0)
-    return {
-        "from raw readings": float(np.mean(np.sum((raw[:, part] - truth) ** 2, axis=1))),
-        "guessing": float(np.mean(np.sum((truth - known) ** 2, axis=1))),
-        "tested rows": float(len(truth)),
-    }
-
-
-def _row(
-    label: str,
-    name: str,
-    bound: float,
-    found: float,
-    beaten: bool,
-    interval: tuple[float, float],
-    figures: dict[str, float],
-) -> Row:
-    if beaten:
-        sentence = (
-            f"{label} learns {name} from the messages of many rows better than the bound allows: mean square error "
-            f"{found:.4g}, bound {bound:.4g}."
-        )
-    else:
-        sentence = (
-            f"{label} errs on {name} by {found:.4g} (mean square) from the messages of many rows, earlier and later; "
-            f"the bound with hindsight is {bound:.4g}."
-        )
-    verdict: Judgement = "fail" if beaten else "ok"
-    what = f"{label} on {name}, simulated"
-    return Row(SECTION, what, bound, found, verdict, sentence, interval, figures)
