@@ -8,6 +8,9 @@ import os
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
+from collections.abc import Iterator  # noqa: E402
+
+import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 settings.register_profile(
@@ -19,3 +22,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("veilnet")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Where coverage is not measured, because other tests run the same code, it is not in processes started there."""
+    if item.get_closest_marker("no_cover") is None:
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        return (yield)

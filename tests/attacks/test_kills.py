@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
+@pytest.mark.no_cover
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked and killed")
 @pytest.mark.parametrize(
     ("script", "kills", "attacks"), [("attacks_kills.py", "50", 7), ("attacks_memory.py", "16", 4)]

@@ -16,6 +16,9 @@ from veilnet.auditing.what_if.collusion import with_colluders
 from veilnet.auditing.what_if.wrong_models import WrongModel, random_mistake
 from veilnet.io.template import house
 
+# in one process, so that the house and the stream are audited once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sections in words")]
+
 MINE = [
     "deployed",
     "promise",

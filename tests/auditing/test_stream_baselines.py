@@ -20,7 +20,8 @@ from veilnet.auditing.streams.baselines import (
 from veilnet.auditing.streams.steady import Measured, filtered
 from veilnet.plans.plan import Plan
 
-pytestmark = pytest.mark.slow
+# in one process, so that the baselines are made once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stream baselines")]
 
 
 def ten_users() -> vn.Network:

@@ -252,6 +252,7 @@ def test_the_command_line_designs_streams(tmp_path: Path, capsys: pytest.Capture
     assert row["utility"] == pytest.approx(answer["utility"], rel=1e-6)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_another_optimiser_finds_nothing_better() -> None:
     network = small_stream(5)

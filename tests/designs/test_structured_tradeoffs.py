@@ -50,6 +50,7 @@ def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     assert all(plan.privacy["secret 1"] >= level for plan, level in zip(plans, levels, strict=True))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("number", [15, 28])
 def test_more_privacy_never_costs_less(number: int) -> None:
     network = structured_network(number)
@@ -62,6 +63,7 @@ def test_more_privacy_never_costs_less(number: int) -> None:
     assert all(more >= less * (1 - 1e-6) - 1e-12 for less, more in pairwise(losses))
 
 
+@pytest.mark.no_cover
 def test_a_frontier_is_what_design_answers_whatever_else_is_asked() -> None:
     network = structured_network(34)
     levels = grid_of_levels(network, 4)
@@ -73,6 +75,7 @@ def test_a_frontier_is_what_design_answers_whatever_else_is_asked() -> None:
         assert -whole.rows[place].utility <= -single.utility * (1 + 1e-6)
 
 
+@pytest.mark.no_cover
 def test_the_two_questions_are_inverse() -> None:
     network = structured_network(4)
     level = grid_of_levels(network, 25)[11]

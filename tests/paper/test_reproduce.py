@@ -26,7 +26,8 @@ from veilnet.paper.figures import FIGURES
 from veilnet.paper.settings import draw, network_of
 from veilnet.paper.tables import csv_lines, read_table
 
-pytestmark = pytest.mark.slow
+# in one process, so that the run that others are compared with is made once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reproduce")]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -158,19 +159,20 @@ def test_what_a_run_writes(whole: Path) -> None:
             assert f"| {claim.measured} | {claim.verdict.replace('no', '**no**')} |" in text
 
 
+@pytest.mark.no_cover
 def test_a_killed_run_resumes_to_the_same_bytes_on_other_processes(whole: Path, tmp_path: Path) -> None:
     """SIGKILL in the middle, then a resumed run with two processes, against one run with one process."""
     script = (
         "import os, signal, sys\n"
         "sys.path.insert(0, sys.argv[2])\n"
-        "from test_reproduce import TINY\n"
+        "from helpers.tiny_paper import TINY\n"
         "from veilnet.paper import reproduce\n"
         "def progress(what, part):\n"
         "    if part >= 0.5: os.kill(os.getpid(), signal.SIGKILL)\n"
         "reproduce(settings=TINY, out=sys.argv[1], jobs=1, progress=progress)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(vn.__file__).parents[1])}
-    arguments = [sys.executable, "-c", script, str(tmp_path / "out"), str(Path(__file__).parent)]
+    arguments = [sys.executable, "-c", script, str(tmp_path / "out"), str(Path(__file__).parents[1])]
     killed = subprocess.run(arguments, env=environment, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     done = sorted(path.name for path in (tmp_path / "out" / "draws" / "fig3").iterdir())
@@ -184,7 +186,7 @@ def test_a_killed_run_resumes_to_the_same_bytes_on_other_processes(whole: Path, 
     assert files(tmp_path / "out") == files(whole)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.no_cover)])
 def test_progress_answering_false_stops_and_the_next_run_resumes(
     jobs: int, whole: Path, tmp_path: Path
 ) -> None:
@@ -207,12 +209,14 @@ def test_progress_answering_false_stops_and_the_next_run_resumes(
     assert files(tmp_path) == files(whole)
 
 
+@pytest.mark.no_cover
 def test_asked_to_stop_after_the_last_draw_a_run_is_whole(whole: Path, tmp_path: Path) -> None:
     done = reproduce(settings=TINY, out=tmp_path, jobs=1, progress=lambda _what, part: part < 1)
     assert not done.interrupted
     assert files(tmp_path) == files(whole)
 
 
+@pytest.mark.no_cover
 def test_figures_one_by_one_are_figures_all_at_once(whole: Path, tmp_path: Path) -> None:
     for name in ("fig4", "fig2"):
         reproduce([name], TINY, tmp_path, jobs=1)
@@ -223,6 +227,7 @@ def test_figures_one_by_one_are_figures_all_at_once(whole: Path, tmp_path: Path)
     assert reproduce(settings=TINY, out=tmp_path, jobs=1).measured == 0
 
 
+@pytest.mark.no_cover
 def test_the_users_own_backend_is_used(whole: Path, tmp_path: Path) -> None:
     """Threads stand for a cluster here: any backend of joblib, chosen around the call."""
     with joblib.parallel_config("threading", n_jobs=3):

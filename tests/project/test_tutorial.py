@@ -147,6 +147,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     return Reader(tmp_path_factory.mktemp("tutorial"))
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.xdist_group("tutorial")
 @pytest.mark.parametrize("section", SECTIONS)
