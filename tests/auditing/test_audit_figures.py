@@ -15,7 +15,7 @@ import veilnet as vn
 from helpers.networks import direct_growth, direct_information, prior_information, random_network
 from veilnet.auditing import plot_baselines
 from veilnet.auditing.baseline_plot import baseline_figure
-from veilnet.auditing.baselines import baseline_rows, baselines, secure_sum
+from veilnet.auditing.baselines import Baseline, baseline_rows, baselines, secure_sum
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.differential_privacy import (
     differential_privacy_rows,
@@ -152,8 +152,14 @@ def test_baselines_of_the_house(house: vn.Network) -> None:
         assert len(rows) == len(found) * 2
 
 
-def test_one_plot(house: vn.Network, tmp_path: Path) -> None:
-    plot_baselines(baselines(vn.design(house)), tmp_path / "b.svg")
+@pytest.fixture(scope="module")
+def beside_free(house: vn.Network) -> list[Baseline]:
+    """Other protections beside the house's free plan."""
+    return baselines(vn.design(house))
+
+
+def test_one_plot(beside_free: list[Baseline], tmp_path: Path) -> None:
+    plot_baselines(beside_free, tmp_path / "b.svg")
     drawn = (tmp_path / "b.svg").read_text()
     assert drawn.lstrip().startswith("<?xml")
     assert len(drawn) > 20_000
@@ -161,9 +167,11 @@ def test_one_plot(house: vn.Network, tmp_path: Path) -> None:
         plot_baselines([], tmp_path / "c.svg")
 
 
-def test_zeros_have_a_place_of_their_own_and_no_line_goes_there(house: vn.Network) -> None:
+def test_zeros_have_a_place_of_their_own_and_no_line_goes_there(
+    house: vn.Network, beside_free: list[Baseline]
+) -> None:
     """A logarithmic axis has no zero: losses and privacies that are none, or without bound, are marks at the edge."""
-    found = baselines(vn.design(house))
+    found = beside_free
     for panel, name in zip(baseline_figure(found).axes, house.private, strict=True):
         places = {
             text.get_text(): place

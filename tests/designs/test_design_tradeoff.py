@@ -137,6 +137,7 @@ def test_without_a_prior_privacy_without_bound_has_a_finite_price() -> None:
     assert price == pytest.approx(min(prices), rel=1e-2)
 
 
+@pytest.mark.no_cover
 def test_weights_divide_privacy() -> None:
     network = random_network(16, prior="covariance", parameters=5, private_rows=(1, 1))
     weights = {"g0": 1.0, "g1": 3.0}

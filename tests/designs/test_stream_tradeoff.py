@@ -138,6 +138,7 @@ def test_the_two_questions_are_inverse() -> None:
     assert -within.utility <= -for_privacy.utility * (1 + 1e-6)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_barely_above_the_ceiling_costs_next_to_nothing() -> None:
     network = small_stream(2)

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _SNIPPET = re.compile(r"```python\n(.*?)```\s*(?:```text\n(.*?)```)?", re.DOTALL)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("page", ["README.md", "docs/when-is-privacy-free.md", "docs/streams.md"])
 def test_examples_print_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
