@@ -226,6 +226,36 @@ def test_the_file_or_the_ledger_alone_are_noticed(folder: Path, tmp_path: Path, 
     assert "was changed" in run(*command)[2]
 
 
+def test_an_agents_ledger_is_audited_by_inspect(folder: Path, tmp_path: Path, run) -> None:
+    """Planted: a ledger set back, one that was rewritten, one that lacks releases, one of another agent."""
+    path = tmp_path / "ledger"
+    assert run(*options(folder, tmp_path), "--budget", 12)[0] == 1
+    ask = ["inspect", folder / "plan/kitchen.json", "--json", "--ledger", path]
+    _, out, _ = run(*ask, "--received", 12)
+    found = json.loads(out)["ledger"]
+    assert (found["count"], found["last_row"], found["left"], found["problems"]) == (12, 12, 0, [])
+    content = path.read_bytes()
+    head, lines = found["head"], content.splitlines(keepends=True)
+    for received, ledger, words in (
+        (13, content, "1 were released outside this ledger"),
+        (12, lines[0], "set back"),
+        (0, b"".join(lines[:2]), "set back"),
+    ):
+        path.write_bytes(ledger)
+        code, out, _ = run(*ask, "--head", head, "--received", received)
+        assert code == 1
+        assert words in "; ".join(json.loads(out)["ledger"]["problems"])
+        assert path.read_bytes() == ledger  # nobody who audits changes it
+    path.write_bytes(content)
+    place = head.partition("-")[0]
+    assert "rewritten" in run(*ask, "--head", f"{place}-00ff")[1]
+    assert run(*ask, "--head", "nonsense")[0] == 2
+    assert run(*ask[:-2], "--head", head)[0] == 2
+    assert run("inspect", folder / "plan/hall.json", "--ledger", path)[0] == 2
+    path.write_bytes(content.replace(b'"rows":[1,', b'"rows":[0,'))
+    assert "was changed" in run(*ask)[2]
+
+
 def test_a_ledger_belongs_to_one_agent_and_plan(folder: Path, tmp_path: Path, run) -> None:
     command = options(folder, tmp_path)
     assert run(*command)[0] == 0

@@ -222,7 +222,8 @@ def test_a_line_that_was_cut_off_is_no_row(suffix: str, folder, sent, tmp_path, 
         assert "row 4 not sent: the line has no end" in err
 
 
-def test_what_a_seed_made_says_so_in_every_row(folder, sent, tmp_path, pipe) -> None:
+@pytest.mark.usefixtures("sent")
+def test_what_a_seed_made_says_so_in_every_row(folder, tmp_path, pipe) -> None:
     source = folder.parent / "kitchen.csv"
     for suffix, says in (("csv", ",no,"), ("jsonl", '"private": false')):
         out = tmp_path / f"simulated.{suffix}"
@@ -233,11 +234,23 @@ def test_what_a_seed_made_says_so_in_every_row(folder, sent, tmp_path, pipe) -> 
         code, estimates, err = pipe(["fuse", folder / "center.json", f"kitchen={out}"])
         assert (code, sent_rows(estimates)) == (0, 5)
         assert "5 messages of kitchen were made with --seed: NOT private" in err
-    real = tmp_path / "real.csv"
-    real.write_bytes(sent["kitchen.csv"].read_bytes())
-    arguments = ["sanitize", folder / "kitchen.json", "--in", source, "--out", real, "--append", "--seed", 3]
-    assert pipe(arguments)[0] == 2
-    assert real.read_bytes() == sent["kitchen.csv"].read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_private_and_simulated_messages_are_never_mixed_in_one_file(
+    suffix: str, folder, sent, tmp_path, pipe
+) -> None:
+    """JSON lines have no header that would tell them apart: private ones could be added to those of a seed."""
+    source, out = folder.parent / "kitchen.csv", tmp_path / f"out.{suffix}"
+    command = ["sanitize", folder / "kitchen.json", "--in", source, "--out", out]
+    private = sent[f"kitchen.{suffix}"].read_bytes()
+    assert pipe([*command, "--seed", 3])[0] == 0
+    for content, options in ((private, ["--seed", 3]), (out.read_bytes(), [])):
+        out.write_bytes(content)
+        code, _, err = pipe([*command, "--append", *options])
+        assert (code, out.read_bytes()) == (2, content)
+        assert str(out) in err
+        assert "--seed" in err
 
 
 def test_a_missing_row_is_said_to_tell_something(folder, pipe) -> None:

@@ -17,24 +17,41 @@ def command(
     pin: Annotated[
         bool, typer.Option("--pin", help="Pin this very file: sanitize then refuses any other in its place.")
     ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option("--ledger", help="The agent's ledger of releases (sanitize --ledger) to audit."),
+    ] = None,
+    head: Annotated[str | None, typer.Option("--head", help="The ledger's head at the last audit.")] = None,
+    received: Annotated[
+        int | None,
+        typer.Option("--received", min=0, help="Messages of this agent the centre has (fuse tells)."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Say what an agent's file would send of each reading: exactly, with noise, mixed, or nothing.
 
     Raises an alarm where raw readings can be recovered from what is sent. Shows the file's fingerprint, to compare by
-    another way with whoever designed the plan. Exit code 0: nothing alarming; 1: an alarm, or a file that is not
-    trusted; 2: not readable as an agent's file.
+    another way with whoever designed the plan. With --ledger, says whether the agent's record of releases is whole,
+    continues --head, and has as many rows as the centre received. Exit code 0: nothing alarming; 1: an alarm, or a
+    file that is not trusted; 2: not readable as an agent's file.
     """
-    from veilnet._core.errors import InvalidPlan
+    from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.agent.inspection import inspect
     from veilnet.cli._shared import console, print_json
+    from veilnet.io.release_ledger import audit_releases
     from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
     from veilnet.io.trust import fingerprint, pinned, require_trust
     from veilnet.io.trust import pin as write_pin
 
+    for option, value in (("--head", head), ("--received", received)):
+        if value is not None and ledger is None:
+            raise InvalidRequest(
+                f"{option}: there is no ledger to compare it with; give --ledger, or leave it out"
+            )
     content = sanitizer_bytes(sanitizer)
     agent, plan = sanitizer_from_bytes(content, sanitizer)
     found = inspect(agent)
+    released = None if ledger is None else audit_releases(ledger, plan or "", agent.agent, head, received)
     mark = fingerprint(content)
     distrust = ""
     pins = pinned(sanitizer, trust or ())
@@ -55,6 +72,7 @@ def command(
                 "readings": found.exposures,
                 "alarms": found.alarms,
                 "notes": found.notes,
+                "ledger": released,
             }
         )
     else:
@@ -62,6 +80,8 @@ def command(
         console.print(f"Plan {plan or 'none'}; fingerprint of this file {mark}", soft_wrap=True)
         if pins:
             console.print(distrust or "It is trusted: pinned, or signed with a pinned key.", soft_wrap=True)
+        if released is not None:
+            console.print(str(released), soft_wrap=True)
     if pin and (found.alarms or distrust):
         why = "there is an alarm" if found.alarms else "it is not trusted"
         console.print(f"Not pinned: {why}.", soft_wrap=True)
@@ -71,5 +91,5 @@ def command(
             console.print(
                 f"Pinned in {written}: sanitize refuses any other file in its place.", soft_wrap=True
             )
-    if found.alarms or distrust:
+    if found.alarms or distrust or (released is not None and released.problems):
         raise typer.Exit(1)

@@ -8,9 +8,11 @@ is made sure of before a byte of it is changed, and only one run adds to it at a
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -99,7 +101,10 @@ def _last_row(
     if end < len(header) and (end or not header.startswith(torn)):
         _refuse(path, mark, "it does not begin with their header")
     if end >= len(header) and file.read(len(header)) != header:
-        _refuse(path, mark, "its header is another")
+        other = message_header(format, columns, replace(mark, private=not mark.private))
+        file.seek(0)
+        mixed = file.read(len(other)) == other
+        _refuse(path, mark, _other_kind(mark) if mixed else "its header is another")
     if end == len(header) and not _begins_message(torn, format, mark):
         _refuse(path, mark, "what stands in it is no message of this agent and plan")
     if end <= len(header):
@@ -112,6 +117,8 @@ def _last_row(
         raise InvalidReading(f"{path}: its last line is no message to continue; choose another file")
     if reader.key != mark.key:
         _refuse(path, mark, "its rows are told apart in another way")
+    if format == "jsonl" and any(json.loads(line).get("private", True) is not mark.private for line in lines):
+        _refuse(path, mark, _other_kind(mark))
     return reader.last_row
 
 
@@ -134,6 +141,11 @@ def _begins(torn: bytes, sample: bytes, key: RowKey) -> bool:
     if len(rest) <= len(after):
         return after.startswith(rest)
     return rest.startswith(after) and not rest.removeprefix(after).strip(b'+-.,0123456789e ]}misd":tru')
+
+
+def _other_kind(mark: MessageMark) -> str:
+    made = "were made with --seed and are not private" if mark.private else "are private, made without --seed"
+    return f"those in it {made}"
 
 
 def _refuse(path: Path, mark: MessageMark, found: str) -> NoReturn:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array
 from veilnet.io._chain import Chain, begin_chain, open_chain
 
-__all__ = ["ReleaseLedger", "open_release_ledger"]
+__all__ = ["ReleaseAudit", "ReleaseLedger", "audit_releases", "open_release_ledger"]
 
 FORMAT = "veilnet-releases/1"
 _TOLD = {"row": "in a column 'row'", "time": "in a column of times", "counted": "counted"}
@@ -129,6 +130,59 @@ def open_release_ledger(
                 f"{budget}; a ledger keeps its budget: leave the option out, or begin a ledger for another x"
             )
         yield ledger
+
+
+@dataclass(frozen=True)
+class ReleaseAudit:
+    """What an agent's ledger shows to whoever did not write it.
+
+    count, last_row, left: rows recorded, the last of them, and how many more the budget allows (None: any number).
+    head:                  to keep for the next audit.
+    problems:              what is wrong, in words; empty where nothing is.
+    """
+
+    count: int
+    last_row: int
+    left: int | None
+    head: str
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        left = "no budget" if self.left is None else f"{self.left} more within its budget"
+        whole = "" if self.problems else "whole, "
+        said = f"Ledger: {whole}{self.count} rows recorded, the last one {self.last_row}, {left}; head {self.head}"
+        return "\n".join([said, *(f"ALARM: {problem}" for problem in self.problems)])
+
+
+def audit_releases(
+    path: Path, plan: str, agent: str, head: str | None = None, received: int | None = None
+) -> ReleaseAudit:
+    """Read an agent's ledger without changing it.
+
+    path:     the ledger of ``sanitize --ledger``.
+    plan:     the plan of the agent's file, and ``agent`` its name; a ledger of others is an error.
+    head:     the head at the last audit, which the ledger must continue.
+    received: how many messages of the agent the centre has received, as ``fuse`` tells: no more than are recorded.
+    """
+    with open_chain(path, FORMAT, write=False) as chain:
+        ledger = ReleaseLedger(chain, path, plan, agent)
+    problems = []
+    if head is not None:
+        place, _, kept = head.partition("-")
+        if not place.isdigit() or not kept:
+            raise InvalidRequest(f"--head: expected what the last audit showed, number-hash, found {head!r}")
+        with open_chain(path, FORMAT, write=False) as chain:
+            hashes = [str(line["hash"]) for line in chain.read()]
+        if int(place) >= len(hashes):
+            problems.append(f"it was set back: {place} entries at the last audit, now {len(hashes) - 1}")
+        elif hashes[int(place)] != kept:
+            problems.append(f"it was rewritten: entry {place} is not the one of the last audit")
+    if received is not None and received > ledger.count:
+        problems.append(
+            f"the centre received {received} messages, {ledger.count} are recorded: {received - ledger.count} were "
+            "released outside this ledger, or recorded in a copy of it"
+        )
+    return ReleaseAudit(ledger.count, ledger.last_row, ledger.left, ledger.head, tuple(problems))
 
 
 def _whole(value: Any, path: Path, what: str, *, optional: bool = False) -> int | None:
