@@ -18,6 +18,7 @@ import numpy as np
 
 from veilnet._core.progress import Progress, Stopped
 from veilnet._core.types import Array
+from veilnet.designs.joint.flat import as_it_is, between, sharpened
 from veilnet.designs.joint.hidden import hidden_exactly
 from veilnet.designs.joint.hiding import hiding_like, hiding_plans
 from veilnet.designs.joint.objective import JointObjective
@@ -106,26 +107,21 @@ class Curve:
         hidden = best_hidden(self.objective, problem, found.shrink)
         enough = [bound for bound in self._bounds if problem.safe(bound.at)]
         enough += [] if hidden is None else [hidden]
-        enough += [self._between(problem, found.shrink, plan.shrink) for plan in enough]
-        if any(plan.at.loss <= found.loss * (1 + SETTINGS.flat) for plan in enough):
-            return self._best(problem, found, enough)
-        direct = solve(self.form, self.objective, problem, 0, [found.shrink], self._seed, self._tell)
-        return self._best(problem, replace(direct, starts=found.starts, agreed=found.agreed), enough)
+        enough += [between(self.objective, problem, found.shrink, plan.shrink) for plan in enough]
+        if not any(plan.at.loss <= found.loss * (1 + SETTINGS.flat) for plan in enough):
+            direct = solve(self.form, self.objective, problem, 0, [found.shrink], self._seed, self._tell)
+            found = replace(direct, starts=found.starts, agreed=found.agreed)
+        return self._sharpened(problem, self._best(problem, found, enough))
 
-    def _between(self, problem: LeastLoss, low: list[Array], high: list[Array]) -> Finished:
-        """The plan nearest to ``low``, which may hide too little, on the way to ``high``, which hides enough."""
-        part, enough = 0.0, 1.0
-        plan = self._finished(high)
-        while enough - part > SETTINGS.between_tolerance * enough:
-            middle = (part + enough) / 2
-            tried = self._finished([(1 - middle) * x + middle * y for x, y in zip(low, high, strict=True)])
-            if problem.safe(tried.at):
-                enough, plan = middle, tried
-            else:
-                part = middle
-            if enough < SETTINGS.between_tolerance:
-                break
-        return plan
+    def _sharpened(self, problem: LeastLoss, found: JointResult) -> JointResult:
+        serving = min(self._bounds, key=lambda bound: bound.at.loss, default=None)
+        if serving is None or self.stopped:
+            return found
+        try:
+            return sharpened(self.objective, problem, found, serving, self._tell)
+        except Stopped:
+            self.stopped = True
+            return replace(found, interrupted=True)
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""
@@ -211,12 +207,24 @@ class Curve:
         outside: tuple[float, JointResult | None],
         budget: float,
     ) -> float:
-        """A level inside the bracket: where a power law through both ends meets the budget, or the middle."""
+        """A level inside the bracket: where a power law through both ends meets the budget, or the middle.
+
+        The law is one of loss / (price - loss), where price is that of a plan for every level: its own, as long as
+        little is lost, and where the loss is flat the law of what is saved.
+        """
         low, high = np.log1p(inside[0]), np.log1p(outside[0])
         part = 0.5
-        if inside[1] is not None and outside[1] is not None and inside[1].loss > 0:
-            rise = np.log(outside[1].loss / inside[1].loss)
-            part = float(np.clip(np.log(budget / inside[1].loss) / max(rise, 1e-12), 0.1, 0.9))
+        price = min((bound.at.loss for bound in self._bounds), default=np.inf)
+        if (
+            inside[1] is not None
+            and outside[1] is not None
+            and inside[1].loss > 0
+            and outside[1].loss < price
+        ):
+            below, wanted, above = (
+                np.log(loss) - np.log1p(-loss / price) for loss in (inside[1].loss, budget, outside[1].loss)
+            )
+            part = float(np.clip((wanted - below) / max(above - below, 1e-12), 0.1, 0.9))
         return float(np.expm1(low + part * (high - low)))
 
     @property
@@ -227,8 +235,7 @@ class Curve:
         return self.objective.with_infinities(shrink, self.objective(shrink).privacy)
 
     def _finished(self, shrink: list[Array]) -> Finished:
-        at = self.objective(shrink)
-        return Finished(shrink, at, float(np.log(max(at.loss, np.finfo(float).tiny))))
+        return as_it_is(self.objective, shrink)
 
     def _closed_forms(self) -> list[Finished]:
         """Plans that serve at every level: nothing told of what is asked about, or directions hidden altogether."""
@@ -317,7 +324,8 @@ class Curve:
             agreed=max(agreed, 1),
             iterations=iterations + found.iterations,
         )
-        return self._best(problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)])
+        best = self._best(problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)])
+        return self._sharpened(problem, best)
 
     def _best(self, problem: Problem, found: JointResult, others: list[Finished]) -> JointResult:
         """The result, with a better plan in place of its own where there is one."""

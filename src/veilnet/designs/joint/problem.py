@@ -88,11 +88,14 @@ class LeastLoss:
     """Least loss subject to p_j >= target_j; targets that are zero ask nothing.
 
     ``room`` is how far, in logarithms, each target lies from where privacy is free or impossible. Within a
-    narrow room privacy is counted in units of it, or its price would be out of proportion.
+    narrow room privacy is counted in units of it, or its price would be out of proportion. Where the loss hardly
+    rises with privacy, a logarithm of it is worth ``sharpness`` of privacy's: converged then means that privacy is
+    as large as it can be too, not the loss alone as small.
     """
 
-    def __init__(self, targets: Array, room: Array | None = None) -> None:
+    def __init__(self, targets: Array, room: Array | None = None, sharpness: float = 1.0) -> None:
         self.targets = np.asarray(targets, dtype=np.float64)
+        self.sharpness = float(sharpness)
         self._asked = self.targets > 0
         self._room = np.ones(self.targets.size) if room is None else np.clip(room, _LEAST_ROOM, 1.0)
         self._log_targets = np.log(np.where(self._asked, self.targets, 1.0))
@@ -105,7 +108,11 @@ class LeastLoss:
         return float(np.min(privacy[self._asked] / self.targets[self._asked]))
 
     def copy(self) -> LeastLoss:
-        return LeastLoss(self.targets, self._room)
+        return self.sharper(self.sharpness)
+
+    def sharper(self, sharpness: float) -> LeastLoss:
+        """The same problem, with a logarithm of the loss worth so much of privacy's."""
+        return LeastLoss(self.targets, self._room, sharpness)
 
     def _missing(self, at: Evaluation) -> Array:
         """log(target_j / p_j), minus infinity where nothing is asked."""
@@ -121,8 +128,8 @@ class LeastLoss:
         pressed = np.maximum(self._multipliers + self._penalty * self._shortfall(at), 0.0)
         level = (at.loss + self._reference) / (2 * self._reference)
         penalties = (pressed**2 - self._multipliers**2) / (2 * self._penalty)
-        value = 2 * np.log(level) + float(penalties.sum())
-        return value, 2 / (at.loss + self._reference), self._by_privacy(pressed, at)
+        value = self.sharpness * 2 * np.log(level) + float(penalties.sum())
+        return value, self.sharpness * 2 / (at.loss + self._reference), self._by_privacy(pressed, at)
 
     def restart(self, at: Evaluation, feasible: Evaluation) -> None:
         # A reference far below the loss to be reached would make the loss worth more than any privacy.
@@ -134,7 +141,7 @@ class LeastLoss:
 
     def prime(self, at: Evaluation) -> None:
         self._reference = max(at.loss, _TINY)
-        self._penalty = SETTINGS.primed_penalty
+        self._penalty = SETTINGS.primed_penalty * max(1.0, self.sharpness * SETTINGS.sharp_penalty)
 
     def update(self, at: Evaluation, converged: bool) -> None:
         shortfall = self._shortfall(at)
@@ -152,10 +159,10 @@ class LeastLoss:
         if active.size and self.infeasibility(at) < SETTINGS.nearly_feasible:
             self._multipliers = np.zeros(self.targets.size)
             rows = privacy_gradients[active] / self._room[active, None]
-            self._multipliers[active] = balance(rows, loss_gradient)
+            self._multipliers[active] = balance(rows, self.sharpness * loss_gradient)
 
     def lagrangian(self, at: Evaluation) -> tuple[float, Array]:
-        return 1 / max(at.loss, _TINY), self._by_privacy(self._multipliers, at)
+        return self.sharpness / max(at.loss, _TINY), self._by_privacy(self._multipliers, at)
 
     def infeasibility(self, at: Evaluation) -> float:
         shortfall = self._shortfall(at)
@@ -163,7 +170,7 @@ class LeastLoss:
 
     def estimate(self, at: Evaluation) -> float:
         shortfall = np.where(self._multipliers > 0, self._shortfall(at), 0.0)
-        return self.value(at) + float(self._multipliers @ shortfall)
+        return self.value(at) + float(self._multipliers @ shortfall) / self.sharpness
 
     def feasible(self, at: Evaluation) -> bool:
         return bool(np.all(at.privacy >= self.targets))

@@ -110,17 +110,24 @@ def solve(
     return result_of(search, interrupted=interrupted)
 
 
-def polish(search: Search, points: Sequence[list[Array]], *, rivals: bool = False) -> None:
+def polish(
+    search: Search,
+    points: Sequence[list[Array]],
+    *,
+    rivals: bool = False,
+    rounds: int = SETTINGS.polish_rounds,
+    margin: float = SETTINGS.primed_margin,
+) -> None:
     """Take points that are nearly optimal to convergence, each on its own.
 
     Of ``rivals`` those are given up that, at the pace of their last round, would not overtake the best so far.
     """
     for done, point in enumerate(points):
-        run = Run(search.objective, search.problem.copy(), point, SETTINGS.primed_margin, primed=True)
+        run = Run(search.objective, search.problem.copy(), point, margin, primed=True)
         search.runs.append(run)
         best = min((finished.value for finished, _ in search.finished), default=np.inf)
         to_beat = best if rivals else np.inf
-        converge(search, run, SETTINGS.polish_rounds, SETTINGS.polish_steps, to_beat=to_beat)
+        converge(search, run, rounds, SETTINGS.polish_steps, to_beat=to_beat)
         search.tell("convergence", (done + 1) / len(points))
 
 

@@ -64,7 +64,13 @@ class SearchSettings:
     flat:            beyond it, a plan so near in loss, relative, to the one for that much is not improved; and a
                      level that a quick look finds dearer than a loss allowed by less than this is looked at again,
                      second_looks of them at most.
-    between_tolerance: how closely the mixture of two plans that just hides enough is found, relative.
+    flat_part, sharpest: where a loss is below the price of a plan for every level by less than this part of it, a
+                     logarithm of the loss is worth the inverse of the part saved of privacy's, at most so much.
+    sharp_margins, worth_saving: how far eigenvalues are then drawn away from 0 and 1, one attempt after the other,
+                     until one adds less than this part to what is saved. sharp_penalty: by how much of the sharpness
+                     the first penalty grows, lest privacy be sold for a loss that now weighs so much.
+    between_tolerance, least_part: how closely the mixture of two plans that just hides enough is found, relative to
+                     the lesser part in it, which need not be less than the second.
     near_ceiling:    within this part above the ceiling the shares themselves are a start like no other.
     near_limit:      a level within this part of the limit counts as at it.
     rounding:        losses nearer than this, relative or absolute, count as the same.
@@ -143,7 +149,13 @@ class SearchSettings:
     far: float = 1e4
     flat: float = 1e-3
     second_looks: int = 4
-    between_tolerance: float = 1e-4
+    flat_part: float = 0.01
+    sharpest: float = 1e6
+    sharp_margins: tuple[float, ...] = (1e-3, 1e-5, 1e-3, 1e-5)
+    worth_saving: float = 2e-3
+    sharp_penalty: float = 1e-3
+    between_tolerance: float = 1e-3
+    least_part: float = 1e-9
     rounding: float = 5e-13
     near_ceiling: float = 0.1
     near_limit: float = 1e-7
