@@ -5,7 +5,8 @@
 Small: L in 3..5, S in 2..5 agents of 1 to 3 readings, one or two public rows, one private parameter of one or
 two rows or two of one, no, singular or full prior, noise independent or correlated between agents. The paper's
 size: L = 12, N = 72, drawn as in its section VII with each agent's noise independent of the others', S in {6,
-12, 18}, one or three public rows, one private row. A gap of 1 % says that the loss is at most 1 % above the
+12, 18}, one or three public rows, one private row, privacy a quarter, a half or three quarters of the way from the
+ceiling to its limit (p = 3.5, 6 or 8.5 times 1 + ceiling where there is none). A gap of 1 % says that the loss is at most 1 % above the
 least possible; inf says that nothing was proved. Times are CPU seconds of one thread.
 """
 
@@ -95,9 +96,11 @@ def paper_size(count: int) -> Iterator[Instance]:
         ):
             arrays = paper_arrays(seed, agents, public_rows, prior, independent=True)
             network = as_network(arrays._replace(private=tuple(rows[:1] for rows in arrays.private)))
-            target = costly(network, 0.3)
+            part = (0.25, 0.5, 0.75)[seed % 3]
+            target = costly(network, part)
             if target is not None:
-                yield Instance("paper's size", f"S={agents} U={public_rows} prior {prior}", network, target)
+                words = f"S={agents} U={public_rows} prior {'full' if prior else 'none'} part {part:g}"
+                yield Instance("paper's size", words, network, target)
 
 
 def costly(network: vn.Network, part: float) -> float | None:

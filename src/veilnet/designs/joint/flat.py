@@ -2,7 +2,8 @@
 
 Hiding a direction of x altogether has a price, and on the way there loss = price - a/p: between p = 1000 and p = 2000
 the loss may differ in its fifth digit only. A search that is content with four finds some p between the two, and the
-largest privacy that a loss buys is lost in its rounding. So there the loss is weighed by the part of the price that is saved.
+largest privacy that a loss buys is lost in its rounding. So there the loss is weighed by the part of the price that
+is saved.
 """
 
 from __future__ import annotations
