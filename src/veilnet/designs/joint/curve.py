@@ -324,8 +324,10 @@ class Curve:
             agreed=max(agreed, 1),
             iterations=iterations + found.iterations,
         )
-        best = self._best(problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)])
-        return self._sharpened(problem, best)
+        chosen = self._best(
+            problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)]
+        )
+        return self._sharpened(problem, chosen)
 
     def _best(self, problem: Problem, found: JointResult, others: list[Finished]) -> JointResult:
         """The result, with a better plan in place of its own where there is one."""
