@@ -375,3 +375,50 @@ def test_verify_says_which_agents_send_raw_readings(
     assert "EVERY raw reading" in notes["what a0 sends"]
     run(["verify", str(tmp_path / "plan")])
     assert "raw reading" in " ".join(capfd.readouterr().out.split())
+
+
+def within_one(rows: list[list[float]] | np.ndarray) -> vn.Sanitizer:
+    """Exact numbers of readings that lie between -1 and 1."""
+    compression = np.asarray(rows, dtype=float)
+    readings = compression.shape[1]
+    return vn.Sanitizer(compression, limits=(-np.ones(readings), np.ones(readings)), agent="a")
+
+
+@pytest.mark.parametrize(("readings", "sent"), [(8, 4), (20, 5), (20, 15)])
+def test_many_readings_at_random_are_no_packing(readings: int, sent: int) -> None:
+    """Of 20 random coefficients one is small by chance: a quarter to a half of such plans used to be an alarm."""
+    alarms = [
+        inspect(
+            within_one(np.random.default_rng([readings, sent, k]).standard_normal((sent, readings)))
+        ).alarms
+        for k in range(40)
+    ]
+    assert not any(alarms)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [1.0, 1.0, 1e-4],  # a sum lies on the grid of its readings
+        [1.0, 1.5, 1e-4],
+        [1.0, 1.00001, 1e-3],  # nearly so, which blurs less than what stands below
+        [1.0, 0.7310585, 1e-7],  # in no simple proportion, but so much larger that it does not matter
+        [1.0, 1e-3, 1e-6],
+    ],
+)
+def test_a_reading_below_others_is_an_alarm_where_it_stays_legible(row: list[float]) -> None:
+    assert any("low ones" in alarm for alarm in inspect(within_one([row])).alarms)
+
+
+def test_a_reading_that_others_blur_is_worth_a_note() -> None:
+    found = inspect(within_one([[1.0, 0.7310585, 1e-4]]))
+    assert not found.alarms
+    assert any("in no simple proportion" in note for note in found.notes)
+
+
+def test_one_packed_number_is_found_among_many_random_ones() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((10, 20))
+    rows[0] = 0.0
+    rows[0, [4, 11]] = 1.0, 1e-4
+    assert inspect(within_one(rows)).alarms

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
 
@@ -23,6 +23,9 @@ PACKED = 1e3
 _UNITS = 1e5
 # What elimination leaves in place of a zero is at most so much of what it added up.
 _ROUNDING = 64 * np.finfo(float).eps
+
+
+_SIMPLE = np.unique(np.arange(1, 9)[:, None] / np.arange(1, 9))  # proportions of small whole numbers
 
 
 def packed(sanitizer: Sanitizer, names: list[str], ranges: Array) -> tuple[list[str], list[str]]:
@@ -50,13 +53,35 @@ def packed(sanitizer: Sanitizer, names: list[str], ranges: Array) -> tuple[list[
             continue
         told.add((high, low))
         measured = bool(known[place] and np.all(known[small]))
-        unit = "" if measured else " (unless units explain it: the file states no limits)"
-        sure = measured or top / float(np.min(sizes[small])) >= _UNITS
+        apart = top / float(np.min(sizes[small]))
+        doubt = "" if measured else " (unless units explain it: the file states no limits)"
+        sure = measured or apart >= _UNITS
+        blurred = _unrelated(row, np.flatnonzero(sizes * PACKED > top), scale, width, 0.25 / apart)
+        if apart < PACKED**blurred:
+            sure = False
+            doubt += f" (unless the {blurred} others of its high digits, in no simple proportion, blur them)"
         (alarms if sure else notes).append(
             f"{what} may carry two readings at once, {high} in its high digits and {low} in its "
-            f"low ones{unit}: where readings have a resolution, both can be read off it"
+            f"low ones{doubt}: where readings have a resolution, both can be read off it"
         )
     return alarms, notes
+
+
+def _unrelated(row: Array, high: Integers, scale: Array, width: Array, tolerance: float) -> int:
+    """How many of the readings in the high digits are in no simple proportion to one another.
+
+    Sums of readings with a resolution lie on one grid where their coefficients are as small whole numbers, in their
+    own units, in parts of their ranges or in steps: what stands below the grid is as legible as below one reading.
+    Readings in other proportions fill the gaps, by another factor of PACKED each: among many coefficients one is
+    small by chance.
+    """
+    sizes = [np.abs(row), np.abs(row) * scale, np.abs(row) * np.where(width > 0, width, 1.0)]
+    kinds: list[int] = []
+    for place in high.tolist():
+        ratios = np.array([size[place] / size[kinds] for size in sizes]) if kinds else np.zeros((0, 0))
+        if not np.any(np.abs(ratios[..., None] / _SIMPLE - 1.0) <= tolerance):
+            kinds.append(place)
+    return len(kinds)
 
 
 def _combinations(sanitizer: Sanitizer, scale: Array) -> Iterator[tuple[str, Array, Array, float]]:
