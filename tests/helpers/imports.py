@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -20,11 +21,18 @@ class Import:
 def imports_of(root: Path, package: str) -> list[Import]:
     """Every import of the package's own modules, wherever it stands; those for type checkers alone count too."""
     modules = {name_of(path, root, package): path for path in sorted(root.rglob("*.py"))}
-    found: list[Import] = []
-    for name, path in modules.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found += [Import(name, of, function) for of, function in _targets(tree, "", modules, package)]
-    return found
+    names = frozenset(modules)
+    return [
+        Import(name, of, function)
+        for name, path in modules.items()
+        for of, function in _targets_in(path.read_text(encoding="utf-8"), names, package)
+    ]
+
+
+@cache
+def _targets_in(text: str, modules: frozenset[str], package: str) -> tuple[tuple[str, str], ...]:
+    """What a source imports, and in which function; read once, however often the same text is asked about."""
+    return tuple(_targets(ast.parse(text), "", modules, package))
 
 
 def name_of(path: Path, root: Path, package: str) -> str:
@@ -34,7 +42,7 @@ def name_of(path: Path, root: Path, package: str) -> str:
 
 
 def _targets(
-    node: ast.AST, function: str, modules: Mapping[str, Path], package: str
+    node: ast.AST, function: str, modules: frozenset[str], package: str
 ) -> Iterator[tuple[str, str]]:
     for child in ast.iter_child_nodes(node):
         inside = function

@@ -54,8 +54,8 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         _ERRORS,
     ),
     "repeated releases": (
-        "What if nothing changes and messages are sent again? The plan's promise is about one release; raw readings "
-        "sent as often tell more, too.",
+        "What if the same is told again and again? A plan for single rows promises for one release of an x that stays; "
+        "raw readings sent as often tell more, too. A plan for streams has counted every row.",
         _ERRORS,
     ),
     "wrong models": (
