@@ -54,7 +54,7 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         _ERRORS,
     ),
     "repeated releases": (
-        "What if the same is told again and again? A plan for single rows promises for one release of an x that stays; "
+        "What if the same is told again and again? A plan for single rows promises for one release of one x; "
         "raw readings sent as often tell more, too. A plan for streams has counted every row.",
         _ERRORS,
     ),
