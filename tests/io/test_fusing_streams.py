@@ -161,7 +161,7 @@ def test_rows_out_of_order_are_wrong_input(folder, tmp_path, pipe) -> None:
 def test_messages_of_another_plan_are_not_fused(folder, pipe, tmp_path, suffix) -> None:
     """A plan made anew, with one agent not yet told: its old messages must not become an estimate."""
     other = tmp_path / "other"
-    vn.design(changed(house(), reading_names=None), privacy={"gait": 11.0}, starts=2).save(other)
+    vn.design(changed(house(), reading_names=None, model_error=0.05)).save(other)
     readings, messages = tmp_path / "readings.csv", tmp_path / f"messages.{suffix}"
     readings.write_text(f"{GOOD}\n{GOOD}\n")
     assert pipe(["sanitize", folder / "kitchen.json", "--in", readings, "--out", messages])[0] == 0
