@@ -48,7 +48,9 @@ def baseline_figure(found: list[Baseline]) -> Figure:
         for place, baseline in enumerate(found):
             _draw(panel, baseline, name, f"C{place}", losses, private)
         panel.set(xscale="log", yscale="log", title=name)
-        panel.set(xlabel="part by which the public error variance grows", ylabel=f"and that of {name}")
+        panel.set(
+            xlabel="growth of the public error variance", ylabel=f"growth of the error variance on {name}"
+        )
         losses.mark(panel.xaxis)
         private.mark(panel.yaxis)
         panel.grid(alpha=0.3)
