@@ -57,7 +57,7 @@ def _what(what: str, public: str) -> str:
     """A finding of the certificate for a reader: privacies and losses are growths of error variances."""
     plain = {
         "utility": f"error variance on {public} grows",
-        LOSS_ALLOWED: f"as much as was allowed on {public}",
+        LOSS_ALLOWED: f"no more than was allowed on {public}",
         DITHERED: "agents that do not move their readings within a step",
         "grids": "numbers are rounded as their noise calls for",
         "names, limits, resolution": "agents know their readings' names, limits and steps",

@@ -50,8 +50,8 @@ def command(
     console.print(str(verdict))
     for name, (low, high, level) in (intervals or {}).items():
         console.print(
-            f"{name}: grows {1 + low:.3g} to {1 + high:.3g}-fold for free ({100 * level:.0f} %), as sure as the "
-            f"rows of its calibration make it ({report_path(network).name})."
+            f"The rows the network was fitted to leave open how much of {name} is free: its error variance grows "
+            f"{1 + low:.3g} to {1 + high:.3g}-fold ({100 * level:.0f} % sure, from {report_path(network).name})."
         )
     if explain:
         console.print(verdict.explain())
