@@ -161,9 +161,11 @@ def _asked_of(plan: Plan) -> dict[str, Any]:
             "plan: it was made for a limited noise power, which is not known any more; fit and design step by step"
         )
     targets = {name: value for name, value in plan.targets.items() if value > 0}
+    given_up = {"give_up": plan.given_up} if plan.given_up else {}
     if targets or plan.worst_targets:
-        return {"privacy": targets | {name: Worst(value) for name, value in plan.worst_targets.items()}}
-    return {"utility_loss": plan.most_loss}
+        worst = {name: Worst(value) for name, value in plan.worst_targets.items()}
+        return {"privacy": targets | worst, **given_up}
+    return {"utility_loss": plan.most_loss, **given_up}
 
 
 def _readings(network: Network) -> Mapping[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from veilnet._core.errors import Infeasible, InvalidRequest
@@ -107,17 +108,18 @@ def design(
     if network.is_stream:
         from veilnet.designs.streams.choice import stream_design
 
-        return stream_design(
+        plan = stream_design(
             network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
             proving=wanted is not None, searching=search.expected, weights=weights, given_up=given_up,
             **search.options,
         )  # fmt: skip
+        return _noting(plan, given_up)
     verdict = check(network)
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)
     if utility_loss is not None:
         plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search, given_up)
-        return _proved(plan, wanted, weights, search)
+        return _noting(_proved(plan, wanted, weights, search), given_up)
     targets, worst = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
     if worst:
@@ -125,9 +127,16 @@ def design(
             raise InvalidRequest(
                 "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for numbers"
             )
-        return _for_every_direction(verdict, targets, worst, method, search, given_up)
+        return _noting(_for_every_direction(verdict, targets, worst, method, search, given_up), given_up)
     plan = _for_privacy(verdict, targets, method, search, given_up, partial=partial, sweeps=visits)
-    return _proved(plan, wanted, None, search)
+    return _noting(_proved(plan, wanted, None, search), given_up)
+
+
+def _noting(plan: Plan, given_up: frozenset[str]) -> Plan:
+    """The plan with a note of what was given up, where that could matter."""
+    if not given_up or plan.method != "joint":
+        return plan
+    return replace(plan, details=MappingProxyType({**plan.details, "given_up": sorted(given_up)}))
 
 
 @dataclass(frozen=True)

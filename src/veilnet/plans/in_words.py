@@ -40,6 +40,8 @@ class Told(Protocol):
     @property
     def floors(self) -> Mapping[str, float]: ...
     @property
+    def given_up(self) -> tuple[str, ...]: ...
+    @property
     def details(self) -> Mapping[str, Any]: ...
     @property
     def proof(self) -> Proof | None: ...
@@ -64,6 +66,9 @@ def plan_in_words(plan: Told) -> str:
         verb = "stays" if len(plan.floors) == 1 else "stay"
         kept = join_names(list(plan.floors))
         lines.append(f"{kept} {verb} at least as well protected as for free: paying never protects less.")
+    if plan.given_up:
+        was = "was" if len(plan.given_up) == 1 else "were"
+        lines.append(f"{join_names(plan.given_up)} {was} given up, and may be protected less than for free.")
     lines.append(quality(plan))
     if "remark" in plan.details:
         lines.append(f"Remark: {plan.details['remark']}.")

@@ -127,6 +127,12 @@ class Plan(Frozen):
         return allowed[0] if allowed else None
 
     @property
+    def given_up(self) -> tuple[str, ...]:
+        """The private parameters that were given up, and so may be protected less than for free."""
+        noted = self.details.get("given_up", ())
+        return tuple(name for name in self.privacy if isinstance(noted, list) and name in noted)
+
+    @property
     def interrupted(self) -> bool:
         """Whether the search was stopped before its end: the promises hold, but a better plan may exist."""
         return bool(self.details.get("interrupted", False))
