@@ -170,3 +170,12 @@ def test_the_paid_part_of_a_frontier_begins_where_the_free_part_ends() -> None:
     assert np.asarray(line.get_xdata()) == pytest.approx([1 + ceiling, 1 + curve.rows[-1].asked])
     assert np.asarray(line.get_ydata()) == pytest.approx([0.0, -100 * curve.rows[-1].utility])
     assert line.get_markevery() == [1]  # the edge of what is free is no point that was asked for
+
+
+def test_nothing_lost_is_zero_and_not_what_rounding_leaves_of_it(
+    house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["design", house_file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["utility"] == 0
+    assert vn.design(house()).utility == 0.0
+    assert "e-" not in vn.frontier(house(), [0.5, 1.0]).table()

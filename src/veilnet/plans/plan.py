@@ -28,6 +28,8 @@ from veilnet.verdict.resolution import resolution_notes
 
 __all__ = ["Plan"]
 
+_NO_LOSS = 1e-13
+
 
 @dataclass(frozen=True, eq=False)
 class Plan(Frozen):
@@ -235,6 +237,8 @@ def make_plan(
         known = stream_knowledge(network, sanitizers)
     gridded = with_release_grid(network, sanitizers, known=known)
     utility, hidden = _figures(network, gridded) if known is None else (known.utility, known.privacy)
+    if abs(utility) < _NO_LOSS:
+        utility = 0.0  # what rounding leaves of nothing is nothing
     promise = Promise(
         utility, hidden, dict(targets or {}), most_loss, dict(worst_targets or {}), dict(floors or {})
     )
