@@ -23,6 +23,7 @@ def command(
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more."""
     import veilnet as vn
+    from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._shared import console, print_json
     from veilnet.io.fit_reports import report_path
 
@@ -35,6 +36,7 @@ def command(
                 "ceiling": verdict.ceiling,
                 "intervals": intervals or {},
                 "limit": verdict.limit,
+                "errors": typical_errors(verdict.network, privacy=verdict.ceiling),
                 "shortfall": verdict.shortfall,
                 "blocking": verdict.blocking,
                 "numbers_to_send": dict(

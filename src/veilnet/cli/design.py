@@ -86,6 +86,7 @@ def command(
     Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
     """
     import veilnet as vn
+    from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
     from veilnet.cli._views import how_found, sending_table
     from veilnet.io.plan_reading import check_destination
@@ -123,6 +124,7 @@ def command(
                 "method": plan.method,
                 "utility": plan.utility,
                 "privacy": plan.privacy,
+                "errors": typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy),
                 "floors": plan.floors,
                 "gap": plan.gap,
                 "worst_direction": plan.worst_direction,

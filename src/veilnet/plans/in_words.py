@@ -81,10 +81,11 @@ def plan_in_words(plan: Told) -> str:
 
 def _headline(plan: Told) -> str:
     public = join_names(list(plan.network.public))
+    together = " together" if len(plan.network.public) > 1 else ""
     cost = (
         f", and nothing is lost on {public}"
         if -plan.utility < NOTHING
-        else f"; the error variance on {public} grows {times(1 - plan.utility)}"
+        else f"; the error variance on {public}{together} grows {times(1 - plan.utility)}"
     )
     how = f" (method: {plan.method})" if plan.method in _BY_NAME else ""
     return (
