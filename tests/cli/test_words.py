@@ -138,7 +138,7 @@ def test_verify_has_no_empty_column_and_names_what_is_wrong(
     ]
     (plan / "hall.json").unlink()
     assert run(["verify", str(plan), house_file]) == 1
-    assert "what is wrong" in capsys.readouterr().out
+    assert "- hall.json: " in capsys.readouterr().out
 
 
 def test_what_is_free_is_drawn_as_a_region_and_not_as_points() -> None:

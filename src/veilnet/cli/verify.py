@@ -48,10 +48,10 @@ def command(
         print_json({"ok": ok, "trusted_network": network, "checks": checks, "doubts": doubts})
     else:
         rows = check_rows(checks, join_names(list(saved.network.public)))
-        columns = ["what", "promised", "found", "confirmed", "what is wrong"]
-        if not any(check.note for check in checks):
-            rows, columns = [row[:-1] for row in rows], columns[:-1]
-        console.print(table(columns, rows))
+        console.print(table(["what", "promised", "found", "confirmed"], rows))
+        for check in checks:
+            if check.note:
+                console.print(f"- {check.what}: {check.note}")
         if ok:
             console.print(_errors(saved))
         if network is None:
