@@ -294,3 +294,19 @@ def test_fuse_leaves_out_what_contradicts_the_model_and_says_so(tmp_path, monkey
     code, _, err = fuse("--gate", "often")
     assert code == 2
     assert "--gate: expected a false-alarm rate" in err
+
+
+def test_fuse_names_whom_it_had_to_believe(tmp_path, capfd) -> None:
+    """Without a prior, and with nobody who sees the same: no message of either can be tested."""
+    network = vn.Network({"a": [[1.0, 0.2]], "b": [[0.1, 1.0]]}, 1.0, {"u": [1.0, 0.0]}, {"g": [0.0, 1.0]})
+    plan = make_plan(network, {agent: vn.Sanitizer(np.eye(1)) for agent in network.agents}, "by hand")
+    plan.save(tmp_path / "plan")
+    mark = json.loads((tmp_path / "plan/plan.json").read_text())["plan"][:8]
+    for agent in network.agents:
+        (tmp_path / f"{agent}.csv").write_text(f"row,plan,agent,z1\n1,{mark},{agent},0.5\n")
+    pairs = [f"{agent}={tmp_path / agent}.csv" for agent in network.agents]
+    command = ["fuse", str(tmp_path / "plan/center.json"), *pairs, "--out", str(tmp_path / "e.csv"), "--json"]
+    assert cli.run(command) == 0
+    said = capfd.readouterr()
+    assert json.loads(said.out)["untested"] == ["a", "b"]
+    assert "messages of a and b were believed untested" in said.err

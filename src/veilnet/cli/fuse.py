@@ -56,7 +56,8 @@ def command(
     messages of each agent arrived is what its ledger has to be compared with.
 
     Messages that contradict the model, given the prior and what the others sent, are left out and named, in
-    the estimates and on standard error; --keep uses them all the same. Where what arrives shows over many rows that
+    the estimates and on standard error; --keep uses them all the same. Agents whom nothing else can confirm or
+    contradict are named at the end. Where what arrives shows over many rows that
     the model does not hold any more, standard error says so once for each agent and kind of change, since when and
     by how much, and the exit code is 1 at the end: stated errors are then not true (veilnet refit).
 
@@ -64,6 +65,7 @@ def command(
     did not arrive, and the estimate heeds which it is. Its messages are not yet tested against the model.
     """
     from veilnet._core.errors import InvalidRequest
+    from veilnet._core.words import join_names
     from veilnet.centre.drift import Drift
     from veilnet.cli._doubts import Changes, Doubts
     from veilnet.cli._following import check_stream, estimates, opened
@@ -121,6 +123,12 @@ def command(
         target.flush()
         _check_counts(key, files)
     doubts.conclude()
+    untested = [] if fusion.gate is None else [agent for agent in fusion.gate.untested if agent in paths]
+    if untested:
+        sys.stderr.write(
+            f"veilnet fuse: messages of {join_names(untested)} were believed untested: neither a prior nor other "
+            "agents tell what they should be\n"
+        )
     for agent, file in files.items():
         if file.crowded:
             sys.stderr.write(
@@ -139,6 +147,7 @@ def command(
             "with_missing_agents": gaps,
             "not_estimable": unknown,
             "contradicting": doubts.count,
+            "untested": untested,
             "changes": changes.told,
             "bad_lines": len(bad),
         }
