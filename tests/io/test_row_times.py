@@ -23,6 +23,7 @@ from veilnet import cli
 from veilnet.io.merging import aligned, open_messages
 from veilnet.io.message_streams import MessageMark, message_header, message_lines
 from veilnet.io.row_keys import RowKey, duration, read_time
+from veilnet.io.times import as_seconds
 
 ROWS = 1500
 START = datetime(2015, 2, 4, 17, 51)
@@ -346,3 +347,24 @@ def test_durations(text: str, expected: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="such as 30s"):
         duration(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2015-02-04 17:51:00",
+        "2015-02-04T17:51:00.25",
+        "2015-02-04 17:51:00+02:00",
+        "2015-02-04",
+        "1423072260.5",
+    ],
+)
+def test_a_time_means_the_same_in_a_table_and_in_a_stream(text) -> None:
+    row, _ = read_time(text)
+    assert as_seconds([text, text], "time")[0] == pytest.approx((row - 1) / 1e6, abs=1e-6)
+
+
+@pytest.mark.parametrize("text", ["20150204T1751", "2015-W06-3", "04.02.2015 17:51", "2015-02-30"])
+def test_what_is_not_clear_by_itself_is_no_time_of_a_stream(text) -> None:
+    with pytest.raises(ValueError, match="not readable"):
+        read_time(text)

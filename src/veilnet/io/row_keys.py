@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
+
+from veilnet.io.times import iso_moment, microseconds
 
 __all__ = ["COUNTED", "ROW", "RowKey", "duration", "key_named", "read_time"]
 
@@ -25,7 +27,6 @@ _EPOCH = datetime(1970, 1, 1)
 _LONGEST_TIME = 40  # characters
 _MOST_SECONDS = 10**11  # the year 5138; more is a count of milliseconds
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE]\+?\d\d?)?")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d)")
 _MICROSECONDS = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 
@@ -85,21 +86,15 @@ def read_time(text: str) -> tuple[int, RowKey]:
         if seconds >= _MOST_SECONDS:
             raise ValueError("the time is too large for seconds; write seconds, not milliseconds")
         return int((seconds * 10**6).to_integral_value()) + 1, _TIMES["seconds"]
-    try:
-        if not _DATE.match(text) or len(text) > _LONGEST_TIME:
-            raise ValueError
-        moment = datetime.fromisoformat(text)
-        style = "local" if moment.tzinfo is None else "zoned"
-        if moment.tzinfo is not None:
-            moment = moment.astimezone(UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):
+    moment = iso_moment(text)
+    if moment is None:
         raise ValueError(
             "the time is not readable; write 2015-02-04 17:51:00, with a zone if there is one, or seconds"
-        ) from None
-    row = (moment - _EPOCH) // timedelta(microseconds=1) + 1
+        )
+    row = microseconds(moment) + 1
     if row < 1:
         raise ValueError("the time is before 1970")
-    return row, _TIMES[style]
+    return row, _TIMES["local" if moment.tzinfo is None else "zoned"]
 
 
 def duration(text: str) -> int:

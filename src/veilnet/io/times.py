@@ -1,16 +1,18 @@
-"""When rows were measured: a column of times, as they stand in tables, to seconds.
+"""When rows were measured: times as they stand in tables and streams.
 
-Understood are ISO 8601 (2015-02-04 17:51:00, with or without T, fractions and a zone), dates with the year first or
-last, numbers (seconds), and whatever frames hold as times. Day first or month first is decided by the whole column:
-where both would do, the column is refused rather than guessed. Times without a zone are taken to be in one zone
-without a summer time; a column that mixes both kinds is refused.
+A stream tells its times one by one, so that each has to be clear by itself: :func:`iso_moment`. Of a table the whole
+column is known. Understood are then ISO 8601 (2015-02-04 17:51:00, with or without T, fractions and a zone), dates
+with the year first or last, numbers (seconds), and whatever frames hold as times. Day first or month first is decided
+by the whole column: where both would do, the column is refused rather than guessed. Times without a zone are taken to
+be in one zone without a summer time; a column that mixes both kinds is refused.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,25 @@ _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "-", 
 _CLOCKS = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "")
 _DATES = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%b %d, %Y")
 _FORMATS = tuple(f"{day} {clock}".strip() for day in _DATES for clock in _CLOCKS)
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_LONGEST = 40  # characters
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOKED_AT = 20  # cells that tell whether a column looks like times
 _TIME_NAMES = frozenset({"time", "date", "datetime", "timestamp", "date_time", "ts", "when", "epoch"})
+
+
+def iso_moment(text: str) -> datetime | None:
+    """2015-02-04 17:51:00, with or without T, fractions and a zone; None for anything else."""
+    text = text.strip()
+    if not _ISO_DATE.match(text) or len(text) > _LONGEST:
+        return None
+    return _parsed(text, datetime.fromisoformat)
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970, by the clock of the zone that it has, or that all times without one share."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 def as_seconds(values: Any, where: str) -> Array:
@@ -82,7 +101,7 @@ def _from_cells(cells: list[Any], where: str) -> Array:
         raise InvalidNetwork(
             f"{where}: some times have a zone and some have none; write all of them with one, or none of them"
         )
-    seconds[present] = [_seconds(moment) for moment in moments if moment is not None]
+    seconds[present] = [microseconds(moment) / 1e6 for moment in moments if moment is not None]
     return seconds
 
 
@@ -136,11 +155,7 @@ def _moment(cell: Any) -> datetime | None:
         return cell
     if isinstance(cell, date):
         return datetime.combine(cell, time())
-    return _parsed(cell.strip(), datetime.fromisoformat) if isinstance(cell, str) else None
-
-
-def _seconds(moment: datetime) -> float:
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    return iso_moment(cell) if isinstance(cell, str) else None
 
 
 def _number(cell: Any) -> float | None:
