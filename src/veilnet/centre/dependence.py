@@ -4,7 +4,8 @@ Of W rows of the model, f numbers each, the mean has variance 1 / W in every dir
 up to 1 where they hardly change within the window. Three things tell how much it is.
 
 1. *Independence.* Over n windows of every length, Σ |sum|² / W is chi-square with n f degrees of freedom. While that
-   holds at all lengths seen, after 128 of the shortest windows and more, the variance is 1 / W.
+   holds at all lengths seen, after 128 of the shortest windows and more, and rows move within these as much as the
+   model says, the variance is 1 / W.
 2. *What moves within windows does not move their means.* One number has variance 1 in the model, however slow it is.
    So a window's mean has the variance 1 - E (1 / W) Σ (r - mean)², at most f times that of f numbers on average. What
    moves within windows is seen often, also where the means hardly move at all.
@@ -40,8 +41,13 @@ _MOST = 600.0  # of an exponent
 
 
 def independent(levels: Sequence[Level], lengths: Sequence[int], freedom: Integers) -> Booleans:
-    """Per group, whether sums over windows scatter no more than those of independent rows, at all lengths."""
-    found = np.full(len(freedom), levels[0].count >= _MANY)
+    """Per group, whether rows may be taken to be independent: sums over windows of any length scatter no more than
+    theirs, and rows move within the shortest windows as much as the model says.
+    """
+    if levels[0].count < _MANY:
+        return np.zeros(len(freedom), bool)
+    within = levels[0].scatter
+    found = within.mean > 1.0 - 1.0 / lengths[0] - _UNCERTAIN * within.error
     for level, length in zip(levels, lengths, strict=True):
         if level.count >= _FEW:
             count = level.count * np.maximum(freedom, 1)
