@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from veilnet._core.words import join_names, plus_minus
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
-
-if TYPE_CHECKING:
-    from veilnet.auditing.report import AuditReport, Row
-    from veilnet.plans.plan import Plan
+from veilnet.plans.plan import Plan
 
 _NEXT = {
     "fail": "What to do next: release nothing by this plan until what is marked BROKEN is dealt with",
     "not covered": "plan for attackers who remember: fit the network as a stream (dynamics), and design again",
     "cannot tell": "audit again on more rows, above all on more days or places that differ from one another",
 }
+
+
+class Finding(Protocol):
+    """What is needed of a row: what was looked at, and the verdict on it."""
+
+    @property
+    def what(self) -> str:
+        """What was looked at."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict."""
+
+
+class Found(Protocol):
+    """What is needed of a report."""
+
+    @property
+    def rows(self) -> Sequence[Finding]:
+        """The findings."""
+
+    @property
+    def promised(self) -> str:
+        """What the plan promises, in a sentence."""
+
+    @property
+    def on_data(self) -> float | None:
+        """None where nothing was judged on data."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped."""
 
 
 def promised_in_words(plan: Plan) -> str:
@@ -39,17 +69,13 @@ def _error(error: TypicalError, value: float | None) -> str:
     return plus_minus(value, error.unit)
 
 
-def conclusion(report: AuditReport) -> str:
+def conclusion(report: Found) -> str:
     """One paragraph, in whole sentences."""
-    parts = [_promised(report), _found(report), _unclear(report), _next(report)]
+    parts = [report.promised, _found(report), _unclear(report), _next(report)]
     return " ".join(part for part in parts if part)
 
 
-def _promised(report: AuditReport) -> str:
-    return report.promised
-
-
-def _found(report: AuditReport) -> str:
+def _found(report: Found) -> str:
     broken = [row for row in report.rows if row.verdict == "fail"]
     beyond = [row for row in report.rows if row.verdict == "not covered"]
     held = sum(row.verdict == "ok" for row in report.rows)
@@ -72,10 +98,11 @@ def _found(report: AuditReport) -> str:
     return "Found: " + " ".join(said)
 
 
-def _unclear(report: AuditReport) -> str:
+def _unclear(report: Found) -> str:
     said = []
-    if report.unclear:
-        said.append(f"Nothing can be told from {_names(report.unclear)}.")
+    unclear = [row for row in report.rows if row.verdict == "cannot tell"]
+    if unclear:
+        said.append(f"Nothing can be told from {_names(unclear)}.")
     if report.on_data is None:
         said.append(
             "Every attack was on simulated rows: whether the model describes the world was not looked at."
@@ -85,7 +112,7 @@ def _unclear(report: AuditReport) -> str:
     return " ".join(said)
 
 
-def _next(report: AuditReport) -> str:
+def _next(report: Found) -> str:
     verdicts = {row.verdict for row in report.rows}
     if "fail" in verdicts:
         steps = [_NEXT["fail"]]
@@ -104,7 +131,7 @@ def _next(report: AuditReport) -> str:
     return "What to do next: nothing has to be changed; audit again when the conditions change."
 
 
-def _names(rows: list[Row] | tuple[Row, ...]) -> str:
+def _names(rows: Sequence[Finding]) -> str:
     return join_names([row.what for row in rows], names_shown=3)
 
 

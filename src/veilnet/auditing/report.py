@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from veilnet._core.words import join_names, number
+from veilnet.auditing.conclusion import conclusion
 from veilnet.auditing.sections import introduction
 
 Judgement = Literal["ok", "info", "warn", "fail", "not covered", "cannot tell"]
@@ -184,8 +185,6 @@ class AuditReport:
 
     def conclusion(self) -> str:
         """What was promised, what was found, what could not be told and what to do next, in one paragraph."""
-        from veilnet.auditing.conclusion import conclusion
-
         return conclusion(self)
 
 
