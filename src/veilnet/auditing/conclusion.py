@@ -81,7 +81,7 @@ def _found(report: Found) -> str:
     held = sum(row.verdict == "ok" for row in report.rows)
     said = []
     if broken:
-        said.append(f"{_count(len(broken), 'promise')} found broken: {_names(broken)}.")
+        said.append(f"{_count(len(broken))} broken: {_names(broken)}.")
     if beyond:
         said.append(
             "An attacker who remembers past messages learns more than the promise for single rows allows: "
@@ -91,10 +91,13 @@ def _found(report: Found) -> str:
         said.append(
             f"{held} of {len(report.rows)} rows were tested and hold."
             if said
-            else f"All that could be tested holds ({held} of {len(report.rows)} rows)."
+            else f"all that could be tested holds ({held} of {len(report.rows)} rows)."
         )
     if not said:
-        said.append("No promise was tested.")
+        unclear = any(row.verdict == "cannot tell" for row in report.rows)
+        said.append(
+            "nothing broken, and nothing that proves a promise." if unclear else "no promise was tested."
+        )
     return "Found: " + " ".join(said)
 
 
@@ -135,5 +138,5 @@ def _names(rows: Sequence[Finding]) -> str:
     return join_names([row.what for row in rows], names_shown=3)
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing} was" if number == 1 else f"{number} {thing}s were"
+def _count(number: int) -> str:
+    return "one row is" if number == 1 else f"{number} rows are"

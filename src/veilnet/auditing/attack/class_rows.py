@@ -29,7 +29,7 @@ def class_row(
     spread = float(np.mean(deviations**2))
     chance_of_guessing = guessed(classes)
     found, from_raw = measured(classes, sent, stretches), measured(classes, raw, stretches)
-    what = f"{judged.what}, values"
+    what = f"{judged.what} (values)"
     figures: dict[str, float | str] = {
         "parameter": judged.name,
         "past rows": float(judged.memory),
