@@ -6,8 +6,8 @@ Small: L in 3..5, S in 2..5 agents of 1 to 3 readings, one or two public rows, o
 two rows or two of one, no, singular or full prior, noise independent or correlated between agents. The paper's
 size: L = 12, N = 72, drawn as in its section VII with each agent's noise independent of the others', S in {6,
 12, 18}, one or three public rows, one private row, privacy a quarter, a half or three quarters of the way from the
-ceiling to its limit (p = 3.5, 6 or 8.5 times 1 + ceiling where there is none). A gap of 1 % says that the loss is at
-most 1 % above the least possible; inf says that nothing was proved. Times are CPU seconds of one thread.
+ceiling to its limit (p = 3.5, 6 or 8.5 times 1 + ceiling where there is none). A gap of 1 % says that the loss is
+at most 1 % above the least possible; inf says that nothing was proved. Times are CPU seconds of one thread.
 """
 
 from __future__ import annotations
