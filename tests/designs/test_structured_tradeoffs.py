@@ -38,14 +38,6 @@ def test_an_agent_falls_silent_where_everything_in_between_is_dearer() -> None:
     assert -plan.utility <= 1.01 * best_loss(network, level, starts=25)
 
 
-def test_an_agent_falls_silent_at_one_privacy_and_at_none_of_those_scouted() -> None:
-    network = structured_network(91)
-    level = grid_of_levels(network, 25)[18]
-    plan = vn.design(network, privacy=level)
-    assert plan.sent["meter 4"] == 0
-    assert -plan.utility <= 1.01 * best_loss(network, level, starts=16)
-
-
 def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     network = structured_network(59)
     verdict = vn.check(network)

@@ -304,9 +304,6 @@ class Curve:
                     )
                     search.runs.append(run)
                     converge(search, run)
-                if search.finished:
-                    leader = min(search.finished, key=lambda pair: pair[0].value)[0]
-                    polish(search, pool.turned(leader.shrink, targets))
                 starts, iterations = pool.scouted, pool.iterations
                 best = min((finished.value for finished, _ in search.finished), default=np.inf)
                 agreed = int(np.count_nonzero(reached.estimate <= best + SETTINGS.agree))

@@ -103,16 +103,6 @@ class Pool:
             [self.plans], [targets], SETTINGS.warm_margin, SETTINGS.visit_schedule, follow=True
         )[0]
 
-    def turned(self, plan: list[Array], targets: Array) -> list[list[Array]]:
-        """A plan for these targets with one agent silent or sending all, settled; those that promise to be better."""
-        points = turned_about(plan)
-        if not points:
-            return []
-        reached = self._scout([points], [targets], 0.0, SETTINGS.visit_schedule)[0]
-        known = np.log(max(self._objective(plan).loss, _TINY)) - SETTINGS.agree
-        promising = [int(place) for place in np.argsort(reached.estimate) if reached.estimate[place] < known]
-        return [reached.one(place) for place in promising[: SETTINGS.finishers]]
-
     def _scout(
         self,
         points: Sequence[Sequence[list[Array]]],
