@@ -217,7 +217,7 @@ def _split(best: _Best, told: list[Array], progress: Progress, *, part: float = 
     iterations = int(np.clip(SETTINGS.most_work / work, 3 * SETTINGS.chunk, SETTINGS.most_iterations))
     aimed = gap / 2 if work < SETTINGS.small_work else max(gap / 2, SETTINGS.first_aim)
     splitting.aim(best.programs(aimed))
-    waited = 0
+    waited, patient = 0, SETTINGS.resists_after
     for done in range(0, iterations, SETTINGS.chunk):
         if asks_to_stop(progress("proving the gap", done / iterations)):
             return
@@ -228,10 +228,13 @@ def _split(best: _Best, told: list[Array], progress: Progress, *, part: float = 
             return
         # Aim for more where what was aimed at is nearly proved, for less where it resists.
         nearly = proved < SETTINGS.nearly * aimed and aimed > gap / 2
-        resists = waited >= SETTINGS.resists_after
+        resists = waited >= patient
         if resists and not nearly and best.least < SETTINGS.close * aimed:
-            return
-        if nearly or resists:
+            # What resists for so long may give way in longer: tight aims need more iterations than loose ones.
+            patient *= SETTINGS.more_patient
+            aimed, waited = max(gap / 2, SETTINGS.tighter * best.least), 0
+            splitting.aim(best.programs(aimed))
+        elif nearly or resists:
             less = (
                 max(4 * aimed, 0.05)
                 if np.isinf(best.least)

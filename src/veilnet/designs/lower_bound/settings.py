@@ -34,6 +34,8 @@ class ProofSettings:
     most_iterations, most_work: iterations in all, and what they may cost together.
     dearest_iteration: networks where one iteration costs more are not tried.
     resists_after:   iterations after which an aim that is not proved counts as resisting.
+    more_patient, tighter: where nothing between what is proved and what resists is left to aim at, the splitting
+                     aims at this part of the gap proved once more and waits so many times longer.
     small_work, first_aim: on programs of more work the first aim is modest: a bound of half the loss comes long
                      before one of 99 %.
     penalty:         the first penalty is this over 1 + p: the duals are of that order.
@@ -57,6 +59,8 @@ class ProofSettings:
     most_work: float = 4e10
     dearest_iteration: float = 3e9
     resists_after: int = 200
+    more_patient: int = 4
+    tighter: float = 0.5
     small_work: float = 2e6
     first_aim: float = 0.5
     penalty: float = 5.0
