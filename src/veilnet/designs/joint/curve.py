@@ -324,10 +324,8 @@ class Curve:
             agreed=max(agreed, 1),
             iterations=iterations + found.iterations,
         )
-        chosen = self._best(
-            problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)]
-        )
-        return self._sharpened(problem, chosen)
+        answer = self._best(problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)])
+        return self._sharpened(problem, answer)
 
     def _best(self, problem: Problem, found: JointResult, others: list[Finished]) -> JointResult:
         """The result, with a better plan in place of its own where there is one."""
