@@ -32,6 +32,8 @@ _OPEN = 0.05
 _MARGIN = 1e-8
 # A privacy within this part of its floor rests on it: the proof counts it. Others only enlarge the proof.
 _RESTING = 0.01
+# A design that is better by less than this part is proved by the proof at hand as well as by another.
+_WORTH_PROVING = 1e-3
 
 
 def proved_plan(
@@ -77,9 +79,11 @@ def _best_proved(plan: Plan, gap: float, weights: Mapping[str, float], seed: int
     better = _restarted(plan, proof, weights, seed, watch)
     if better is None:
         return plan
-    again = None if watch.stopped else _prove(better, gap, weights, watch)
-    best = [better.with_proof(each) for each in (proof, again) if each is not None]
-    return min(best, key=lambda each: each.gap)
+    best = better.with_proof(proof)
+    if watch.stopped or 1 + best.gap > (1 + plan.gap) * (1 - _WORTH_PROVING):
+        return best
+    again = _prove(better, gap, weights, watch)
+    return best if again is None else min(best, better.with_proof(again), key=lambda each: each.gap)
 
 
 def _prove(plan: Plan, gap: float, weights: Mapping[str, float], progress: Progress) -> Proof | None:

@@ -324,7 +324,9 @@ class Curve:
             agreed=max(agreed, 1),
             iterations=iterations + found.iterations,
         )
-        answer = self._best(problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)])
+        answer = self._best(
+            problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)]
+        )
         return self._sharpened(problem, answer)
 
     def _best(self, problem: Problem, found: JointResult, others: list[Finished]) -> JointResult:
