@@ -12,6 +12,8 @@ import veilnet as vn
 from helpers.pages import read_page
 from helpers.shown_plans import KINDS, plan_of
 from veilnet import cli
+from veilnet._core.errors import InvalidRequest
+from veilnet.auditing.fingerprint import plan_fingerprint
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.io._json import plain
 
@@ -76,6 +78,15 @@ def test_rows_that_say_what_to_show_are_shown_so_and_the_conclusion_is_told() ->
     assert "1 finding against the plan" in section.text
 
 
+def test_an_audit_of_another_plan_is_refused_and_one_of_none_says_so() -> None:
+    plan, other = plan_of("perfect"), plan_of("power")
+    mine = {"rows": [], "plan": plan_fingerprint(plan.network, plan.sanitizers)}
+    assert "does not say which plan" not in plan.report(audit=mine).html
+    assert "does not say which plan" in plan.report(audit={"rows": []}).html
+    with pytest.raises(InvalidRequest, match="about another plan"):
+        other.report(audit=mine)
+
+
 def test_without_an_audit_the_page_says_so() -> None:
     page = read_page(plan_of("perfect").report().html)
     assert "No audit was run" in page.by_id("audit").text
@@ -126,12 +137,11 @@ def run(*arguments: str) -> int:
 
 
 def test_the_command_writes_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    audit = {"rows": plain([row.__dict__ for row in ROWS])}
+    plan = vn.Plan.load("plan")
+    audit = {"rows": plain(list(ROWS)), "plan": plan_fingerprint(plan.network, plan.sanitizers)}
     (folder / "audit.json").write_text(json.dumps(audit))
     assert run("plan", "--no-frontier", "--audit", "audit.json", "--out", "page.html") == 0
-    assert (folder / "page.html").read_text() == vn.Plan.load("plan").report(
-        audit=AuditReport(ROWS, 1e-6)
-    ).html
+    assert (folder / "page.html").read_text() == plan.report(audit=AuditReport(ROWS, 1e-6)).html
     assert "Wrote page.html" in capsys.readouterr().out
     (folder / "audit.json").rename("plan/audit.json")
     assert run("plan", "--no-frontier") == 0

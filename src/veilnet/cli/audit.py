@@ -78,6 +78,7 @@ def command(
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing import plot_baselines
+    from veilnet.auditing.fingerprint import plan_fingerprint
     from veilnet.auditing.report import shown_tables
     from veilnet.auditing.sections import introduction
     from veilnet.cli._shared import amounts, check_plot, console, fraction, print_json, progress, table
@@ -114,7 +115,8 @@ def command(
     if plot is not None:
         plot_baselines(report, plot)
     if json:
-        print_json({**report.to_dict(), "doubts": doubts})
+        about = plan_fingerprint(loaded.network, loaded.sanitizers)
+        print_json({**report.to_dict(), "plan": about, "doubts": doubts})
     else:
         for section, headings, cells in shown_tables(report.rows):
             if section:

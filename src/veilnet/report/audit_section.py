@@ -84,6 +84,7 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
         [
             paragraph(f"{words}.", class_="alarm" if kind == "bad" else None),
             paragraph(conclusion[:_LONGEST]) if conclusion else None,
+            _of_which_plan(audit),
             element("ul", *listed) if listed else None,
             _summary(sections),
             details(
@@ -93,6 +94,13 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
             ),
         ]
     )
+
+
+def _of_which_plan(audit: AuditReport | Mapping[str, Any]) -> Html | None:
+    """A file that does not name its plan may be about another one: whoever reads must know."""
+    if isinstance(audit, AuditReport) or "plan" in audit:
+        return None
+    return paragraph("The file of these findings does not say which plan it is about.", class_="alarm")
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -12,6 +12,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.validation import expect
 from veilnet._core.words import NOTHING
+from veilnet.auditing.fingerprint import plan_fingerprint
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.designs.frontiers import Frontier, frontier
@@ -137,6 +138,9 @@ def _check_arguments(plan: object, audit: object, curve: object) -> None:
         raise InvalidRequest(
             f"audit: expected what vn.audit returns, or the content of its JSON file, found {type(audit).__name__}"
         )
+    about = audit.get("plan")
+    if isinstance(plan, Plan) and about not in (None, plan_fingerprint(plan.network, plan.sanitizers)):
+        raise InvalidRequest("audit: it is about another plan; audit this one, or leave it out")
 
 
 def _lead(plan: Plan, verdict: Verdict) -> str:
