@@ -25,6 +25,8 @@ KINDS = (
     "stream",
     "wandering",
     "silent",
+    "nothing sent",
+    "nothing known",
     "no prior",
     "hidden",
     "correlated",
@@ -65,6 +67,9 @@ def plan_of(kind: str) -> vn.Plan:
         return vn.design(house(prior=None, dynamics=walk))
     if kind == "silent":
         return make_plan(house(), NOISY | {"hall": vn.Sanitizer.silent(2)}, "joint")
+    if kind in ("nothing sent", "nothing known"):
+        quiet = {"kitchen": vn.Sanitizer.silent(3), "hall": vn.Sanitizer.silent(2)}
+        return make_plan(house() if kind == "nothing sent" else house(prior=None), quiet, "joint")
     if kind == "no prior":
         return vn.design(house(prior=None))
     if kind == "hidden":

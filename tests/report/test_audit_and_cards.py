@@ -45,6 +45,28 @@ def test_findings_are_listed_worst_first_and_marked_in_words() -> None:
     assert "open" not in fine.attributes
 
 
+def test_a_long_audit_is_cut_the_worst_kept_and_the_rest_counted() -> None:
+    rows = [
+        {
+            "section": f"s{k % 5}",
+            "what": "w" * 40,
+            "promised": 1.0,
+            "found": 2.0,
+            "verdict": "ok",
+            "sentence": "x" * 900,
+        }
+        for k in range(5000)
+    ]
+    rows += [{**rows[0], "what": "the broken one", "verdict": "fail"} for _ in range(100)]
+    text = plan_of("perfect").report(audit={"rows": rows}).html
+    assert len(text.encode()) < 500_000
+    section = read_page(text).by_id("audit")
+    first = section.all("details")[1].one("table").cells()
+    assert [row[0] for row in first[:100]] == ["the broken one"] * 100
+    assert "980 more, none worse than these, are left out" in section.text
+    assert section.all("li")[-1].text == "40 more."
+
+
 def test_an_audit_in_other_columns_is_shown_too() -> None:
     row = {
         "section": "attackers", "what": "forest on gait", "guessing": 7.9, "raw": 0.3, "promised": 7.4, "sent": 7.6,

@@ -30,6 +30,7 @@ SCRIPTS = {
     "attackers": ("attackers.py", "learned attackers with the bound"),
     "memory": ("stream_attackers.py", "attackers with memory with the promise of stream plans"),
     "start": ("start.py", "the start of the command with that of NumPy"),
+    "pages": ("pages.py", "reports of 5, 50 and 500 agents: making, size, and opening in a browser"),
     "attacks": (
         "attacks.py",
         "what is left of files and streams that are killed, starved of room and swapped",

@@ -13,8 +13,9 @@ from veilnet.report.html import Html, details, element, join, paragraph, shown, 
 
 __all__ = ["audit_headline", "audit_section", "findings_of"]
 
-_MOST_ROWS = 400
-_LONGEST = 3000  # characters of a text
+_MOST_ROWS = 120  # of a section, the worst first
+_MOST_WORRIES = 60
+_LONGEST = 1200  # characters of a sentence
 _MARKS = {
     "ok": "✓ holds", "holds": "✓ holds", "fail": "✗ BROKEN", "broken": "✗ BROKEN", "warn": "! look at it",
     "cannot tell": "? cannot tell",
@@ -77,13 +78,15 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
             f" {shown(str(row.get('what', '')))}: ",
             str(row.get("sentence", ""))[:_LONGEST],
         )
-        for row in worries[:_MOST_ROWS]
+        for row in worries[:_MOST_WORRIES]
     ]
+    if len(worries) > _MOST_WORRIES:
+        listed.append(element("li", f"{len(worries) - _MOST_WORRIES} more."))
     sections = {name: [row for row in rows if row.get("section", "") == name] for name in _names(rows)}
     return join(
         [
             paragraph(f"{words}.", class_="alarm" if kind == "bad" else None),
-            paragraph(conclusion[:_LONGEST]) if conclusion else None,
+            paragraph(str(conclusion)[: 3 * _LONGEST]) if conclusion else None,
             _of_which_plan(audit),
             element("ul", *listed) if listed else None,
             _summary(sections),
@@ -122,13 +125,24 @@ def _summary(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Html:
 def _one_section(name: str, rows: Sequence[Mapping[str, Any]]) -> Html:
     """The rows of a section, in as many tables as they have kinds of columns."""
     kinds: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for row in rows[:_MOST_ROWS]:
+    worst_first = rows if len(rows) <= _MOST_ROWS else sorted(rows, key=_rank)
+    for row in worst_first[:_MOST_ROWS]:
         kinds.setdefault(tuple(row.get("shown") or ()), []).append(row)
     tables = [
         _words_table(name, kind, some) if kind else _figures_table(name, some) for kind, some in kinds.items()
     ]
-    bad = sum(row.get("verdict") in _BAD for row in rows)
-    return details(shown(name), *tables, open=bool(bad))
+    bad = any(row.get("verdict") in _BAD for row in rows)
+    left = len(rows) - _MOST_ROWS
+    rest = (
+        paragraph(f"{left} more, none worse than these, are left out.", class_="soft") if left > 0 else None
+    )
+    return details(shown(name), *tables, rest, open=bad)
+
+
+def _rank(row: Mapping[str, Any]) -> int:
+    """The worst first."""
+    verdict = row.get("verdict")
+    return 0 if verdict in _BAD else 1 if verdict in _DOUBTFUL else 2
 
 
 def _words_table(name: str, headings: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Html:

@@ -41,7 +41,7 @@ def place_of(plan: Plan) -> Place:
 def _points(curve: Frontier) -> list[Place]:
     return [
         Place(float(np.sqrt(1 + point.asked)), float(np.sqrt(1 - point.utility)))
-        for point in curve.rows
+        for point in sorted(curve.rows, key=lambda point: point.asked)
         if point.plan is not None
     ]
 
@@ -83,9 +83,9 @@ def frontier_picture(plan: Plan, curve: Frontier) -> Html:
     if np.isfinite(limit):
         marks += [line(x(limit), _TOP, x(limit), _HEIGHT - _BOTTOM, "limit")]
         marks += [label(x(limit) - 5, _TOP + 10, "nothing sent", anchor="end", class_="small")]
-    if len(points) > 1:
-        marks.append(path([(x(p.private), y(p.public)) for p in points], "curve"))
     paid = [p for p in points if p.private > free]
+    way = [Place(1.0, 1.0), *([Place(free, 1.0)] if np.isfinite(free) else []), *paid]
+    marks.append(path([(x(p.private), y(p.public)) for p in way], "curve"))
     marks += [element("circle", cx=x(p.private), cy=y(p.public), r=2.5, class_="dot") for p in paid]
     spots = [(mine, "this plan", "sent")]
     if np.isfinite(free) and np.hypot(x(mine.private) - x(free), y(mine.public) - y(1.0)) < _ONE_SPOT:

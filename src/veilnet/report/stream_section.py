@@ -16,6 +16,8 @@ _MOST_PRIVATE, _MOST_PUBLIC = 4, 2
 def stream_section(plan: Plan) -> Html:
     """Pictures of some parameters over simulated rows."""
     tracks = simulated_tracks(plan)
+    if not tracks:
+        return paragraph("This stream is too large to be simulated for a picture.")
     private = [each for each in tracks if each.private]
     public = [each for each in tracks if not each.private]
     chosen = [*private[:_MOST_PRIVATE], *public[:_MOST_PUBLIC]]

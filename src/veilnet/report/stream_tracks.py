@@ -23,6 +23,7 @@ __all__ = ["ROWS", "Track", "simulated_tracks"]
 ROWS = 96
 _SETTLING = 120  # rows before and after: memories have settled, and later messages have told what they can
 _SEED = 20
+_MOST_STATES = 240  # of the centre's filter: a larger one takes too long for a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +42,10 @@ class Track:
 
 
 def simulated_tracks(plan: Plan) -> list[Track]:
-    """A track for each row of every public and private parameter."""
+    """A track for each row of every public and private parameter; none where that would take too long."""
     network = plan.network
+    if network.L + network.N * (network.colour is not None) + sum(plan.kept.values()) > _MOST_STATES:
+        return []
     rng = np.random.default_rng(_SEED)
     drawn = draw_streams(network, 1, ROWS + 2 * _SETTLING, rng)
     readings = {
