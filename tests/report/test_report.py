@@ -222,6 +222,16 @@ def test_guessing_without_a_prior_is_without_bound_and_says_so() -> None:
     assert page_of("hidden").by_id("verdict").all("td")
 
 
+@pytest.mark.skipif(not hasattr(vn, "Doubt"), reason="doubts do not travel with networks yet")
+def test_doubts_are_counted_above_and_told_below() -> None:
+    doubt = vn.Doubt("few-values", "<lamp> takes only a few values.")
+    page = read_page(vn.design(house(doubts=(doubt,))).report().html)
+    assert "1 doubt about the model" in page.one("ul", "facts").text
+    assert "<lamp> takes only a few values." in page.by_id("doubts").text
+    accepted = vn.design(house(doubts=(doubt,)).accepting(["few-values"])).report().html
+    assert "doubt about the model" not in accepted
+
+
 def test_a_silent_agent_is_named_and_has_no_picture() -> None:
     section = page_of("silent").by_id("agents")
     assert "hall sends nothing at all" in section.text

@@ -97,6 +97,9 @@ def _private_part(private: Sequence[TypicalError]) -> str:
 
 def what_it_means(error: TypicalError) -> str:
     """One parameter: what a change of its error means for whoever reads the number."""
+    if np.isinf(growth_of(error)):
+        meaning = "nothing of it is told" if error.private else "that is what the protection costs here"
+        return f"It can no longer be estimated from what is sent: {meaning}."
     if not error.private:
         if growth_of(error) < 1 + NOTHING / 2:
             return "As sharp as from raw readings: nothing was lost."
