@@ -19,7 +19,8 @@ __all__ = ["Report", "fragment"]
 class Report:
     """A report as a page of its own, and as a fragment for notebooks.
 
-    title: of the page. body: its sections.
+    title: what the plan does, in a sentence.
+    body:  its sections.
     """
 
     title: str
