@@ -6,7 +6,16 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.auditing.attack.allowed import Promises
-from veilnet.auditing.attack.classes import MEASURES, Classes, allowed_measures, guessed, measured
+from veilnet.auditing.attack.classes import (
+    MEASURES,
+    RATES,
+    SHARES,
+    Classes,
+    allowed_measures,
+    guessed,
+    if_it_were,
+    measured,
+)
 from veilnet.auditing.attack.error_rows import Judged
 from veilnet.auditing.attack.stretches import Stretch
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
@@ -55,15 +64,17 @@ def class_row(
         for allowed in (promises.sent(judged.name), promises.raw(judged.name))
     )
     promised, raw_allowed = allowed_measures(classes, part), allowed_measures(classes, raw_part)
+    found = {m: if_it_were(found[m], promised[m]) if m in RATES else found[m] for m in MEASURES}
+    area = found["AUC"]
     beaten = {m: found[m].chance_above(promised[m]) for m in MEASURES}
-    each = chance / len(MEASURES)
+    each = chance * SHARES["AUC"]
     evidence = Evidence(
         sent=area.value - 0.5,
         raw=from_raw["AUC"].value - 0.5,
         promised=promised["AUC"] - 0.5,
         raw_allowed=raw_allowed["AUC"] - 0.5,
         reach=area.reach(each),
-        beaten=min(beaten.values()) * len(MEASURES),
+        beaten=min(beaten[m] / SHARES[m] for m in MEASURES),
         raw_beats=from_raw["AUC"].chance_above(promised["AUC"]),
         raw_knows=from_raw["AUC"].chance_above(0.5),
     )

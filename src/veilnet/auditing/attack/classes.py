@@ -17,20 +17,22 @@ promise as the measures of that number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.auditing.attack.dependence import Mean, mean_of
+from veilnet.auditing.attack.dependence import Mean, independent_rows, mean_of
 from veilnet.auditing.attack.stretches import Stretch
 
 MOST_VALUES = 6
 _FEWEST_ROWS = 20  # of each value
 _LEAST = 1e-3  # probability; whoever gives less is counted as having given this
 MEASURES = ("AUC", "balanced accuracy", "bits")
+RATES = ("AUC", "balanced accuracy")  # lie between 0 and 1
+SHARES = {"AUC": 0.5, "balanced accuracy": 0.25, "bits": 0.25}  # of a row's chance of a false alarm
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +78,23 @@ NAMES = {"ridge": "logistic regression"}
 
 
 def measured(classes: Classes, probabilities: Array, stretches: list[Stretch]) -> dict[str, Mean]:
-    """The three measures of an attacker's probabilities (T, values), each with its error."""
+    """The three measures of an attacker's probabilities (T, values), each with its error.
+
+    A value that comes in four long spells is worth four rows, however often an attacker is right within each.
+    """
+    spells = [(classes.rows == value).astype(float) for value in range(len(classes.values))]
+    worth = min(independent_rows(each) for each in spells)
     return {
-        "AUC": mean_of(_areas(classes, probabilities, stretches)),
-        "balanced accuracy": mean_of(_accuracies(classes, probabilities)),
-        "bits": mean_of(_bits(classes, probabilities), skewed=True),
+        "AUC": mean_of(_areas(classes, probabilities, stretches), worth=worth),
+        "balanced accuracy": mean_of(_accuracies(classes, probabilities), worth=worth),
+        "bits": mean_of(_bits(classes, probabilities), skewed=True, worth=worth),
     }
+
+
+def if_it_were(found: Mean, promised: float) -> Mean:
+    """A rate between 0 and 1 with the error it would have at the promised one: near 1 it seems too precise."""
+    inside = max(found.value * (1.0 - found.value), np.finfo(float).tiny)
+    return replace(found, error=found.error * max(1.0, float(np.sqrt(promised * (1.0 - promised) / inside))))
 
 
 def guessed(classes: Classes) -> dict[str, float]:

@@ -20,7 +20,8 @@ from scipy.special import stdtr, stdtrit
 from veilnet._core.types import Array
 
 _FEWEST, _MOST = 4, 40  # projections
-_ROWS_PER_PROJECTION = 6.0  # independent rows for each: slower cosines see a flat spectrum
+_ROWS_PER_PROJECTION = 4.0  # independent rows for each: slower cosines see a flat spectrum
+_ROWS_IF_SKEWED = 6.0  # the same, for squares
 DECIDED_BY = 20.0  # independent rows; fewer decide nothing
 
 
@@ -88,11 +89,16 @@ class Ratio(Mean):
         return 3.0 * (1.0 - float(np.cbrt(limit / self.value))) / self.error
 
 
-def mean_of(values: Array, *, skewed: bool = False) -> Mean:
-    """The mean of values in the order of their rows, with its error."""
-    effective = independent_rows(values)
+def mean_of(values: Array, *, skewed: bool = False, worth: float = np.inf) -> Mean:
+    """The mean of values in the order of their rows, with its error.
+
+    skewed: whether they are squares, or other values with one long tail.
+    worth:  how many independent rows there are at most, where something else they depend on is known to be slower.
+    """
+    effective = min(independent_rows(values), worth)
+    each = _ROWS_IF_SKEWED if skewed else _ROWS_PER_PROJECTION
     count = len(values)
-    projections = int(np.clip(effective / _ROWS_PER_PROJECTION, _FEWEST, min(_MOST, count - 1)))
+    projections = int(np.clip(effective / each, _FEWEST, min(_MOST, count - 1)))
     places = np.pi * (np.arange(count) + 0.5) / count
     slow = np.cos(np.arange(1, projections + 1)[:, None] * places) @ (values - np.mean(values))
     variance = float(np.mean(2.0 / count * slow**2))
