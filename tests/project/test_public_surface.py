@@ -31,6 +31,7 @@ from veilnet.centre.gate import Contradiction
 from veilnet.designs.frontiers import Point
 from veilnet.plans.certificate import Certificate, Finding
 from veilnet.plans.verification import Check
+from veilnet.report.page import Report
 
 # What scripts of other people call. Nothing may ever leave this set.
 CONTRACT = {
@@ -49,7 +50,7 @@ ADDED = {
 MEMBERS = {
     vn.Network: ("load", "save", "from_complex"),
     vn.Plan: (
-        "utility", "privacy", "sanitizers", "method", "certificate", "network", "gap", "floors", "save", "load",
+        "utility", "privacy", "sanitizers", "method", "certificate", "network", "gap", "floors", "save", "load", "report",
     ),
     vn.Sanitizer: ("normalized", "as_noise", "save", "load", "sanitize", "stream"),
     Stream: ("sanitize", "skip", "state"),
@@ -77,7 +78,8 @@ PARAMETERS = {
 # What public functions return without a public name: read by users, so explained to them.
 RETURNED = (
     Audit, AuditReport, Calibration, CalibrationReport, Carried, Certificate, Change, Check, Contradiction, Finding,
-    Gain, Outlier, ParameterReport, Point, ReadingReport, Row, RowPromise, Stream, StreamReport, TimeReport,
+    Gain, Outlier, ParameterReport, Point, ReadingReport, Report, Row, RowPromise, Stream, StreamReport,
+    TimeReport,
 )  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
 PASS_THROUGH = {"Sanitizer.replace", "Network.replace"}
