@@ -50,7 +50,8 @@ ADDED = {
 MEMBERS = {
     vn.Network: ("load", "save", "from_complex"),
     vn.Plan: (
-        "utility", "privacy", "sanitizers", "method", "certificate", "network", "gap", "floors", "save", "load", "report",
+        "utility", "privacy", "sanitizers", "method", "certificate", "network", "gap", "floors", "save", "load",
+        "report",
     ),
     vn.Sanitizer: ("normalized", "as_noise", "save", "load", "sanitize", "stream"),
     Stream: ("sanitize", "skip", "state"),
