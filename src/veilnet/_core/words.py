@@ -8,8 +8,8 @@ import numpy as np
 
 from veilnet._core.types import Array
 
-NOTHING = 5e-4
-"""A variance that grows by less than this part is said not to grow."""
+NOTHING = 1e-6
+"""A variance that grows by less than this part is said not to grow: less is rounding, more is a price."""
 
 
 def direction_in_words(direction: Array, names: Sequence[str], *, parts_shown: int = 4) -> str:

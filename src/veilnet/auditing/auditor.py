@@ -115,7 +115,7 @@ def audit(
     return Audit(
         tuple(found),
         trials.false_alarm,
-        title=f"Audit of a {plan.method} plan for {plan.network.S} agents",
+        title=f"Audit of the plan for {plan.network.S} agents ({plan.method})",
         on_data=(
             trials.false_alarm_on_data
             if data is not None and not {Section.ATTACKERS, Section.LATTICE}.isdisjoint(steps)

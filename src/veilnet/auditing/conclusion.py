@@ -91,7 +91,7 @@ def _found(report: Found) -> str:
         said.append(
             f"{held} of {len(report.rows)} rows were tested and hold."
             if said
-            else f"all that could be tested holds ({held} of {len(report.rows)} rows)."
+            else f"all {held} rows that could be tested hold; the others are for information, or cannot tell."
         )
     if not said:
         unclear = any(row.verdict == "cannot tell" for row in report.rows)

@@ -62,7 +62,7 @@ def doubt_notes(doubts: Sequence[Doubt]) -> list[str]:
     if still:
         notes.append(
             "Promises are as sure as these doubts allow. Fit again, transform the readings, or accept a doubt by "
-            f'its name: --accept {still[0].name}, network.accepting(["{still[0].name}"]).'
+            f'its name, for a plan: design --accept {still[0].name}, or network.accepting(["{still[0].name}"]).'
         )
     known = [doubt.name for doubt in doubts if doubt.accepted]
     return [*notes, f"Doubts that were accepted: {', '.join(known)}."] if known else notes

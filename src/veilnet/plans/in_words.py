@@ -128,11 +128,15 @@ def _grows(gained: float) -> str:
 def quality(plan: Told) -> str:
     """How far from the best possible the plan can be."""
     if plan.gap == 0.0:
-        return "No design does better: this one is optimal."
+        better = "No design without loss hides more" if plan.method == "perfect" else "No design does better"
+        return f"{better}: this one is optimal."
     if np.isinf(plan.gap):
         if plan.network.is_stream:
             return "How far it is from the best possible is not known: no bound has been found for streams."
-        return "How far it is from the best possible was not proved; prove=True (--prove) tries to."
+        return (
+            "How far it is from the best possible is not proved; prove=True (--prove) tries to prove it, and "
+            "does not always succeed."
+        )
     share = f"{100 * plan.gap:.2g} %"
     if plan.method == "power":
         return f"No other noise within the power hides more than {share} better in total, which is certified."
