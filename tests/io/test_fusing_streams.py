@@ -68,7 +68,7 @@ def test_fuse_writes_the_estimates_of_fusion(folder, plan, messages, pipe) -> No
     assert json.loads(text) == {
         "rows": 299, "received": {agent: 289 if agent == "hall" else 299 for agent in sent},
         "with_missing_agents": 10, "not_estimable": 0, "bad_lines": 0, "written": str(out),
-        "contradicting": {}, "changes": [],
+        "contradicting": {}, "untested": [], "changes": [],
     }  # fmt: skip
     estimate = vn.Fusion(plan).estimate(sent)
     table = list(csv.DictReader(out.read_text("utf-8").splitlines()))

@@ -160,7 +160,8 @@ def run(*arguments: str) -> int:
 
 def test_the_command_writes_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = vn.Plan.load("plan")
-    audit = {"rows": plain(list(ROWS)), "plan": plan_fingerprint(plan.network, plan.sanitizers)}
+    fingerprint = plan_fingerprint(plan.network, plan.sanitizers)
+    audit = plain({**AuditReport(ROWS, 1e-6).to_dict(), "plan": fingerprint})
     (folder / "audit.json").write_text(json.dumps(audit))
     assert run("plan", "--no-frontier", "--audit", "audit.json", "--out", "page.html") == 0
     assert (folder / "page.html").read_text() == plan.report(audit=AuditReport(ROWS, 1e-6)).html
