@@ -68,6 +68,33 @@ def test_what_the_old_centre_errs_by_is_seen_on_the_new_rows(old) -> None:
     assert as_before.errors["T_out"] == pytest.approx(promised, rel=0.1)
 
 
+def test_rows_that_old_agents_would_not_send_are_left_out_and_counted(old) -> None:
+    """A sensor that was moved leaves its old limits in many rows, and one reading is a fault code."""
+    table = log_of(2000, 2, moved=True)
+    (low, high), highest = (np.array([edge[0] for edge in old.network.limits["hall"]]), table["T2"].max())
+    table["T2"] = table["T2"] + (high - np.median(table["T2"]))
+    table["W1"][7] = -9999.0
+    credible = (table["T2"] >= low) & (table["T2"] <= high)
+    credible[7] = False
+    assert highest < high
+    assert 500 < credible.sum() < 1500
+    found = refit(old, table)
+    assert found.refused == 2000 - credible.sum()
+    kept = {name: values[credible] for name, values in table.items()}
+    assert found.errors["T_out"] == pytest.approx(refit(old, kept).errors["T_out"], rel=0.1)
+    assert f"{found.refused} rows are left out there" in str(found)
+
+
+def test_where_old_agents_would_send_nothing_it_is_said(old) -> None:
+    table = log_of(500, 2, moved=True)
+    table["T2"] = table["T2"] + 1e4
+    found = refit(old, table)
+    assert not found.errors
+    assert found.refused == 500
+    assert "its agents would send nothing" in str(found)
+    assert found.new.certificate.ok
+
+
 def test_what_was_asked_for_is_asked_for_again(old) -> None:
     table = log_of(2000, 3, moved=True)
     lossy = vn.design(old.network, utility_loss=0.1)
@@ -116,6 +143,7 @@ def test_a_stream_needs_the_time_and_stays_a_stream() -> None:
     found = refit(plan, log(1, 0.8), time="date")
     assert found.new.network.is_stream
     assert {row[0] for row in found.rows} >= {"error of u", "error variance on g"}
+    assert str(found).endswith("with the old one it errs more.")
 
 
 def test_plans_that_no_table_made_are_refused() -> None:

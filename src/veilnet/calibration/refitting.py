@@ -39,13 +39,16 @@ class Refit:
     old:         the plan as it was.
     calibration: the new network with its report and warnings.
     new:         the plan for it, asked for the same as the old one.
-    errors:      public row -> root mean square error of the old centre on the new rows; empty for a stream.
+    errors:      public row -> root mean square error of the old centre on the new rows that every old agent would
+                 send; empty for a stream, and where there are none.
+    refused:     how many new rows an old agent would not send, since a reading is outside its limits.
     """
 
     old: Plan
     calibration: Calibration
     new: Plan
     errors: Mapping[str, float]
+    refused: int = 0
 
     @property
     def rows(self) -> list[tuple[str, str, str, str]]:
@@ -73,10 +76,18 @@ class Refit:
         last = (
             "What old messages allow takes a centre that knows the new model; with the old one it errs more"
         )
-        erring = join_names([f"{name} by ±{error:.4g}" for name, error in self.errors.items()])
-        return "\n".join(
-            ["What changes:", *lines, f"{last}: on these rows, {erring}." if erring else f"{last}."]
-        )
+        errors = [f"{name} by ±{error:.4g}" for name, error in self.errors.items()]
+        erring = join_names(errors) if errors else ""
+        ending = [f"{last}: on these rows, {erring}." if erring else f"{last}."]
+        if self.refused and erring:
+            count = "One row is" if self.refused == 1 else f"{self.refused} rows are"
+            ending.append(f"{count} left out there: a reading is outside the limits of the old plan.")
+        elif self.refused:
+            ending.append(
+                "By how much cannot be seen: in every new row a reading is outside the limits of the old plan, so "
+                "that its agents would send nothing."
+            )
+        return "\n".join(["What changes:", *lines, " ".join(ending)])
 
 
 def refit(
@@ -131,28 +142,35 @@ def refit(
         asked = _asked_of(plan)
     if network.model_error:
         asked["model_error"] = network.model_error
+    errors, refused = (
+        ({}, 0) if network.is_stream else _errors(plan, read_rows(table, roles, missing, time), roles)
+    )
     return Refit(
         old=plan,
         calibration=calibration,
         new=design(calibration.network, **asked),
-        errors={} if network.is_stream else _errors(plan, read_rows(table, roles, missing, time), roles),
+        errors=errors,
+        refused=refused,
     )
 
 
-def _errors(plan: Plan, rows: Rows, roles: Roles) -> dict[str, float]:
-    """What the old centre errs by, on rows whose truth is known and in which everybody sends."""
+def _errors(plan: Plan, rows: Rows, roles: Roles) -> tuple[dict[str, float], int]:
+    """What the old centre errs by, on rows whose truth is known and in which everybody sends; how many are not such."""
     truth = rows.parameters[:, [roles.parameters.index(name) for name in plan.network.parameters]]
     network, rng = plan.network, np.random.default_rng(_SEED)
     readings = {agent: rows.readings[:, network.blocks.rows(k)] for k, agent in enumerate(network.agents)}
-    sent = {
-        agent: np.asarray(plan.sanitizers[agent].sanitize(mine, rng=rng)) for agent, mine in readings.items()
-    }
-    complete = np.all(np.isfinite(np.concatenate(list(sent.values()), axis=1)), axis=1)
+    # A block with one row that an agent may not send is refused as a whole, and moved sensors make such rows.
+    accepted = [plan.sanitizers[agent].recipe.examine(mine)[1] for agent, mine in readings.items()]
+    complete = np.all(accepted, axis=0)
+    refused = int(np.sum(~complete))
     if not complete.any():
-        return {}
-    estimate = Fusion(plan).estimate({agent: messages[complete] for agent, messages in sent.items()})
-    off = estimate.public - truth[complete] @ network.U.T
-    return dict(zip(network.public_rows, np.sqrt(np.mean(off**2, axis=0)).tolist(), strict=True))
+        return {}, refused
+    sent = {
+        agent: np.asarray(plan.sanitizers[agent].sanitize(mine[complete], rng=rng))
+        for agent, mine in readings.items()
+    }
+    off = Fusion(plan).estimate(sent).public - truth[complete] @ network.U.T
+    return dict(zip(network.public_rows, np.sqrt(np.mean(off**2, axis=0)).tolist(), strict=True)), refused
 
 
 def _asked_of(plan: Plan) -> dict[str, Any]:

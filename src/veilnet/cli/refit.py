@@ -73,6 +73,7 @@ def command(
                     for row in rows
                 ],
                 "errors_of_the_old_centre": found.errors,
+                "rows_the_old_agents_refuse": found.refused,
                 "saved": out,
             }
         )
