@@ -334,6 +334,30 @@ def test_data_that_the_model_does_not_describe(plan: Plan) -> None:
     assert any("does not describe these data" in row.sentence for row in report.failed)
 
 
+def test_an_error_promised_without_bound_is_not_called_broken() -> None:
+    """A private walk of which nothing is sent: whatever an attacker errs by on data is less than that."""
+    pytest.importorskip("sklearn")
+    network = vn.Network(
+        observe={"a": [[1.0, 0.0]], "b": [[0.0, 1.0]]}, noise=0.5, public={"u": [1.0, 0.0]},
+        private={"g": [0.0, 1.0]}, dynamics=vn.Dynamics(np.diag([0.8, 1.0]), np.eye(2)),
+    )  # fmt: skip
+    plan = vn.design(network)
+    assert plan.privacy["g"] == np.inf
+    rng = np.random.default_rng(0)
+    g = np.repeat(rng.integers(0, 2, 400), 10).astype(float)
+    data = long_stream(network, 4000, 3)
+    data["x"][:, 1] = g
+    data["b"] = g[:, None] + np.sqrt(0.5) * rng.standard_normal((4000, 1))
+    report = vn.audit(plan, data, trials=vn.Trials(attackers=["ridge"]), only=["attackers"])
+    rows = {row.what: row for row in report.rows if "on g" in row.what}
+    assert {"best linear on g", "ridge on g"} < rows.keys()
+    assert any("(values)" in what for what in rows)
+    for row in rows.values():
+        assert row.verdict == "info"
+        assert row.shown["promised"] == "nothing"
+        assert "The plan promises nothing about somebody who learns from data" in row.sentence
+
+
 # --- on the command line
 
 

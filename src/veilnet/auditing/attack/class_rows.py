@@ -52,17 +52,17 @@ def class_row(
             f"{measure}, guessing": chance_of_guessing[measure],
         }
     area, interval = found["AUC"], found["AUC"].interval(CONFIDENCE)
-    if not promises.full:
+    part, raw_part = (
+        float(np.mean(allowed.squares(deviations))) / spread
+        for allowed in (promises.sent(judged.name), promises.raw(judged.name))
+    )
+    if not promises.full or not np.isfinite(part):
         shown = _shown(found["AUC"].value, from_raw["AUC"].value, None)
         sentence = (
             f"{what}: AUC {area.value:.2f} from what is sent, {from_raw['AUC'].value:.2f} from raw readings. The "
             "plan promises nothing about somebody who learns from data how x is spread: it has no full prior."
         )
         return Row(judged.section, what, None, area.value, "info", sentence, interval, figures, shown)
-    part, raw_part = (
-        float(np.mean(allowed.squares(deviations))) / spread
-        for allowed in (promises.sent(judged.name), promises.raw(judged.name))
-    )
     promised, raw_allowed = allowed_measures(classes, part), allowed_measures(classes, raw_part)
     found = {m: if_it_were(found[m], promised[m]) if m in RATES else found[m] for m in MEASURES}
     area = found["AUC"]

@@ -99,8 +99,11 @@ def error_row(
     interval = mean_of(errors, skewed=True).interval(CONFIDENCE)
     # Whoever learns from data learns how x is spread. Where the plan counts on nobody knowing that, its promise is
     # one for an estimate that is right on average, which no learned attacker has to be.
+    # What has no bound cannot be missed either.
     planned = judged.label == "best linear" and not judged.memory
-    if not spread or not (promises.full or planned):
+    allowed = promises.sent(judged.name).squares(deviations)
+    promised = float(np.mean(allowed))
+    if not spread or not (promises.full or planned) or not np.isfinite(promised):
         sentence = (
             f"{judged.what}: {units.said(spread, from_raw, None, found)}. The plan promises nothing about somebody "
             "who learns from data how x is spread: it was made without a full prior."
@@ -109,9 +112,7 @@ def error_row(
             sentence = f"{judged.what}: it never changes in these data, so there is nothing to learn."
         shown = units.shown(spread, from_raw, None, found)
         return Row(judged.section, judged.what, None, found, "info", sentence, interval, figures, shown)
-    allowed = promises.sent(judged.name).squares(deviations)
     raw_allowed = float(np.mean(promises.raw(judged.name).squares(deviations)))
-    promised = float(np.mean(allowed))
     against = ratio_of(errors, allowed)
     # An attacker who learned nothing answers alike in every row and seems precise: a leak half as large as that of
     # raw readings would stray as far as the errors half-way between the two.
