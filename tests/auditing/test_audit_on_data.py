@@ -10,7 +10,12 @@ import pytest
 
 import veilnet as vn
 from veilnet.auditing import Audit, Row
+from veilnet.auditing.attack.allowed import Promises
+from veilnet.auditing.attack.error_rows import Judged, error_row
+from veilnet.auditing.attack.held_out import Samples
+from veilnet.auditing.attack.model_fit import model_row
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
+from veilnet.bounds.knowledge import knowledge
 from veilnet.cli import run
 from veilnet.plans.plan import Plan, make_plan
 
@@ -129,6 +134,16 @@ def test_a_leak_of_a_message_is_found(plan: Plan) -> None:
         "single rows are enough: not its memory's doing"
     )
     assert "BROKEN: " in str(report)
+
+
+def test_an_attacker_who_never_errs_is_found(plan: Plan) -> None:
+    """His guesses are the truth in every row, from messages as from raw readings."""
+    truth = log(2000, 1)["x"][:, 1:]
+    promises = Promises(plan.network, knowledge(plan.network, plan.sanitizers))
+    judged = Judged("attackers", "ridge", "g", 0, plan.network)
+    row = error_row(judged, truth, truth, truth, promises, 1e-3)
+    assert row.found == 0.0
+    assert row.verdict == "fail", row.sentence
 
 
 def test_a_leak_through_memory_is_found_and_said_to_be_none_of_the_promise() -> None:
@@ -255,6 +270,21 @@ def test_drift_is_told_from_a_broken_plan(plan: Plan) -> None:
     deployed = audit(plan, log(3000, 8), sanitizers={"a": lambda y: y @ leak[:, None]})
     assert by_name(deployed)["the model against these data"].verdict == "ok"
     assert any("look at what is deployed first" in row.sentence for row in deployed.failed)
+
+
+def test_dither_that_raw_readings_do_not_have_is_no_drift() -> None:
+    """Steps of two noise deviations: noise as strong as with dither would be drift, and is found."""
+    steps = {"a": 2 * np.sqrt(NOISE)}
+    # Next to the noise x hardly moves, so that what dither adds to the spread is plain to see.
+    prior = vn.Prior(covariance=1e-2 * np.eye(2), mean=[0.0, 0.0])
+    coarse = vn.Network({"a": np.eye(2)}, NOISE, {"u": [1, 0]}, {"g": [0, 1]}, prior, resolution=steps)
+    rng = np.random.default_rng(11)
+    x = 0.1 * rng.standard_normal((4000, 2))
+    noise = np.sqrt(NOISE) * rng.standard_normal((4000, 2))
+    for loud, verdict in ((1.0, "ok"), (np.sqrt(1 + 4 / 12), "warn")):
+        samples = Samples(x + loud * noise, {"g": x[:, 1:]}, x[:, :1], None, np.arange(4000))
+        row = model_row("attackers", coarse, samples, {}, 1e-3)
+        assert row.verdict == verdict, row.sentence
 
 
 def test_a_public_error_far_above_the_promise_is_broken(

@@ -62,7 +62,9 @@ def _readings(network: Network, samples: Samples, chance: float) -> list[str]:
     if prior is None or not prior.full or prior.covariance is None:
         return []
     level = network.H @ prior_mean(network) + network.offset
-    spread = np.sqrt(np.diag(network.H @ prior.covariance @ network.H.T + network.noise.matrix()))
+    # These readings are as they were measured: what an agent adds by its dither is not in them yet.
+    noise = network.undithered_noise.matrix()
+    spread = np.sqrt(np.diag(network.H @ prior.covariance @ network.H.T + noise))
     names = _names(network)
     found = []
     for place, name in enumerate(names):
