@@ -50,6 +50,19 @@ def test_p_values_of_means_and_of_ratios_are_what_they_say(memory: float) -> Non
     assert np.mean(np.array(ratios) < 0.05) < 0.08
 
 
+def test_never_an_error_is_less_than_any_promise() -> None:
+    others = slow(2000, 1, 0.5, 3)[:, 0] ** 2
+    perfect = ratio_of(np.zeros(2000), others)
+    assert perfect.value == 0.0
+    assert perfect.chance_below(1.0) == 0.0
+    assert perfect.chance_above(1.0) == 1.0
+    assert perfect.effective == independent_rows(others)
+    assert perfect.reach(1e-6) == 0.0
+    few = slow(2000, 1, 0.999, 3)[:, 0] ** 2
+    assert independent_rows(few) < 20
+    assert ratio_of(np.zeros(2000), few).chance_below(1.0) == 1.0, "rows that are alike decide nothing"
+
+
 def test_too_few_independent_rows_decide_nothing() -> None:
     wandering = np.cumsum(np.random.default_rng(0).standard_normal(500)) + 100.0
     assert mean_of(wandering).chance_above(0.0) == 1.0

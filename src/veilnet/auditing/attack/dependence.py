@@ -109,8 +109,10 @@ def mean_of(values: Array, *, skewed: bool = False, worth: float = np.inf) -> Me
 def ratio_of(squares: Array, others: Array) -> Ratio:
     """mean(squares) / mean(others), whose rows belong together; the denominator may have been linearised."""
     above, below = float(np.mean(squares)), float(np.mean(others))
-    if above <= 0 or below <= 0:
-        return Ratio(above / below if below > 0 else np.inf, 0.0, 1.0, 1.0)
+    if below <= 0:
+        return Ratio(np.inf, 0.0, 1.0, 1.0)
+    if above <= 0:  # never an error: as sure as the others are many
+        return Ratio(0.0, 0.0, 1.0, independent_rows(others))
     logarithm = mean_of(squares / above - others / below, skewed=True)
     return Ratio(above / below, logarithm.error, logarithm.degrees, logarithm.effective)
 
