@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -264,6 +265,18 @@ def test_a_plan_that_claims_too_much() -> None:
         {name: 2 * value for name, value in plan.privacy.items()}, plan.certificate,
     )  # fmt: skip
     assert [r.verdict for r in certificate_rows(boast)] == ["ok", "fail", "fail"]
+
+
+def test_what_is_free_is_checked_again() -> None:
+    """A plan that hides one parameter less than is free, and says that it kept it."""
+    plan = plan_of(4, "per agent", "covariance")
+    name, hidden = next(iter(plan.privacy.items()))
+    for floor, verdict in ((0.9 * hidden, "ok"), (1.1 * hidden, "fail")):
+        rows = {r.what: r for r in certificate_rows(replace(plan, floors={name: floor}))}
+        row = rows[f"error on {name}, no less than is free"]
+        assert row.verdict == verdict
+        assert row.promised == floor
+        assert row.shown["error variance grows: promised"].startswith("at least ")
 
 
 def test_worst_direction_and_bits(house: vn.Network) -> None:

@@ -27,7 +27,9 @@ _AT_LEAST = ("target of ", "every direction of ", "no less than ")  # what is pr
 
 def certificate_rows(plan: Plan) -> list[Row]:
     """Every promise of the plan, recomputed from the network and the sanitizers alone."""
-    promise = Promise(plan.utility, plan.privacy, plan.targets, plan.most_loss, plan.worst_targets)
+    promise = Promise(
+        plan.utility, plan.privacy, plan.targets, plan.most_loss, plan.worst_targets, plan.floors
+    )
     certificate = certify(plan.network, plan.sanitizers, promise)
     return [_certified(finding) for finding in certificate.findings]
 
@@ -59,7 +61,11 @@ def _in_words(what: str) -> str:
     """What a finding is about, for people who have read no paper."""
     if what == UTILITY:
         return "public error"
-    for start, words in (("privacy of ", "error on {}"), ("target of ", "error on {}, as asked for")):
+    for start, words in (
+        ("privacy of ", "error on {}"),
+        ("target of ", "error on {}, as asked for"),
+        ("no less than is free of ", "error on {}, no less than is free"),
+    ):
         if what.startswith(start):
             return words.format(what.removeprefix(start))
     return what
