@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,7 +80,32 @@ def test_an_audit_in_other_columns_is_shown_too() -> None:
         "", "guessing", "from raw readings", "promised", "from what is sent", "verdict", "forest on gait",
     ]  # fmt: skip
     assert findings.one("table").cells() == [["forest on gait", "7.9", "0.3", "7.4", "7.6", "? cannot tell"]]
-    assert "every promise that could be tested holds; 1 cannot be told" in section.text
+    assert "nothing was found broken, and nothing could be tested; 1 cannot be told" in section.text
+    row = {**row, "what": "ridge on gait", "verdict": "ok"}
+    both = {"rows": [row, {**row, "verdict": "cannot tell"}]}
+    text = read_page(plan_of("perfect").report(audit=both).html).by_id("audit").text
+    assert "every promise that could be tested holds; 1 cannot be told" in text
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        ([], "no promise was tested"),
+        (["info", "info"], "no promise was tested"),
+        (["info", "warn"], "no promise was tested; 1 to look at"),
+        (["cannot tell"], "nothing was found broken, and nothing could be tested; 1 cannot be told"),
+        (["ok", "info"], "every promise holds"),
+        (["ok", "warn"], "every promise holds; 1 to look at"),
+    ],
+)
+def test_what_was_not_tested_does_not_hold(verdicts: list[Any], words: str) -> None:
+    """The page and the audit itself say the same."""
+    audit = AuditReport(tuple(replace(ROWS[0], verdict=each) for each in verdicts), 1e-6)
+    assert audit.headline() == f"Audit: {words}."
+    facts = read_page(plan_of("perfect").report(audit=audit).html).one("ul", "facts")
+    said = facts.all("li")[1]
+    assert said.text == f"✓ Audit: {words}" if verdicts == ["ok", "info"] else f"Audit: {words}"
+    assert (said.attributes.get("class") == "look") == (verdicts != ["ok", "info"])
 
 
 def test_rows_that_say_what_to_show_are_shown_so_and_the_conclusion_is_told() -> None:
@@ -160,11 +187,11 @@ def run(*arguments: str) -> int:
 
 def test_the_command_writes_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = vn.Plan.load("plan")
-    fingerprint = plan_fingerprint(plan.network, plan.sanitizers)
-    audit = plain({**AuditReport(ROWS, 1e-6).to_dict(), "plan": fingerprint})
+    found = AuditReport(ROWS, 1e-6)
+    audit = plain(found.to_dict()) | {"plan": plan_fingerprint(plan.network, plan.sanitizers)}
     (folder / "audit.json").write_text(json.dumps(audit))
     assert run("plan", "--no-frontier", "--audit", "audit.json", "--out", "page.html") == 0
-    assert (folder / "page.html").read_text() == plan.report(audit=AuditReport(ROWS, 1e-6)).html
+    assert (folder / "page.html").read_text() == plan.report(audit=found).html
     assert "Wrote page.html" in capsys.readouterr().out
     (folder / "audit.json").rename("plan/audit.json")
     assert run("plan", "--no-frontier") == 0

@@ -16,6 +16,7 @@ _NEXT = {
     "not covered": "plan for attackers who remember: fit the network as a stream (dynamics), and design again",
     "cannot tell": "audit again on more rows, above all on more days or places that differ from one another",
 }
+HELD = ("ok", "holds")  # verdicts of a promise that was tested and holds: as they are, and as they are printed
 
 
 class Finding(Protocol):
@@ -67,6 +68,16 @@ def _error(error: TypicalError, value: float | None) -> str:
     if value is None or np.isinf(value):
         return "nothing at all"
     return plus_minus(value, error.unit)
+
+
+def outcome(verdicts: Sequence[str]) -> str:
+    """What verdicts among which none is bad come to, with how many cannot be told or want a look."""
+    unclear, worries = (sum(each == kind for each in verdicts) for kind in ("cannot tell", "warn"))
+    tested = "every promise that could be tested holds" if unclear else "every promise holds"
+    if not any(each in HELD for each in verdicts):
+        tested = "nothing was found broken, and nothing could be tested" if unclear else "no promise was tested"
+    asides = [f"{unclear} cannot be told"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
+    return "; ".join([tested, *asides])
 
 
 def conclusion(report: Found) -> str:

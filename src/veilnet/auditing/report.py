@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from veilnet._core.words import join_names, number
-from veilnet.auditing.conclusion import conclusion
+from veilnet.auditing.conclusion import conclusion, outcome
 from veilnet.auditing.sections import introduction
 
 Judgement = Literal["ok", "info", "warn", "fail", "not covered", "cannot tell"]
@@ -124,13 +124,7 @@ class AuditReport:
     def headline(self) -> str:
         """The outcome in one sentence."""
         if self.ok:
-            unclear, worries = len(self.unclear), sum(row.verdict == "warn" for row in self.rows)
-            asides = [f"{unclear} cannot be told"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
-            tested = any(row.verdict == "ok" for row in self.rows)
-            outcome = "every promise that could be tested holds" if unclear else "every promise holds"
-            if unclear and not tested:
-                outcome = "nothing was found broken, and nothing could be tested"
-            return f"{self.title}: {'; '.join([outcome, *asides])}."
+            return f"{self.title}: {outcome([row.verdict for row in self.rows])}."
         count = len(self.failed)
         if not count:
             return f"{self.title}: INTERRUPTED, so not every promise was looked at; nothing failed so far."

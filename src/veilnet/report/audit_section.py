@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.words import number
+from veilnet.auditing.conclusion import HELD, outcome
 from veilnet.auditing.report import AuditReport
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 
@@ -40,7 +41,6 @@ def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
     """(how it went: good, look or bad; the outcome in a few words)."""
     verdicts = [str(row.get("verdict", "")) for row in findings_of(audit)]
     broken = sum(each in _BAD for each in verdicts)
-    doubtful = sum(each in _DOUBTFUL for each in verdicts)
     interrupted = (
         audit.interrupted if isinstance(audit, AuditReport) else bool(audit.get("interrupted", False))
     )
@@ -48,13 +48,10 @@ def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
         return "bad", f"✗ Audit: {broken} finding{'s' if broken > 1 else ''} against the plan"
     if interrupted:
         return "look", "Audit: interrupted; nothing failed so far"
-    if doubtful:
-        unclear = sum(each == "cannot tell" for each in verdicts)
-        outcome = "every promise that could be tested holds" if unclear else "every promise holds"
-        asides = [f"{unclear} cannot be told"] * bool(unclear)
-        asides += [f"{doubtful - unclear} to look at"] * bool(doubtful - unclear)
-        return "look", f"Audit: {'; '.join([outcome, *asides])}"
-    return "good", "✓ Audit: every promise holds"
+    words = outcome(verdicts)
+    if any(each in _DOUBTFUL for each in verdicts) or not any(each in HELD for each in verdicts):
+        return "look", f"Audit: {words}"
+    return "good", f"✓ Audit: {words}"
 
 
 def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
