@@ -33,14 +33,17 @@ def command(
     """
     from veilnet.cli._shared import check_file, console, progress
     from veilnet.io.audit_files import load_audit
+    from veilnet.io.plan_files import file_names
     from veilnet.plans.plan import Plan
     from veilnet.report.building import report_of, traced_frontier
 
     check_file(out)
-    beside = plan / "audit.json"
-    findings = audit if audit is not None else beside if beside.is_file() else None
-    found = None if findings is None else load_audit(findings)
     loaded = Plan.load(plan)
+    beside = plan / "audit.json"
+    # An agent may be called "audit": the file is its own then, and no audit of the plan.
+    if audit is None and beside.is_file() and beside.name not in file_names(list(loaded.sanitizers)).values():
+        audit = beside
+    found = None if audit is None else load_audit(audit)
     curve = None
     if frontier:
         with progress("tracing the frontier", total=1.0) as steps:
