@@ -199,6 +199,41 @@ def test_the_command_writes_the_page(folder: Path, capsys: pytest.CaptureFixture
     assert vn.Plan.load("plan").certificate.ok
 
 
+def test_an_agent_called_audit_is_no_audit(folder: Path) -> None:
+    network = vn.Network({"audit": np.eye(2)}, 1.0, {"u": [1.0, 0.0]}, {"g": [0.0, 1.0]})
+    vn.design(network).save("named")
+    assert (folder / "named" / "audit.json").is_file()
+    assert run("named", "--no-frontier") == 0
+    assert "Not audited" in read_page((folder / "report.html").read_text()).one("ul", "facts").text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '"shown": 5', '"shown": "abc"', '"shown": {"sent": 5}', '"shown": ["sent"]', '"promised": {"a": 1}',
+        f'"promised": {10**400}', '"found": true', '"interval": [[1, 2], 3]', f'"interval": [0, {-(10**400)}]',
+    ],
+)  # fmt: skip
+def test_a_row_that_no_audit_writes_is_one_clear_line(
+    wrong: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = '"section": "s", "what": "w", "verdict": "ok"'
+    (folder / "audit.json").write_text(f'{{"rows": [{{{row}, {wrong}}}]}}')
+    assert run("plan", "--audit", "audit.json", "--no-frontier") == 2
+    error = capsys.readouterr().err
+    assert "audit.json: expected what 'veilnet audit plan/ --json' writes" in error
+    assert error.count("\n") == 1
+
+
+def test_figures_of_a_file_may_be_infinite_and_names_may_be_any(folder: Path) -> None:
+    row: dict[str, Any] = {"section": "inf", "what": "nan", "verdict": "ok"}
+    row |= {"promised": "inf", "found": 10**30, "interval": [0, "inf"]}
+    (folder / "audit.json").write_text(json.dumps({"rows": [row]}))
+    assert run("plan", "--audit", "audit.json", "--no-frontier") == 0
+    section = read_page((folder / "report.html").read_text()).by_id("audit")
+    assert section.all("table")[1].cells() == [["nan", "∞", "1e+30", "0 .. ∞", "✓ holds"]]
+
+
 def test_the_command_traces_the_frontier(folder: Path) -> None:
     network = vn.Network(
         observe={"a": [[1.0, 1.0]], "b": [[1.0, -0.5]]}, noise=1.0, public=[[1.0, 0.0]], private={"g": [0.0, 1.0]},

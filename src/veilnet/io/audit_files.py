@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from veilnet.io._json import parse, with_infinities
 from veilnet.io._reading import read_text
 
 __all__ = ["load_audit"]
+
+_WORDS = ("section", "what", "verdict")
+_FIGURES = ("promised", "found", "interval", "guessing", "raw", "sent")
 
 
 def load_audit(path: Path) -> dict[str, Any]:
@@ -26,10 +30,26 @@ def load_audit(path: Path) -> dict[str, Any]:
             f"{path}: expected what 'veilnet audit plan/ --json' writes, found something else; run the audit again, "
             "or leave the file out"
         ) from error
-    return {**document, "rows": with_infinities(rows)}
+    return {**document, "rows": [_with_figures(row) for row in rows]}
+
+
+def _with_figures(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, infinities in its figures as numbers; a name may well be the word "inf"."""
+    return row | {name: with_infinities(row[name]) for name in _FIGURES if name in row}
 
 
 def _is_row(row: Any) -> bool:
-    return isinstance(row, dict) and all(
-        isinstance(row.get(name), str) for name in ("section", "what", "verdict")
-    )
+    if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in _WORDS):
+        return False
+    shown = row.get("shown") or {}
+    in_words = isinstance(shown, dict) and all(isinstance(text, str) for text in shown.values())
+    return in_words and all(_is_figure(row.get(name)) for name in _FIGURES)
+
+
+def _is_figure(value: Any) -> bool:
+    """Nothing, a word, a number or a list of these."""
+    if isinstance(value, list):
+        return all(not isinstance(each, list) and _is_figure(each) for each in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) <= sys.float_info.max
+    return value is None or isinstance(value, str | float)

@@ -177,4 +177,5 @@ def _shown(figure: Any) -> str:
         return " .. ".join(_shown(each) for each in figure)
     if isinstance(figure, str):
         return {"inf": "∞", "-inf": "-∞"}.get(figure, shown(figure))
-    return "" if np.isnan(figure) else number(float(figure))
+    value = float(figure)
+    return "" if np.isnan(value) else number(value)
