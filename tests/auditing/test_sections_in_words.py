@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ import pytest
 import veilnet as vn
 from helpers.networks import direct_error, direct_information
 from helpers.stream_plans import noisy_stream_plan, stream_network
+from veilnet.auditing.conclusion import promised_in_words
 from veilnet.auditing.report import AuditReport, Row, shown_tables
 from veilnet.auditing.sections import introduction
 from veilnet.auditing.what_if.collusion import with_colluders
 from veilnet.auditing.what_if.wrong_models import WrongModel, random_mistake
 from veilnet.io.template import house
+from veilnet.plans.plan import make_plan
 
 # in one process, so that the house and the stream are audited once
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sections in words")]
@@ -180,3 +183,21 @@ def test_other_protections_stand_beside_the_plan_in_one_row_each(plan: vn.Plan, 
         shown = float(re.findall(r"±([\d.]+)", none.shown[f"error on {name}"])[0])
         assert shown == pytest.approx(raw, rel=0.05)
     assert all(row.promised is None for row in equal[1:])
+
+
+def test_a_promise_without_bound_is_said_in_words() -> None:
+    """Nothing is known of g beforehand, and nothing is sent of it."""
+    network = vn.Network({"a": np.eye(2)}, 0.1, {"u": [1, 0]}, {"g": [0, 1]}, units={"g": "%"})
+    plan = vn.design(network)
+    assert promised_in_words(plan) == (
+        "Promised: what is sent tells u to ±0.32 and nothing of g (raw readings ±0.32 %, guessing without bound)."
+    )
+    silent = make_plan(network, {"a": vn.Sanitizer.silent(2)}, "test")
+    assert "tells nothing of u and nothing of g" in promised_in_words(silent)
+
+
+def test_what_was_confirmed_is_what_is_said_to_be_promised() -> None:
+    """A confirmed privacy stands above what doubles make of it."""
+    network = vn.Network({"a": np.eye(2)}, 0.1, {"u": [1, 0]}, {"g": [0, 1]}, vn.Prior(covariance=np.eye(2)))
+    plan = replace(vn.design(network), privacy={"g": 3.0})
+    assert f"g no better than ±{np.sqrt(1 / (1 + 10)) * 2:.2g}" in promised_in_words(plan)

@@ -16,7 +16,10 @@ _NEXT = {
     "not covered": "plan for attackers who remember: fit the network as a stream (dynamics), and design again",
     "cannot tell": "audit again on more rows, above all on more days or places that differ from one another",
 }
-HELD = ("ok", "holds")  # verdicts of a promise that was tested and holds: as they are, and as they are printed
+HELD = (
+    "ok",
+    "holds",
+)  # verdicts of a promise that was tested and holds: as they are, and as they are printed
 
 
 class Finding(Protocol):
@@ -53,21 +56,25 @@ class Found(Protocol):
 
 def promised_in_words(plan: Plan) -> str:
     """What a plan promises: how well the centre knows what is public, and how badly what is private."""
-    errors = typical_errors(plan.network, plan.sanitizers)
-    public = [f"{name} to {_error(e, e.sent)}" for name, e in errors.items() if not e.private]
+    errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
+    public = [_told(e, "to") for e in errors.values() if not e.private]
     private = [
-        f"{name} no better than {_error(e, e.sent)} (raw readings {_error(e, e.raw)}, "
-        f"guessing {_error(e, e.guessing)})"
-        for name, e in errors.items()
+        f"{_told(e, 'no better than')} (raw readings {_error(e, e.raw)}, guessing {_error(e, e.guessing)})"
+        for e in errors.values()
         if e.private
     ]
     return f"Promised: what is sent tells {join_names([*public, *private])}."
 
 
-def _error(error: TypicalError, value: float | None) -> str:
-    if value is None or np.isinf(value):
-        return "nothing at all"
-    return plus_minus(value, error.unit)
+def _told(error: TypicalError, how: str) -> str:
+    """What messages tell of a parameter: ``u to ±0.4 °C``, ``nothing of g``."""
+    if error.sent is None or np.isinf(error.sent):
+        return f"nothing of {error.name}"
+    return f"{error.name} {how} {_error(error, error.sent)}"
+
+
+def _error(error: TypicalError, value: float) -> str:
+    return "without bound" if np.isinf(value) else plus_minus(value, error.unit)
 
 
 def outcome(verdicts: Sequence[str]) -> str:
@@ -75,7 +82,9 @@ def outcome(verdicts: Sequence[str]) -> str:
     unclear, worries = (sum(each == kind for each in verdicts) for kind in ("cannot tell", "warn"))
     tested = "every promise that could be tested holds" if unclear else "every promise holds"
     if not any(each in HELD for each in verdicts):
-        tested = "nothing was found broken, and nothing could be tested" if unclear else "no promise was tested"
+        tested = (
+            "nothing was found broken, and nothing could be tested" if unclear else "no promise was tested"
+        )
     asides = [f"{unclear} cannot be told"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
     return "; ".join([tested, *asides])
 
