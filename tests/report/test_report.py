@@ -17,8 +17,9 @@ import veilnet as vn
 from helpers.pages import Node, read_page
 from helpers.shown_plans import HOSTILE, KINDS, curve_for, hostile_plan, house, plan_of
 from veilnet._core.errors import InvalidRequest, NotObservable
+from veilnet.centre.contributions import growth_when_silent
 from veilnet.report.building import traced_frontier
-from veilnet.report.html import shown
+from veilnet.report.html import Cell, shown, table
 
 SMALL = 500_000  # bytes
 
@@ -254,6 +255,24 @@ def test_streams_are_simulated_and_say_so() -> None:
     assert all(1 / 1.6 < found / promised < 1.6 for found, promised in zip(measured, expected, strict=True))
 
 
+def test_agents_of_a_stream_sort_by_what_their_silence_does() -> None:
+    """The words of a cell begin with numbers of several kinds, so each has a number of its own to sort by."""
+    plan = plan_of("stream")
+    public, hidden = growth_when_silent(plan.network, plan.sanitizers, list(plan.sanitizers))
+    made = page_of("stream").by_id("agents").one("table", "sortable")
+    agents = [row[0] for row in made.cells()]
+    cells = [each for each in made.all("td") if "data-value" in each.attributes]
+    values = iter(float(each.attributes["data-value"]) for each in cells)
+    names = [*public, *hidden]
+    assert len(cells) == len(agents) * len(names)
+    for agent in agents:
+        for name in names:
+            expected = (public | hidden)[name].get(agent, 1.0)
+            assert next(values) == pytest.approx(expected, rel=1e-5)
+    endless = table("", ["", "a"], [["x", Cell("without bound", np.inf)]])
+    assert 'data-value="Infinity"' in endless
+
+
 def test_the_frontier_is_drawn_where_it_is() -> None:
     plan = plan_of("trade-off")
     section = read_page(plan.report(frontier=curve_for(plan)).html).by_id("frontier")
@@ -282,6 +301,26 @@ def test_the_frontier_is_drawn_where_it_is() -> None:
     rows = section.one("table").cells()
     assert len(rows) == 6
     assert [row[2] for row in rows[-2:]] == ["this plan", "free plan"]
+
+
+def test_the_frontier_gives_up_what_the_plan_gave_up() -> None:
+    """Hiding "mixed" more than is free tells of "aside", unless it is kept, which costs more."""
+    network = vn.Network(
+        observe={
+            "a": [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            "b": [[1.0, 0.5, 0.0]],
+            "c": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]],
+        },
+        noise=1.0, public={"u": [1.0, 0.0, 0.0]}, private={"mixed": [0.0, 1.0, 0.0], "aside": [0.0, 0.0, 1.0]},
+        prior=vn.Prior(covariance=4.0 * np.eye(3)),
+    )  # fmt: skip
+    plan = vn.design(network, privacy={"mixed": 1.575}, starts=1, give_up="aside")
+    curve = traced_frontier(plan)
+    assert len(curve.rows) > 4
+    assert not any("aside" in point.plan.floors for point in curve.rows)
+    kept = vn.design(network, privacy=curve.rows[2].asked, starts=1)
+    assert "aside" in kept.floors
+    assert curve.rows[2].utility > kept.utility + 1e-4
 
 
 def test_an_interrupted_frontier_and_one_without_limit_say_so() -> None:

@@ -11,7 +11,7 @@ from veilnet._core.words import percent
 from veilnet.centre.contributions import growth_when_silent, shares_of_knowledge
 from veilnet.plans.plan import Plan
 from veilnet.report.agent_picture import MOST_READINGS, Sending, sending_of, sending_picture, sending_table
-from veilnet.report.html import Html, details, element, join, paragraph, shown, table
+from veilnet.report.html import Cell, Html, details, element, join, paragraph, shown, table
 from veilnet.report.share_picture import (
     BEFOREHAND,
     share_picture,
@@ -45,9 +45,14 @@ class Contributions:
     private: frozenset[str]
     of_silence: bool
 
+    @property
+    def least(self) -> float:
+        """The figure of an agent that tells nothing."""
+        return 1.0 if self.of_silence else 0.0
+
     def weight(self, agent: str) -> float:
         """How much an agent matters: the most it tells of anything."""
-        least = 1.0 if self.of_silence else 0.0
+        least = self.least
         return max((abs(parts.get(agent, least) - least) for parts in self.parts.values()), default=0.0)
 
 
@@ -216,7 +221,9 @@ def _all_agents(plan: Plan, found: Contributions) -> Html:
         kept = sanitizer.order if plan.network.is_stream else sanitizer.readings - len(sent)
         cells = [str(sanitizer.readings), str(int(np.sum(~noisy))), str(int(np.sum(noisy))), str(kept)]
         told = [found.parts[name].get(agent) for name in chosen]
-        rows.append([shown(agent), *cells, *("–" if each is None else shown_as(each) for each in told)])
+        # "12 % larger" is less than "3.2-fold": words do not sort as what they say.
+        parts = [Cell("–", found.least) if each is None else Cell(shown_as(each), each) for each in told]
+        rows.append([shown(agent), *cells, *parts])
     caption = f"All {len(rows)} agents"
     made = table(caption, columns, rows, numeric=range(1, len(columns)), class_="sortable agents")
     if len(rows) <= _ROWS_OPEN:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Html", "details", "element", "join", "paragraph", "shown", "table"]
+__all__ = ["Cell", "Html", "details", "element", "join", "paragraph", "shown", "table"]
 
 _VOID = frozenset({"br", "col", "meta", "link", "hr"})
 _LONGEST = 60  # characters of a name that are shown
@@ -44,6 +45,14 @@ def details(summary: Any, *children: Any, **attributes: Any) -> Html:
     return element("details", element("summary", summary), *children, **attributes)
 
 
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows in words, and the number by which it is sorted where scripts run."""
+
+    text: str
+    value: float
+
+
 def table(
     caption: Any,
     columns: Sequence[Any],
@@ -54,7 +63,7 @@ def table(
 ) -> Html:
     """A table whose first column names its rows.
 
-    caption: what it shows. columns: the headings. numeric: places of columns that stand at the right.
+    caption: what it shows. columns: the headings. rows: text, HTML or :class:`Cell`. numeric: places of columns that stand at the right.
     """
     right = frozenset(numeric)
     classes = ["number" if place in right else None for place in range(len(columns))]
@@ -66,7 +75,7 @@ def table(
         element(
             "tr",
             element("th", row[0], scope="row"),
-            *(element("td", cell, class_=kind) for cell, kind in zip(row[1:], classes[1:], strict=True)),
+            *(_td(cell, kind) for cell, kind in zip(row[1:], classes[1:], strict=True)),
         )
         for row in rows
     ]
@@ -86,6 +95,14 @@ def table(
         role="region",
         aria_label=label,
     )
+
+
+def _td(cell: Any, kind: str | None) -> Html:
+    if not isinstance(cell, Cell):
+        return element("td", cell, class_=kind)
+    # An infinity as scripts spell it.
+    value = f"{cell.value:.6g}".replace("inf", "Infinity")
+    return element("td", cell.text, class_=kind, data_value=value)
 
 
 def shown(name: str, *, most: int = 0) -> str:
