@@ -98,7 +98,10 @@ def report_of(
 def traced_frontier(
     plan: Plan, *, seconds: float = _SECONDS, progress: Progress | None = None
 ) -> Frontier | None:
-    """The frontier of a plan's network, as far as it can be traced in so many seconds; None where that is nothing."""
+    """The frontier of a plan's network, as far as it can be traced in so many seconds; None where that is nothing.
+
+    What the plan gave up is given up along the curve too, so that the plan can be seen beside it.
+    """
     until = time.monotonic() + seconds
     verdict = check(plan.network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
@@ -116,7 +119,7 @@ def traced_frontier(
         told = True if progress is None else progress(what, part)
         return told is not False and time.monotonic() < until
 
-    curve = frontier(plan.network, levels, progress=going)
+    curve = frontier(plan.network, levels, give_up=plan.given_up, progress=going)
     return curve if curve.rows else None
 
 
