@@ -155,7 +155,7 @@ def refit(
 
 
 def _errors(plan: Plan, rows: Rows, roles: Roles) -> tuple[dict[str, float], int]:
-    """What the old centre errs by, on rows whose truth is known and in which everybody sends; how many are not such."""
+    """What the old centre errs by on rows in which everybody sends, and how many rows are not such."""
     truth = rows.parameters[:, [roles.parameters.index(name) for name in plan.network.parameters]]
     network, rng = plan.network, np.random.default_rng(_SEED)
     readings = {agent: rows.readings[:, network.blocks.rows(k)] for k, agent in enumerate(network.agents)}

@@ -63,7 +63,8 @@ def table(
 ) -> Html:
     """A table whose first column names its rows.
 
-    caption: what it shows. columns: the headings. rows: text, HTML or :class:`Cell`. numeric: places of columns that stand at the right.
+    caption: what it shows. columns: the headings. rows: text, HTML or :class:`Cell`.
+    numeric: places of columns that stand at the right.
     """
     right = frozenset(numeric)
     classes = ["number" if place in right else None for place in range(len(columns))]
