@@ -72,6 +72,20 @@ def test_what_is_free_is_kept_unless_it_is_given_up(asked: dict[str, Any]) -> No
         assert given.privacy["mixed"] > paid.privacy["mixed"]
 
 
+@pytest.mark.parametrize("last", [TIED, APART], ids=["finite", "without bound"])
+def test_the_mean_of_directions_is_kept_where_every_direction_is_asked_for(last: list[float]) -> None:
+    """One private parameter with two rows: paying for the exposed one used to tell more of the other."""
+    network = beside(last, prior=None).replace(private={"both": [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]})
+    free = vn.design(network)
+    asked = vn.Worst(2 * free.worst_direction["both"])
+    paid = vn.design(network, asked, starts=1)
+    assert paid.worst_direction["both"] >= asked.privacy * (1 - 1e-6)
+    kept, least = grown(paid)["both"], free.privacy["both"]
+    assert paid.privacy["both"] == least if np.isinf(least) else kept >= least * (1 - 2e-7)
+    given = vn.design(network, asked, starts=1, give_up="both")
+    assert given.privacy["both"] < 0.95 * free.privacy["both"]
+
+
 def test_floors_are_targets_by_another_name() -> None:
     """The same problem asked in numbers, which takes another way through the solver; and the inverse question."""
     network = beside(TIED)

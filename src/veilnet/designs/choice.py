@@ -204,7 +204,7 @@ def _for_privacy(
 
 
 def _floors(verdict: Verdict, given_up: frozenset[str]) -> dict[str, float]:
-    """What a paid plan keeps of what is free; nothing to keep where there is only what is paid for."""
+    """What a plan keeps that pays for the mean of directions; nothing where there is only what is paid for."""
     from veilnet.designs.perfect import perfect_plan
 
     if given_up >= set(verdict.network.private) or len(verdict.network.private) == 1:
@@ -220,6 +220,7 @@ def _for_every_direction(
     search: _Search,
     given_up: frozenset[str],
 ) -> Plan:
+    from veilnet.designs.perfect import perfect_plan
     from veilnet.designs.worst import worst_ceilings, worst_direction_plan, worst_limits
 
     if method not in ("auto", "perfect", "joint"):
@@ -228,8 +229,6 @@ def _for_every_direction(
     ceilings = worst_ceilings(verdict)
     free = all(verdict.ceiling[name] >= target for name, target in targets.items())
     if free and all(ceilings[name] >= target for name, target in worst.items()):
-        from veilnet.designs.perfect import perfect_plan
-
         remark = search.answered_without("free: the closed form already reaches the target")
         return perfect_plan(verdict, targets, worst_targets=worst, remark=remark)
     if method == "perfect":
@@ -238,7 +237,9 @@ def _for_every_direction(
             f"privacy: at perfect utility the most exposed directions reach only {reached}; ask for less, or use "
             "method='auto' to trade utility for it"
         )
-    return worst_direction_plan(verdict, targets, worst, _floors(verdict, given_up), **search.options)
+    # Even of one parameter alone: every direction can reach its target while their mean falls below what is free.
+    floors = floors_of(perfect_plan(verdict, {}), given_up)
+    return worst_direction_plan(verdict, targets, worst, floors, **search.options)
 
 
 def _within_loss(
