@@ -165,6 +165,7 @@ def test_the_gap_is_that_of_designs_which_keep_the_floors() -> None:
     assert plan.gap <= 0.05
     assert plan.proof is not None
     assert plan.proof.loss > -given.utility  # it could not hold for designs that give "aside" up
+    assert "no design that keeps what is free of aside loses less than" in str(plan)
     within = vn.design(network, utility_loss=0.1, starts=4, prove=0.05)
     assert within.gap <= 0.05
     assert within.proof is not None
@@ -174,6 +175,20 @@ def test_the_gap_is_that_of_designs_which_keep_the_floors() -> None:
     )
     assert loose is not None
     assert loose.privacy["mixed"] > within.proof.privacy["mixed"]
+    assert "No design within the loss that keeps what is free of aside hides" in str(within)
+
+
+def test_a_proof_that_rests_on_no_floor_is_one_about_all_designs() -> None:
+    given = vn.design(beside(TIED), privacy={"mixed": 1.575}, starts=2, give_up="aside", prove=0.2)
+    assert "no design loses less than" in str(given)
+    assert vn.frontier(beside(TIED), [1.2], give_up="aside", prove=0.2).kept_in_proofs == ()
+
+
+def test_a_frontier_says_whose_floors_its_proofs_rest_on() -> None:
+    curve = vn.frontier(beside(TIED), [1.2], prove=0.2)
+    assert curve.kept_in_proofs == ("aside",)
+    _, labels = curve.plot().axes[0].get_legend_handles_labels()
+    assert "the best possible that keeps what is free of aside lies in here (proved)" in labels
 
 
 def test_a_stream_keeps_what_is_free() -> None:

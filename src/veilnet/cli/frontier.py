@@ -41,6 +41,7 @@ def command(
     from veilnet._core.words import join_names, times
     from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table
     from veilnet.io._atomic import replacing, write_text
+    from veilnet.plans.in_words import that_keeps
 
     check_plot(out)
     check_file(csv)
@@ -71,7 +72,7 @@ def command(
         f"For free, the centre's error variance on {private} grows at least {times(1 + curve.ceiling)}; if nothing "
         f"were sent, {times(1 + curve.limit)}."
     )
-    proved = ["no plan does it with less than"] if prove else []
+    proved = [f"no plan{that_keeps(curve.kept_in_proofs)} does it with less than"] if prove else []
     console.print(
         table(
             ["every private error variance grows", f"that of {public} then grows", *proved],

@@ -26,6 +26,7 @@ from veilnet.designs.streams.perfect import perfect_stream_plan
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
+from veilnet.plans.in_words import floors_in_proof, that_keeps
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict, check
 from veilnet.verdict.streams.exact_test import StreamVerdict
@@ -64,7 +65,7 @@ class Point:
 
     @property
     def bound(self) -> float:
-        """A loss that no design for this privacy undercuts: 0 where nothing is proved."""
+        """A loss that no design for this privacy undercuts that keeps what the plan keeps: 0 if nothing is proved."""
         return 0.0 - self.utility / (1 + self.gap) if self.gap < np.inf else 0.0
 
 
@@ -89,6 +90,13 @@ class Frontier:
     def free(self) -> tuple[Point, ...]:
         """The points that cost nothing: all of them are one plan, the one without loss."""
         return tuple(point for point in self.rows if point.method == "perfect")
+
+    @property
+    def kept_in_proofs(self) -> tuple[str, ...]:
+        """The parameters of which proofs ask for what is free: they say nothing of designs that tell more."""
+        plans = [point.plan for point in self.rows if point.plan is not None]
+        named = {n for plan in plans for n in floors_in_proof(plan.proof, plan.targets, plan.floors)}
+        return tuple(name for name in self.network.private if name in named)
 
     def table(self) -> str:
         """The points as CSV text."""
@@ -139,7 +147,7 @@ class Frontier:
                 [-100 * p.utility for p in shown],
                 color="tab:blue",
                 alpha=0.2,
-                label="the best possible lies in here (proved)",
+                label=f"the best possible{that_keeps(self.kept_in_proofs)} lies in here (proved)",
             )
         axes.set_xscale("log")
         if np.isfinite(self.ceiling):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from veilnet.plans.lower_bound.proof import Proof
 TYPICALLY_OFF = "What the centre is typically off by, from raw readings, from what is sent, and by guessing:"
 # Methods that are not simply the best plan found: whoever asked for them by name is told so.
 _BY_NAME = ("noise", "power", "alternating")
+_ROUNDING = 1e-9
 
 
 class Told(Protocol):
@@ -140,10 +141,36 @@ def quality(plan: Told) -> str:
     share = f"{100 * plan.gap:.2g} %"
     if plan.method == "power":
         return f"No other noise within the power hides more than {share} better in total, which is certified."
+    kept = floors_in_proof(plan.proof, plan.targets, plan.floors)
     if plan.targets:
         least = 0.0 if plan.proof is None else 100 * plan.proof.loss
         return (
-            f"Its loss is at most {share} above the least possible, which is proved: no design loses less than "
-            f"{least:.4g} %."
+            f"Its loss is at most {share} above the least possible, which is proved: no design{that_keeps(kept)} "
+            f"loses less than {least:.4g} %."
         )
-    return f"No design within the loss hides everything more than {share} better, which is proved."
+    return (
+        f"No design within the loss{that_keeps(kept)} hides everything more than {share} better, which is "
+        "proved."
+    )
+
+
+def floors_in_proof(
+    proof: Proof | None, targets: Mapping[str, float], floors: Mapping[str, float]
+) -> tuple[str, ...]:
+    """The parameters of which a proof asks for what is free and not for what was asked: it covers no other designs.
+
+    targets: of the plan that is proved; empty where it was made for a loss.
+    floors:  what it keeps of what is free.
+    """
+    if proof is None:
+        return ()
+    if targets:
+        return tuple(name for name, asked in proof.privacy.items() if asked > targets.get(name, 0.0))
+    return tuple(
+        name for name, asked in proof.privacy.items() if asked <= floors.get(name, 0.0) * (1 + _ROUNDING)
+    )
+
+
+def that_keeps(names: Sequence[str]) -> str:
+    """`` that keeps what is free of g and h``, to follow what it is said of; nothing where there are no names."""
+    return f" that keeps what is free of {join_names(list(names))}" if names else ""

@@ -24,6 +24,7 @@ from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.models import Messages, messages_of, same_messages
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Certificate, Promise, certify
+from veilnet.plans.in_words import floors_in_proof, that_keeps
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan
 from veilnet.plans.release_grid import with_release_grid
@@ -246,7 +247,8 @@ def _proof_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
         if holds
         else f"{name}: the theorem's inequality does not hold with its multipliers; nothing is proved"
     )
-    yield Check("loss that no design undercuts", holds, proof.loss, note=note)
+    kept = floors_in_proof(proof, saved.promise.targets, saved.promise.floors)
+    yield Check(f"loss that no design{that_keeps(kept)} undercuts", holds, proof.loss, note=note)
 
 
 def _certified(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:
