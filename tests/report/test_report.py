@@ -223,6 +223,30 @@ def test_guessing_without_a_prior_is_without_bound_and_says_so() -> None:
     assert page_of("hidden").by_id("verdict").all("td")
 
 
+def in_part() -> vn.Plan:
+    """The mean over g = (x1, x2) grows without bound, and x1, which is public, is sent as sharply as it was read."""
+    return vn.design(
+        vn.Network(
+            {"a": np.eye(2), "b": [[1.0, 0.0]]}, 1.0, {"u": [1.0, 0.0]}, {"g": np.eye(2)}, resolution=0.0
+        )
+    )
+
+
+def test_a_mean_without_bound_does_not_say_that_nothing_is_told() -> None:
+    plan = in_part()
+    assert np.isinf(plan.privacy["g"])
+    assert plan.worst_direction["g"] == pytest.approx(0.0, abs=1e-9)
+    assert "As a whole it cannot be estimated from what is sent; its most exposed part can, and" in str(plan)
+    assert "the error variance of that grows not at all." in str(plan)
+    page = read_page(plan.report().html)
+    assert "it can still estimate a part of g, but not the whole" in page.one("h1").text
+    [alarm] = page.by_id("known").all("p", "alarm")
+    assert "its most exposed part is NOT protected" in alarm.text
+    whole = vn.design(plan.network.replace(private={"g": [0.0, 1.0]}))
+    assert "From what is sent alone it cannot be estimated any more." in str(whole)
+    assert "From what is sent alone" in read_page(whole.report().html).by_id("known").text
+
+
 @pytest.mark.skipif(not hasattr(vn, "Doubt"), reason="doubts do not travel with networks yet")
 def test_doubts_are_counted_above_and_told_below() -> None:
     doubt = vn.Doubt("few-values", "<lamp> takes only a few values.")

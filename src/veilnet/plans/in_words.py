@@ -111,19 +111,25 @@ def _public(error: TypicalError) -> str:
 
 def _private(plan: Told, error: TypicalError) -> str:
     gained = plan.privacy[error.name]
-    text = f"{error.name}: {error}{', with hindsight' if plan.network.is_stream else ''}. {_grows(gained)}"
+    text = f"{error.name}: {error}{', with hindsight' if plan.network.is_stream else ''}. {_grows(plan, error.name)}"
     worst = plan.worst_direction[error.name]
-    if not np.isclose(worst, gained):
+    if np.isfinite(gained) and not np.isclose(worst, gained):
         text += f" That of its most exposed part grows {times(1 + worst)}."
     if plan.network.is_stream:
         text += f" Now, before later rows tell more, it grows {times(1 + plan.privacy_now[error.name])}."
     return text
 
 
-def _grows(gained: float) -> str:
-    if np.isinf(gained):
-        return "Nobody can estimate it any more."
-    return f"Its error variance grows {times(1 + gained)}."
+def _grows(plan: Told, name: str) -> str:
+    gained, worst = plan.privacy[name], plan.worst_direction[name]
+    if np.isfinite(gained):
+        return f"Its error variance grows {times(1 + gained)}."
+    if np.isfinite(worst):  # one direction without bound makes the mean so
+        return (
+            "As a whole it cannot be estimated from what is sent; its most exposed part can, and the error variance "
+            f"of that grows {times(1 + worst)}."
+        )
+    return "From what is sent alone it cannot be estimated any more."
 
 
 def quality(plan: Told) -> str:

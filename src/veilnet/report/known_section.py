@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,21 +37,24 @@ def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
                 " error should become as long as that of a guess: there, larger is safer.",
                 when,
             ),
-            error_cards(errors),
+            error_cards(errors, plan.worst_direction),
             details("All errors as a table", error_table(plan, errors)),
             _exposed(plan),
         ]
     )
 
 
-def error_cards(errors: Sequence[TypicalError]) -> Html:
-    """One card for each parameter, the least protected private ones first where there are many."""
+def error_cards(errors: Sequence[TypicalError], most_exposed: Mapping[str, float]) -> Html:
+    """One card for each parameter, the least protected private ones first where there are many.
+
+    most_exposed: the growth of the error variance of each private parameter's most exposed part.
+    """
     private = sorted((each for each in errors if each.private), key=growth_of)
     public = sorted((each for each in errors if not each.private), key=lambda each: -growth_of(each))
     chosen = {
         each.name for each in [*public[: MOST_CARDS // 2], *private[: MOST_CARDS - min(len(public), 6)]]
     }
-    cards = [_card(each) for each in errors if each.name in chosen]
+    cards = [_card(each, most_exposed.get(each.name, np.inf)) for each in errors if each.name in chosen]
     left = len(errors) - len(cards)
     folded = paragraph(
         f"{left} more parameters stand in the table below: those that changed most, or are least protected, are "
@@ -61,15 +64,14 @@ def error_cards(errors: Sequence[TypicalError]) -> Html:
     return join([element("div", *cards, class_="grid"), folded if left else None])
 
 
-def _card(error: TypicalError) -> Html:
+def _card(error: TypicalError, most_exposed: float) -> Html:
+    meaning = what_it_means(error, most_exposed)
     role = "private: must stay hard to estimate" if error.private else "public: may be known"
     return element(
         "div",
         element("h3", shown(error.name), " ", element("span", f"({role})", class_="role")),
         error_picture(error),
-        paragraph(
-            what_it_means(error), class_="alarm" if "NOT protected" in what_it_means(error) else "soft"
-        ),
+        paragraph(meaning, class_="alarm" if "NOT protected" in meaning else "soft"),
         class_=f"card {'private' if error.private else 'public'}",
     )
 

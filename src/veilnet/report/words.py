@@ -72,15 +72,19 @@ def headline(plan: Plan, errors: Sequence[TypicalError]) -> str:
         first = f"The centre learns {public} nearly as well as before (its error {grows(ratio)})"
     else:
         first = f"The centre's error on {public} {grows(ratio)}"
-    return f"{first}; {_private_part([each for each in errors if each.private])}."
+    return f"{first}; {_private_part(plan, [each for each in errors if each.private])}."
 
 
-def _private_part(private: Sequence[TypicalError]) -> str:
-    unbounded = [each.name for each in private if np.isinf(growth_of(each))]
+def _private_part(plan: Plan, private: Sequence[TypicalError]) -> str:
+    growing = [each.name for each in private if np.isinf(growth_of(each))]
+    unbounded = [name for name in growing if np.isinf(plan.worst_direction[name])]
+    in_part = [name for name in growing if name not in unbounded]
     others = sorted((each for each in private if np.isfinite(growth_of(each))), key=growth_of)
     parts = []
     if unbounded:
         parts.append(f"it can no longer estimate {names_of(unbounded)}")
+    if in_part:
+        parts.append(f"it can still estimate a part of {names_of(in_part)}, but not the whole")
     if len(others) > _NAMED:
         least = others[0]
         parts.append(
@@ -95,11 +99,13 @@ def _private_part(private: Sequence[TypicalError]) -> str:
     return " and ".join(parts)
 
 
-def what_it_means(error: TypicalError) -> str:
-    """One parameter: what a change of its error means for whoever reads the number."""
+def what_it_means(error: TypicalError, most_exposed: float = np.inf) -> str:
+    """One parameter: what a change of its error means for whoever reads the number.
+
+    most_exposed: the growth of the error variance of its most exposed part (``plan.worst_direction``).
+    """
     if np.isinf(growth_of(error)):
-        meaning = "nothing of it is told" if error.private else "that is what the protection costs here"
-        return f"It can no longer be estimated from what is sent: {meaning}."
+        return _without_bound(error, float(np.sqrt(1 + most_exposed)))
     if not error.private:
         if growth_of(error) < 1 + NOTHING / 2:
             return "As sharp as from raw readings: nothing was lost."
@@ -113,6 +119,17 @@ def what_it_means(error: TypicalError) -> str:
         f", to {part:.0f} % of a guess's" if np.isfinite(error.guessing) else "; nothing is known beforehand"
     )
     return f"The error {grows(growth_of(error))}{tail}. Larger is safer."
+
+
+def _without_bound(error: TypicalError, most_exposed: float) -> str:
+    if not error.private:
+        return "It can no longer be estimated from what is sent: that is what the protection costs here."
+    if np.isinf(most_exposed):
+        return "From what is sent alone it cannot be estimated any more."
+    whole = "As a whole it cannot be estimated from what is sent; its most exposed part"
+    if most_exposed < 1 + NOTHING / 2:
+        return f"{whole} is NOT protected: it can be estimated as sharply as from raw readings."
+    return f"{whole} can, and the error on that {grows(most_exposed)}."
 
 
 def sending_in_words(sent: int, exact: int, noisy: int, readings: int, *, kept: int | None = None) -> str:
