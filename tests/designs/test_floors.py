@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,7 @@ def test_a_plan_says_what_it_kept_and_the_recheck_confirms_it(tmp_path: Path) ->
     assert finding.ok
     plan.save(tmp_path / "plan")
     assert vn.Plan.load(tmp_path / "plan").floors == plan.floors
+    assert all(each.ok for each in vn.verify(tmp_path / "plan"))
     assert "aside stays at least as well protected as for free" in str(plan)
 
 
@@ -155,6 +157,17 @@ def test_a_floor_that_does_not_hold_is_found() -> None:
     promise = Promise(plan.utility, plan.privacy, plan.targets, None, {}, {"aside": 2.7})
     complaint = certify(plan.network, plan.sanitizers, promise).complaint()
     assert complaint.startswith("no less than is free of aside: promised 2.7, found 1.5")
+
+
+def test_a_forged_floor_is_found_when_a_plan_is_loaded_or_verified(tmp_path: Path) -> None:
+    """The plan gives "aside" up and is made to say that it keeps what is free of it."""
+    folder = tmp_path / "plan"
+    plan = vn.design(beside(TIED), privacy={"mixed": 1.575}, starts=2, give_up="aside")
+    replace(plan, floors={"aside": 0.001}).save(folder)
+    with pytest.raises(vn.InvalidPlan, match="the floor of aside is 0.001, and 2.79941 is free"):
+        vn.Plan.load(folder)
+    failed = [each.what for each in vn.verify(folder) if not each.ok]
+    assert failed == ["floor of aside is what is free"]
 
 
 def test_the_gap_is_that_of_designs_which_keep_the_floors() -> None:
@@ -191,7 +204,7 @@ def test_a_frontier_says_whose_floors_its_proofs_rest_on() -> None:
     assert "the best possible that keeps what is free of aside lies in here (proved)" in labels
 
 
-def test_a_stream_keeps_what_is_free() -> None:
+def test_a_stream_keeps_what_is_free(tmp_path: Path) -> None:
     moving = vn.Dynamics(transition=0.5 * np.eye(3), noise=3.0 * np.eye(3))
     network = beside(TIED, prior=None, dynamics=moving)
     free = vn.design(network).privacy
@@ -201,6 +214,9 @@ def test_a_stream_keeps_what_is_free() -> None:
     assert given.privacy["aside"] < 0.95 * free["aside"]
     assert paid.privacy["aside"] >= free["aside"] * (1 - 2e-7)
     assert paid.utility < given.utility
+    paid.save(tmp_path / "plan")
+    [floor] = [each for each in vn.verify(tmp_path / "plan") if each.what == "floor of aside is what is free"]
+    assert floor.ok
 
 
 @pytest.mark.slow

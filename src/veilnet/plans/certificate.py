@@ -159,8 +159,13 @@ def confirmed_promise(
     return promise, certificate
 
 
+def explained_by_rounding(network: Network) -> float:
+    """How far a figure in doubles may be off, relative, in a network that amplifies rounding as this one does."""
+    return min(_MOST_EXPLAINED, 64 * float(np.finfo(float).eps) * network.conditioning**2)
+
+
 def _corrected(network: Network, promise: Promise, certificate: Certificate) -> Promise:
-    explained = min(_MOST_EXPLAINED, 64 * float(np.finfo(float).eps) * network.conditioning**2)
+    explained = explained_by_rounding(network)
     utility, privacy = promise.utility, dict(promise.privacy)
     for finding in certificate.findings:
         if finding.ok or np.isinf(finding.found):

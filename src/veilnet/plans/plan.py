@@ -39,7 +39,7 @@ class Plan(Frozen):
     sanitizers:  agent -> Sanitizer.
     method:      how it was found.
     utility:     the paper's u <= 0; 0 is perfect.
-    privacy:     p_j per private parameter, inf where g_j can no longer be estimated; of a stream, with hindsight.
+    privacy:     p_j per private parameter, inf where g_j as a whole cannot be estimated; of a stream, with hindsight.
     certificate: the same numbers recomputed from the network and the sanitizers alone, by another route.
     targets:     the p_j asked for.
     worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).

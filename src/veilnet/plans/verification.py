@@ -23,13 +23,17 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.models import Messages, messages_of, same_messages
 from veilnet.model.network import Network
-from veilnet.plans.certificate import Certificate, Promise, certify
+from veilnet.plans.certificate import Certificate, Promise, certify, explained_by_rounding
 from veilnet.plans.in_words import floors_in_proof, that_keeps
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan
 from veilnet.plans.release_grid import with_release_grid
+from veilnet.verdict.exact_test import check
 
 __all__ = ["Check", "SavedPlan", "confirmed", "load_plan", "verify"]
+
+_FLOOR_SLACK = 1e-6  # relative: floors lie a little below what is free, so that rounding does not decide
+_NEARLY_UNBOUNDED = 1e6
 
 
 @dataclass(frozen=True)
@@ -109,18 +113,22 @@ def confirmed(saved: SavedPlan) -> Plan:
     """The plan that was saved, every promise of it recomputed; InvalidPlan where one thing is not confirmed."""
     if saved.trouble:
         raise InvalidPlan(f"{saved.where}: {saved.trouble}")
-    for check in _file_checks(saved, saved.network):
-        if not check.ok:
-            raise InvalidPlan(check.note)
-    for check in _grid_checks(saved, saved.network):
-        if not check.ok:
-            raise InvalidPlan(f"{saved.where}: {check.what}: {check.note}; save the plan again")
+    for each in _file_checks(saved, saved.network):
+        if not each.ok:
+            raise InvalidPlan(each.note)
+    for each in _grid_checks(saved, saved.network):
+        if not each.ok:
+            raise InvalidPlan(f"{saved.where}: {each.what}: {each.note}; save the plan again")
     certificate = _certified(saved.network, saved.sanitizers, saved.promise)
     if not certificate.ok:
         raise InvalidPlan(f"{saved.where}: its promise is not confirmed: {certificate.complaint()}")
-    for check in _proof_checks(saved, saved.network):
-        if not check.ok:
-            raise InvalidPlan(check.note)
+    # The free privacy of a stream takes long to compute: verify does, loading does not.
+    for each in () if saved.network.is_stream else _floor_checks(saved, saved.network):
+        if not each.ok:
+            raise InvalidPlan(f"{saved.where}: {each.note}; design the plan again")
+    for each in _proof_checks(saved, saved.network):
+        if not each.ok:
+            raise InvalidPlan(each.note)
     proof = None if saved.proof_file is None else saved.proof_file[1]
     return Plan(
         network=saved.network,
@@ -146,6 +154,7 @@ def _checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     yield from _file_checks(saved, network)
     yield from _grid_checks(saved, network)
     yield from _promise_checks(saved, network)
+    yield from _floor_checks(saved, network)
     yield from _raw_readings(saved.sanitizers)
     yield from _proof_checks(saved, network)
 
@@ -230,6 +239,20 @@ def _promise_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
         return
     for finding in certificate.findings:
         yield Check(finding.what, bool(finding.ok), finding.promised, finding.found)
+
+
+def _floor_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
+    """Whether each floor is what is free on this network, and not less."""
+    floors = saved.promise.floors
+    if not floors or not set(floors) <= set(network.private):
+        return
+    free = check(network).ceiling
+    slack = max(_FLOOR_SLACK, explained_by_rounding(network))
+    for name, floor in floors.items():
+        # Where doubles say "without bound", the floor may be the large figure that the recheck confirmed instead.
+        enough = bool(floor >= (_NEARLY_UNBOUNDED if np.isinf(free[name]) else free[name] * (1 - slack)))
+        note = "" if enough else f"the floor of {name} is {floor:.6g}, and {free[name]:.6g} is free"
+        yield Check(f"floor of {name} is what is free", enough, floor, free[name], note)
 
 
 def _proof_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
