@@ -136,6 +136,8 @@ def test_every_point_of_a_frontier_keeps_what_is_free() -> None:
     assert curve.rows[1].utility == pytest.approx(vn.design(network, privacy=1.2).utility, rel=1e-4)
     loose = vn.frontier(network, [1.2], give_up="aside")
     assert loose.rows[0].privacy["aside"] < 0.9 * free["aside"]
+    assert loose.rows[0].plan is not None
+    assert loose.rows[0].plan.given_up == ("aside",)
 
 
 def test_a_plan_says_what_it_kept_and_the_recheck_confirms_it(tmp_path: Path) -> None:
@@ -237,6 +239,11 @@ def test_a_stream_stays_silent_of_what_nothing_is_told_of() -> None:
     verdict = vn.check(network)
     plan = vn.design(network, privacy={"mixed": verdict.ceiling["mixed"] + 0.3}, starts=2)
     assert plan.privacy["aside"] == pytest.approx(verdict.limit["aside"], rel=1e-6)
+
+
+def test_names_to_give_up_may_come_one_by_one() -> None:
+    asked: dict[str, Any] = {"privacy": {"mixed": 1.575}, "starts": 1}
+    assert vn.design(beside(TIED), **asked, give_up=(name for name in ["aside"])).given_up == ("aside",)
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.validation import expect
 from veilnet._core.words import number
-from veilnet.designs.floors import floors_of, read_give_up
+from veilnet.designs.floors import floors_of, noting, read_give_up
 from veilnet.designs.questions import (
     Worst,
     above_ceiling,
@@ -113,13 +112,13 @@ def design(
             proving=wanted is not None, searching=search.expected, weights=weights, given_up=given_up,
             **search.options,
         )  # fmt: skip
-        return _noting(plan, given_up)
+        return noting(plan, given_up)
     verdict = check(network)
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)
     if utility_loss is not None:
         plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search, given_up)
-        return _noting(_proved(plan, wanted, weights, search), given_up)
+        return noting(_proved(plan, wanted, weights, search), given_up)
     targets, worst = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
     if worst:
@@ -127,16 +126,9 @@ def design(
             raise InvalidRequest(
                 "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for numbers"
             )
-        return _noting(_for_every_direction(verdict, targets, worst, method, search, given_up), given_up)
+        return noting(_for_every_direction(verdict, targets, worst, method, search, given_up), given_up)
     plan = _for_privacy(verdict, targets, method, search, given_up, partial=partial, sweeps=visits)
-    return _noting(_proved(plan, wanted, None, search), given_up)
-
-
-def _noting(plan: Plan, given_up: frozenset[str]) -> Plan:
-    """The plan with a note of what was given up, where that could matter."""
-    if not given_up or plan.method != "joint":
-        return plan
-    return replace(plan, details=MappingProxyType({**plan.details, "given_up": sorted(given_up)}))
+    return noting(_proved(plan, wanted, None, search), given_up)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,20 @@ _AT_LIMIT = 1e-6
 
 def read_give_up(network: Network, give_up: Any) -> frozenset[str]:
     """The names given up: one, or several."""
-    names = [give_up] if isinstance(give_up, str) else give_up
-    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+    names = [give_up] if isinstance(give_up, str) or not isinstance(give_up, Iterable) else list(give_up)
+    if not all(isinstance(name, str) for name in names):
         raise InvalidRequest(
             f"give_up: expected the name of a private parameter, or several, found {give_up!r}"
         )
-    chosen = list(names)
-    refuse_unknown(chosen, list(network.private), "give_up", error=InvalidRequest)
-    return frozenset(chosen)
+    refuse_unknown(names, list(network.private), "give_up", error=InvalidRequest)
+    return frozenset(names)
+
+
+def noting(plan: Plan, given_up: frozenset[str]) -> Plan:
+    """The plan with a note of what was given up, where that could matter."""
+    if not given_up or plan.method != "joint":
+        return plan
+    return replace(plan, details=MappingProxyType({**plan.details, "given_up": sorted(given_up)}))
 
 
 def floors_of(free: Plan, given_up: frozenset[str]) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import StringIO
 from os import PathLike
@@ -16,7 +16,7 @@ from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.words import join_names, number, percent, times
-from veilnet.designs.floors import FlooredCurve, floors_of, read_give_up
+from veilnet.designs.floors import FlooredCurve, floors_of, noting, read_give_up
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan
 from veilnet.designs.questions import read_count, read_gap, refuse_worst
@@ -217,10 +217,14 @@ def frontier(
     wanted = read_gap(prove)
     if wanted is not None and network.is_stream:
         refuse_proof()
-    plans, interrupted = _plans(verdict, asked, read_give_up(network, give_up), seed, progress)
+    given_up = read_give_up(network, give_up)
+    plans, interrupted = _plans(verdict, asked, given_up, seed, progress)
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
     if wanted is not None and not interrupted:
         rows = [_proved(point, wanted, seed) for point in rows]
+    rows = [
+        replace(point, plan=None if point.plan is None else noting(point.plan, given_up)) for point in rows
+    ]
     return Frontier(network, tuple(rows), ceiling, limit, interrupted)
 
 
