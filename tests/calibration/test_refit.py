@@ -174,3 +174,19 @@ def test_the_command_compares_and_writes(old, tmp_path: Path, capsys) -> None:
     assert cli.run([*arguments, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert {row["what"] for row in answer["promises"]} >= {"error of T_out", "error variance on people"}
+
+
+def test_the_command_reads_targets_as_design_does(old, tmp_path: Path, capsys) -> None:
+    old.save(tmp_path / "plan")
+    table = log_of(1500, 4, moved=True)
+    rows = zip(*(column.tolist() for column in table.values()), strict=True)
+    lines = [",".join(table), *(",".join(map(repr, row)) for row in rows)]
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
+    arguments = ["refit", str(tmp_path / "plan"), str(tmp_path / "new.csv")]
+    assert cli.run([*arguments, "--privacy", "people=1.5x", "--out", str(tmp_path / "many")]) == 0
+    assert vn.Plan.load(tmp_path / "many").targets["people"] == pytest.approx(0.5)
+    assert cli.run([*arguments, "--utility-loss", "5%", "--out", str(tmp_path / "loss")]) == 0
+    assert vn.Plan.load(tmp_path / "loss").most_loss == pytest.approx(0.05)
+    capsys.readouterr()
+    assert cli.run([*arguments, "--utility-loss", "5"]) == 2
+    assert "can be read in two ways" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def refit(
     plan: Plan,
     table: Any,
     *,
-    privacy: float | Mapping[str, float] | None = None,
+    privacy: float | Worst | Mapping[str, float | Worst] | None = None,
     utility_loss: float | None = None,
     time: str | None = None,
     missing: Missing = "refuse",

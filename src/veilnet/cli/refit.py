@@ -12,10 +12,12 @@ def command(
     plan: Annotated[Path, typer.Argument(help="Folder of the old plan.")],
     data: Annotated[Path, typer.Argument(help="New calibration rows, with the columns the old fit had.")],
     privacy: Annotated[
-        list[str] | None, typer.Option("--privacy", help="Ask for this privacy now: 10, or lights=10.")
+        list[str] | None,
+        typer.Option("--privacy", help="Ask for this privacy now, as for design: 3x, or lights=3x (repeat)."),
     ] = None,
     utility_loss: Annotated[
-        float | None, typer.Option("--utility-loss", help="Ask for this loss now, 0.05 is 5 %.")
+        str | None,
+        typer.Option("--utility-loss", metavar="PART", help="Ask for this loss now: 5% or 0.05."),
     ] = None,
     time: Annotated[
         str | None, typer.Option("--time", help="The column that tells when a row was measured, as for fit.")
@@ -40,10 +42,11 @@ def command(
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.calibration.refitting import refit
-    from veilnet.cli._shared import amounts, console, print_json
+    from veilnet.cli._shared import console, loss_allowed, print_json, targets
     from veilnet.io.plan_reading import check_destination
     from veilnet.model.doubts import doubt_notes
 
+    wanted, loss = targets(privacy, "--privacy"), loss_allowed(utility_loss, "--utility-loss")
     old = vn.Plan.load(plan)
     if out is not None and out.resolve() == plan.resolve():
         raise InvalidRequest(
@@ -52,8 +55,8 @@ def command(
     found = refit(
         old,
         data,
-        privacy=amounts(privacy, "--privacy"),
-        utility_loss=utility_loss,
+        privacy=wanted,
+        utility_loss=loss,
         time=time,
         missing=missing,  # type: ignore[arg-type]  # fit_report refuses other words
         accept=accept or [],
