@@ -115,3 +115,24 @@ def test_few_rows_are_said_to_be_few() -> None:
     sentences = fit_report(table(12), **ROLES).warnings
     assert any("Few rows: 12" in sentence for sentence in sentences)
     assert any("so many readings" in sentence for sentence in sentences)
+
+
+def test_a_doubt_about_many_columns_stays_short() -> None:
+    """Sixty readings with long names, all of heavy tails: the words stay as short as a network takes them."""
+    rng = np.random.default_rng(5)
+    names = [f"reading {place:02d} {'x' * 80}" for place in range(60)]
+    data = {"u": rng.standard_normal(1500), "g": rng.standard_normal(1500)}
+    data |= {name: data["u"] + data["g"] * k + rng.standard_t(3, 1500) for k, name in enumerate(names)}
+    made = fit_report(data, agents={"all": names}, public=["u"], private=["g"])
+    [law] = [doubt for doubt in made.network.doubts if doubt.name == "noise-law"]
+    assert len(law.words) <= 2000
+    told = sum(name in law.words for name in names)
+    assert told == 6
+    assert f" and {60 - told} more. " in law.words
+
+
+def test_a_time_column_with_an_odd_name_is_doubted_in_printable_words() -> None:
+    data = table(200)
+    data |= {"date\x1b[2J": [f"2024-01-01 {k // 60:02d}:{k % 60:02d}" for k in range(200)]}
+    made = fit_report(data, **ROLES)
+    assert all(doubt.words.isprintable() for doubt in made.network.doubts)

@@ -50,6 +50,10 @@ def test_accepting_says_so_of_those_and_no_others() -> None:
         vn.InvalidRequest, match="no doubt 'noise'; the network's doubts are noise-law, few-rows"
     ):
         found.accepting(["noise"])
+    assert network(doubts=DOUBTS).accepting("noise-law").doubts == found.doubts
+    for wrong in (5, [5], [["noise-law"]]):
+        with pytest.raises(vn.InvalidRequest, match="accept: expected the name of a doubt"):
+            found.accepting(wrong)  # type: ignore[arg-type]
     with pytest.raises(vn.InvalidRequest, match="the network has no doubts"):
         network().accepting(["noise-law"])
 
@@ -62,6 +66,15 @@ def test_accepting_says_so_of_those_and_no_others() -> None:
         ([vn.Doubt("name", " ")], "expected words for each"),
         ([vn.Doubt("name", "words", 1)], "True or False, found 1"),
         ([DOUBTS[0], DOUBTS[0]], "'noise-law' is given twice"),
+        (5, "expected a list of veilnet.Doubt, found 5"),
+        (0, "expected a list of veilnet.Doubt, found 0"),
+        (DOUBTS[0], "expected a list of veilnet.Doubt"),
+        ([vn.Doubt("Noise law", "words")], "small letters, digits and hyphens"),
+        ([vn.Doubt("a" * 41, "words")], "small letters, digits and hyphens"),
+        ([vn.Doubt("name\n", "words")], "small letters, digits and hyphens"),
+        ([vn.Doubt("name", "clear \x1b[2J")], "name: expected words of at most 2000 printable characters"),
+        ([vn.Doubt("name", "left \u202e right")], "name: expected words of at most 2000 printable"),
+        ([vn.Doubt("name", "w" * 2001)], "found 2001"),
     ],
 )
 def test_what_is_no_doubt_is_refused(doubts, words) -> None:
@@ -76,6 +89,7 @@ def test_what_is_no_doubt_is_refused(doubts, words) -> None:
         ("[doubts.noise]\naccepted = true", "doubts.noise: the key 'words' is missing"),
         ('[doubts.noise]\nwords = "x"\naccepted = 1', "accepted is True or False"),
         ('[doubts.noise]\nwords = "x"\nwhy = 1', "doubts.noise: keys"),
+        ('[doubts.noise]\nwords = "\\u001b[2J"', "printable characters"),
     ],
 )
 def test_files_with_something_else_for_doubts_are_refused(line, words, tmp_path) -> None:

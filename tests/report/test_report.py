@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from helpers.shown_plans import HOSTILE, KINDS, curve_for, hostile_plan, house, 
 from veilnet._core.errors import InvalidRequest, NotObservable
 from veilnet.centre.contributions import growth_when_silent
 from veilnet.report.building import traced_frontier
+from veilnet.report.doubts_section import doubts_section
 from veilnet.report.html import Cell, shown, table
 
 SMALL = 500_000  # bytes
@@ -247,7 +249,12 @@ def test_a_mean_without_bound_does_not_say_that_nothing_is_told() -> None:
     assert "From what is sent alone" in read_page(whole.report().html).by_id("known").text
 
 
-@pytest.mark.skipif(not hasattr(vn, "Doubt"), reason="doubts do not travel with networks yet")
+def test_what_a_note_hides_is_marked() -> None:
+    plan = SimpleNamespace(network=plan_of("perfect").network, notes=lambda: ["Doubtful: \x1b[2J\u202eabc" + "d" * 90])
+    item = read_page(str(doubts_section(plan))).one("li").text  # type: ignore[arg-type]
+    assert item == "Doubtful: \ufffd[2J\ufffdabc" + "d" * 90
+
+
 def test_doubts_are_counted_above_and_told_below() -> None:
     doubt = vn.Doubt("few-values", "<lamp> takes only a few values.")
     page = read_page(vn.design(house(doubts=(doubt,))).report().html)

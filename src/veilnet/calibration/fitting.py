@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, get_args
 
 import numpy as np
@@ -40,8 +41,11 @@ Columns = Mapping[str, Sequence[str] | str] | Sequence[str] | str
 _FEWEST_ROWS = 20  # for each parameter, below which there is no saying how rows follow one another
 _NOT_IN_ORDER = (
     "The column {0!r} looks like a time, but was not used: rows were taken to be in order, without gaps. "
-    "Say time={0!r} (on the command line: --time {0})."
+    "Say time={0!r} (on the command line: --time {1})."
 )
+
+
+_LONGEST_COLUMN = 60  # characters of a column's name that a doubt repeats
 
 
 class DoubtfulModel(UserWarning):
@@ -169,7 +173,9 @@ def fit_report(
     doubtful = doubts(report)
     unused = None if time is not None else unused_time_column(table, roles)
     if unused is not None:
-        doubtful = (Doubt("time-unused", _NOT_IN_ORDER.format(unused)), *doubtful)
+        column = unused[:_LONGEST_COLUMN]
+        typed = quote(column) if column.isprintable() else repr(column)
+        doubtful = (Doubt("time-unused", _NOT_IN_ORDER.format(column, typed)), *doubtful)
     return Calibration(network.replace(doubts=doubtful), report)
 
 

@@ -283,10 +283,10 @@ class Network(Frozen):
         }
         return Network(**(known | changes))
 
-    def accepting(self, names: Sequence[str]) -> Network:
+    def accepting(self, names: str | Sequence[str]) -> Network:
         """A copy in which some doubts are accepted: named from now on, and not repeated.
 
-        names: a list of their names; one that the network does not have is an error.
+        names: one name, or a list of them; one that the network does not have is an error.
         """
         return self.replace(doubts=accepted(self.doubts, names))
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from veilnet.model.doubts import LONGEST_WORDS, Doubt
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
-from veilnet.report.html import Html, element, join, paragraph
+from veilnet.report.html import Html, element, join, paragraph, readable
 
 __all__ = ["doubts_section", "open_doubts"]
 
 _MOST = 60
-_LONGEST = 1500
+_LONGEST = LONGEST_WORDS + 100  # the longest doubt, and what stands before it
 
 
-def open_doubts(network: Network) -> list[Any]:
+def open_doubts(network: Network) -> list[Doubt]:
     """What a fit doubted about the network and nobody has accepted since."""
-    return [doubt for doubt in getattr(network, "doubts", ()) if not doubt.accepted]
+    return [doubt for doubt in network.doubts if not doubt.accepted]
 
 
 def doubts_section(plan: Plan) -> Html:
@@ -32,5 +31,5 @@ def doubts_section(plan: Plan) -> Html:
             "Every figure here is one of the linear Gaussian model of the network, and holds as far as that does. No "
             "open doubts came with it: it was not fitted to data, or its data raised none, or they were accepted."
         )
-    points = [element("li", note[:_LONGEST]) for note in plan.notes()[:_MOST]]
+    points = [element("li", readable(note[:_LONGEST])) for note in plan.notes()[:_MOST]]
     return join([paragraph(first), element("ul", *points) if points else None])

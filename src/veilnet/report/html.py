@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Cell", "Html", "details", "element", "join", "paragraph", "shown", "table"]
+__all__ = ["Cell", "Html", "details", "element", "join", "paragraph", "readable", "shown", "table"]
 
 _VOID = frozenset({"br", "col", "meta", "link", "hr"})
 _LONGEST = 60  # characters of a name that are shown
@@ -111,12 +111,17 @@ def shown(name: str, *, most: int = 0) -> str:
 
     most: cut it at its end after so many characters, where there is little room.
     """
-    clean = "".join("\N{REPLACEMENT CHARACTER}" if _unseen(each) else each for each in name)
+    clean = readable(name)
     if most and len(clean) > most:
         return f"{clean[: most - 1]}…"
     if len(clean) <= _LONGEST:
         return clean
     return f"{clean[: _LONGEST - _TAIL]}…{clean[-_TAIL:]} ({len(clean):,} characters)"
+
+
+def readable(text: str) -> str:
+    """A text with every character that nobody sees marked."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if _unseen(each) else each for each in text)
 
 
 def _unseen(character: str) -> bool:
