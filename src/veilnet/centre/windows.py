@@ -24,12 +24,6 @@ class Windows:
     since: Keys
     until: Keys
 
-    def part(self, start: int, stop: int) -> Windows:
-        """Some of them."""
-        return Windows(
-            self.sums[start:stop], self.squares[start:stop], self.since[start:stop], self.until[start:stop]
-        )
-
 
 class Moments:
     """Mean and variance of what one number of each group was in window after window."""
