@@ -166,7 +166,7 @@ def test_a_forged_floor_is_found_when_a_plan_is_loaded_or_verified(tmp_path: Pat
     folder = tmp_path / "plan"
     plan = vn.design(beside(TIED), privacy={"mixed": 1.575}, starts=2, give_up="aside")
     replace(plan, floors={"aside": 0.001}).save(folder)
-    with pytest.raises(vn.InvalidPlan, match="the floor of aside is 0.001, and 2.79941 is free"):
+    with pytest.raises(vn.InvalidPlan, match=r"the floor of aside is 0.001, and 2.79941 is free"):
         vn.Plan.load(folder)
     failed = [each.what for each in vn.verify(folder) if not each.ok]
     assert failed == ["floor of aside is what is free"]

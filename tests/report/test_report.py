@@ -250,7 +250,9 @@ def test_a_mean_without_bound_does_not_say_that_nothing_is_told() -> None:
 
 
 def test_what_a_note_hides_is_marked() -> None:
-    plan = SimpleNamespace(network=plan_of("perfect").network, notes=lambda: ["Doubtful: \x1b[2J\u202eabc" + "d" * 90])
+    plan = SimpleNamespace(
+        network=plan_of("perfect").network, notes=lambda: ["Doubtful: \x1b[2J\u202eabc" + "d" * 90]
+    )
     item = read_page(str(doubts_section(plan))).one("li").text  # type: ignore[arg-type]
     assert item == "Doubtful: \ufffd[2J\ufffdabc" + "d" * 90
 
