@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.inspection import inspect
 from veilnet.agent.sanitizer import Sanitizer
@@ -246,7 +246,11 @@ def _floor_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     floors = saved.promise.floors
     if not floors or not set(floors) <= set(network.private):
         return
-    free = check(network).ceiling
+    try:
+        free = check(network).ceiling
+    except (VeilnetError, np.linalg.LinAlgError) as error:
+        yield Check("floors are what is free", False, note=f"what is free cannot be computed ({error})")
+        return
     slack = max(_FLOOR_SLACK, explained_by_rounding(network))
     for name, floor in floors.items():
         # Where doubles say "without bound", the floor may be the large figure that the recheck confirmed instead.
