@@ -233,7 +233,7 @@ def _proved(point: Point, gap: float, seed: int) -> Point:
     if point.plan is None or point.gap <= gap:
         return point
     plan = proved_plan(point.plan, gap, seed=seed)
-    return Point(point.asked, plan.utility, plan.privacy, plan.method, plan)
+    return Point(point.asked, plan.utility, dict(plan.privacy), plan.method, plan)
 
 
 def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
@@ -337,4 +337,4 @@ def _point(level: float, limit: float, plans: Mapping[float, Plan]) -> Point:
     for other, rival in plans.items():
         if other > level and rival.utility > plan.utility:
             plan = rival
-    return Point(level, plan.utility, plan.privacy, plan.method, plan)
+    return Point(level, plan.utility, dict(plan.privacy), plan.method, plan)

@@ -6,6 +6,8 @@ an eigenvalue of 1 is sent as it is, 0 is withheld, and λ in between carries no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from veilnet._core.linalg import solve_lower
@@ -39,3 +41,20 @@ def _sanitizer(network: Network, place: int, root: Array, values: Array, vectors
         offset=network.offset[network.blocks.rows(place)],
         agent=network.agents[place],
     )
+
+
+def shrink_from_sanitizers(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Array]:
+    """X per size group, (count, n, n): what of each agent's readings, its own noise made white, is known from it.
+
+    With C and Θ in those readings, X = C'(C C' + Θ)^-1 C; the inverse of :func:`sanitizers_from_shrink`.
+    """
+    made = []
+    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+        stack = np.zeros(roots.shape)
+        for place, agent in enumerate(group.agents):
+            sanitizer = sanitizers[network.agents[int(agent)]]
+            sent = sanitizer.compression @ roots[place]
+            known = sent.T @ np.linalg.lstsq(sent @ sent.T + sanitizer.noise, sent, rcond=None)[0]
+            stack[place] = (known + known.T) / 2
+        made.append(stack)
+    return made

@@ -1,0 +1,133 @@
+"""Plans beside plans that are known: a few steps from the nearest one, for someone who drags a target.
+
+A design from scratch looks in many places. Here one start, the known plan nearest to what is asked, is followed for a
+fixed number of steps and made exactly feasible. The answer keeps its promise as every plan does, and nothing that is
+free is lost; it may cost a little more than a design would, and the caller runs one when the dragging ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.errors import Infeasible
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.designs.floors import at_limit, beyond, floors_of, in_order
+from veilnet.designs.joint import JointObjective
+from veilnet.designs.joint.curve import least_loss_problem
+from veilnet.designs.joint.problem import MostPrivacy, Problem
+from veilnet.designs.joint.run import Run
+from veilnet.designs.joint.search import JointResult, Search, converge, result_of
+from veilnet.designs.joint.settings import SETTINGS
+from veilnet.designs.joint.starts import share_projectors
+from veilnet.designs.joint.telling import Teller
+from veilnet.designs.perfect import perfect_plan
+from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
+from veilnet.designs.tradeoff import MARGINS, told
+from veilnet.model.standard_form import standard_form
+from veilnet.plans.plan import Plan, make_plan
+from veilnet.verdict.exact_test import Verdict
+
+__all__ = ["Nearby"]
+
+_ROUNDS, _STEPS = 3, 25
+_SAME = 1e-3  # in logarithms of privacies: a known plan nearer than this is replaced
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """X of a plan, the logarithms of the privacies it reaches (of 1 + p_j), and its loss."""
+
+    shrink: list[Array]
+    privacy: Array
+    loss: float
+
+
+class Nearby:
+    """Quick answers of one network; what was answered before is where the next answer begins.
+
+    verdict: of the network.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        self._floors = floors_of(perfect_plan(verdict, {}), frozenset())
+        form = standard_form(verdict.network)
+        self._objective = JointObjective(form)
+        self._kept = in_order(self._floors, verdict.network.private)
+        self._free = share_projectors(self._objective)
+        self.quick = not np.any(at_limit(form, self._kept))
+        """Whether it can answer: not where the free plan tells nothing of a parameter, and no other plan may."""
+        self._known: list[_Known] = []
+        self._remember(self._free)
+
+    def learn(self, sanitizers: Mapping[str, Sanitizer]) -> None:
+        """Begin from this plan too where it is the nearest.
+
+        sanitizers: agent -> Sanitizer, of a plan for this network.
+        """
+        self._remember(shrink_from_sanitizers(self.verdict.network, sanitizers))
+
+    def plan(self, targets: Mapping[str, float]) -> Plan:
+        """A plan that reaches every target at nearly the least loss; the free one where that is enough.
+
+        targets: p_j for each private parameter, below its limit.
+        """
+        names = list(self.verdict.network.private)
+        wanted = np.array([targets[name] for name in names])
+        beyond = [name for name in names if targets[name] >= self.verdict.limit[name]]
+        if beyond:
+            raise Infeasible(
+                f"privacy of {beyond[0]!r}: {targets[beyond[0]]:.4g} is asked, and even silence gives no more than "
+                f"{self.verdict.limit[beyond[0]]:.4g}"
+            )
+        if all(targets[name] <= self.verdict.ceiling[name] for name in names):
+            return perfect_plan(self.verdict, dict(targets))
+        problem = least_loss_problem(self._objective, np.maximum(wanted * (1 + MARGINS[0]), self._kept))
+        asked = np.log1p(wanted)
+        near = min(self._known, key=lambda known: float(np.abs(known.privacy - asked).max()))
+        return self._as_plan(self._followed(problem, near.shrink), targets=dict(targets))
+
+    def within(self, loss: float) -> Plan:
+        """A plan that loses at most ``loss``, with nearly the largest privacy that all private parameters can share.
+
+        loss: the utility loss allowed, as a part of the raw error.
+        """
+        if loss <= 0:
+            return perfect_plan(self.verdict, dict(self.verdict.ceiling))
+        problem = MostPrivacy(loss, np.ones(self._kept.size), self._kept, self._free)
+        affordable = [known for known in self._known if known.loss <= loss]
+        near = max(affordable, key=lambda known: float(known.privacy.min()))
+        return self._as_plan(self._followed(problem, near.shrink), most_loss=loss)
+
+    def _followed(self, problem: Problem, start: list[Array]) -> JointResult:
+        search = Search.of(self._objective, problem, Teller(None))
+        run = Run(self._objective, problem.copy(), start, SETTINGS.primed_margin, primed=True)
+        search.runs.append(run)
+        converge(search, run, _ROUNDS, _STEPS)
+        found = result_of(search, interrupted=False)
+        self._remember(found.shrink)
+        return found
+
+    def _remember(self, shrink: list[Array]) -> None:
+        at = self._objective(shrink)
+        made = _Known(shrink, np.log1p(at.privacy), at.loss)
+        self._known = [old for old in self._known if np.abs(old.privacy - made.privacy).max() > _SAME]
+        self._known.append(made)
+
+    def _as_plan(
+        self, found: JointResult, *, targets: dict[str, float] | None = None, most_loss: float | None = None
+    ) -> Plan:
+        network = self.verdict.network
+        return make_plan(
+            network,
+            sanitizers_from_shrink(network, found.shrink),
+            "joint",
+            targets=targets,
+            most_loss=most_loss,
+            floors=beyond(self._floors, targets or {}),
+            details={"ceiling": dict(self.verdict.ceiling), "limit": dict(self.verdict.limit), **told(found)},
+        )
