@@ -16,6 +16,7 @@ import gzip
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,18 @@ def read_cells(table: Any, name: str) -> Any:
         _refuse_unknown([name], names)
         place = names.index(name)
         return [row[place] if place < len(row) else "" for row in rows if any(cell.strip() for cell in row)]
+
+
+def first_rows(table: Any, count: int) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns, and the first rows as text: for someone who is to say what they are."""
+    table = opened_once(table)
+    if isinstance(table, str | PathLike):
+        with _opened(Path(fspath(table))) as (names, rows, _):
+            some = islice((row for row in rows if any(cell.strip() for cell in row)), count)
+            return names, [(row + [""] * len(names))[: len(names)] for row in some]
+    names = _names_in_memory(table)
+    columns = [[str(value) for value in islice(table[name], count)] for name in names]
+    return names, [list(row) for row in zip(*columns, strict=True)]
 
 
 def _from_memory(table: Any, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:

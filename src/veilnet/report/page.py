@@ -12,7 +12,7 @@ from pathlib import Path
 
 from veilnet.report.html import Html, element, join
 
-__all__ = ["Report", "fragment"]
+__all__ = ["Report", "fragment", "stylesheet"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ def fragment(body: Html) -> Html:
     return join(
         [element("style", Html(_resource("page.css"))), element("div", element("article", body), class_="vn")]
     )
+
+
+def stylesheet() -> str:
+    """The style of the report, for pages made of its pieces."""
+    return _resource("page.css")
 
 
 def _policy(script: str) -> str:

@@ -1,0 +1,148 @@
+"""The workbench as a page needs it: numbers for its sliders, and the pieces of the report for everything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from veilnet.bounds.typical_errors import TypicalError, typical_errors
+from veilnet.report.agents_section import agents_section
+from veilnet.report.audit_section import audit_section
+from veilnet.report.doubts_section import doubts_section
+from veilnet.report.error_picture import in_words
+from veilnet.report.frontier_section import frontier_section
+from veilnet.report.html import Html, paragraph, shown, table
+from veilnet.report.known_section import error_cards
+from veilnet.report.verdict_section import verdict_headline, verdict_section
+from veilnet.report.words import fold, headline
+from veilnet.studio.what_if import errors_if
+from veilnet.studio.workbench import Loaded, Workbench
+
+__all__ = ["job_states", "view"]
+
+# Sliders end where silence does, but for this part; and so far beyond the free plan where nothing limits them.
+_BEFORE_LIMIT = 0.98
+_BEYOND = 30.0
+_MOST_PUBLIC = 3.0  # public errors so many-fold are the largest one can accept by dragging
+
+
+def view(bench: Workbench) -> dict[str, Any]:
+    """Everything the page shows."""
+    shown_table = bench.table
+    return {
+        "version": bench.version,
+        "jobs": job_states(bench),
+        "table": None
+        if shown_table is None
+        else {"name": shown(shown_table.name), "columns": shown_table.columns, "first": shown_table.first},
+        "loaded": None if bench.loaded is None else _loaded(bench.loaded),
+    }
+
+
+def job_states(bench: Workbench) -> dict[str, Any]:
+    """How far each job is."""
+    return {
+        name: {"state": job.state, "what": job.what, "part": job.progress, "error": job.error}
+        for name, job in bench.jobs.items()
+    }
+
+
+def _loaded(now: Loaded) -> dict[str, Any]:
+    errors = typical_errors(now.network, now.plan.sanitizers)
+    return {
+        "name": now.name,
+        "quick": now.nearby is not None,
+        "agents": [{"name": agent, "readings": len(rows)} for agent, rows in now.network.observe.items()],
+        "headline": headline(now.plan, list(errors.values())),
+        "free": verdict_headline(now.verdict),
+        "public": _public(now, errors),
+        "private": [_private(now, errors[name]) for name in now.network.private],
+        "refined": now.refined,
+        "command": now.ask.command(now.name),
+        "silent": now.silent,
+        "betrayed": now.betrayed,
+        "html": {
+            "errors": error_cards(list(errors.values())),
+            "frontier": _frontier(now),
+            "agents": agents_section(now.plan),
+            "verdict": verdict_section(now.verdict),
+            "what_if": _what_if(now, errors),
+            "audit": audit_section(now.audit) if now.audit is not None else "",
+            "doubts": doubts_section(now.plan),
+        },
+    }
+
+
+def _public(now: Loaded, errors: dict[str, TypicalError]) -> dict[str, Any]:
+    """The public error, so many-fold of the one from raw readings, and how far it may be dragged."""
+    public = [errors[name] for name in now.network.public if not errors[name].private]
+    guess = [each.guessing / each.raw for each in public]
+    most = float(np.sqrt(np.mean(np.square(guess)))) if guess else _MOST_PUBLIC
+    return {
+        "fold": float(np.sqrt(1 - now.plan.utility)),
+        "most": min(most, _MOST_PUBLIC),
+        "loss": -now.plan.utility,
+        "raw": {each.name: _in_unit(each.raw, each.unit) for each in public},
+        "sent": {each.name: _in_unit(each.sent or 0.0, each.unit) for each in public},
+    }
+
+
+def _private(now: Loaded, error: TypicalError) -> dict[str, Any]:
+    """One private parameter, its errors so many-fold of the raw one: free, reached, and as far as silence goes."""
+    name = error.name
+    free, limit = now.verdict.ceiling[name], now.verdict.limit[name]
+    most = _BEFORE_LIMIT * limit if np.isfinite(limit) else _BEYOND * (1 + min(free, 1e4))
+    words = in_words(error)
+    return {
+        "name": name,
+        "free": float(np.sqrt(1 + min(free, most))),
+        "most": float(np.sqrt(1 + most)),
+        "fold": float(np.sqrt(1 + min(now.plan.privacy[name], 1e12))),
+        "unlimited": bool(np.isinf(now.plan.privacy[name])),
+        "always_free": bool(free >= most),
+        "words": f"{words['what is sent']} (raw {words['raw readings']}, guessing {words['merely guessing']})",
+    }
+
+
+def _frontier(now: Loaded) -> Html:
+    if now.curve is None:
+        return paragraph("What more privacy would cost is being computed.", class_="soft")
+    return frontier_section(now.plan, now.curve)
+
+
+def _what_if(now: Loaded, errors: dict[str, TypicalError]) -> Html | str:
+    """The errors as planned beside those when some agents are silent or betrayed."""
+    if not now.silent and not now.betrayed:
+        return ""
+    changed = errors_if(now.plan, now.silent, now.betrayed)
+    rows = []
+    for name, error in errors.items():
+        before, after = error.sent or 0.0, changed[name].sent or 0.0
+        rows.append(
+            [
+                shown(name),
+                "private" if error.private else "public",
+                _in_unit(before, error.unit),
+                _in_unit(after, error.unit),
+                _change(before, after),
+            ]
+        )
+    columns = ("parameter", "", "error as planned", "error then", "change")
+    return table("The centre's errors if it came so", columns, rows, numeric=(2, 3, 4))
+
+
+def _change(before: float, after: float) -> str:
+    if np.isinf(before) and np.isinf(after):
+        return "none"
+    if after >= before:
+        return fold(after / before)
+    return (
+        f"{100 * (1 - after / before):.2g} % smaller" if after > 0.9995 * before or before > after else "none"
+    )
+
+
+def _in_unit(value: float, unit: str) -> str:
+    if np.isinf(value):
+        return "without bound"
+    return f"±{value:.3g}{f' {shown(unit)}' if unit else ''}"

@@ -1,0 +1,44 @@
+"""The same plan when an agent keeps silent, or hands the centre its raw readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from veilnet._core.errors import InvalidRequest
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.auditing.what_if.collusion import with_colluders, without_dither
+from veilnet.bounds.typical_errors import TypicalError, typical_errors
+from veilnet.plans.plan import Plan
+
+__all__ = ["errors_if", "read_agents"]
+
+
+def errors_if(plan: Plan, silent: Sequence[str], betrayed: Sequence[str]) -> dict[str, TypicalError]:
+    """The centre's errors when some agents send nothing and others' readings are known to it as they are.
+
+    plan:     what all other agents keep to.
+    silent:   agents of which nothing arrives.
+    betrayed: agents that hand over their readings; one that is silent too counts as this.
+    """
+    seen: Mapping[str, Sanitizer] = {
+        agent: _nothing(plan, agent) if agent in silent else sanitizer
+        for agent, sanitizer in plan.sanitizers.items()
+    }
+    known = with_colluders(plan.network, seen, tuple(betrayed), "readings")
+    return typical_errors(without_dither(plan.network, tuple(betrayed)), known)
+
+
+def read_agents(what: str, given: object, plan: Plan) -> tuple[str, ...]:
+    """Names of agents as a page sends them, each of this plan."""
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise InvalidRequest(f"{what}: expected a list of agents")
+    strangers = [name for name in given if name not in plan.sanitizers]
+    if strangers:
+        raise InvalidRequest(f"{what}: {strangers[0]!r} is no agent of this network")
+    return tuple(dict.fromkeys(given))
+
+
+def _nothing(plan: Plan, agent: str) -> Sanitizer:
+    return Sanitizer(np.zeros((0, plan.sanitizers[agent].readings)), agent=agent)

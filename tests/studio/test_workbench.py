@@ -1,0 +1,249 @@
+"""The studio without its page: what it shows is what the library computes, what it hands out is what it shows."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+
+import veilnet as vn
+from helpers.structured_networks import structured_network
+from veilnet import cli
+from veilnet.bounds.typical_errors import typical_errors
+from veilnet.io.template import house, template_text
+from veilnet.studio.asking import Ask
+from veilnet.studio.downloads import network_text, plan_archive, report_page
+from veilnet.studio.views import view
+from veilnet.studio.workbench import Workbench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Workbench]:
+    folder = tmp_path / "private"
+    folder.mkdir()
+    made = Workbench(folder)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def with_house(bench: Workbench) -> Workbench:
+    bench.open_example(stream=False)
+    bench.cancel("trace")
+    return bench
+
+
+def test_it_begins_with_what_is_free(with_house: Workbench) -> None:
+    now, free = with_house.now, vn.design(house())
+    assert now.plan.privacy == pytest.approx(free.privacy)
+    assert now.refined
+    shown = view(with_house)["loaded"]
+    assert shown["public"]["loss"] == pytest.approx(0.0, abs=1e-9)
+    for parameter in shown["private"]:
+        assert parameter["fold"] == pytest.approx(np.sqrt(1 + free.privacy[parameter["name"]]))
+        assert parameter["free"] == pytest.approx(parameter["fold"])
+
+
+def test_asking_answers_at_once_and_never_below_what_is_free(with_house: Workbench) -> None:
+    free = with_house.now.verdict.ceiling
+    with_house.ask({"privacy": {"gait": 12.0}})
+    now = with_house.now
+    assert now.plan.privacy["gait"] >= 12.0
+    assert not now.refined
+    for name, ceiling in free.items():
+        assert now.plan.privacy[name] >= ceiling * (1 - 1e-7)
+    shown = view(with_house)["loaded"]
+    errors = typical_errors(now.network, now.plan.sanitizers)
+    mine = next(each for each in shown["private"] if each["name"] == "gait")
+    assert mine["fold"] == pytest.approx(errors["gait"].sent / errors["gait"].raw)
+    assert shown["command"] == "veilnet design house.toml --privacy gait=12.0 --out plan"
+
+
+def test_a_loss_that_is_accepted_is_kept(with_house: Workbench) -> None:
+    with_house.ask({"loss": 0.05})
+    now = with_house.now
+    assert 0 < -now.plan.utility <= 0.05
+    assert min(now.plan.privacy.values()) > min(now.verdict.ceiling.values())
+    with_house.ask({})
+    assert with_house.now.plan.method == "perfect"
+
+
+def test_refining_ends_with_the_plan_of_design(with_house: Workbench) -> None:
+    with_house.ask({"privacy": {"gait": 12.0}})
+    with_house.refine()
+    assert with_house.jobs["refine"].wait(120)
+    assert with_house.jobs["refine"].state == "done", with_house.jobs["refine"].error
+    assert with_house.now.refined
+    expected = vn.design(house(), privacy={"gait": 12.0})
+    assert with_house.now.plan.utility == pytest.approx(expected.utility, rel=1e-6)
+
+
+def test_a_job_can_be_cancelled_and_its_result_is_not_wanted_any_more(with_house: Workbench) -> None:
+    with_house.audit()
+    job = with_house.jobs["audit"]
+    with_house.cancel("audit")
+    assert job.wait(10)
+    assert job.state == "cancelled"
+    assert with_house.now.audit is None
+
+
+def test_what_if_tells_what_the_bounds_say(with_house: Workbench) -> None:
+    with_house.what_if({"silent": ["kitchen"], "betrayed": ["hall"]})
+    shown = view(with_house)["loaded"]["html"]["what_if"]
+    now = with_house.now
+    size = {agent: sanitizer.readings for agent, sanitizer in now.plan.sanitizers.items()}
+    seen = {
+        **now.plan.sanitizers,
+        "kitchen": vn.Sanitizer(np.zeros((0, size["kitchen"]))),
+        "hall": vn.Sanitizer.raw(size["hall"]),
+    }
+    steps = {agent: step for agent, step in now.network.resolution.items() if agent != "hall"}
+    expected = typical_errors(now.network.replace(resolution=steps), seen)["gait"]
+    assert f"±{expected.sent:.3g} {expected.unit}" in shown
+    with_house.what_if({"silent": [], "betrayed": []})
+    assert view(with_house)["loaded"]["html"]["what_if"] == ""
+
+
+def test_what_is_taken_away_is_what_was_shown(with_house: Workbench, tmp_path: Path, capsys) -> None:
+    with_house.ask({"privacy": {"gait": 12.0}})
+    now = with_house.now
+    with zipfile.ZipFile(io.BytesIO(plan_archive(now))) as archive:
+        archive.extractall(tmp_path)
+    loaded = vn.Plan.load(tmp_path / "plan")
+    assert loaded.privacy == pytest.approx(now.plan.privacy)
+    assert cli.run(["verify", str(tmp_path / "plan")]) == 0
+    (tmp_path / "network.toml").write_bytes(network_text(now))
+    np.testing.assert_array_equal(vn.Network.load(tmp_path / "network.toml").H, now.network.H)
+    assert report_page(now).startswith(b"<!doctype html>")
+    capsys.readouterr()
+
+
+def test_the_command_line_asks_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    network = structured_network(3)
+    network.save(tmp_path / "my network.toml")
+    monkeypatch.chdir(tmp_path)
+    more = {name: 1.3 * ceiling + 0.1 for name, ceiling in vn.check(network).ceiling.items()}
+    for ask in (Ask(privacy=more), Ask(loss=0.03), Ask()):
+        words = shlex.split(ask.command("my network.toml"))
+        assert words[0] == "veilnet"
+        assert cli.run([*words[1:], "--force"]) == 0
+        made = vn.Plan.load(tmp_path / "plan")
+        assert made.privacy == pytest.approx(ask.answered(network).privacy, rel=1e-6)
+    capsys.readouterr()
+
+
+BROKEN = {
+    "cut.toml": template_text()[:700].encode(),
+    "numbers.json": b"[1, 2",
+    "other.npz": b"not an archive",
+    "unknown.toml": template_text().replace("[public]", "[publick]").encode(),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_gives_the_message_of_the_command_line(
+    bench: Workbench, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(BROKEN[name])
+    assert cli.run(["check", name]) == 2
+    said = " ".join(capsys.readouterr().err.removeprefix("veilnet: error: ").split())
+    with pytest.raises(vn.VeilnetError) as caught:
+        bench.open_network(name, BROKEN[name])
+    assert " ".join(str(caught.value).split()) == said
+    assert bench.loaded is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"loss": "much"}, "loss: expected a number"),
+        ({"loss": -1}, "not negative"),
+        ({"privacy": {"gait": float("nan")}}, "privacy of 'gait'"),
+        ({"privacy": {"nobody": 3}}, "'nobody' is no private parameter"),
+        ({"privacy": [3]}, "expected a privacy for each"),
+        ({"run": "rm"}, "expected privacy or loss"),
+        ({"privacy": {"gait": 1e9}}, "even silence"),
+    ],
+)
+def test_questions_that_make_no_sense_change_nothing(with_house: Workbench, given, words: str) -> None:
+    before = with_house.now.plan
+    with pytest.raises(vn.VeilnetError, match=words):
+        with_house.ask(given)
+    assert with_house.now.plan is before
+
+
+def test_files_are_kept_under_a_name_of_our_own(bench: Workbench, tmp_path: Path) -> None:
+    bench.open_table("../../../evil.csv", b"a,b\n1,2\n3,4\n")
+    assert bench.table is not None
+    assert bench.table.path.parent == tmp_path / "private"
+    assert bench.table.columns == ("a", "b")
+    assert bench.table.first == (("1", "2"), ("3", "4"))
+    with pytest.raises(vn.VeilnetError, match="ends in"):
+        bench.open_table("run.sh", b"#!/bin/sh")
+    with pytest.raises(vn.VeilnetError):
+        bench.open_network("n.toml", b'[agents]\na = { observe = { file = "/etc/passwd" } }')
+    assert sorted(path.name for path in (tmp_path / "private").iterdir()) == ["given.csv", "given.toml"]
+
+
+def test_a_table_becomes_the_network_that_fit_makes(bench: Workbench) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((400, 2)) * [5.0, 2.0]
+    readings = x @ rng.standard_normal((2, 3)) + 0.3 * rng.standard_normal((400, 3))
+    lines = [
+        "T_out,people,k1,k2,h1",
+        *(",".join(f"{v:.6f}" for v in row) for row in np.hstack([x, readings])),
+    ]
+    bench.open_table("log.csv", "\n".join(lines).encode() + b"\n")
+    assert bench.table is not None
+    roles = {"agents": {"kitchen": ["k1", "k2"], "hall": ["h1"]}, "public": ["T_out"], "private": ["people"]}
+    expected = vn.fit(bench.table.path, **roles)
+    bench.fit(roles)
+    assert bench.jobs["fit"].wait(60)
+    assert bench.jobs["fit"].state == "done", bench.jobs["fit"].error
+    bench.cancel("trace")
+    assert bench.now.name == "log.toml"
+    np.testing.assert_allclose(bench.now.network.H, expected.H)
+    bench.fit({**roles, "public": ["nothing"]})
+    assert bench.jobs["fit"].wait(60)
+    assert bench.jobs["fit"].state == "failed"
+    assert "nothing" in bench.jobs["fit"].error
+
+
+HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>"]
+
+
+def renamed(agent: str, parameter: str) -> vn.Network:
+    network = house()
+    private = {parameter if each == "gait" else each: rows for each, rows in network.private.items()}
+    observe = {agent if each == "hall" else each: rows for each, rows in network.observe.items()}
+    noise = {name: network.noise.block(place) for place, name in enumerate(observe)}
+    return vn.Network(observe, noise, network.public, private, network.prior)
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=["script", "quotes"])
+def test_hostile_names_are_shown_as_text(bench: Workbench, name: str, tmp_path: Path) -> None:
+    agent = name.replace("/", "|")  # no agent's name has a slash: it names a file
+    renamed(agent, name).save(tmp_path / "n.json")
+    bench.open_network("n.json", (tmp_path / "n.json").read_bytes())
+    bench.cancel("trace")
+    bench.what_if({"silent": [agent], "betrayed": []})
+    shown = view(bench)["loaded"]
+    for part in shown["html"].values():
+        assert "<script" not in part
+        assert "<img" not in part
+    assert shlex.split(Ask(privacy={name: 3.0}).command("n.json"))[4] == f"{name}=3.0"
+
+
+def test_a_name_of_ten_thousand_characters_is_refused(bench: Workbench) -> None:
+    text = template_text().replace("gait", "a" * 10_000)
+    with pytest.raises(vn.VeilnetError, match="at most 100 printable characters") as caught:
+        bench.open_network("n.toml", text.encode())
+    assert len(str(caught.value)) < 500
