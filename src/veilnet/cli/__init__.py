@@ -45,6 +45,7 @@ VERBS = {
     "audit": "Attack a plan and report what can be learned.",
     "verify": "Recompute what a saved plan promises.",
     "report": "One page that shows a plan, to look at and to hand on.",
+    "studio": "The same live in the browser: drag privacy, see what it costs.",
     "fit": "Make a network from calibration data.",
     "refit": "Make a new plan from new calibration data, and compare.",
     "reproduce": "Repeat the experiments of the paper.",

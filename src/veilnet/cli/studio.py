@@ -1,0 +1,30 @@
+"""``veilnet studio``: look at a network in the browser, and try what it would cost to protect it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    given: Annotated[
+        Path | None,
+        typer.Argument(help="A network (.toml, .json, .npz) or a table (.csv, .parquet, ...) to open first."),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", help="Port on this machine; 0 takes one that is free.")] = 0,
+) -> None:
+    """Open the studio: drag privacy and see what it costs, agent by agent.
+
+    It listens on this machine only and prints an address that works once, in one browser. Ctrl-C ends it.
+    """
+    from veilnet.cli._shared import console
+    from veilnet.studio.serving import serve
+
+    def started(address: str) -> None:
+        console.print("Open this address in a browser on this machine (it works once):\n")
+        console.print(f"  {address}\n", soft_wrap=True)
+        console.print("Ctrl-C ends the studio.")
+
+    serve(given, port=port, started=started)

@@ -1,0 +1,326 @@
+// The page of the studio. It shows what the server answers; every figure is computed there.
+
+const $ = (id) => document.getElementById(id);
+const JOBS = { fit: "Making the model", trace: "What more privacy would cost", refine: "Looking for the best plan", audit: "Attacking the plan" };
+const ROLES = [["", "not used"], ["reading", "a reading"], ["public", "public: may be known"], ["private", "private: must not be"], ["time", "the time"]];
+
+let shown = null; // the view on the screen
+let version = -1;
+let wanted = null; // the question to ask next: while one is on its way only the last one counts
+let asking = false;
+let settled = 0; // timer: a better search begins when dragging has ended
+
+// --- talking to the server
+
+async function call(address, options = {}) {
+  const response = await fetch(address, { credentials: "same-origin", ...options });
+  const text = await response.text();
+  let answer;
+  try { answer = JSON.parse(text); } catch { answer = { error: text || `the studio answered ${response.status}` }; }
+  if (!response.ok) throw new Error(answer.error || `the studio answered ${response.status}`);
+  return answer;
+}
+
+const post = (address, given = {}) =>
+  call(address, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(given) });
+
+async function attempt(work) {
+  try {
+    const view = await work();
+    trouble("");
+    if (view) show(view);
+    return true;
+  } catch (error) {
+    trouble(error.message);
+    return false;
+  }
+}
+
+function trouble(words) {
+  $("trouble").textContent = words;
+  $("trouble").hidden = !words;
+}
+
+// --- opening
+
+function open(file) {
+  const name = encodeURIComponent(file.name);
+  const isNetwork = /\.(toml|json|npz)$/i.test(file.name);
+  return attempt(() => call(`api/${isNetwork ? "network" : "table"}?name=${name}`, { method: "POST", body: file }));
+}
+
+function welcome() {
+  $("welcome").hidden = false;
+  $("desk").hidden = true;
+  $("columns").hidden = true;
+  $("another").hidden = true;
+  $("opened").textContent = "";
+}
+
+// --- showing
+
+function show(view) {
+  version = view.version;
+  const openedTable = view.table && (!shown || JSON.stringify(shown.table) !== JSON.stringify(view.table));
+  shown = view;
+  if (openedTable) showColumns(view.table);
+  if (view.loaded) showDesk(view.loaded);
+  showJobs(view.jobs);
+  if (view.loaded || view.table) $("another").hidden = false;
+}
+
+function showColumns(table) {
+  $("welcome").hidden = true;
+  $("desk").hidden = true;
+  $("columns").hidden = false;
+  $("opened").textContent = table.name;
+  const rows = table.columns.map((name, place) => {
+    const row = document.createElement("tr");
+    const head = Object.assign(document.createElement("th"), { scope: "row", textContent: name });
+    const first = document.createElement("td");
+    first.textContent = table.first.slice(0, 3).map((each) => each[place]).join(", ");
+    const role = document.createElement("select");
+    role.setAttribute("aria-label", `What is ${name}?`);
+    for (const [value, words] of ROLES) role.append(new Option(words, value));
+    const agent = Object.assign(document.createElement("input"), { type: "text", hidden: true, value: guessAgent(name) });
+    agent.setAttribute("aria-label", `Agent that reads ${name}`);
+    role.addEventListener("change", () => { agent.hidden = role.value !== "reading"; });
+    row.dataset.column = name;
+    row.append(head, first, cell(role), cell(agent));
+    return row;
+  });
+  $("roles").replaceChildren(...rows);
+}
+
+function cell(...children) {
+  const made = document.createElement("td");
+  made.append(...children);
+  return made;
+}
+
+const guessAgent = (name) => name.split(/[_. ]/)[0] || name;
+
+function roles() {
+  const given = { agents: {}, public: [], private: [] };
+  for (const row of $("roles").children) {
+    const name = row.dataset.column;
+    const role = row.querySelector("select").value;
+    if (role === "reading") (given.agents[row.querySelector("input").value.trim() || name] ??= []).push(name);
+    if (role === "public" || role === "private") given[role].push(name);
+    if (role === "time") given.time = name;
+  }
+  return given;
+}
+
+function showDesk(loaded) {
+  $("welcome").hidden = true;
+  $("columns").hidden = true;
+  $("desk").hidden = false;
+  $("opened").textContent = loaded.name;
+  text("headline", loaded.headline);
+  text("free", loaded.free);
+  text("command", loaded.command);
+  html("errors", loaded.html.errors);
+  html("frontier", loaded.html.frontier);
+  html("agents", loaded.html.agents);
+  html("verdict", loaded.html.verdict);
+  html("doubts", loaded.html.doubts);
+  html("what-if", loaded.html.what_if);
+  html("audit", loaded.html.audit);
+  showSliders(loaded);
+  showAgents(loaded);
+}
+
+function text(id, words) {
+  if ($(id).textContent !== words) $(id).textContent = words;
+}
+
+function html(id, markup) {
+  // Names are escaped where the markup is made, on the server.
+  if ($(id).dataset.shown === markup) return;
+  const unfolded = [...$(id).querySelectorAll("details[open] > summary")].map((each) => each.textContent);
+  $(id).innerHTML = markup;
+  $(id).dataset.shown = markup;
+  for (const summary of $(id).querySelectorAll("details > summary")) {
+    if (unfolded.includes(summary.textContent)) summary.parentElement.open = true;
+  }
+}
+
+// Sliders run from 0 to 1000. The public one is finer near "nothing lost"; the private ones run in equal ratios.
+const publicFold = (place, most) => 1 + (most - 1) * (place / 1000) ** 2;
+const publicPlace = (fold, most) => (most > 1 ? 1000 * Math.sqrt(Math.min(1, (fold - 1) / (most - 1))) : 0);
+const privateFold = (place, free, most) => Math.exp(Math.log(free) + (place / 1000) * (Math.log(most) - Math.log(free)));
+const privatePlace = (fold, free, most) => (most > free ? (1000 * Math.log(Math.max(fold, free) / free)) / Math.log(most / free) : 1000);
+
+const percent = (fold) => `${(100 * (fold - 1)).toPrecision(2)} %`;
+
+function showSliders(loaded) {
+  const slider = $("public");
+  if (document.activeElement !== slider || !asking) slider.value = publicPlace(loaded.public.fold, loaded.public.most);
+  const each = Object.keys(loaded.public.raw).map((name) => `${name} ${loaded.public.sent[name]} (raw ${loaded.public.raw[name]})`);
+  const grown = loaded.public.fold < 1.00025 ? "nothing is lost" : `${percent(loaded.public.fold)} larger than from raw readings`;
+  told($("public-told"), slider, `${each.join("; ")}: ${grown}`);
+  if ($("private").dataset.names !== JSON.stringify(loaded.private.map((p) => p.name))) makePrivate(loaded);
+  loaded.private.forEach((parameter, place) => {
+    const input = $(`private-${place}`);
+    input.disabled = parameter.always_free;
+    if (document.activeElement !== input || !asking) input.value = privatePlace(parameter.fold, parameter.free, parameter.most);
+    const words = parameter.unlimited ? "cannot be estimated at all" : parameter.words;
+    told($(`private-told-${place}`), input, parameter.always_free ? `${words}: free, as much as one likes` : words);
+  });
+}
+
+function told(output, input, words) {
+  if (output.textContent !== words) output.textContent = words;
+  input.setAttribute("aria-valuetext", words);
+}
+
+function makePrivate(loaded) {
+  $("private").dataset.names = JSON.stringify(loaded.private.map((p) => p.name));
+  $("private").replaceChildren(...loaded.private.map((parameter, place) => {
+    const box = Object.assign(document.createElement("div"), { className: "slider private" });
+    const label = Object.assign(document.createElement("label"), { htmlFor: `private-${place}` });
+    label.textContent = `Centre's error on ${shorten(parameter.name)}, at least (private: larger is safer)`;
+    const input = Object.assign(document.createElement("input"), { type: "range", id: `private-${place}`, min: 0, max: 1000, step: 1 });
+    input.addEventListener("input", () => ask({ privacy: privacies(place) }));
+    const output = Object.assign(document.createElement("output"), { id: `private-told-${place}` });
+    output.htmlFor = input.id;
+    box.append(label, input, output);
+    return box;
+  }));
+}
+
+const shorten = (name) => (name.length > 60 ? `${name.slice(0, 59)}…` : name);
+
+// What is asked of the parameters: of the one that is dragged where its slider stands, of the others what they were asked before.
+const asked = {};
+function privacies(dragged) {
+  const parameter = shown.loaded.private[dragged];
+  const fold = privateFold(Number($(`private-${dragged}`).value), parameter.free, parameter.most);
+  asked[parameter.name] = Number(((fold * fold - 1)).toPrecision(4));
+  const known = new Set(shown.loaded.private.map((p) => p.name));
+  return Object.fromEntries(Object.entries(asked).filter(([name]) => known.has(name)));
+}
+
+function ask(question) {
+  wanted = question;
+  if (question.loss !== undefined) for (const name of Object.keys(asked)) delete asked[name];
+  clearTimeout(settled);
+  if (!asking) next();
+}
+
+async function next() {
+  asking = true;
+  while (wanted) {
+    const question = wanted;
+    wanted = null;
+    await attempt(() => post("api/ask", question));
+  }
+  asking = false;
+  if (shown.loaded && !shown.loaded.refined && shown.loaded.quick) {
+    settled = setTimeout(() => attempt(() => post("api/refine")), 400);
+  }
+}
+
+function showAgents(loaded) {
+  const key = JSON.stringify(loaded.agents);
+  if ($("agents-if").dataset.key === key) return;
+  $("agents-if").dataset.key = key;
+  const few = loaded.agents.slice(0, 40);
+  $("agents-if").replaceChildren(...few.map((agent) => {
+    const row = Object.assign(document.createElement("div"), { className: "if" });
+    row.append(Object.assign(document.createElement("span"), { textContent: shorten(agent.name) }));
+    for (const [kind, words] of [["silent", "silent"], ["betrayed", "to the attacker"]]) {
+      const label = document.createElement("label");
+      const box = Object.assign(document.createElement("input"), { type: "checkbox", value: agent.name });
+      box.dataset.kind = kind;
+      box.setAttribute("aria-label", `${agent.name}: ${words}`);
+      box.addEventListener("change", () => attempt(() => post("api/what-if", { silent: chosen("silent"), betrayed: chosen("betrayed") })));
+      label.append(box, ` ${words}`);
+      row.append(label);
+    }
+    return row;
+  }));
+  if (loaded.agents.length > few.length) {
+    $("agents-if").append(Object.assign(document.createElement("p"), { className: "soft", textContent: `The first ${few.length} of ${loaded.agents.length} agents.` }));
+  }
+}
+
+const chosen = (kind) => [...document.querySelectorAll(`#agents-if input[data-kind=${kind}]:checked`)].map((box) => box.value);
+
+// --- jobs
+
+function showJobs(jobs) {
+  const running = Object.entries(jobs).filter(([, job]) => job.state === "running");
+  text("working", running.some(([name]) => name === "refine") ? "The figures keep their promise already; a better plan is being looked for." : "");
+  $("audit-now").disabled = running.some(([name]) => name === "audit");
+  const boxes = running.map(([name, job]) => {
+    const box = document.querySelector(`.job[data-job=${name}]`) || makeJob(name);
+    box.querySelector("progress").value = job.part;
+    return box;
+  });
+  for (const old of document.querySelectorAll(".job")) if (!boxes.includes(old)) old.remove();
+  for (const box of boxes) if (!box.isConnected) $("jobs").append(box);
+  for (const [name, job] of Object.entries(jobs)) {
+    if (job.state === "failed" && reported[name] !== job.error) {
+      reported[name] = job.error;
+      trouble(`${JOBS[name]}: ${job.error}`);
+    }
+    if (job.state === "running") delete reported[name];
+  }
+}
+const reported = {};
+
+function makeJob(name) {
+  const box = Object.assign(document.createElement("div"), { className: "job" });
+  box.dataset.job = name;
+  const label = Object.assign(document.createElement("label"), { htmlFor: `job-${name}`, textContent: JOBS[name] });
+  const bar = Object.assign(document.createElement("progress"), { id: `job-${name}`, max: 1, value: 0 });
+  const stop = Object.assign(document.createElement("button"), { type: "button", textContent: "Cancel" });
+  stop.setAttribute("aria-label", `Cancel: ${JOBS[name]}`);
+  stop.addEventListener("click", () => attempt(() => post("api/cancel", { job: name })));
+  box.append(label, bar, stop);
+  return box;
+}
+
+let traced = "";
+async function watch() {
+  try {
+    const told = await call("api/jobs");
+    const states = JSON.stringify(Object.entries(told.jobs).map(([name, job]) => [name, job.state]));
+    if (!asking && (told.version !== version || states !== traced)) {
+      traced = states;
+      show(await call("api/view"));
+    } else {
+      showJobs(told.jobs);
+    }
+  } catch {
+    trouble("The studio does not answer any more. It was ended, perhaps; start it again with veilnet studio.");
+  }
+  setTimeout(watch, 500);
+}
+
+// --- what people do
+
+$("house").addEventListener("click", () => attempt(() => post("api/example")));
+$("house-stream").addEventListener("click", () => attempt(() => post("api/example?stream=true")));
+$("file").addEventListener("change", () => { if ($("file").files[0]) open($("file").files[0]); $("file").value = ""; });
+$("paste").addEventListener("click", () => attempt(() => call("api/network?name=pasted", { method: "POST", body: $("pasted").value })));
+$("another").addEventListener("click", welcome);
+$("fit").addEventListener("click", () => attempt(() => post("api/fit", roles())));
+$("audit-now").addEventListener("click", () => attempt(() => post("api/audit")));
+$("take-free").addEventListener("click", () => { for (const name of Object.keys(asked)) delete asked[name]; ask({}); });
+$("public").addEventListener("input", () => {
+  const fold = publicFold(Number($("public").value), shown.loaded.public.most);
+  ask({ loss: Number((fold * fold - 1).toPrecision(4)) });
+});
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    event.preventDefault();
+    $("drop").classList.toggle("over", kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
+  });
+}
+
+await attempt(() => call("api/view"));
+watch();
