@@ -1,0 +1,189 @@
+"""The studio in a real browser: every figure on it is the library's, and nothing leaves this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+
+import veilnet as vn
+from helpers.browser import axe, browser, serious_violations
+from veilnet import cli
+from veilnet.bounds.typical_errors import typical_errors
+from veilnet.io.template import house, template_text
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+PATIENCE = 60_000  # milliseconds, on a busy machine
+
+
+@dataclass
+class Visit:
+    """One start of the studio, and a page on it that keeps what it heard."""
+
+    address: str
+    page: Any
+    heard: list[str] = field(default_factory=list)
+
+    def shown(self, selector: str, pattern: str) -> str:
+        """The text of an element once it matches."""
+        self.page.wait_for_function(
+            "([s, p]) => new RegExp(p, 's').test(document.querySelector(s).innerText)",
+            arg=[selector, pattern],
+            timeout=PATIENCE,
+        )
+        return str(self.page.inner_text(selector))
+
+    def drag(self, selector: str, place: int) -> None:
+        """Put a slider somewhere, as a hand does."""
+        self.page.eval_on_selector(
+            selector,
+            "(s, place) => { s.value = place; s.dispatchEvent(new Event('input', {bubbles: true})); }",
+            place,
+        )
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(opened: Any) -> Iterator[Visit]:
+    command = [sys.executable, "-m", "veilnet", "studio"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    address = next(found.group(0) for line in process.stdout if (found := re.search(r"http://\S+", line)))
+    context = opened.new_context(
+        viewport={"width": 1280, "height": 900}, bypass_csp=True, accept_downloads=True
+    )
+    visit = Visit(address, context.new_page())
+    visit.page.set_default_timeout(PATIENCE)
+    origin = address.partition("/start/")[0]
+    visit.page.on("console", lambda message: visit.heard.append(f"{message.type}: {message.text}"))
+    visit.page.on("pageerror", lambda error: visit.heard.append(str(error)))
+    visit.page.on("dialog", lambda dialog: (visit.heard.append("dialog"), dialog.dismiss()))
+    visit.page.on(
+        "request",
+        lambda request: (
+            None if request.url.startswith((origin, "data:")) else visit.heard.append(request.url)
+        ),
+    )
+    visit.page.goto(address)
+    yield visit
+    context.close()
+    process.terminate()
+    process.wait(timeout=60)
+    process.stdout.close()
+
+
+def upload(visit: Visit, name: str, content: bytes) -> None:
+    visit.page.set_input_files("#file", {"name": name, "mimeType": "text/plain", "buffer": content})
+
+
+def test_from_a_first_visit_to_a_plan_that_verifies(visit: Visit, tmp_path: Path, capsys) -> None:
+    page, network = visit.page, house()
+    assert "learn what it was promised" in page.inner_text("#welcome")
+    page.click("#house")
+    visit.shown("#headline", "as well as before")
+    # drag: the figures are those of a plan that keeps what was asked
+    page.wait_for_selector("#private-2")
+    visit.drag("#private-2", 500)
+    command = visit.shown("#command", r"--privacy")
+    asked = float(re.search(r"gait=([0-9.]+)", command).group(1))  # type: ignore[union-attr]
+    visit.shown("#headline", r"error on (?!.*as well as before)")
+    # take it away once the search has ended: the command line confirms it, and its figures are those on the page
+    page.wait_for_function("() => !document.querySelector('.job[data-job=refine]')")
+    with page.expect_download() as download:
+        page.click("a[href='download/plan.zip']")
+    download.value.save_as(tmp_path / "plan.zip")
+    with zipfile.ZipFile(tmp_path / "plan.zip") as archive:
+        archive.extractall(tmp_path)
+    assert cli.run(["verify", str(tmp_path / "plan")]) == 0
+    capsys.readouterr()
+    plan = vn.Plan.load(tmp_path / "plan")
+    assert plan.privacy["gait"] >= asked * (1 - 1e-9)
+    errors = typical_errors(network, plan.sanitizers)
+    told = visit.shown("#private-told-2", "steps/min")
+    sent = float(re.search(r"±([0-9.]+)", told).group(1))  # type: ignore[union-attr]
+    assert sent == pytest.approx(errors["gait"].sent, rel=0.02)
+    # silence an agent: the changed figure is the library's
+    page.check("#agents-if input[data-kind=silent][value='bedroom']")
+    shown = visit.shown("#what-if", "error then")
+    quiet = {**plan.sanitizers, "bedroom": vn.Sanitizer(np.zeros((0, 4)))}
+    expected = typical_errors(network, quiet)["heat loss"]
+    assert f"±{expected.sent:.3g} {expected.unit}" in shown
+    assert visit.heard == []
+
+
+def test_a_dropped_table_becomes_a_network(visit: Visit) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((300, 2)) * [5.0, 2.0]
+    readings = x @ rng.standard_normal((2, 3)) + 0.3 * rng.standard_normal((300, 3))
+    rows = [",".join(f"{v:.6f}" for v in row) for row in np.hstack([x, readings])]
+    columns = ["T_out", "people", "kitchen_1", "kitchen_2", "hall_1"]
+    upload(visit, "log.csv", "\n".join([",".join(columns), *rows]).encode())
+    page = visit.page
+    page.wait_for_selector("tr[data-column='people']")
+    for column, role in zip(columns, ["public", "private", "reading", "reading", "reading"], strict=True):
+        page.select_option(f"tr[data-column='{column}'] select", role)
+    page.click("#fit")
+    headline = visit.shown("#headline", "people")
+    table = dict(zip(columns, np.round(np.hstack([x, readings]), 6).T, strict=True))
+    agents = {"kitchen": ["kitchen_1", "kitchen_2"], "hall": ["hall_1"]}
+    expected = vn.design(vn.fit(table, agents=agents, public="T_out", private="people"))
+    assert "T_out as well as before" in headline
+    told = visit.shown("#private-told-0", "raw")
+    sent = float(re.search(r"±([0-9.]+)", told).group(1))  # type: ignore[union-attr]
+    assert sent == pytest.approx(
+        typical_errors(expected.network, expected.sanitizers)["people"].sent, rel=0.02
+    )
+    assert visit.heard == []
+
+
+def test_a_broken_file_gives_the_message_of_the_command_line(
+    visit: Visit, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    text = template_text().replace("[public]", "[publick]")
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(text, encoding="utf-8")
+    assert cli.run(["check", "mine.toml"]) == 2
+    said = " ".join(capsys.readouterr().err.removeprefix("veilnet: error: ").split())
+    upload(visit, "mine.toml", text.encode())
+    assert " ".join(visit.shown("#trouble", "publick").split()) == said
+    assert [
+        each for each in visit.heard if "400" not in each
+    ] == []  # the browser tells of the refusal, nothing else
+
+
+@pytest.mark.parametrize("screen", ["light", "dark", "phone"])
+def test_it_is_accessible(visit: Visit, screen: str) -> None:
+    page = visit.page
+    if screen == "phone":
+        page.set_viewport_size({"width": 360, "height": 740})
+    page.emulate_media(color_scheme="dark" if screen == "dark" else "light")
+    assert serious_violations(page, axe()) == []
+    page.click("#house")
+    visit.shown("#headline", "as well as before")
+    assert serious_violations(page, axe()) == []
+    width, room = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert width <= room, "the page scrolls sideways"
+    # every slider has a name and says in words where it stands
+    for place in range(3):
+        slider = page.locator(f"#private-{place}")
+        assert "guessing" in slider.get_attribute("aria-valuetext")
+    page.focus("#private-2")
+    page.keyboard.press("PageUp")
+    visit.shown("#command", "--privacy gait=")
