@@ -31,6 +31,7 @@ SCRIPTS = {
     "memory": ("stream_attackers.py", "attackers with memory with the promise of stream plans"),
     "start": ("start.py", "the start of the command with that of NumPy"),
     "pages": ("pages.py", "reports of 5, 50 and 500 agents: making, size, and opening in a browser"),
+    "drag": ("drag.py", "the studio's answers to someone who drags with designs from scratch"),
     "attacks": (
         "attacks.py",
         "what is left of files and streams that are killed, starved of room and swapped",
