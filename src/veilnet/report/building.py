@@ -31,7 +31,7 @@ from veilnet.report.words import headline, names_of
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict
 
-__all__ = ["report_of", "traced_frontier"]
+__all__ = ["report_of", "traced_frontier", "traced_levels"]
 
 _POINTS = 8
 _SECONDS = 60.0
@@ -103,17 +103,7 @@ def traced_frontier(
     What the plan gave up is given up along the curve too, so that the plan can be seen beside it.
     """
     until = time.monotonic() + seconds
-    verdict = check(plan.network)
-    ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
-    if np.isinf(ceiling) or limit <= 0:
-        levels = [0.0]
-    else:
-        high = 0.98 * limit if np.isfinite(limit) else 30.0 * (1 + max(ceiling, min(plan.privacy.values())))
-        low = min(ceiling, high)
-        # Closer together towards the end, where the curve is steepest.
-        parts = 1 - (1 - np.linspace(0, 1, _POINTS)[1:]) ** 2
-        traded = np.expm1(np.log1p(low) + parts * (np.log1p(high) - np.log1p(low)))
-        levels = sorted({0.0, low, *(float(each) for each in traded)})
+    levels = traced_levels(plan, check(plan.network))
 
     def going(what: str, part: float) -> bool:
         told = True if progress is None else progress(what, part)
@@ -121,6 +111,19 @@ def traced_frontier(
 
     curve = frontier(plan.network, levels, give_up=plan.given_up, progress=going)
     return curve if curve.rows else None
+
+
+def traced_levels(plan: Plan, verdict: Verdict) -> list[float]:
+    """The privacies at which a frontier is traced, from nothing over what is free to nearly the limit."""
+    ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
+    if np.isinf(ceiling) or limit <= 0:
+        return [0.0]
+    high = 0.98 * limit if np.isfinite(limit) else 30.0 * (1 + max(ceiling, min(plan.privacy.values())))
+    low = min(ceiling, high)
+    # Closer together towards the end, where the curve is steepest.
+    parts = 1 - (1 - np.linspace(0, 1, _POINTS)[1:]) ** 2
+    traded = np.expm1(np.log1p(low) + parts * (np.log1p(high) - np.log1p(low)))
+    return sorted({0.0, low, *(float(each) for each in traded)})
 
 
 def _check_arguments(plan: object, audit: object, curve: object) -> None:

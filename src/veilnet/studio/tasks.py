@@ -5,25 +5,46 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from veilnet._core.progress import Progress
 from veilnet.auditing import audit
 from veilnet.auditing.report import AuditReport
 from veilnet.calibration.fitting import Calibration, fit_report
-from veilnet.designs.frontiers import Frontier
+from veilnet.designs.floors import floors_of
+from veilnet.designs.frontiers import Frontier, Point
+from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
-from veilnet.report.building import traced_frontier
+from veilnet.report.building import traced_frontier, traced_levels
 from veilnet.studio.asking import Ask
 from veilnet.studio.jobs import Tell
+from veilnet.verdict.exact_test import check
 
 __all__ = ["attack", "fitted", "refine", "trace"]
 
 _SECONDS = 300.0
 
 
-def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:  # noqa: ARG001
-    """The frontier of a plan's network."""
-    return traced_frontier(plan, seconds=_SECONDS, progress=progress)
+def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
+    """The frontier of the network of a free plan; of rows it is told point by point."""
+    network = plan.network
+    if network.is_stream:
+        return traced_frontier(plan, seconds=_SECONDS, progress=progress)
+    verdict = check(network)
+    ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
+    floors = floors_of(plan, frozenset()) if len(network.private) > 1 else {}
+    curve = curve_of(verdict, np.ones(len(network.private)), floors)
+    levels = traced_levels(plan, verdict)
+    rows: list[Point] = []
+    for done, level in enumerate(levels):
+        progress("tracing", done / len(levels))
+        found = plan
+        if level > ceiling:
+            found = least_loss_plan(verdict, dict.fromkeys(network.private, level), floors, curve=curve)
+        rows.append(Point(level, found.utility, dict(found.privacy), found.method, found))
+        tell(Frontier(network, tuple(rows), ceiling, limit))
+    return Frontier(network, tuple(rows), ceiling, limit)
 
 
 def refine(tell: Tell, progress: Progress, network: Network, ask: Ask) -> Plan:  # noqa: ARG001

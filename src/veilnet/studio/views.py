@@ -63,7 +63,7 @@ def _loaded(now: Loaded) -> dict[str, Any]:
         "silent": now.silent,
         "betrayed": now.betrayed,
         "html": {
-            "errors": error_cards(list(errors.values())),
+            "errors": error_cards(list(errors.values()), now.plan.worst_direction),
             "frontier": _frontier(now),
             "agents": agents_section(now.plan),
             "verdict": verdict_section(now.verdict),

@@ -116,16 +116,15 @@ class Workbench:
                 self.cancel(job)
             self.loaded = Loaded(name, network, verdict, free, nearby, fit=fit)
             self.version += 1
-        self._start("trace", tasks.trace, (free,), self._traced)
+        self._start("trace", tasks.trace, (free,), self._traced, part=self._traced)
 
     def _traced(self, curve: Frontier | None) -> None:
         with self._lock:
             now = self.now
             now.curve = curve
-            if now.nearby is not None and curve is not None:
-                for point in curve.rows:
-                    if point.plan is not None:
-                        now.nearby.learn(point.plan.sanitizers)
+            if now.nearby is not None and curve is not None and curve.rows[-1].plan is not None:
+                now.nearby.learn(curve.rows[-1].plan.sanitizers)
+            self.version += 1
 
     # --- what is asked
 
@@ -186,18 +185,29 @@ class Workbench:
 
     # --- jobs
 
-    def _start(self, name: str, task: Task, given: tuple[Any, ...], done: Callable[[Any], None]) -> None:
+    def _start(
+        self,
+        name: str,
+        task: Task,
+        given: tuple[Any, ...],
+        done: Callable[[Any], None],
+        part: Callable[[Any], None] | None = None,
+    ) -> None:
         with self._lock:
             self.cancel(name)
             about = self.loaded
 
-            def wanted(result: Any) -> None:
-                with self._lock:
-                    # A network that was made from a table takes the place of the one before.
-                    if name == "fit" or self.loaded is about:
-                        done(result)
+            def wanted(use: Callable[[Any], None]) -> Callable[[Any], None]:
+                def used(result: Any) -> None:
+                    with self._lock:
+                        # A network that was made from a table takes the place of the one before.
+                        if name == "fit" or self.loaded is about:
+                            use(result)
 
-            self.jobs[name] = Job(name, task, given, done=wanted)
+                return used
+
+            heard = None if part is None else wanted(part)
+            self.jobs[name] = Job(name, task, given, part=heard, done=wanted(done))
 
     def cancel(self, name: str) -> None:
         """End a job; what it would have found is not wanted any more."""
