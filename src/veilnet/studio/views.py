@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.words import join_names
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.report.agents_section import agents_section
 from veilnet.report.audit_section import audit_section
@@ -14,8 +15,8 @@ from veilnet.report.error_picture import in_words
 from veilnet.report.frontier_section import frontier_section
 from veilnet.report.html import Html, paragraph, shown, table
 from veilnet.report.known_section import error_cards
-from veilnet.report.verdict_section import verdict_headline, verdict_section
-from veilnet.report.words import fold, headline
+from veilnet.report.verdict_section import verdict_section
+from veilnet.report.words import fold, grows, headline
 from veilnet.studio.what_if import errors_if
 from veilnet.studio.workbench import Loaded, Workbench
 
@@ -24,6 +25,7 @@ __all__ = ["job_states", "view"]
 # Sliders end where silence does, but for this part; and so far beyond the free plan where nothing limits them.
 _BEFORE_LIMIT = 0.98
 _BEYOND = 30.0
+_MOST_NAMED = 4
 _MOST_PUBLIC = 3.0  # public errors so many-fold are the largest one can accept by dragging
 
 
@@ -55,7 +57,7 @@ def _loaded(now: Loaded) -> dict[str, Any]:
         "quick": now.nearby is not None,
         "agents": [{"name": agent, "readings": len(rows)} for agent, rows in now.network.observe.items()],
         "headline": headline(now.plan, list(errors.values())),
-        "free": verdict_headline(now.verdict),
+        "free": _free(now),
         "public": _public(now, errors),
         "private": [_private(now, errors[name]) for name in now.network.private],
         "refined": now.refined,
@@ -72,6 +74,13 @@ def _loaded(now: Loaded) -> dict[str, Any]:
             "doubts": doubts_section(now.plan),
         },
     }
+
+
+def _free(now: Loaded) -> str:
+    """What privacy costs nothing, in one sentence; the least of it where there are many private parameters."""
+    free = sorted(now.verdict.ceiling.items(), key=lambda each: each[1])[:_MOST_NAMED]
+    told = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)))}" for name, ceiling in free]
+    return f"At no loss at all, the centre's error {join_names(told)}."
 
 
 def _public(now: Loaded, errors: dict[str, TypicalError]) -> dict[str, Any]:
