@@ -64,6 +64,7 @@ def _socket(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
+        listening.listen()  # whoever opens the address at once waits for the server instead of being refused
     except OSError as error:
         listening.close()
         raise InvalidRequest(f"--port {port}: {error.strerror}; choose another, or leave it out") from error
