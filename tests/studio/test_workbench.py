@@ -20,6 +20,7 @@ from veilnet.bounds.typical_errors import typical_errors
 from veilnet.io.template import house, template_text
 from veilnet.studio.asking import Ask
 from veilnet.studio.downloads import network_text, plan_archive, report_page
+from veilnet.studio.jobs import Job
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
 
@@ -215,6 +216,19 @@ def test_a_table_becomes_the_network_that_fit_makes(bench: Workbench) -> None:
     assert bench.jobs["fit"].wait(60)
     assert bench.jobs["fit"].state == "failed"
     assert "nothing" in bench.jobs["fit"].error
+
+
+def test_a_result_that_is_refused_where_it_is_used_fails_its_job() -> None:
+    def refuse(_result: object) -> None:
+        raise vn.InvalidNetwork("not on this table")
+
+    job = Job("copy", _handed_back, ("something",), done=refuse)
+    assert job.wait(60)
+    assert (job.state, job.error) == ("failed", "not on this table")
+
+
+def _handed_back(_tell: object, _progress: object, given: str) -> str:
+    return given
 
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>"]

@@ -93,9 +93,13 @@ class Job:
         elif kind == "failed":
             self.error, self.state = said[0], "failed"
         elif kind == "done":
-            if self._done is not None:
-                self._done(said[0])
-            self.progress, self.state = 1.0, "done"
+            try:
+                if self._done is not None:
+                    self._done(said[0])
+            except VeilnetError as error:  # what was found is refused where it is to be used
+                self.error, self.state = str(error), "failed"
+            else:
+                self.progress, self.state = 1.0, "done"
 
 
 def _work(task: Task, given: tuple[Any, ...], there: Connection) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.words import join_names
+from veilnet._core.words import NOTHING, join_names
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.report.agents_section import agents_section
 from veilnet.report.audit_section import audit_section
@@ -143,12 +143,10 @@ def _what_if(now: Loaded, errors: dict[str, TypicalError]) -> Html | str:
 
 def _change(before: float, after: float) -> str:
     if np.isinf(before) and np.isinf(after):
-        return "none"
-    if after >= before:
+        return fold(1.0)
+    if after > before * (1 - NOTHING):
         return fold(after / before)
-    return (
-        f"{100 * (1 - after / before):.2g} % smaller" if after > 0.9995 * before or before > after else "none"
-    )
+    return f"{100 * (1 - after / before):.2g} % smaller"
 
 
 def _in_unit(value: float, unit: str) -> str:

@@ -39,7 +39,6 @@ class Loaded:
     name:      of the file it came from.
     plan:      the answer to ``ask``; ``refined`` once it is what ``design`` answers.
     curve:     the frontier, once it was traced. audit: of ``plan``, once there is one.
-    fit:       where the network was made from a table.
     silent, betrayed: the agents of the what-if.
     """
 
@@ -52,7 +51,6 @@ class Loaded:
     refined: bool = True
     curve: Frontier | None = None
     audit: AuditReport | None = None
-    fit: Calibration | None = None
     silent: tuple[str, ...] = ()
     betrayed: tuple[str, ...] = ()
 
@@ -103,9 +101,9 @@ class Workbench:
         )
 
     def _fitted(self, stem: str, made: Calibration) -> None:
-        self.load(f"{stem}.toml", made.network, fit=made)
+        self.load(f"{stem}.toml", made.network)
 
-    def load(self, name: str, network: Network, fit: Calibration | None = None) -> None:
+    def load(self, name: str, network: Network) -> None:
         """Put a network on the table, with the plan that is free, and begin to trace its frontier."""
         verdict = check(network)
         free = design(network)
@@ -114,7 +112,7 @@ class Workbench:
         with self._lock:
             for job in ("trace", "refine", "audit"):
                 self.cancel(job)
-            self.loaded = Loaded(name, network, verdict, free, nearby, fit=fit)
+            self.loaded = Loaded(name, network, verdict, free, nearby)
             self.version += 1
         self._start("trace", tasks.trace, (free,), self._traced, part=self._traced)
 
