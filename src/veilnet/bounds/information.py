@@ -20,6 +20,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.model.common import SharedNoise, without_common
 from veilnet.model.network import Network
 from veilnet.model.noise import JointNoise
 
@@ -49,6 +50,8 @@ def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
     check_sanitizers(network, sanitizers)
     if isinstance(network.noise, JointNoise):
         return _joint_factor(network, network.noise, sanitizers)
+    if isinstance(network.noise, SharedNoise):
+        return _shared_factor(network, sanitizers)
     if isinstance(sanitizers, StackedSanitizers):
         return _stacked_factor(network, sanitizers)
     return np.concatenate(list(_independent_factors(network, sanitizers)))
@@ -138,6 +141,14 @@ def _joint_factor(network: Network, noise: JointNoise, sanitizers: Sanitizers) -
     covariance[np.diag_indices(len(noisy))] += noisy
     root = gram_root(covariance, lambda: with_own_noise(_compress(parts, noise.root), noisy))
     return solve_lower(root, observed)
+
+
+def _shared_factor(network: Network, sanitizers: Sanitizers) -> Array:
+    """F from blocks and few columns: C R C' + Λ = (C D C' + Λ) + (C W)(C W)', W the common disturbances' spread."""
+    white = np.concatenate(list(_independent_factors(network.common_apart, sanitizers)))
+    return without_common(
+        np.ascontiguousarray(white[:, : network.L]), np.ascontiguousarray(white[:, network.L :])
+    )
 
 
 def _message_parts(
