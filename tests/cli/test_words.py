@@ -181,3 +181,14 @@ def test_nothing_lost_is_zero_and_not_what_rounding_leaves_of_it(
     assert answer["errors"]["gait"]["sent"] == pytest.approx(12.4, abs=0.05)
     assert vn.design(house()).utility == 0.0
     assert "e-" not in vn.frontier(house(), [0.5, 1.0]).table()
+
+
+def test_several_targets_in_one_are_told_apart() -> None:
+    with pytest.raises(InvalidRequest, match="--privacy gait=11x --privacy cooking=3x"):
+        targets(["gait=11x,cooking=3x"], "--privacy")
+    assert targets(["light, upstairs=3x"], "--privacy") == {"light, upstairs": 2.0}
+
+
+def test_what_is_asked_for_cannot_be_given_up(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["design", house_file, "--privacy", "gait=11x", "--give-up", "gait"]) == 2
+    assert "gait is asked to reach 10 (11-fold)" in " ".join(capsys.readouterr().err.split())

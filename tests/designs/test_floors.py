@@ -12,6 +12,7 @@ import pytest
 import veilnet as vn
 from helpers.networks import direct_growth, direct_information
 from veilnet.designs.lower_bound.proving import prove_most_privacy
+from veilnet.designs.questions import divided_by
 
 PRIOR = vn.Prior(covariance=4.0 * np.eye(3))
 
@@ -259,3 +260,32 @@ def test_names_to_give_up_may_come_one_by_one() -> None:
 def test_giving_up_where_nothing_is_paid_is_refused(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(vn.InvalidRequest, match=complaint):
         vn.design(beside(TIED), **({"give_up": "aside"} | arguments))
+
+
+def test_nothing_is_looked_for_of_what_is_given_up() -> None:
+    """Within a loss, what is given up is not raised at the cost of the others, unless weights say so."""
+    network = beside(TIED)
+    assert divided_by(network, None, frozenset({"aside"})) == {"mixed": 1.0}
+    assert divided_by(network, {"aside": 2.0}, frozenset({"aside"})) == {"aside": 2.0}
+    assert (
+        divided_by(network, None, frozenset({"aside", "mixed"})) is None
+    )  # then nothing is kept, and all is looked for
+    given = vn.design(network, utility_loss=0.05, starts=1, give_up="aside")
+    both = {"mixed": 1.0, "aside": 4.0}
+    shared = vn.design(network, utility_loss=0.05, starts=1, give_up="aside", weights=both)
+    assert shared.privacy["aside"] > 1.5 * given.privacy["aside"]
+    assert given.privacy["mixed"] > shared.privacy["mixed"]
+
+
+@pytest.mark.parametrize("dynamics", [None, vn.Dynamics(transition=0.5 * np.eye(3), noise=3.0 * np.eye(3))])
+def test_what_is_asked_for_above_the_ceiling_cannot_be_given_up(dynamics: vn.Dynamics | None) -> None:
+    network = beside(TIED, prior=None, dynamics=dynamics) if dynamics else beside(TIED)
+    free = vn.check(network).ceiling
+    with pytest.raises(
+        vn.InvalidRequest, match=r"give_up: aside is asked to reach .* Leave out one of the two"
+    ):
+        vn.design(network, privacy={"aside": 1.1 * free["aside"]}, give_up="aside", starts=1)
+    if dynamics is None:
+        asked = {"mixed": 1.575, "aside": 0.5 * free["aside"]}  # less than is free, and that much is kept
+        kept = vn.design(network, privacy=asked, give_up="aside", starts=1)
+        assert asked["aside"] * (1 - 1e-9) <= kept.privacy["aside"] < free["aside"]

@@ -118,11 +118,22 @@ def _one_or_by_name(
         return read(given[0])
     found = {}
     for item in given:
+        _refuse_list(item, option)
         name, equals, number = item.rpartition("=")
         if not equals:
             raise InvalidRequest(f"{option}: expected one number, or name=number for each, found {item!r}")
         found[name] = read(number)
     return found
+
+
+def _refuse_list(item: str, option: str) -> None:
+    """An error for several name=number in one, which could also be one strange name."""
+    parts = [part.strip() for part in item.split(",")]
+    if len(parts) > 1 and all("=" in part.strip("=") for part in parts):
+        raise InvalidRequest(
+            f"{option}: expected one name=number, found {item!r}; repeat the option for each: "
+            + " ".join(f"{option} {part}" for part in parts)
+        )
 
 
 def amount(text: str, option: str) -> float:

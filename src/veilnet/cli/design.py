@@ -39,7 +39,8 @@ def command(
         typer.Option(
             "--give-up",
             metavar="NAME",
-            help="Let this private parameter be protected less than it would be for free (repeat).",
+            help="Let this private parameter be protected less than it would be for free (repeat); of --utility-loss "
+            "nothing is then spent on it.",
         ),
     ] = None,
     power: Annotated[

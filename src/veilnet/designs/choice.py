@@ -14,12 +14,14 @@ from veilnet.designs.floors import floors_of, noting, read_give_up
 from veilnet.designs.questions import (
     Worst,
     above_ceiling,
+    divided_by,
     read_count,
     read_gap,
     read_loss,
     read_power,
     read_targets,
     refuse_above_limit,
+    refuse_given_up_in_vain,
     refuse_worst_above_limit,
 )
 from veilnet.model.network import Network
@@ -63,11 +65,12 @@ def design(
     method:       "auto", or "perfect" (closed form), "noise" (Algorithms 1 and 2, mended), "power" (section V),
                   "joint" (all agents at once), "alternating" (Algorithm 3, for comparison).
     give_up:      private parameters, by name, that may be hidden less than they are for free. All others keep at
-                  least their ceiling whatever is paid for (``plan.floors``). For privacy= and utility_loss= with the
-                  joint search: noise of limited power costs no utility, and Algorithms 1 to 3 are the paper's.
+                  least their ceiling whatever is paid for (``plan.floors``). Within a utility_loss= nothing is spent
+                  on what was given up, unless weights= says so or everything was. For privacy= and utility_loss= with
+                  the joint search: noise of limited power costs no utility, and Algorithms 1 to 3 are the paper's.
     partial:      with method="noise": accept less privacy than asked where ASUP does not hold.
-    weights:      with utility_loss: name -> how much of the privacy each private parameter gets; equal parts when
-                  left out.
+    weights:      with utility_loss: name -> how much of the privacy each private parameter gets; equal parts of
+                  what was not given up when left out.
     sweeps:       with method="alternating": how many times all agents are visited (20).
     starts, seed: of the joint search, so with a target and method "auto" or "joint": how many starts (chosen by
                   size) and their seed (0). Where the closed form answers, they play no part, and
@@ -104,6 +107,8 @@ def design(
     if model_error is not None:
         network = network.replace(model_error=model_error)
     given_up = read_give_up(network, give_up)
+    if utility_loss is not None:
+        weights = divided_by(network, weights, given_up)
     if network.is_stream:
         from veilnet.designs.streams.choice import stream_design
 
@@ -121,6 +126,7 @@ def design(
         return noting(_proved(plan, wanted, weights, search), given_up)
     targets, worst = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
+    refuse_given_up_in_vain(verdict.ceiling, privacy, given_up)
     if worst:
         if wanted is not None:
             raise InvalidRequest(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,32 @@ def read_weights(network: Network, weights: Any) -> Array:
     if not any(given.values()):
         raise InvalidRequest("weights: expected at least one above zero")
     return np.array(list(given.values()))
+
+
+def divided_by(network: Network, weights: Any, given_up: Set[str]) -> Any:
+    """The weights asked for; where none are, nothing is looked for of what was given up, if anything else is left."""
+    if weights is not None or not given_up or given_up >= set(network.private):
+        return weights
+    return {name: 1.0 for name in network.private if name not in given_up}
+
+
+def given_up_in_vain(ceiling: Mapping[str, float], privacy: Any, given_up: Set[str]) -> dict[str, float]:
+    """The parameters asked for by name to reach at least what is free of them, and given up all the same."""
+    if not isinstance(privacy, Mapping):
+        return {}
+    wanted = {name: each.privacy if isinstance(each, Worst) else each for name, each in privacy.items()}
+    return {name: wanted[name] for name in wanted if name in given_up and wanted[name] >= ceiling[name]}
+
+
+def refuse_given_up_in_vain(ceiling: Mapping[str, float], privacy: Any, given_up: Set[str]) -> None:
+    """InvalidRequest where a parameter is to be protected better than for free, and less, at once."""
+    each = [
+        f"{name} is asked to reach {number(target)} ({times(1 + target)}), at least as much as is free "
+        f"({number(ceiling[name])}, {times(1 + ceiling[name])}), and to give that up"
+        for name, target in given_up_in_vain(ceiling, privacy, given_up).items()
+    ]
+    if each:
+        raise InvalidRequest(f"give_up: {'; '.join(each)}. Leave out one of the two")
 
 
 def read_loss(loss: Any) -> float:
