@@ -267,3 +267,17 @@ def test_wrong_input_is_one_clear_line(
     assert complaint in error
     assert error.count("\n") == 1
     assert not (folder / "report.html").exists()
+
+
+def test_findings_and_curves_of_others_are_refused() -> None:
+    plan, traded = plan_of("perfect"), plan_of("trade-off")
+    found = vn.audit(plan, only=["dropout"])
+    assert (
+        found.rows[0].what
+        in read_page(plan.report(audit=found, frontier=vn.frontier(plan.network, [0.0])).html).text
+    )
+    with pytest.raises(vn.InvalidRequest, match="audit: it is about another plan"):
+        traded.report(audit=found)
+    other = plan.network.replace(noise=dict.fromkeys(plan.network.agents, 2.0))
+    with pytest.raises(vn.InvalidRequest, match="frontier: it was traced for another network"):
+        plan.report(frontier=vn.frontier(other, [0.0]))

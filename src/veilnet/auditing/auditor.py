@@ -15,6 +15,7 @@ from veilnet._core.validation import refuse_unknown
 from veilnet.auditing.baselines import Baseline
 from veilnet.auditing.conclusion import promised_in_words
 from veilnet.auditing.deployed.deployment import Deployment, Mechanism, deployment
+from veilnet.auditing.fingerprint import plan_fingerprint
 from veilnet.auditing.ledger import Ledger, verify_ledger
 from veilnet.auditing.measures import read_least_privacy
 from veilnet.auditing.options import (
@@ -123,6 +124,8 @@ def audit(
         ),
         interrupted=interrupted,
         promised=promised_in_words(plan),
+        doubts=plan.network.doubts,
+        plan=plan_fingerprint(plan.network, plan.sanitizers),
         baselines=tuple(found_baselines),
     )
 

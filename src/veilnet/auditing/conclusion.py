@@ -9,6 +9,7 @@ import numpy as np
 
 from veilnet._core.words import join_names, plus_minus
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
+from veilnet.model.doubts import Doubt
 from veilnet.plans.plan import Plan
 
 _NEXT = {
@@ -16,6 +17,7 @@ _NEXT = {
     "not covered": "plan for attackers who remember: fit the network as a stream (dynamics), and design again",
     "cannot tell": "audit again on more rows, above all on more days or places that differ from one another",
 }
+FITTED_ROWS = "rows of the fit"  # what the row is called that finds them again
 HELD = (
     "ok",
     "holds",
@@ -44,6 +46,10 @@ class Found(Protocol):
     @property
     def promised(self) -> str:
         """What the plan promises, in a sentence."""
+
+    @property
+    def doubts(self) -> Sequence[Doubt]:
+        """What is doubtful about the network."""
 
     @property
     def on_data(self) -> float | None:
@@ -136,6 +142,20 @@ def _unclear(report: Found) -> str:
 
 
 def _next(report: Found) -> str:
+    """What to do, by what matters most; what was doubted of the model stays to be done in any case."""
+    step = _first_step(report)
+    doubts = [doubt.name for doubt in report.doubts if not doubt.accepted]
+    if not doubts:
+        return step
+    one = len(doubts) == 1
+    return (
+        f"{step} {'A doubt' if one else f'{len(doubts)} doubts'} about the model {'is' if one else 'are'} still open "
+        f"({join_names(doubts)}), and every promise is as sure as {'that allows' if one else 'they allow'}: fit "
+        f"again, transform the readings, or accept {'it' if one else 'them'} by name."
+    )
+
+
+def _first_step(report: Found) -> str:
     verdicts = {row.verdict for row in report.rows}
     if "fail" in verdicts:
         steps = [_NEXT["fail"]]
@@ -147,11 +167,13 @@ def _next(report: Found) -> str:
         return "What to do next: run it to its end."
     if report.on_data is None:
         return "What to do next: audit with --data, on rows that were not used to fit the network."
+    if any(row.what == FITTED_ROWS for row in report.rows):
+        return "What to do next: audit on rows that the model was not fitted on."
     if "cannot tell" in verdicts:
         return f"What to do next: {_NEXT['cannot tell']}."
     if "warn" in verdicts:
-        return "What to do next: look at the rows marked so; nothing has to be changed."
-    return "What to do next: nothing has to be changed; audit again when the conditions change."
+        return "What to do next: look at the rows marked 'look at it'; none of them breaks a promise."
+    return "What to do next: audit again when the conditions change."
 
 
 def _names(rows: Sequence[Finding]) -> str:

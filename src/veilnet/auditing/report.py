@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from veilnet._core.words import join_names, number
 from veilnet.auditing.conclusion import conclusion, outcome
 from veilnet.auditing.sections import introduction
+from veilnet.model.doubts import Doubt, doubt_notes
 
 Judgement = Literal["ok", "info", "warn", "fail", "not covered", "cannot tell"]
 Figure = float | str | None
@@ -61,6 +62,8 @@ class AuditReport:
     interrupted: whether the audit was stopped before every section was finished; rows are those of the sections
                  that were.
     promised:    what the plan promises, in one sentence.
+    doubts:      what is doubtful about the network that the plan was made for.
+    plan:        the fingerprint of the plan that was audited.
     """
 
     rows: tuple[Row, ...]
@@ -69,6 +72,8 @@ class AuditReport:
     on_data: float | None = None
     interrupted: bool = False
     promised: str = ""
+    doubts: tuple[Doubt, ...] = ()
+    plan: str = ""
 
     @property
     def ok(self) -> bool:
@@ -119,6 +124,8 @@ class AuditReport:
                 for row in self.rows
             ],
             "conclusion": self.conclusion(),
+            "doubts": [asdict(doubt) for doubt in self.doubts],
+            "plan": self.plan,
         }
 
     def headline(self) -> str:
@@ -141,7 +148,7 @@ class AuditReport:
             for cell in table:
                 middle = [cell[k].rjust(widths[k]) for k in range(1, len(cell) - 1)]
                 lines.append("  " + "  ".join([cell[0].ljust(widths[0]), *middle, cell[-1]]).rstrip())
-        remarks = self.remarks()
+        remarks = [*self.remarks(), *doubt_notes(self.doubts)]
         if remarks:
             lines += ["", *remarks]
         return "\n".join([*lines, "", self.assurance(), "", self.conclusion()])
@@ -154,14 +161,19 @@ class AuditReport:
     def remarks(self) -> list[str]:
         """A sentence for each finding that is broken, unclear or wants a look, and for what was left out, and why."""
         said: list[str] = []
+        causes: dict[str, list[str]] = {}
         for row in self.rows:
             if row.verdict in ("ok", "info", "cannot tell") and row.found != LEFT_OUT:
                 continue
             word = "NOTE" if row.found == LEFT_OUT else IN_WORDS.get(row.verdict, row.verdict).upper()
             cause = str(row.figures.get("cause", ""))
-            repeated = bool(cause) and any(each.endswith(cause) for each in said)
-            sentence = row.sentence.removesuffix(cause).rstrip() if repeated else row.sentence
-            said.append(f"{word}: {sentence}")
+            if cause:
+                causes.setdefault(cause, []).append(row.what)
+            said.append(f"{word}: {row.sentence.removesuffix(cause).rstrip()}")
+        said += [
+            f"WHAT IT MAY COME FROM ({join_names(rows, names_shown=3)}): {cause}"
+            for cause, rows in causes.items()
+        ]
         reasons: dict[str, list[str]] = {}
         for row in self.unclear:
             reasons.setdefault(str(row.figures.get("why") or row.sentence), []).append(row.what)

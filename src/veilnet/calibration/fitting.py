@@ -31,6 +31,7 @@ from veilnet.calibration.stream_model import StreamModel, fit_stream, held_out_g
 from veilnet.calibration.stream_report import StreamReport, stream_report
 from veilnet.io.tables import opened_once
 from veilnet.model.doubts import Doubt
+from veilnet.model.fitted_rows import marks_of
 from veilnet.model.network import Network
 
 __all__ = ["Calibration", "DoubtfulModel", "fit", "fit_report"]
@@ -176,7 +177,7 @@ def fit_report(
         column = unused[:_LONGEST_COLUMN]
         typed = quote(column) if column.isprintable() else repr(column)
         doubtful = (Doubt("time-unused", _NOT_IN_ORDER.format(column, typed)), *doubtful)
-    return Calibration(network.replace(doubts=doubtful), report)
+    return Calibration(network.replace(doubts=doubtful, fitted_rows=marks_of(rows.readings)), report)
 
 
 def _credible(rows: Rows, roles: Roles) -> tuple[Rows, tuple[Outlier, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +79,6 @@ def command(
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing import plot_baselines
-    from veilnet.auditing.fingerprint import plan_fingerprint
     from veilnet.auditing.report import shown_tables
     from veilnet.auditing.sections import introduction
     from veilnet.cli._shared import amounts, check_plot, console, fraction, print_json, progress, table
@@ -114,9 +114,9 @@ def command(
         )
     if plot is not None:
         plot_baselines(report, plot)
+    report = replace(report, doubts=doubts)
     if json:
-        about = plan_fingerprint(loaded.network, loaded.sanitizers)
-        print_json({**report.to_dict(), "plan": about, "doubts": doubts})
+        print_json(report.to_dict())
     else:
         for section, headings, cells in shown_tables(report.rows):
             if section:

@@ -12,6 +12,7 @@
     prior        mean (optional) and either covariance or information (optional)
     dynamics     transition, noise and mean (optional), for rows that follow one another (optional)
     model_error  by which fraction the entries of observe may be off (optional)
+    fitted_rows  hashes of runs of the rows it was fitted to (optional)
     doubts       name -> words and accepted, what is doubtful about the model (optional)
     agents       name -> readings (their names), resolution (their steps), limits (lowest and highest), offset
                  (all optional), noise (unless given for all), observe
@@ -42,8 +43,8 @@ from veilnet.model.prior import Prior
 FORMAT = "veilnet-network/1"
 
 _TOP = (
-    *("format", "parameters", "agent_count", "model_error", "noise", "common", "units", "public", "private"),
-    *("prior", "dynamics", "doubts", "agents"),
+    *("format", "parameters", "agent_count", "model_error", "fitted_rows", "noise", "common", "units", "public"),
+    *("private", "prior", "dynamics", "doubts", "agents"),
 )
 _DYNAMICS = ("transition", "noise", "mean")
 _COLOUR = ("memory", "innovation", "floor")
@@ -74,6 +75,8 @@ def to_document(network: Network) -> dict[str, Any]:
     }
     if network.model_error:
         document["model_error"] = network.model_error
+    if network.fitted_rows:
+        document["fitted_rows"] = list(network.fitted_rows)
     if network.colour is not None:
         document["noise"] = colour_arrays(network)
     elif isinstance(network.sensor_noise, SharedNoise):
@@ -200,6 +203,7 @@ def from_document(document: Any, folder: Path) -> Network:
         },
         model_error=document.get("model_error", 0.0),
         doubts=_doubts(document["doubts"]) if "doubts" in document else (),
+        fitted_rows=_texts(document.get("fitted_rows", []), "fitted_rows"),
     )
 
 

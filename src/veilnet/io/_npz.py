@@ -50,7 +50,7 @@ _OPTIONAL = (
     *("reading_names", "lowest", "highest", "resolution", "model_error"),
     *("dynamics_transition", "dynamics_noise", "dynamics_mean"),
     *("noise_memory", "noise_innovation", "noise_floor"),
-    *("doubt_names", "doubt_words", "doubt_accepted"),
+    *("doubt_names", "doubt_words", "doubt_accepted", "fitted_rows"),
 )
 
 
@@ -102,6 +102,8 @@ def _arrays(network: Network) -> Arrays:
         arrays["resolution"] = steps
     if network.model_error:
         arrays["model_error"] = np.array(network.model_error)
+    if network.fitted_rows:
+        arrays["fitted_rows"] = np.array(network.fitted_rows)
     if network.doubts:
         arrays["doubt_names"] = np.array([doubt.name for doubt in network.doubts])
         arrays["doubt_words"] = np.array([doubt.words for doubt in network.doubts])
@@ -173,6 +175,7 @@ def read_npz(path: Path) -> Network:
         resolution=_resolution(arrays, names, Blocks(sizes)),
         model_error=float(_numbers(arrays, "model_error", 0)) if "model_error" in arrays else 0.0,
         doubts=_doubts(arrays),
+        fitted_rows=_texts(arrays, "fitted_rows") if "fitted_rows" in arrays else (),
     )
 
 

@@ -157,9 +157,9 @@ def _proof_file(path: Path, found: PlanDocument) -> Proof | str:
 
 
 def _difference(network: Network, saved: Mapping[str, Any]) -> str:
-    """Where the models differ; what is doubted of them, or accepted, may."""
+    """Where the models differ; what is doubted of them, or accepted, and the rows they were fitted to may."""
     given, found = (
-        {name: value for name, value in document.items() if name != "doubts"}
+        {name: value for name, value in document.items() if name not in ("doubts", "fitted_rows")}
         for document in (plain(_document.to_document(network)), saved)
     )
     return _first_difference(given, found, "")

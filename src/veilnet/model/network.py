@@ -37,6 +37,7 @@ from veilnet.model.arguments import (
 from veilnet.model.common import SharedNoise, read_noise
 from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
+from veilnet.model.fitted_rows import read_marks
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
@@ -71,6 +72,7 @@ class Network(Frozen):
     model_error: by which fraction the entries of H may be off, 0.05 for 5 %: what that does to the readings on
                 average counts as noise (:mod:`veilnet.model.model_error`). Needs a full prior.
     doubts:     what is doubtful about the model, a Doubt each; ``fit`` says so, and so do all who use it.
+    fitted_rows: hashes of runs of the rows that ``fit`` used, so that an audit notices when it is given them again.
 
     ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
     ``sensor_noise`` is the noise as it was given: of the readings as an agent gets them, their rounding included.
@@ -103,6 +105,7 @@ class Network(Frozen):
         dynamics: Dynamics | None = None,
         model_error: float = 0.0,
         doubts: Sequence[Doubt] = (),
+        fitted_rows: Sequence[str] = (),
     ) -> None:
         self.agents, self.H, self.blocks = read_observe(observe, agents)
         self.L = self.H.shape[1]
@@ -139,6 +142,7 @@ class Network(Frozen):
             read_units(units, (*self.public, *self.private, *self.parameters))
         )
         self.doubts = read_doubts(doubts)
+        self.fitted_rows = read_marks(fitted_rows)
         if self.dynamics is None:
             self._refuse_unobservable()
         else:
@@ -195,6 +199,7 @@ class Network(Frozen):
             self.observe, self.sensor_noise, self.public, self.private, self.prior,
             offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
             limits=self.limits, resolution=self.resolution, doubts=self.doubts,
+            fitted_rows=self.fitted_rows,
         )  # fmt: skip
 
     @derived
@@ -305,6 +310,7 @@ class Network(Frozen):
             "dynamics": self.dynamics,
             "model_error": self.model_error,
             "doubts": self.doubts,
+            "fitted_rows": self.fitted_rows,
         }
         return Network(**(known | changes))
 

@@ -12,7 +12,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.validation import expect
 from veilnet._core.words import NOTHING
-from veilnet.auditing.fingerprint import plan_fingerprint
+from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.designs.frontiers import Frontier, frontier
@@ -133,13 +133,16 @@ def _check_arguments(plan: object, audit: object, curve: object) -> None:
     if (
         isinstance(curve, Frontier)
         and isinstance(plan, Plan)
-        and curve.network.private.keys() != plan.privacy.keys()
+        and network_fingerprint(curve.network) != network_fingerprint(plan.network)
     ):
         raise InvalidRequest(
-            "frontier: it was traced for a network with other private parameters than the plan's"
+            "frontier: it was traced for another network than the plan was made for; trace it with "
+            "vn.frontier(plan.network), or leave it out"
         )
-    if audit is None or isinstance(audit, AuditReport):
+    if audit is None:
         return
+    if isinstance(audit, AuditReport):
+        audit = {"rows": audit.rows, "plan": audit.plan or None}
     if not isinstance(audit, Mapping) or "rows" not in audit:
         raise InvalidRequest(
             f"audit: expected what vn.audit returns, or the content of its JSON file, found {type(audit).__name__}"

@@ -130,7 +130,7 @@ def error_row(
     )
     noticed = max(0.0, promised - reach)
     found_at = f"an error of {units(noticed)} or less" if noticed > 0 else ""
-    verdict, why = verdict_on(evidence, chance, found_at=found_at)
+    verdict, why = verdict_on(evidence, chance, found_at=found_at, learned=not planned)
     figures |= _tested(against, evidence.beaten, chance) | {
         "promised part of guessing": promised / spread,
         "error that would have been found": noticed,

@@ -12,7 +12,10 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
+from veilnet.auditing.conclusion import FITTED_ROWS
+from veilnet.auditing.report import Row
 from veilnet.io.tables import column_names, read_columns
+from veilnet.model.fitted_rows import fitted_again, within_the_fit
 from veilnet.model.network import Network
 
 
@@ -56,6 +59,22 @@ def read_samples(
     if isinstance(data, Mapping) and any(np.ndim(data.get(agent, 0)) == 2 for agent in network.agents):
         return _checked(*_from_arrays(network, data), in_order=in_order)
     return _checked(*_from_table(network, sanitizers, data), in_order=in_order)
+
+
+def fitted_rows_again(section: str, network: Network, samples: Samples) -> list[Row]:
+    """A warning where the network was fitted to these rows, or to a part of them."""
+    again = fitted_again(network.fitted_rows, samples.readings)
+    if not again:
+        return []
+    seen = within_the_fit(network.fitted_rows, samples.readings)
+    all_or_some = "these are the rows" if seen else "among these are rows"
+    sentence = (
+        f"{all_or_some} the model was fitted on: an honest audit needs others. A model looks better on rows that it "
+        "has seen, so what holds here need not hold elsewhere."
+    )
+    shown = {"guessing": "", "raw": "seen by the fit", "promised": "", "sent": ""}
+    figures = {"part of the fit found again": again}
+    return [Row(section, FITTED_ROWS, None, again, "warn", sentence, None, figures, shown)]
 
 
 _Columns = tuple[Array, dict[str, Array], Array | None]

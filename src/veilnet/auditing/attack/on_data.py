@@ -19,7 +19,7 @@ from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.class_rows import class_row
 from veilnet.auditing.attack.classes import NAMES, Classes, classes_of, classifier
 from veilnet.auditing.attack.error_rows import Judged, error_row, public_row
-from veilnet.auditing.attack.held_out import Samples
+from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn, learn_classes
 from veilnet.auditing.attack.model_fit import model_row
 from veilnet.auditing.attack.simulation import LinearCentre, raw_sanitizers
@@ -82,7 +82,8 @@ def rows_on_data(
         rows += _regressions(label, attackers[label], view, samples, promises, each)
         rows += _classifications(label, view, classed, samples, promises, each)
         advance((done + 1) / len(trials))
-    return _explained(sorted(rows, key=lambda row: _order(row, list(samples.private))))
+    explained = _explained(sorted(rows, key=lambda row: _order(row, list(samples.private))))
+    return [*fitted_rows_again(SECTION, network, samples), *explained]
 
 
 def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Samples) -> Iterator[_View]:
@@ -176,7 +177,7 @@ def _explained(rows: list[Row]) -> list[Row]:
             found.append(row)
             continue
         beyond = bool(row.figures.get("past rows")) and row.figures["parameter"] not in single
-        why = _MEMORY if beyond else cause
+        why = cause if not beyond else f"{_MEMORY} {cause}" if cause is _DRIFT else _MEMORY
         figures = {**row.figures, "cause": why}
         verdict: Judgement = "not covered" if beyond else "fail"
         found.append(replace(row, verdict=verdict, sentence=f"{row.sentence} {why}", figures=figures))

@@ -16,6 +16,10 @@ _RAW_CHANCE = 0.01  # at which raw readings have to beat the promise, or guessin
 _HARDLY = (
     0.05  # a plan that promises to hide no more than this part of what raw readings tell has little to break
 )
+_OTHER_WORLD = (
+    "this attacker learns nothing from data and estimates as the model says, and the model does not describe these "
+    "data, so this proves nothing."
+)
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,27 @@ class Evidence:
         return self.raw_allowed - self.promised <= _HARDLY * self.raw_allowed
 
 
-def verdict_on(evidence: Evidence, chance: float, *, found_at: str) -> tuple[Judgement, str]:
+def verdict_on(
+    evidence: Evidence, chance: float, *, found_at: str, learned: bool = True
+) -> tuple[Judgement, str]:
     """The verdict at a rate of false alarms, and why in one sentence (empty where it is broken).
 
     found_at: what would have been found, in the user's units: "an error of ±2.1 °C or less"; empty for nothing.
+    learned:  whether the attacker learned from data; else it takes the model's word for everything.
     """
     if evidence.beaten < chance:
         return "fail", ""
     if evidence.hardly_protects:
         return "ok", "The plan hides hardly any of what raw readings tell, so there is little to break."
     if evidence.raw_knows > _RAW_CHANCE:
+        if not learned:
+            return "cannot tell", f"Even from raw readings it does no better than guessing: {_OTHER_WORLD}"
         return "cannot tell", "Even on raw readings it does no better than guessing, so this proves nothing."
     if evidence.raw_beats > _RAW_CHANCE:
         return "cannot tell", "Not even raw readings let it beat the promise, so this proves nothing."
     if evidence.sent < -_MATTERS * evidence.gap:
+        if not learned:
+            return "cannot tell", f"From what was sent it does worse than guessing: {_OTHER_WORLD}"
         return "cannot tell", (
             "On what was sent it does worse than guessing: what it learned in one stretch of time does not hold in "
             "another, so this proves nothing."

@@ -18,7 +18,7 @@ from veilnet.auditing.attack.allowed import Allowed, Promises
 from veilnet.auditing.attack.class_rows import class_row
 from veilnet.auditing.attack.classes import NAMES, Classes, classes_of, classifier
 from veilnet.auditing.attack.error_rows import Judged, error_row, public_row
-from veilnet.auditing.attack.held_out import Samples
+from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn, learn_classes
 from veilnet.auditing.attack.on_data import PLANNED, SECTION
 from veilnet.auditing.attack.simulation import raw_sanitizers
@@ -116,7 +116,7 @@ def attacks_on_data(
             given = [learn_classes(label, seen, classes, stretches) for seen in features]
             judged = Judged(SECTION, NAMES.get(label, label), name, 0, network)
             rows.append(class_row(judged, classes, truth, given[0], given[1], stretches, promises, each))
-    return [_explained(row) for row in rows]
+    return [*fitted_rows_again(SECTION, network, samples), *(_explained(row) for row in rows)]
 
 
 def _explained(row: Row) -> Row:
