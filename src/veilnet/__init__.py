@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from veilnet.designs.frontiers import Frontier, frontier
     from veilnet.designs.questions import Worst
     from veilnet.model.coloured import ColouredNoise
+    from veilnet.model.common import CommonNoise
     from veilnet.model.doubts import Doubt
     from veilnet.model.dynamics import Dynamics
     from veilnet.model.network import Network, Prior
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ColouredNoise",
+    "CommonNoise",
     "DifferentialPrivacy",
     "Doubt",
     "DoubtfulModel",
@@ -102,6 +104,7 @@ _NAMES_IN = {
     "model.network": ("Network", "Prior"),
     "model.dynamics": ("Dynamics",),
     "model.coloured": ("ColouredNoise",),
+    "model.common": ("CommonNoise",),
     "bounds.knowledge": ("crlb", "utility", "privacy", "privacy_limit", "bits_revealed"),
     "agent.memory": ("Memory",),
     "agent.sanitizer": ("Sanitizer",),

@@ -41,7 +41,7 @@ CONTRACT = {
 }  # fmt: skip
 # What was added since: options and results that users name, and the rest of what they may catch or call.
 ADDED = {
-    "ColouredNoise", "DifferentialPrivacy", "Doubt", "DoubtfulModel", "Drift", "Dynamics", "Estimate",
+    "ColouredNoise", "CommonNoise", "DifferentialPrivacy", "Doubt", "DoubtfulModel", "Drift", "Dynamics", "Estimate",
     "Frontier",
     "InvalidPlan", "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials",
     "Verdict", "WhatIf", "Worst", "fit_report", "verify",

@@ -9,6 +9,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 
 
@@ -18,9 +19,13 @@ def network_fingerprint(network: Network) -> str:
     for name in (*network.agents, "/", *network.parameters, "/", *network.private):
         digest.update(name.encode() + b"\0")
     arrays = [network.H, network.U, *network.private.values(), network.prior_root]
-    arrays += [network.noise.block(place) for place in range(network.S)]
-    if not network.noise.independent:
-        arrays.append(network.noise.matrix())
+    noise = network.noise
+    if isinstance(noise, SharedNoise):
+        arrays.append(noise.spread)
+        noise = noise.own
+    arrays += [noise.block(place) for place in range(network.S)]
+    if not noise.independent:
+        arrays.append(noise.matrix())
     if np.any(network.steps):
         arrays.append(network.steps)
     if network.dynamics is not None:

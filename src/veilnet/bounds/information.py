@@ -18,6 +18,7 @@ from veilnet._core.linalg import gram_root, solve_lower, solve_lower_batch
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.common import SharedNoise, without_common
 from veilnet.model.network import Network
 from veilnet.model.noise import JointNoise
 
@@ -45,6 +46,8 @@ def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
     check_sanitizers(network, sanitizers)
     if isinstance(network.noise, JointNoise):
         return _joint_factor(network, network.noise, sanitizers)
+    if isinstance(network.noise, SharedNoise):
+        return _shared_factor(network, sanitizers)
     return np.concatenate(list(_independent_factors(network, sanitizers)))
 
 
@@ -122,6 +125,14 @@ def _joint_factor(network: Network, noise: JointNoise, sanitizers: Sanitizers) -
     covariance[np.diag_indices(len(noisy))] += noisy
     root = gram_root(covariance, lambda: _with_own_noise(_compress(parts, noise.root), noisy))
     return solve_lower(root, observed)
+
+
+def _shared_factor(network: Network, sanitizers: Sanitizers) -> Array:
+    """F from blocks and few columns: C R C' + Λ = (C D C' + Λ) + (C W)(C W)', W the common disturbances' spread."""
+    white = np.concatenate(list(_independent_factors(network.common_apart, sanitizers)))
+    return without_common(
+        np.ascontiguousarray(white[:, : network.L]), np.ascontiguousarray(white[:, network.L :])
+    )
 
 
 def _message_parts(

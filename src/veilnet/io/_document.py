@@ -33,6 +33,7 @@ from veilnet._core.validation import unknown
 from veilnet.io._toml import dotted
 from veilnet.io.matrices import confined, read_matrix
 from veilnet.model.coloured import ColouredNoise
+from veilnet.model.common import CommonNoise, SharedNoise
 from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
@@ -41,14 +42,14 @@ from veilnet.model.prior import Prior
 FORMAT = "veilnet-network/1"
 
 _TOP = (
-    *("format", "parameters", "agent_count", "model_error", "noise", "units", "public", "private", "prior"),
-    *("dynamics", "doubts", "agents"),
+    *("format", "parameters", "agent_count", "model_error", "noise", "common", "units", "public", "private"),
+    *("prior", "dynamics", "doubts", "agents"),
 )
 _DYNAMICS = ("transition", "noise", "mean")
 _COLOUR = ("memory", "innovation", "floor")
 _PRIOR = ("mean", "covariance", "information")
 _DOUBT = ("words", "accepted")
-_AGENT = ("readings", "resolution", "limits", "offset", "noise", "observe")
+_AGENT = ("readings", "resolution", "limits", "offset", "noise", "loadings", "observe")
 _KINDS = {
     bool: "true or false",
     str: "text",
@@ -75,6 +76,8 @@ def to_document(network: Network) -> dict[str, Any]:
         document["model_error"] = network.model_error
     if network.colour is not None:
         document["noise"] = colour_arrays(network)
+    elif isinstance(network.sensor_noise, SharedNoise):
+        document["common"] = network.sensor_noise.common
     elif not network.sensor_noise.independent:
         document["noise"] = network.sensor_noise.matrix()
     if network.units:
@@ -121,9 +124,13 @@ def _agent(network: Network, place: int) -> dict[str, Any]:
     offset = network.offset[rows]
     if not is_plain_zero(offset):
         entry["offset"] = offset
-    if network.colour is None and network.sensor_noise.independent:
-        block = network.sensor_noise.block(place)
+    noise = network.sensor_noise
+    shared = isinstance(noise, SharedNoise)
+    if network.colour is None and (noise.independent or shared):
+        block = (noise.own if isinstance(noise, SharedNoise) else noise).block(place)
         entry["noise"] = np.diag(block) if is_diagonal(block) else block
+    if isinstance(noise, SharedNoise) and network.colour is None:
+        entry["loadings"] = noise.loadings[rows]
     entry["observe"] = _short(network.H[rows])
     return entry
 
@@ -252,6 +259,27 @@ def _limits(value: Any, where: str) -> list[Any]:
 
 
 def _noise(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: _Numbers) -> Any:
+    if "common" in document or any("loadings" in entry for entry in entries.values()):
+        return _common(document, entries, numbers)
+    return _unshared(document, entries, numbers)
+
+
+def _common(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: _Numbers) -> CommonNoise:
+    """Common disturbances: their covariance at the top, loadings beside each agent's own noise."""
+    loadings = {
+        name: numbers.read(entry["loadings"], "agents", name, "loadings")
+        for name, entry in entries.items()
+        if "loadings" in entry
+    }
+    if not loadings:
+        raise InvalidNetwork(
+            "common: no agent has 'loadings'; say how much of the disturbances each one gets"
+        )
+    common = _flat(numbers.read(document["common"], "common")) if "common" in document else None
+    return CommonNoise(_unshared(document, entries, numbers), loadings, common)
+
+
+def _unshared(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: _Numbers) -> Any:
     own = [name for name, entry in entries.items() if "noise" in entry]
     if "noise" in document:
         if own:

@@ -30,10 +30,11 @@ from veilnet.io import _reading
 from veilnet.io._document import FORMAT, check_format, colour_arrays, is_diagonal
 from veilnet.io.matrices import read_npy
 from veilnet.model.coloured import ColouredNoise
+from veilnet.model.common import CommonNoise, SharedNoise
 from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
-from veilnet.model.noise import IndependentNoise
+from veilnet.model.noise import IndependentNoise, NoiseModel
 from veilnet.model.prior import Prior
 
 Arrays = dict[str, NDArray[Any]]
@@ -44,7 +45,7 @@ _REQUIRED = (
     *("public", "public_names", "public_sizes", "private", "private_names", "private_sizes"),
 )
 _OPTIONAL = (
-    *("noise", "noise_variances", f"{_STACK}<n>"),
+    *("noise", "noise_variances", f"{_STACK}<n>", "noise_loadings", "noise_common"),
     *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
     *("reading_names", "lowest", "highest", "resolution", "model_error"),
     *("dynamics_transition", "dynamics_noise", "dynamics_mean"),
@@ -120,6 +121,13 @@ def _noise_arrays(network: Network) -> Arrays:
     if network.colour is not None:
         return {f"noise_{name}": values for name, values in colour_arrays(network).items()}
     noise = network.sensor_noise
+    if isinstance(noise, SharedNoise):
+        shared: Arrays = {"noise_loadings": noise.loadings, "noise_common": noise.common}
+        return shared | _own_arrays(network, noise.own)
+    return _own_arrays(network, noise)
+
+
+def _own_arrays(network: Network, noise: NoiseModel) -> Arrays:
     if not isinstance(noise, IndependentNoise):
         return {"noise": noise.matrix()}
     if not all(is_diagonal(stack) for stack in noise.stacks):
@@ -331,6 +339,13 @@ def _coloured(arrays: Arrays) -> ColouredNoise:
 def _noise(arrays: Arrays, names: list[str], sizes: Integers) -> Any:
     if "noise_memory" in arrays or "noise_innovation" in arrays:
         return _coloured(arrays)
+    own = _own_noise(arrays, names, sizes)
+    if "noise_loadings" not in arrays and "noise_common" not in arrays:
+        return own
+    return CommonNoise(own, _numbers(arrays, "noise_loadings", 2), _numbers(arrays, "noise_common", 2))
+
+
+def _own_noise(arrays: Arrays, names: list[str], sizes: Integers) -> Any:
     stacks = {int(name.removeprefix(_STACK)): name for name in arrays if _is_stack(name)}
     given = [name for name in ("noise", "noise_variances") if name in arrays] + list(stacks.values())[:1]
     if len(given) != 1:

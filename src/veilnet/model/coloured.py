@@ -13,7 +13,7 @@ from veilnet._core.frozen import Frozen
 from veilnet._core.lyapunov import NOT_DYING, spectral_radius, stationary_covariance
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_square, refuse_unknown, semidefinite
-from veilnet.model.noise import read_noise
+from veilnet.model.common import read_noise
 
 __all__ = ["ColouredNoise"]
 

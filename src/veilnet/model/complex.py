@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet._core.validation import as_names, refuse_unknown
+from veilnet.model.common import CommonNoise
 from veilnet.model.prior import Prior
 
 Complex = NDArray[np.complex128]
@@ -102,6 +103,11 @@ def _real_steps(resolution: Any) -> Any:
 
 
 def _real_noise(noise: Any, sizes: Mapping[str, int], label: str = "noise") -> Any:
+    if isinstance(noise, CommonNoise):
+        raise InvalidNetwork(
+            "noise: common disturbances of complex readings are not offered; give the joint Hermitian covariance, or "
+            "the real network with its CommonNoise"
+        )
     if isinstance(noise, Mapping):
         refuse_unknown(noise, list(sizes), "noise")
         return {

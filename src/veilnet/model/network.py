@@ -31,10 +31,11 @@ from veilnet.model.arguments import (
     read_steps,
     read_units,
 )
+from veilnet.model.common import SharedNoise, read_noise
 from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
 from veilnet.model.model_error import model_error_variance, read_model_error
-from veilnet.model.noise import NoiseModel, dithered, read_noise
+from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
 from veilnet.model.readings import read_limits, read_reading_names
 
@@ -46,7 +47,8 @@ class Network(Frozen):
 
     observe:    agent -> H_i, an N_i x L matrix, in sending order; or a stack (S, n, L) of many agents.
     noise:      covariance of the readings: N x N joint, agent -> N_i x N_i, N variances, a stack (S, n, n),
-                or one variance for all; a ColouredNoise where it carries over from row to row.
+                or one variance for all; a CommonNoise where agents share disturbances, a ColouredNoise where it
+                carries over from row to row.
     public:     rows of U, or name -> row(s).
     private:    name -> rows of G_j.
     prior:      a Prior, or None where nothing is known beforehand.
@@ -192,6 +194,18 @@ class Network(Frozen):
             offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
             limits=self.limits, resolution=self.resolution, doubts=self.doubts,
         )  # fmt: skip
+
+    @derived
+    def common_apart(self) -> Network:
+        """The same network with common disturbances as parameters of x (:mod:`veilnet.model.apart`)."""
+        if not isinstance(self.noise, SharedNoise):
+            return self
+        from veilnet.model.apart import apart_arguments
+
+        apart = apart_arguments(
+            self.noise, self.agents, self.H, self.public, self.private, self.prior, self.parameters
+        )
+        return Network(**apart, offset=self.offset, units=self.units)
 
     def unit(self, name: str) -> str:
         """The unit of something that has a name, empty when none was given.

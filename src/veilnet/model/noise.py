@@ -59,7 +59,7 @@ class NoiseModel(Frozen, ABC):
 
     @abstractmethod
     def own_roots(self) -> tuple[Array, ...]:
-        """Cholesky factors of the R_ii, one (count, n, n) stack per size group."""
+        """Cholesky factors of the R_ii, one (count, n, n) stack per size group (common disturbances left aside)."""
 
     @abstractmethod
     def condition(self) -> float:
@@ -68,6 +68,10 @@ class NoiseModel(Frozen, ABC):
     @abstractmethod
     def variances(self) -> Array:
         """The diagonal of R, (N,)."""
+
+    def rounding_room(self) -> Array:
+        """How much of each reading's variance its rounding can be: what is its own, and no other reading's."""
+        return self.variances()
 
     @abstractmethod
     def plus(self, variances: Array) -> NoiseModel:
@@ -188,7 +192,7 @@ def dithered(noise: NoiseModel, steps: Array, agents: tuple[str, ...]) -> NoiseM
     added = dither_variance(steps)
     if not np.any(added):
         return noise
-    variances = noise.variances()
+    variances = noise.rounding_room()
     short = np.flatnonzero(variances < added * (1 - 1e-9))
     if short.size:
         place = int(short[0])

@@ -7,7 +7,8 @@ information matrix J̃ with 0 ⪯ J̃ ⪯ I,
 
     utility loss = tr(U J̃^-1 U') - 1,        p_j = tr(G_j J̃^-1 G_j') - 1,
 
-and no quantity depends on the units of readings or parameters. Solvers work here and nowhere else.
+and no quantity depends on the units of readings or parameters. Solvers work here and nowhere else. Common
+disturbances are parameters here (:mod:`veilnet.model.apart`), so that L counts them too and agents stay uncoupled.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class StandardForm:
 def standard_form(network: Network) -> StandardForm:
     """The standard form of a network."""
     refuse_stream(network)
+    network = network.common_apart
     own_white = _whiten_by_own_noise(network, network.H)
     prior = network.in_raw_coordinates(network.prior_root)
     return StandardForm(

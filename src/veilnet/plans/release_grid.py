@@ -37,8 +37,10 @@ def with_release_grid(
     if network.is_stream:
         return _with_stream_grid(network, independent, known or stream_knowledge(network, independent))
     sent = {agent: Sent(network.position[agent], s.compression, s.noise) for agent, s in independent.items()}
-    if network.noise.independent:
-        steps = {agent: grid_steps(own_covariance(network, each)) for agent, each in sent.items()}
+    # With common disturbances apart what is left of the noise is less, so that the grid is finer than it must be.
+    apart = network.common_apart
+    if apart.noise.independent:
+        steps = {agent: grid_steps(own_covariance(apart, each)) for agent, each in sent.items()}
     else:
         ends = np.cumsum([s.sent for s in independent.values()])
         together = grid_steps(joint_covariance(network, list(sent.values())))

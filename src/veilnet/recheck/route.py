@@ -25,6 +25,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.apart import padded
 from veilnet.model.network import Network
 from veilnet.recheck.doubles import DoubleRecheck
 from veilnet.recheck.twofold import TwofoldRecheck
@@ -43,10 +44,13 @@ _MOST_WORK = 1e10  # multiplications with 32 digits: about a minute
 
 
 class Recheck:
-    """The growth of any error from raw readings to what is sent, from (network, C, Θ) alone."""
+    """The growth of any error from raw readings to what is sent, from (network, C, Θ) alone.
+
+    Common disturbances are parameters here (:mod:`veilnet.model.apart`), which the bounds eliminate instead.
+    """
 
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
-        self.network = network
+        self.network = network.common_apart
         self._sanitizers = sanitizers
 
     @property
@@ -63,6 +67,7 @@ class Recheck:
         """
         if np.isnan(claimed):
             claimed = 0.0
+        rows = padded(rows, self.network.L)
         doubles = self._doubles
         if doubles is not None and self.network.conditioning**2 * (1.0 + claimed) <= _DOUBLES_TELL:
             found = _extrapolated(doubles, rows, self._weak_prior(claimed))
@@ -79,9 +84,9 @@ class Recheck:
 
     def least_growth(self, rows: Array, claimed: float) -> float:
         """The least growth over all directions of A x, a lower bound that is tight where ``claimed`` is true."""
-        return (
-            0.0 if self._doubles is None else self._doubles.least_growth(rows, _STRONGEST / (1.0 + claimed))
-        )
+        if self._doubles is None:
+            return 0.0
+        return self._doubles.least_growth(padded(rows, self.network.L), _STRONGEST / (1.0 + claimed))
 
     def _weak_prior(self, claimed: float) -> float:
         rounding = float(np.finfo(float).eps) * self.network.conditioning

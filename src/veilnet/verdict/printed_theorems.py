@@ -124,6 +124,7 @@ def _white_shares(network: Network, raw_rows: Array) -> list[Array]:
 def _own_residual_information(network: Network) -> list[Array]:
     """R_ii^½' Φ_ii R_ii^½ for each agent."""
     blocks: list[Array] = [np.empty(0)] * network.S
+    network = network.common_apart
     if network.noise.independent:
         white = network.in_raw_coordinates(network.white_observe)
         for group in network.blocks.groups:

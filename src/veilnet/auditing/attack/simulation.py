@@ -13,6 +13,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import Knowledge, least_sharpness
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
+from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 from veilnet.model.noise import NoiseModel
 from veilnet.model.readings import dither_variance
@@ -69,6 +70,9 @@ def _before_rounding(network: Network) -> NoiseModel:
 
 
 def _draw_noise(model: NoiseModel, rng: np.random.Generator, rows: int) -> Array:
+    if isinstance(model, SharedNoise):
+        common = rng.standard_normal((rows, model.spread.shape[1])) @ model.spread.T
+        return np.asarray(_draw_noise(model.own, rng, rows) + common)
     white = rng.standard_normal((rows, model.blocks.total))
     if not model.independent:
         return np.asarray(white @ cholesky(model.matrix()).T)

@@ -35,6 +35,7 @@ from veilnet.auditing.what_if.subsets import (
 from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import Knowledge, knowledge_of_factor
+from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 
 SECTION = "collusion"
@@ -244,7 +245,9 @@ class _Study:
 
 
 def _no_noisier(network: Network) -> Network:
-    """Independent noises λ R_ii with λ diag(R_ii) ⪯ R."""
+    """Independent noises λ R_ii with λ diag(R_ii) ⪯ R; with common disturbances, each agent's own noise."""
+    if isinstance(network.noise, SharedNoise):
+        return changed(network, noise=network.noise.own)
     matrix = network.noise.matrix()
     white = np.array(matrix)
     for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):

@@ -104,7 +104,8 @@ def hidden_directions(proof: Proof, network: Network, count: int = 2) -> list[Ar
     """Directions of x in standard form, (L,) and of unit length, that the proof says a better design would hide."""
     theorem = proof.theorem(network)
     asked = dict(zip(theorem.asked, proof.privacy.values(), strict=True))
-    found = [each[: network.L] for each in theorem.hidden(proof.loss, asked, count)]
+    length = network.common_apart.L
+    found = [each[:length] for each in theorem.hidden(proof.loss, asked, count)]
     return [each / np.linalg.norm(each) for each in found if np.linalg.norm(each) > 0]
 
 
@@ -252,6 +253,7 @@ def _programs_of(form: LiftedForm, question: Question, slack: float) -> list[Lif
 
 def _work_estimate(network: Network, question: Question) -> float:
     """About :func:`_work_of`, before anything large is made."""
+    network = network.common_apart
     sizes = np.asarray(network.blocks.sizes, dtype=float)
     length = float(network.L)
     if not network.noise.independent:

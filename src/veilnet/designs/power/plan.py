@@ -39,10 +39,11 @@ def power_plan(
             f"power: expected at most {_MOST_READINGS} readings, found {network.N}; the power-limited problem "
             "couples all of them. Use design(network) or method='noise' instead"
         )
+    apart = network.common_apart
     by_place = dict(verdict.shares.free())
     free = [by_place[place] for place in range(network.S)]
     root, gain = free_noise_problem(
-        network.H, cholesky(network.noise.matrix()), network.prior_root, list(network.private.values()), free
+        apart.H, cholesky(apart.noise.matrix()), apart.prior_root, list(apart.private.values()), free
     )
     limits = np.array([power[agent] for agent in network.agents])
     sizes = [columns.shape[1] for columns in free]

@@ -71,6 +71,7 @@ def lifted_form(network: Network, common: Array | None = None) -> LiftedForm:
     ``common`` is F of :func:`split_noise`, (N, k), for correlated noise; found anew when it is not given.
     """
     form = standard_form(network)
+    network = network.common_apart
     observe, information = form.observe, form.information
     nuisance, slack = 0, 0.0
     roots: tuple[Array, ...] = tuple(
