@@ -36,6 +36,13 @@ class Group:
             return stacked.reshape(self.count, self.size, *stacked.shape[1:])
         return np.asarray(stacked[self.rows])
 
+    def among(self, places: Integers) -> slice | Integers:
+        """Where some of the group's agents, ascending, are in its stacks: a slice where they follow one another."""
+        first, last = (int(np.searchsorted(self.agents, place)) for place in (places[0], places[-1]))
+        if last - first == len(places) - 1:
+            return slice(first, last + 1)
+        return np.searchsorted(self.agents, places)
+
     def put(self, stacked: Array, values: Array) -> None:
         """Write (count, size, ...) values back into their stacked rows."""
         stacked[self.rows.reshape(-1)] = values.reshape(-1, *stacked.shape[1:])
@@ -66,6 +73,19 @@ class Blocks:
         """Stacked rows of one agent, by position."""
         start = int(self.starts[agent])
         return slice(start, start + int(self.sizes[agent]))
+
+    def take(self, stacked: Array, places: Integers) -> Array:
+        """Rows of a stacked (N, ...) array that belong to agents of one size, as (count, size, ...); a view where the
+        agents follow one another.
+
+        places: of the agents in sending order, ascending.
+        """
+        count, size = len(places), int(self.sizes[places[0]])
+        first, last = int(self.starts[places[0]]), int(self.starts[places[-1]])
+        if last - first == (count - 1) * size:
+            return stacked[first : last + size].reshape(count, size, *stacked.shape[1:])
+        rows = self.starts[places][:, None] + np.arange(size, dtype=np.intp)
+        return np.asarray(stacked[rows])
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:

@@ -91,8 +91,14 @@ class _Proxied:
         self.items = items
 
 
+class MadeOnDemand:
+    """Base of mappings that make what they hold when asked for it, from arrays that are read-only already."""
+
+
 def lock(value: Any) -> None:
     """Make every array in a value read-only: the array itself, or those in tuples, lists and mappings."""
+    if isinstance(value, MadeOnDemand):
+        return
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
     elif isinstance(value, Mapping):

@@ -51,6 +51,11 @@ def as_array(value: Any, name: str, *, error: Refusal = InvalidNetwork) -> Array
     return array
 
 
+def are_stacks(value: Any) -> bool:
+    """Whether a value is a list of stacks, arrays of three dimensions each."""
+    return isinstance(value, list | tuple) and any(getattr(each, "ndim", 0) == 3 for each in value)
+
+
 def as_matrix(value: Any, name: str, *, columns: int | None = None) -> Array:
     """A finite matrix; one row may be given as a plain vector."""
     array = as_array(value, name)

@@ -90,12 +90,13 @@ def grid_steps(covariance: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
     """One power of two per released number such that :func:`rounding_cost` is at most ``cost``.
 
     ``covariance`` is that of the noise (C n plus what is added) of all numbers whose noises are correlated:
-    of one agent where agents are independent, of the whole network otherwise. A grid chosen per number
-    would be too coarse along the combinations in which correlated noises cancel: with λ the smallest
-    eigenvalue of the correlation matrix, Σ ⪰ λ diag(Σ), so deviations are shrunk by √λ first.
+    of one agent where agents are independent, (k, k), or a stack (..., k, k) of agents that send as many; of the
+    whole network otherwise. A grid chosen per number would be too coarse along the combinations in which correlated
+    noises cancel: with λ the smallest eigenvalue of the correlation matrix, Σ ⪰ λ diag(Σ), so deviations are shrunk
+    by √λ first.
     """
     sigma, smallest = _deviations_and_smallest_correlation(covariance)
-    return grid_step(sigma * np.sqrt(smallest), cost)
+    return grid_step(sigma * np.sqrt(smallest)[..., None], cost)
 
 
 def rounding_cost(covariance: npt.ArrayLike, step: npt.ArrayLike) -> float:
@@ -199,23 +200,25 @@ def _checked_step(step: npt.ArrayLike) -> Array:
     return grid
 
 
-def _deviations_and_smallest_correlation(covariance: npt.ArrayLike) -> tuple[Array, float]:
+def _deviations_and_smallest_correlation(covariance: npt.ArrayLike) -> tuple[Array, Array]:
+    """Deviations (..., k) and the smallest eigenvalue of each correlation matrix, at most 1, (...)."""
     matrix = np.asarray(covariance, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+    if matrix.ndim < 2 or matrix.shape[-2] != matrix.shape[-1]:
         raise InvalidNetwork(f"covariance: expected a square matrix, found shape {matrix.shape}")
-    variances = np.diagonal(matrix)
+    variances = np.diagonal(matrix, axis1=-2, axis2=-1)
     if not np.isfinite(matrix).all() or not (variances > 0).all():
         raise InvalidNetwork(
             "covariance: expected finite numbers and positive variances; leave out rows that send nothing"
         )
     sigma = np.sqrt(variances)
-    if sigma.size == 0:
-        return sigma, 1.0
-    eigenvalues = np.linalg.eigvalsh(matrix / np.outer(sigma, sigma))
-    smallest = float(eigenvalues[0])
-    if not smallest > len(sigma) * np.finfo(np.float64).eps:
+    count = sigma.shape[-1]
+    if count == 0:
+        return sigma, np.ones(sigma.shape[:-1])
+    eigenvalues = np.linalg.eigvalsh(matrix / (sigma[..., :, None] * sigma[..., None, :]))
+    smallest = eigenvalues[..., 0]
+    if not (smallest > count * np.finfo(np.float64).eps).all():
         raise InvalidNetwork(
-            f"covariance: expected a positive definite matrix, found correlation eigenvalue {smallest:.3g}; "
+            f"covariance: expected a positive definite matrix, found correlation eigenvalue {smallest.min():.3g}; "
             "leave out numbers that repeat others"
         )
-    return sigma, min(smallest, 1.0)
+    return sigma, np.asarray(np.minimum(smallest, 1.0))

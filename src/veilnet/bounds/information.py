@@ -14,10 +14,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
-from veilnet._core.linalg import gram_root, solve_lower, solve_lower_batch
+from veilnet._core.linalg import gram_root, solve_lower, solve_lower_batch, triangle
+from veilnet._core.stacks import fits_at_once, joined_triangle, sent_rows, with_own_noise
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers, fitting
 from veilnet.model.common import SharedNoise, without_common
 from veilnet.model.network import Network
 from veilnet.model.noise import JointNoise
@@ -42,12 +44,16 @@ def sanitizers_of(given: Sanitizers | Planned | None) -> Sanitizers:
 
 
 def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
-    """F, one row per number sent. Agents without a sanitizer send their readings raw."""
+    """F, one row per number sent, or L rows that tell the same of very many. Agents without a sanitizer send their
+    readings raw.
+    """
     check_sanitizers(network, sanitizers)
     if isinstance(network.noise, JointNoise):
         return _joint_factor(network, network.noise, sanitizers)
     if isinstance(network.noise, SharedNoise):
         return _shared_factor(network, sanitizers)
+    if isinstance(sanitizers, StackedSanitizers):
+        return _stacked_factor(network, sanitizers)
     return np.concatenate(list(_independent_factors(network, sanitizers)))
 
 
@@ -57,6 +63,8 @@ def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
         raise InvalidRequest(
             f"sanitizers: expected agent -> Sanitizer, found {type(sanitizers).__name__}; use plan.sanitizers"
         )
+    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
+        return
     strangers = [str(name) for name in sanitizers if name not in network.position]
     if strangers:
         raise unknown(strangers, network.agents, "sanitizers", error=InvalidRequest)
@@ -77,6 +85,19 @@ def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
                 f"sanitizers[{name!r}]: expected {expected} readings, found {sanitizer.readings}; "
                 "it was made for another agent or network"
             )
+
+
+def _stacked_factor(network: Network, sanitizers: StackedSanitizers) -> Array:
+    roots = network.noise.own_roots()
+    factors = (
+        sent_rows(each.observe, roots[each.group][each.within], each.stack.compression, each.stack.variances)
+        for each in sanitizers.parts()
+        if each.stack.sent
+    )
+    rows = (factor.reshape(-1, network.L) for factor in factors)
+    if fits_at_once(network.N * network.L):
+        return np.concatenate([np.zeros((0, network.L)), *rows])
+    return joined_triangle(map(triangle, rows), network.L)
 
 
 def _independent_factors(network: Network, sanitizers: Sanitizers) -> Iterable[Array]:
@@ -100,13 +121,8 @@ def _independent_factors(network: Network, sanitizers: Sanitizers) -> Iterable[A
         covariance = half @ np.swapaxes(half, 1, 2)
         covariance[:, np.arange(sent), np.arange(sent)] += variances
         observed = compression @ network.H[stacked]
-        root = gram_root(covariance, partial(_with_own_noise, half, variances))
+        root = gram_root(covariance, partial(with_own_noise, half, variances))
         yield solve_lower_batch(root, observed).reshape(-1, network.L)
-
-
-def _with_own_noise(half: Array, variances: Array) -> Array:
-    """B with BB' = half half' + diag(variances of 0 or 1), for one message or a stack."""
-    return np.concatenate([half, variances[..., :, None] * np.eye(variances.shape[-1])], axis=-1)
 
 
 def _own_roots(network: Network, size: int, places: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Array:
@@ -123,13 +139,13 @@ def _joint_factor(network: Network, noise: JointNoise, sanitizers: Sanitizers) -
         return observed
     covariance = _compress(parts, _compress(parts, noise.matrix()).T)
     covariance[np.diag_indices(len(noisy))] += noisy
-    root = gram_root(covariance, lambda: _with_own_noise(_compress(parts, noise.root), noisy))
+    root = gram_root(covariance, lambda: with_own_noise(_compress(parts, noise.root), noisy))
     return solve_lower(root, observed)
 
 
 def _shared_factor(network: Network, sanitizers: Sanitizers) -> Array:
     """F from blocks and few columns: C R C' + Λ = (C D C' + Λ) + (C W)(C W)', W the common disturbances' spread."""
-    white = np.concatenate(list(_independent_factors(network.common_apart, sanitizers)))
+    white = message_factor(network.common_apart, fitting(network.common_apart, sanitizers))
     return without_common(
         np.ascontiguousarray(white[:, : network.L]), np.ascontiguousarray(white[:, network.L :])
     )

@@ -13,7 +13,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.model.network import Network
 
-__all__ = ["Sent", "joint_covariance", "own_covariance"]
+__all__ = ["Sent", "joint_covariance", "own_covariance", "own_covariances"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +27,15 @@ class Sent:
 
 def own_covariance(network: Network, sent: Sent) -> Array:
     """C_i R_ii C_i' + Θ_i of one agent."""
-    covariance = sent.compression @ network.noise.block(sent.place) @ sent.compression.T + sent.noise
-    return np.asarray((covariance + covariance.T) / 2)
+    return own_covariances(sent.compression, network.noise.block(sent.place), sent.noise)
+
+
+def own_covariances(compression: Array, own: Array, added: Array | None) -> Array:
+    """C R C' + Θ for one agent or a stack of agents alike."""
+    covariance = compression @ own @ np.swapaxes(compression, -1, -2)
+    if added is not None:
+        covariance = covariance + added
+    return np.asarray((covariance + np.swapaxes(covariance, -1, -2)) / 2)
 
 
 def joint_covariance(network: Network, messages: Sequence[Sent]) -> Array:

@@ -14,7 +14,7 @@ told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -65,7 +65,7 @@ class CentreModel:
     least_sharpness: directions known less sharply than this count as unknown.
     """
 
-    agents: tuple[str, ...]
+    agents: Sequence[str]
     blocks: Blocks
     whiten: tuple[Array, ...]
     observe: Array

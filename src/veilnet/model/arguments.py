@@ -10,8 +10,17 @@ import numpy as np
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidNetwork
+from veilnet._core.names import NumberedNames, RowsByAgent, places_of
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_matrix, as_name, as_names, as_vector, refuse_unknown
+from veilnet._core.validation import (
+    are_stacks,
+    as_array,
+    as_matrix,
+    as_name,
+    as_names,
+    as_vector,
+    refuse_unknown,
+)
 from veilnet.model.coloured import Colour, read_colour
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.prior import Prior
@@ -22,8 +31,10 @@ T = TypeVar("T")
 _RESERVED = frozenset({"center", "plan"})  # names of files in a plan folder that are not agents
 
 
-def read_observe(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, ...], Array, Blocks]:
+def read_observe(observe: Any, agents: Sequence[str] | None) -> tuple[Sequence[str], Array, Blocks]:
     """(names, H stacked, how its rows fall to the agents) of the ``observe`` argument."""
+    if isinstance(observe, RowsByAgent) and agents is None:  # of another network, read when that was made
+        return observe.names, observe.stacked, observe.blocks
     if not isinstance(observe, Mapping):
         return _read_stack(observe, agents)
     if agents is not None:
@@ -37,22 +48,36 @@ def read_observe(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str,
     return names, np.concatenate(matrices), Blocks([matrix.shape[0] for matrix in matrices])
 
 
-def _read_stack(observe: Any, agents: Sequence[str] | None) -> tuple[tuple[str, ...], Array, Blocks]:
-    stack = as_array(observe, "observe")
-    if stack.ndim != 3 or 0 in stack.shape:
-        raise InvalidNetwork(
-            f"observe: expected agent -> matrix, or a stack of shape (S, n, L), found shape {stack.shape}"
-        )
-    count, size, length = stack.shape
-    if agents is None:
-        width = len(str(count))
-        names = tuple(f"agent{k:0{width}d}" for k in range(1, count + 1))
+def _read_stack(observe: Any, agents: Sequence[str] | None) -> tuple[Sequence[str], Array, Blocks]:
+    if are_stacks(observe):
+        stacks = [_one_stack(each, f"observe[{place}]") for place, each in enumerate(observe)]
+        lengths = {stack.shape[2] for stack in stacks}
+        if len(lengths) > 1:
+            raise InvalidNetwork(
+                f"observe: expected stacks with as many columns (one per parameter), found {sorted(lengths)}"
+            )
+        sizes = np.repeat([stack.shape[1] for stack in stacks], [stack.shape[0] for stack in stacks])
+        stacked = np.concatenate([stack.reshape(-1, stack.shape[2]) for stack in stacks])
     else:
+        stack = _one_stack(observe, "observe")
+        sizes = np.full(stack.shape[0], stack.shape[1])
+        stacked = stack.reshape(-1, stack.shape[2])
+    names: Sequence[str] = NumberedNames(len(sizes))
+    if agents is not None and not (isinstance(agents, NumberedNames) and agents == names):
         names = as_names(agents, "agents")
         _refuse_reserved(names)
-        if len(names) != count:
-            raise InvalidNetwork(f"agents: expected {count} names, found {len(names)}")
-    return names, stack.reshape(count * size, length), Blocks([size] * count)
+        if len(names) != len(sizes):
+            raise InvalidNetwork(f"agents: expected {len(sizes)} names, found {len(names)}")
+    return names, stacked, Blocks(sizes)
+
+
+def _one_stack(observe: Any, name: str) -> Array:
+    stack = as_array(observe, name)
+    if stack.ndim != 3 or 0 in stack.shape:
+        raise InvalidNetwork(
+            f"{name}: expected agent -> matrix, or a stack of shape (S, n, L), found shape {stack.shape}"
+        )
+    return stack
 
 
 def _refuse_reserved(names: Sequence[str]) -> None:
@@ -113,7 +138,7 @@ def _no_zero_rows(rows: Array, name: str) -> Array:
 
 
 def read_noise_colour(
-    noise: Any, agents: tuple[str, ...], blocks: Blocks, dynamics: Dynamics | None
+    noise: Any, agents: Sequence[str], blocks: Blocks, dynamics: Dynamics | None
 ) -> Colour | None:
     """The noise that carries over, where it was given; it needs dynamics."""
     colour = read_colour(noise, agents, blocks)
@@ -139,7 +164,7 @@ def read_prior(prior: Any, length: int) -> Prior | None:
     return prior
 
 
-def read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
+def read_offset(offset: Any, agents: Sequence[str], blocks: Blocks) -> Array:
     """The offset of all N readings; zero where nothing is said."""
     if offset is None:
         return np.zeros(blocks.total)
@@ -155,22 +180,33 @@ def read_offset(offset: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
     return stacked
 
 
-def read_steps(resolution: Any, agents: tuple[str, ...], blocks: Blocks) -> dict[str, Array]:
+def read_steps(resolution: Any, agents: Sequence[str], blocks: Blocks) -> Mapping[str, Array]:
     """agent -> the steps of its readings, where they were stated."""
     if resolution is None:
-        return {}
+        return MappingProxyType({})
+    if isinstance(resolution, RowsByAgent):  # of another network, read when that was made
+        resolution = resolution.stacked
+        if resolution.shape != (blocks.total,):
+            raise InvalidNetwork(
+                "resolution: expected that of agents of the same sizes, found another network's"
+            )
+        return RowsByAgent(agents, places_of(agents), blocks, resolution)
     if not isinstance(resolution, Mapping):
         if np.ndim(resolution) != 0:
             raise InvalidNetwork(
                 f"resolution: expected agent -> step or steps, or one step for all readings, found {resolution!r}"
             )
-        resolution = dict.fromkeys(agents, resolution)
-    return per_agent(resolution, agents, blocks, "resolution", read_resolution)
+        try:
+            steps = read_resolution(resolution, blocks.total)
+        except InvalidNetwork as error:
+            raise InvalidNetwork(f"resolution of {agents[0]!r}: {error}") from None
+        return RowsByAgent(agents, places_of(agents), blocks, steps)
+    return MappingProxyType(per_agent(resolution, agents, blocks, "resolution", read_resolution))
 
 
 def per_agent(
     given: Mapping[str, Any] | None,
-    agents: tuple[str, ...],
+    agents: Sequence[str],
     blocks: Blocks,
     what: str,
     read: Callable[[Any, int], T],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class Colour(ColouredNoise):
         return f"Colour({len(self.memory)} readings, largest root {spectral_radius(self.memory):.4g})"
 
 
-def read_colour(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> Colour | None:
+def read_colour(noise: Any, agents: Sequence[str], blocks: Blocks) -> Colour | None:
     """The coloured noise of a network, None where its noise is white."""
     if not isinstance(noise, ColouredNoise):
         return None
@@ -65,7 +65,7 @@ def read_colour(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> Colour |
     )
 
 
-def _read_memory(memory: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
+def _read_memory(memory: Any, agents: Sequence[str], blocks: Blocks) -> Array:
     if isinstance(memory, Mapping):
         dense = _by_agent(memory, agents, blocks, "noise memory", _own_memory)
     else:
@@ -96,7 +96,7 @@ def _own_memory(value: Any, name: str, size: int) -> Array:
     return array
 
 
-def _read_floor(floor: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
+def _read_floor(floor: Any, agents: Sequence[str], blocks: Blocks) -> Array:
     if floor is None:
         return np.zeros((blocks.total, blocks.total))
     if isinstance(floor, Mapping):
@@ -122,7 +122,7 @@ def _own_floor(value: Any, name: str, size: int) -> Array:
 
 def _by_agent(
     given: Mapping[str, Any],
-    agents: tuple[str, ...],
+    agents: Sequence[str],
     blocks: Blocks,
     what: str,
     own: Callable[[Any, str, int], Array],

@@ -6,7 +6,7 @@ u = U x; the private parameters g_j = G_j x must stay hard to estimate (mathemat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
@@ -17,6 +17,9 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triangle
+from veilnet._core.names import RowsByAgent, places_of
+from veilnet._core.stacks import fits_at_once, joined_triangle, parts
+from veilnet._core.stacks import raw_triangle as stack_triangle
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words
 from veilnet.model.arguments import (
@@ -45,10 +48,11 @@ __all__ = ["Network", "Prior"]
 class Network(Frozen):
     """A sensor network and what its fusion centre may and must not learn.
 
-    observe:    agent -> H_i, an N_i x L matrix, in sending order; or a stack (S, n, L) of many agents.
-    noise:      covariance of the readings: N x N joint, agent -> N_i x N_i, N variances, a stack (S, n, n),
-                or one variance for all; a CommonNoise where agents share disturbances, a ColouredNoise where it
-                carries over from row to row.
+    observe:    agent -> H_i, an N_i x L matrix, in sending order; or a stack (S, n, L) of many agents, or a list of
+                stacks where their sizes differ. Of stacks no object is made for each agent.
+    noise:      covariance of the readings: N x N joint, agent -> N_i x N_i, N variances, a stack (S, n, n), a list of
+                stacks, or one variance for all; a CommonNoise where agents share disturbances, a ColouredNoise where
+                it carries over from row to row.
     public:     rows of U, or name -> row(s).
     private:    name -> rows of G_j.
     prior:      a Prior, or None where nothing is known beforehand.
@@ -108,9 +112,7 @@ class Network(Frozen):
         self.sensor_noise: NoiseModel = read_noise(
             noise if self.colour is None else self.colour.marginal, self.agents, self.blocks
         )
-        self.resolution: Mapping[str, Array] = MappingProxyType(
-            read_steps(resolution, self.agents, self.blocks)
-        )
+        self.resolution: Mapping[str, Array] = read_steps(resolution, self.agents, self.blocks)
         self.public: Mapping[str, Array]
         self.U: Array
         self.public, self.U = read_public(public, self.L)
@@ -163,7 +165,7 @@ class Network(Frozen):
     @cached_property
     def observe(self) -> Mapping[str, Array]:
         """agent -> H_i, views into the stacked H."""
-        return _RowsByAgent(self)
+        return RowsByAgent(self.agents, self.position, self.blocks, self.H)
 
     @derived
     def public_rows(self) -> tuple[str, ...]:
@@ -177,7 +179,7 @@ class Network(Frozen):
     @cached_property
     def position(self) -> Mapping[str, int]:
         """agent -> place in sending order."""
-        return {name: place for place, name in enumerate(self.agents)}
+        return places_of(self.agents)
 
     @property
     def is_stream(self) -> bool:
@@ -203,7 +205,14 @@ class Network(Frozen):
         from veilnet.model.apart import apart_arguments
 
         apart = apart_arguments(
-            self.noise, self.agents, self.H, self.public, self.private, self.prior, self.parameters
+            self.noise,
+            self.agents,
+            self.position,
+            self.H,
+            self.public,
+            self.private,
+            self.prior,
+            self.parameters,
         )
         return Network(**apart, offset=self.offset, units=self.units)
 
@@ -217,6 +226,8 @@ class Network(Frozen):
     @derived
     def steps(self) -> Array:
         """The step of each of the N readings; 0 where it is continuous, or where nothing was said."""
+        if isinstance(self.resolution, RowsByAgent):
+            return self.resolution.stacked
         found = np.zeros(self.N)
         for agent, steps in self.resolution.items():
             found[self.blocks.rows(self.position[agent])] = steps
@@ -237,7 +248,14 @@ class Network(Frozen):
     @derived
     def raw_triangle(self) -> Array:
         """Upper triangular T with T'T = J0 + H'R^-1 H, the raw information."""
-        return triangle(np.concatenate([self.prior_root, self.white_observe]))
+        if not self.noise.independent or fits_at_once(self.N * self.L):
+            return triangle(np.concatenate([self.prior_root, self.white_observe]))
+        told = (
+            stack_triangle(self.blocks.take(self.H, group.agents[part]), roots[part])
+            for group, roots in zip(self.blocks.groups, self.noise.own_roots(), strict=True)
+            for part in parts(group.count, group.size * self.L)
+        )
+        return triangle(np.concatenate([self.prior_root, joined_triangle(told, self.L)]))
 
     @derived
     def conditioning(self) -> float:
@@ -280,7 +298,7 @@ class Network(Frozen):
         changes: those arguments by name; a name that the constructor does not know is a TypeError.
         """
         known: dict[str, Any] = {
-            "observe": dict(self.observe),
+            "observe": self.observe,
             "noise": self.sensor_noise if self.colour is None else self.colour,
             "public": dict(self.public),
             "private": dict(self.private),
@@ -290,7 +308,7 @@ class Network(Frozen):
             "units": dict(self.units),
             "reading_names": dict(self.reading_names),
             "limits": dict(self.limits),
-            "resolution": dict(self.resolution),
+            "resolution": self.resolution,
             "dynamics": self.dynamics,
             "model_error": self.model_error,
             "doubts": self.doubts,
@@ -370,20 +388,3 @@ class Network(Frozen):
             f"Network({kind}{self.S} agents, {self.N} readings, {self.L} parameters, {noise} noise, "
             f"public {list(self.public)}, private {list(self.private)}, {prior})"
         )
-
-
-class _RowsByAgent(Mapping[str, Array]):
-    """agent -> its rows of H, made on demand: 10^5 agents cost nothing until asked for."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-
-    def __getitem__(self, name: str) -> Array:
-        rows = self._network.blocks.rows(self._network.position[name])
-        return np.asarray(self._network.H[rows])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._network.agents)
-
-    def __len__(self) -> int:
-        return self._network.S

@@ -26,6 +26,7 @@ from veilnet._core.linalg import (
 )
 from veilnet._core.types import Array
 from veilnet._core.validation import (
+    are_stacks,
     as_array,
     as_square,
     lowest_relative_eigenvalues,
@@ -44,6 +45,10 @@ class NoiseModel(Frozen, ABC):
     @abstractmethod
     def block(self, agent: int) -> Array:
         """R_ii of one agent, by position."""
+
+    @abstractmethod
+    def stack(self, group: Group) -> Array:
+        """R_ii of all agents of a size, (count, n, n), for looking at alone."""
 
     @abstractmethod
     def matrix(self) -> Array:
@@ -83,7 +88,7 @@ class IndependentNoise(NoiseModel):
 
     independent = True
 
-    def __init__(self, blocks: Blocks, stacks: Sequence[Array], names: tuple[str, ...]) -> None:
+    def __init__(self, blocks: Blocks, stacks: Sequence[Array], names: Sequence[str]) -> None:
         self.blocks = blocks
         self.stacks = tuple(stacks)
         self._names = names
@@ -99,6 +104,13 @@ class IndependentNoise(NoiseModel):
             if place < group.count and group.agents[place] == agent:
                 return np.asarray(stack[place])
         raise IndexError(agent)
+
+    def stack(self, group: Group) -> Array:
+        return next(
+            stack
+            for each, stack in zip(self.blocks.groups, self.stacks, strict=True)
+            if each.size == group.size
+        )
 
     def matrix(self) -> Array:
         dense = np.zeros((self.blocks.total, self.blocks.total))
@@ -158,6 +170,9 @@ class JointNoise(NoiseModel):
         rows = self.blocks.rows(agent)
         return np.asarray(self._matrix[rows, rows])
 
+    def stack(self, group: Group) -> Array:
+        return group.diagonal_blocks(self._matrix)
+
     def matrix(self) -> Array:
         return self._matrix
 
@@ -184,7 +199,7 @@ class JointNoise(NoiseModel):
         return JointNoise(self.blocks, self._matrix + np.diag(variances))
 
 
-def dithered(noise: NoiseModel, steps: Array, agents: tuple[str, ...]) -> NoiseModel:
+def dithered(noise: NoiseModel, steps: Array, agents: Sequence[str]) -> NoiseModel:
     """The noise of readings moved at random within their N steps, R + diag(q²/12).
 
     R is the noise of the readings as they come, rounding included: less than rounding alone has is refused.
@@ -205,7 +220,7 @@ def dithered(noise: NoiseModel, steps: Array, agents: tuple[str, ...]) -> NoiseM
     return noise.plus(added)
 
 
-def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
+def read_noise(noise: Any, agents: Sequence[str], blocks: Blocks) -> NoiseModel:
     """Every form of the ``noise`` argument: joint matrix, per agent, variances, stacked, or a scalar."""
     if isinstance(noise, NoiseModel):
         if not np.array_equal(noise.blocks.sizes, blocks.sizes):
@@ -215,6 +230,8 @@ def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseMode
         return noise
     if isinstance(noise, Mapping):
         return _noise_per_agent(noise, agents, blocks)
+    if are_stacks(noise):
+        return _noise_of_stacks(noise, agents, blocks)
     array = as_array(noise, "noise")
     total = blocks.total
     if array.ndim == 0 or array.shape == (total,):
@@ -231,7 +248,27 @@ def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseMode
     )
 
 
-def _noise_per_agent(noise: Mapping[Any, Any], agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
+def _noise_of_stacks(noise: Sequence[Any], agents: Sequence[str], blocks: Blocks) -> IndependentNoise:
+    """Independent noise given as one stack after another, in the order of the agents."""
+    stacks = [as_array(each, f"noise[{place}]") for place, each in enumerate(noise)]
+    shapes = [stack.shape for stack in stacks]
+    fits = all(len(shape) == 3 and shape[1] == shape[2] for shape in shapes)
+    if not fits or not np.array_equal(
+        np.repeat([shape[1] for shape in shapes], [shape[0] for shape in shapes]), blocks.sizes
+    ):
+        raise InvalidNetwork(
+            f"noise: expected stacks (S, n, n) for the agents of observe in their order, found shapes {shapes}"
+        )
+    by_size: dict[int, list[Array]] = {}
+    for place, stack in enumerate(stacks):
+        by_size.setdefault(stack.shape[1], []).append(symmetric(stack, f"noise[{place}]"))
+    together = [by_size[group.size] for group in blocks.groups]
+    return IndependentNoise(
+        blocks, [each[0] if len(each) == 1 else np.concatenate(each) for each in together], agents
+    )
+
+
+def _noise_per_agent(noise: Mapping[Any, Any], agents: Sequence[str], blocks: Blocks) -> IndependentNoise:
     refuse_unknown(noise, agents, "noise")
     missing = [name for name in agents if name not in noise]
     if missing:
@@ -255,7 +292,7 @@ def _one_agent(value: Any, name: str, size: int) -> Array:
     return as_square(array, name, size)
 
 
-def _variances(variances: Array, agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
+def _variances(variances: Array, agents: Sequence[str], blocks: Blocks) -> IndependentNoise:
     stacks = []
     for group in blocks.groups:
         stack = np.zeros((group.count, group.size, group.size))
@@ -265,14 +302,14 @@ def _variances(variances: Array, agents: tuple[str, ...], blocks: Blocks) -> Ind
     return IndependentNoise(blocks, stacks, agents)
 
 
-def _joint_or_independent(matrix: Array, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
+def _joint_or_independent(matrix: Array, agents: Sequence[str], blocks: Blocks) -> NoiseModel:
     # Independence is worth recognising: it takes N x N work down to L x L sums over agents.
     if not np.any(matrix[blocks.owner[:, None] != blocks.owner[None, :]]):
         return IndependentNoise(blocks, [group.diagonal_blocks(matrix) for group in blocks.groups], agents)
     return JointNoise(blocks, matrix)
 
 
-def _label(names: tuple[str, ...], group: Group, place: int) -> str:
+def _label(names: Sequence[str], group: Group, place: int) -> str:
     return f"noise of {names[int(group.agents[place])]!r}"
 
 

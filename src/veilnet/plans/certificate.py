@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.model.network import Network
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.stream import StreamRecheck
@@ -130,6 +131,8 @@ def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Prom
 
 def _undithered(network: Network, sanitizers: Mapping[str, Sanitizer]) -> int:
     """How many agents do not dither their readings by the steps that the network says."""
+    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
+        return 0  # each takes the steps from the network when it is made
     wrong = 0
     for agent, sanitizer in sanitizers.items():
         steps = network.resolution.get(agent, np.zeros(sanitizer.readings))

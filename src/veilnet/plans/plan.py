@@ -13,7 +13,10 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.frozen import Frozen, derived
+from veilnet._core.names import ByAgent
+from veilnet._core.types import Booleans
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.bounds.knowledge import knowledge, privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.centre.models import Messages, messages_of
@@ -24,7 +27,7 @@ from veilnet.plans.in_words import plan_in_words
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.verdict.model_error import model_error_notes
-from veilnet.verdict.resolution import resolution_notes
+from veilnet.verdict.resolution import resolution_notes, unstated
 
 __all__ = ["Plan"]
 
@@ -140,13 +143,18 @@ class Plan(Frozen):
         return bool(self.details.get("interrupted", False))
 
     @property
-    def sent(self) -> dict[str, int]:
+    def sent(self) -> Mapping[str, int]:
         """How many numbers each agent sends (in a row of a stream)."""
+        if isinstance(self.sanitizers, StackedSanitizers):
+            counts = self.sanitizers.sent
+            return ByAgent(self.network.agents, self.network.position, lambda place: int(counts[place]))
         return {agent: sanitizer.sent for agent, sanitizer in self.sanitizers.items()}
 
     @property
-    def kept(self) -> dict[str, int]:
+    def kept(self) -> Mapping[str, int]:
         """How many numbers each agent keeps from row to row; 0 for those without a memory."""
+        if isinstance(self.sanitizers, StackedSanitizers):
+            return ByAgent(self.network.agents, self.network.position, lambda _: 0)
         return {agent: sanitizer.order for agent, sanitizer in self.sanitizers.items()}
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> None:
@@ -195,11 +203,7 @@ class Plan(Frozen):
         """What the resolution of the readings costs, for whom exact numbers may name the readings, what an
         uncertain model does to the figures, and what was doubtful about the fit.
         """
-        exposed = [
-            agent
-            for agent, sanitizer in self.sanitizers.items()
-            if agent not in self.network.resolution and _withholds_by_exact_numbers(sanitizer)
-        ]
+        exposed = unstated(self.network, _withholding_by_exact_numbers(self.network, self.sanitizers))
         doubtful = doubt_notes(self.network.doubts)
         return [*resolution_notes(self.network, exposed), *model_error_notes(self.network), *doubtful]
 
@@ -208,11 +212,21 @@ class Plan(Frozen):
         return f"Plan({self.method}, utility={self.utility:.4g}, privacy: {privacy})"
 
 
-def _withholds_by_exact_numbers(sanitizer: Sanitizer) -> bool:
-    rows, noisy = sanitizer.normal
-    return bool(not np.all(noisy) and len(rows) < sanitizer.readings) or bool(
-        np.any(noisy) and np.any(~noisy)
-    )
+def _withholding_by_exact_numbers(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:
+    """Which agents send something exactly and yet not everything so."""
+    found = np.zeros(network.S, bool)
+    if isinstance(sanitizers, StackedSanitizers):
+        for stack in sanitizers.stacks:
+            exact = stack.sent * np.ones(stack.count)
+            if stack.variances is not None:
+                exact -= np.sum(stack.variances, axis=1)
+            found[stack.places] = (exact > 0) & (exact < stack.readings)
+        return found
+    for agent, sanitizer in sanitizers.items():
+        rows, noisy = sanitizer.normal
+        less = not np.all(noisy) and len(rows) < sanitizer.readings
+        found[network.position[agent]] = less or (np.any(noisy) and np.any(~noisy))
+    return found
 
 
 def make_plan(
@@ -250,7 +264,7 @@ def make_plan(
         )
     return Plan(
         network=network,
-        sanitizers=MappingProxyType(dict(gridded)),
+        sanitizers=gridded if isinstance(gridded, StackedSanitizers) else MappingProxyType(dict(gridded)),
         method=method,
         utility=promise.utility,
         privacy=MappingProxyType(dict(promise.privacy)),

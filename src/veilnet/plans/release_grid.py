@@ -9,7 +9,8 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance, own_covariances
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.bounds.streams.riccati import steady_state
 from veilnet.bounds.streams.state_space import message_model
@@ -23,12 +24,19 @@ _STREAM_COST = ROUNDING_COST / 16
 
 def with_release_grid(
     network: Network, sanitizers: Mapping[str, Sanitizer], *, known: StreamKnowledge | None = None
-) -> dict[str, Sanitizer]:
+) -> Mapping[str, Sanitizer]:
     """The sanitizers in sending order, each with the grid its numbers are rounded to.
 
     Rows that repeat others (a singular C R C' + Θ) leave no grid far below every combination's noise: their
     normal form is sent instead. ``known`` is what the messages of a stream tell, where that was computed already.
     """
+    if (
+        isinstance(sanitizers, StackedSanitizers)
+        and sanitizers.belong_to(network)
+        and not network.is_stream
+        and network.common_apart.noise.independent
+    ):
+        return _with_stacked_grid(network.common_apart, sanitizers)
     independent = {
         agent: sanitizers[agent] if _independent_rows(sanitizers[agent]) else sanitizers[agent].normalized()
         for agent in network.agents
@@ -49,6 +57,17 @@ def with_release_grid(
         agent: sanitizer.with_grid(steps[agent]).for_agent(agent, network)
         for agent, sanitizer in independent.items()
     }
+
+
+def _with_stacked_grid(network: Network, sanitizers: StackedSanitizers) -> StackedSanitizers:
+    """The same for many agents at once, whose rows are independent already."""
+    noises = [network.noise.stack(group) for group in network.blocks.groups]
+    grids = [np.empty((stack.count, stack.sent)) for stack in sanitizers.stacks]
+    for each in sanitizers.parts():
+        own = noises[each.group][each.within]
+        covariance = own_covariances(each.stack.compression, own, each.stack.noise)
+        grids[each.number][each.part] = grid_steps(covariance)
+    return sanitizers.with_grids(grids)
 
 
 def _with_stream_grid(

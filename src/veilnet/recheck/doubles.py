@@ -13,7 +13,9 @@ from scipy.linalg import eigh, solve
 
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.model.network import Network
+from veilnet.recheck.sums import raw_information, sent_information, weighted_gram
 
 
 class DoubleRecheck:
@@ -50,15 +52,14 @@ def _raw_information(network: Network) -> Array:
         return np.asarray((raw + raw.T) / 2)
     total = np.zeros((network.L, network.L))
     for group in network.blocks.groups:
-        own = np.stack([network.noise.block(int(place)) for place in group.agents])
-        observed = network.H[group.rows]
-        weighted = np.linalg.solve(own, observed)
-        total += observed.reshape(-1, network.L).T @ weighted.reshape(-1, network.L)
-    return np.asarray((total + total.T) / 2)
+        total += raw_information(network.blocks.take(network.H, group.agents), network.noise.stack(group))
+    return total
 
 
 def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
     """Σ H'C'(C R C' + Θ)^+ C H, over agents alike where noises are independent, at once otherwise."""
+    if network.noise.independent and isinstance(sanitizers, StackedSanitizers):
+        return _stacked_information(network, sanitizers)
     mechanisms = [
         (sanitizers[agent].compression, sanitizers[agent].noise)
         if agent in sanitizers
@@ -72,12 +73,21 @@ def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array
         alike.setdefault(compression.shape, []).append(place)
     total = np.zeros((network.L, network.L))
     for places in alike.values():
-        compression = np.stack([mechanisms[place][0] for place in places])
-        noise = np.stack([mechanisms[place][1] for place in places])
-        own = np.stack([network.noise.block(place) for place in places])
-        observed = np.stack([network.H[network.blocks.rows(place)] for place in places])
-        covariance = compression @ own @ np.swapaxes(compression, 1, 2) + noise
-        total += _weighted_gram(compression @ observed, covariance)
+        total += sent_information(
+            np.stack([network.H[network.blocks.rows(place)] for place in places]),
+            np.stack([network.noise.block(place) for place in places]),
+            np.stack([mechanisms[place][0] for place in places]),
+            np.stack([mechanisms[place][1] for place in places]),
+        )
+    return total
+
+
+def _stacked_information(network: Network, sanitizers: StackedSanitizers) -> Array:
+    total = np.zeros((network.L, network.L))
+    stacks = [network.noise.stack(group) for group in network.blocks.groups]
+    for each in sanitizers.parts():
+        own = stacks[each.group][each.within]
+        total += sent_information(each.observe, own, each.stack.compression, each.stack.noise)
     return total
 
 
@@ -94,18 +104,4 @@ def _joint_information(network: Network, mechanisms: list[tuple[Array, Array]]) 
     for place, (compression, noise) in enumerate(mechanisms):
         squared[:, sent[place]] = covariance[:, network.blocks.rows(place)] @ compression.T
         squared[sent[place], sent[place]] += noise
-    return _weighted_gram(observed[None], ((squared + squared.T) / 2)[None])
-
-
-def _weighted_gram(observed: Array, covariance: Array) -> Array:
-    """Σ_k B_k'M_k^+ B_k; directions of zero variance are dropped (sent twice, or not at all)."""
-    if observed.shape[1] == 0:
-        return np.zeros((observed.shape[2], observed.shape[2]))
-    deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-    deviation = np.where(deviation > 0, deviation, 1.0)
-    values, vectors = np.linalg.eigh(covariance / deviation[:, :, None] / deviation[:, None, :])
-    some = values > 1e-13 * values.shape[1]
-    half = np.swapaxes(vectors, 1, 2) @ (observed / deviation[:, :, None])
-    half *= np.where(some, 1.0 / np.sqrt(np.where(some, values, 1.0)), 0.0)[:, :, None]
-    flat = half.reshape(-1, half.shape[2])
-    return np.asarray(flat.T @ flat)
+    return weighted_gram(observed[None], ((squared + squared.T) / 2)[None])

@@ -13,11 +13,13 @@ agrees with its Theorem 2 (mathematics, sections 3 and 6).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from veilnet._core.validation import expect
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.bounds.knowledge import knowledge, privacy_limit
 from veilnet.model.network import Network
 from veilnet.recheck.route import Recheck
@@ -50,7 +52,9 @@ def check(network: Network) -> Verdict:
     limit = privacy_limit(network)
     if network.conditioning <= _INFINITY_IS_SURE:
         return Verdict(network, ceiling, limit, mine)
-    silent = {agent: Sanitizer.silent(sanitizer.readings) for agent, sanitizer in sent.items()}
+    silent = StackedSanitizers(
+        network, [replace(each, compression=each.compression[:, :0]) for each in sent.stacks]
+    )
     told = _confirmed_infinities(network, sent, ceiling)
     return Verdict(
         network,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from veilnet._core.linalg import solve_upper, triangle
-from veilnet._core.types import Array
+from veilnet._core.names import RowsByAgent
+from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names
 from veilnet.bounds.knowledge import crlb
 from veilnet.model.network import Network
@@ -48,10 +49,23 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
         )
     if exposed:
         notes.append(
-            f"No resolution was stated for {join_names(list(exposed))}: exact numbers then protect only continuous "
+            f"No resolution was stated for {join_names(exposed)}: exact numbers then protect only continuous "
             "readings (state the steps of the readings, or 0 if they are continuous)."
         )
     return notes
+
+
+def unstated(network: Network, chosen: Booleans) -> Sequence[str]:
+    """The names of chosen agents of whose readings no resolution was stated, in sending order."""
+    if isinstance(network.resolution, RowsByAgent):
+        return ()
+    stated = np.zeros(network.S, bool)
+    for agent in network.resolution:
+        stated[network.position[agent]] = True
+    places = np.flatnonzero(chosen & ~stated)
+    if len(places) == network.S:
+        return network.agents
+    return [network.agents[place] for place in places.tolist()]
 
 
 def _undithered(network: Network) -> Network:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.linalg import EPS, orthonormal_rows, solve_lower_batch
+from veilnet._core.blocks import Group
+from veilnet._core.linalg import EPS, orthonormal_rows
 from veilnet._core.types import Array, Integers
-from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers, stacks_by_sent
 from veilnet.bounds.knowledge import share_of_estimate
 from veilnet.model.network import Network
+from veilnet.verdict.share_stacks import ShareStack, rows_of_parts, share_stack, share_weights
 
 # A combination of readings belongs to the share when one deviation of its noise moves the public estimate
 # by more than this fraction of the estimate's own deviation; leaving out less costs its square in utility.
@@ -38,28 +40,23 @@ class Shares:
     kept: float
     dropped: float
     tolerance: float
-    _bases: tuple[Array, ...]
+    _rows: tuple[Array, ...]
 
     def needed(self) -> Iterator[tuple[int, Array]]:
         """(agent, rows of its raw readings it has to send): a basis of its share, each row of unit noise."""
-        for group, roots, bases in zip(
-            self.network.blocks.groups, self.network.noise.own_roots(), self._bases, strict=True
-        ):
-            # A row q of white readings L^-1 y is the row q L^-1 of raw ones.
-            columns = solve_lower_batch(
-                roots, np.ascontiguousarray(np.swapaxes(bases, 1, 2)), transposed=True
-            )
+        for group, rows in zip(self.network.blocks.groups, self._rows, strict=True):
             for place, agent in enumerate(group.agents):
-                yield int(agent), np.ascontiguousarray(columns[place, :, : self.ranks[agent]].T)
+                yield int(agent), np.ascontiguousarray(rows[place, : self.ranks[agent]])
 
     def free(self) -> Iterator[tuple[int, Array]]:
         """(agent, orthonormal columns b of its raw readings with U Ψ_i b = 0): where noise costs nothing."""
-        for group, roots, bases in zip(
-            self.network.blocks.groups, self.network.noise.own_roots(), self._bases, strict=True
+        for group, roots, rows in zip(
+            self.network.blocks.groups, self.network.noise.own_roots(), self._rows, strict=True
         ):
             for place, agent in enumerate(group.agents):
-                columns = roots[place] @ bases[place, self.ranks[agent] :].T
-                yield int(agent), np.linalg.qr(columns)[0]
+                rank = int(self.ranks[agent])
+                _, _, basis = np.linalg.svd(rows[place, :rank] @ roots[place], full_matrices=True)
+                yield int(agent), np.linalg.qr(roots[place] @ basis[rank:].T)[0]
 
 
 def shares(network: Network, *, finer: float = 1.0) -> Shares:
@@ -67,27 +64,30 @@ def shares(network: Network, *, finer: float = 1.0) -> Shares:
 
     ``finer`` moves the line of the rank decisions down by this factor, where rounding had put it too high.
     """
-    estimate = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.U)))
     tolerance = max(_SMALLEST_PART, finer * 64 * EPS * network.conditioning * float(np.sqrt(network.N)))
     ranks = np.zeros(network.S, dtype=np.intp)
     kept, dropped = np.inf, 0.0
-    bases = []
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
-        parts = np.swapaxes(group.take(np.ascontiguousarray(estimate.T)), 1, 2) @ roots
-        _, sizes, basis = np.linalg.svd(parts, full_matrices=True)
-        counts = sizes > tolerance
-        ranks[group.agents] = np.sum(counts, axis=1)
-        kept = min(kept, float(np.min(sizes[counts], initial=np.inf)))
-        dropped = max(dropped, float(np.max(sizes[~counts], initial=0.0)))
-        bases.append(basis)
-    return Shares(network, ranks, kept, dropped, tolerance, tuple(bases))
+    rows = []
+    for group, found in _by_size(network, tolerance):
+        ranks[group.agents] = found.ranks
+        kept, dropped = min(kept, found.kept), max(dropped, found.dropped)
+        rows.append(found.rows)
+    return Shares(network, ranks, kept, dropped, tolerance, tuple(rows))
 
 
-def share_sanitizers(mine: Shares) -> dict[str, Sanitizer]:
+def _by_size(network: Network, tolerance: float) -> Iterator[tuple[Group, ShareStack]]:
+    sizes = zip(network.blocks.groups, network.noise.own_roots(), strict=True)
+    if network.noise.independent:
+        weights = share_weights(network.raw_triangle, network.U)
+        for group, roots in sizes:
+            yield group, share_stack(network.blocks.take(network.H, group.agents), roots, weights, tolerance)
+        return
+    estimate = share_of_estimate(network, orthonormal_rows(network.in_raw_coordinates(network.U)))
+    for group, roots in sizes:
+        mine = np.swapaxes(group.take(np.ascontiguousarray(estimate.T)), 1, 2) @ roots
+        yield group, rows_of_parts(mine, roots, tolerance)
+
+
+def share_sanitizers(mine: Shares) -> StackedSanitizers:
     """Agent -> "send only your share": the mechanism that reaches the ceiling."""
-    network = mine.network
-    rows_of = dict(mine.needed())
-    return {
-        agent: Sanitizer.exact(rows_of[place], offset=network.offset[network.blocks.rows(place)], agent=agent)
-        for place, agent in enumerate(network.agents)
-    }
+    return StackedSanitizers(mine.network, stacks_by_sent(mine.network, mine._rows, mine.ranks))

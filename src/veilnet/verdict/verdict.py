@@ -17,7 +17,7 @@ from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
 from veilnet.verdict.model_error import model_error_notes
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
-from veilnet.verdict.resolution import resolution_notes
+from veilnet.verdict.resolution import resolution_notes, unstated
 from veilnet.verdict.shares import Shares, share_sanitizers
 
 __all__ = ["Verdict"]
@@ -81,7 +81,7 @@ class Verdict:
         An agent is in the way when its silence (the others still sending their shares) would raise the
         ceiling; the one whose silence would raise it most comes first. Empty where privacy is free.
         """
-        messages = share_sanitizers(self.shares)
+        messages = dict(share_sanitizers(self.shares))
         found: dict[str, dict[str, float]] = {name: {} for name in self.ceiling}
         if not self.blocked:
             return found
@@ -187,11 +187,7 @@ class Verdict:
         uncertain model does to the figures, and what was doubtful about the fit.
         """
         ranks, sizes = self.shares.ranks, self.network.blocks.sizes
-        exposed = [
-            agent
-            for place, agent in enumerate(self.network.agents)
-            if agent not in self.network.resolution and 0 < ranks[place] < sizes[place]
-        ]
+        exposed = unstated(self.network, (ranks > 0) & (ranks < sizes))
         doubtful = doubt_notes(self.network.doubts)
         return [*resolution_notes(self.network, exposed), *model_error_notes(self.network), *doubtful]
 

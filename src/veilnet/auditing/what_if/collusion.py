@@ -8,7 +8,7 @@ as much as the readings themselves.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,7 +44,7 @@ _ROUNDS = 60  # of the relaxation that bounds every set
 
 
 def with_colluders(
-    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: tuple[str, ...], betrays: Betrayal
+    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: Sequence[str], betrays: Betrayal
 ) -> dict[str, Sanitizer]:
     """The sanitizers as the centre sees them when some agents hand it their raw readings or their noise."""
     return {
@@ -60,7 +60,7 @@ def _betrayed(network: Network, agent: str, sanitizer: Sanitizer, betrays: Betra
 
 
 def privacy_left(
-    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: tuple[str, ...], betrays: Betrayal
+    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: Sequence[str], betrays: Betrayal
 ) -> dict[str, float]:
     """p_j when these agents collude, by the definition."""
     known = _known(network, sanitizers, colluders, betrays)
@@ -68,13 +68,13 @@ def privacy_left(
 
 
 def _known(
-    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: tuple[str, ...], betrays: Betrayal
+    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: Sequence[str], betrays: Betrayal
 ) -> Knowledge:
     seen = with_colluders(network, sanitizers, colluders, betrays)
     return knowledge_of_factor(network, message_factor(without_dither(network, colluders), seen))
 
 
-def without_dither(network: Network, agents: tuple[str, ...]) -> Network:
+def without_dither(network: Network, agents: Sequence[str]) -> Network:
     """The network in which these agents' readings are not dithered."""
     kept = {agent: steps for agent, steps in network.resolution.items() if agent not in agents}
     return network if len(kept) == len(network.resolution) else changed(network, resolution=kept)
@@ -140,7 +140,7 @@ class Growths:
 
 def collusion_row(
     error: InUnits,
-    colluders: tuple[str, ...],
+    colluders: Sequence[str],
     betrays: Betrayal,
     growths: Growths,
     least: float | None,

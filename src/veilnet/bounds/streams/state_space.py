@@ -253,7 +253,7 @@ def message_model(
         shift=np.concatenate(
             [np.zeros(0), *(agent.from_reading @ expected[agent.readings] for agent in agents)]
         ),
-        agents=network.agents,
+        agents=tuple(network.agents),
         blocks=Blocks([len(agent.noise) for agent in agents]),
         memories=parts.memories(),
         _parts=parts,

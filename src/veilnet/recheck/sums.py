@@ -1,0 +1,69 @@
+"""The certificate's sums over stacks of agents, by formulas that the bounds do not use.
+
+J = Σ H_i'R_i^-1 H_i by plain solves, and J̃ = Σ H_i'C_i'(C_i R_i C_i' + Θ_i)^+ C_i H_i by spectral pseudo-inverses,
+both formed explicitly; a few thousand agents at a time. Each takes stacks of agents alike and gives an L x L matrix;
+those of several stacks add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from veilnet._core.types import Array
+
+_AGENTS_AT_ONCE = 2048
+
+
+def raw_information(observe: Array, noise: Array) -> Array:
+    """Σ H_i'R_i^-1 H_i, (L, L): R has no direction to drop.
+
+    observe: H_i, (S, n, L).
+    noise:   R_i, (S, n, n).
+    """
+    length = observe.shape[2]
+    total = np.zeros((length, length))
+    for part in _parts(len(observe)):
+        weighted = np.linalg.solve(noise[part], observe[part])
+        total += observe[part].reshape(-1, length).T @ weighted.reshape(-1, length)
+    return np.asarray((total + total.T) / 2)
+
+
+def sent_information(observe: Array, noise: Array, compression: Array, added: Array | None = None) -> Array:
+    """Σ H_i'C_i'(C_i R_i C_i' + Θ_i)^+ C_i H_i, (L, L).
+
+    observe, noise: as for :func:`raw_information`.
+    compression:    C_i, (S, k, n).
+    added:          Θ_i, (S, k, k); none when left out.
+    """
+    length = observe.shape[2]
+    total = np.zeros((length, length))
+    if compression.shape[1] == 0:
+        return total
+    for part in _parts(len(observe)):
+        sending = compression[part]
+        covariance = sending @ noise[part] @ np.swapaxes(sending, 1, 2)
+        if added is not None:
+            covariance += added[part]
+        total += weighted_gram(sending @ observe[part], covariance)
+    return total
+
+
+def weighted_gram(observed: Array, covariance: Array) -> Array:
+    """Σ_k B_k'M_k^+ B_k; directions of zero variance are dropped (sent twice, or not at all)."""
+    if observed.shape[1] == 0:
+        return np.zeros((observed.shape[2], observed.shape[2]))
+    deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    values, vectors = np.linalg.eigh(covariance / deviation[:, :, None] / deviation[:, None, :])
+    some = values > 1e-13 * values.shape[1]
+    half = np.swapaxes(vectors, 1, 2) @ (observed / deviation[:, :, None])
+    half *= np.where(some, 1.0 / np.sqrt(np.where(some, values, 1.0)), 0.0)[:, :, None]
+    flat = half.reshape(-1, half.shape[2])
+    return np.asarray(flat.T @ flat)
+
+
+def _parts(count: int) -> Iterator[slice]:
+    for start in range(0, count, _AGENTS_AT_ONCE):
+        yield slice(start, min(start + _AGENTS_AT_ONCE, count))
