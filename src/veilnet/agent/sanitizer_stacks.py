@@ -15,7 +15,7 @@ from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 
-__all__ = ["SanitizerStack", "StackPart", "StackedSanitizers"]
+__all__ = ["SanitizerStack", "StackPart", "StackedSanitizers", "fitting"]
 
 _KEPT = 1024  # sanitizers that were asked for and are kept, with what they prepared for sanitizing
 
@@ -196,6 +196,15 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     @cached_property
     def _made(self) -> dict[str, Sanitizer]:
         return {}
+
+
+def fitting(apart: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[str, Sanitizer]:
+    """The same sanitizers for a network of the same agents whose common disturbances are parameters."""
+    return (
+        StackedSanitizers(apart, sanitizers.stacks)
+        if isinstance(sanitizers, StackedSanitizers)
+        else sanitizers
+    )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from veilnet._core.stacks import fits_at_once, joined_triangle, sent_rows, with_
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.sanitizer_stacks import StackedSanitizers, fitting
 from veilnet.model.common import SharedNoise, without_common
 from veilnet.model.network import Network
 from veilnet.model.noise import JointNoise
@@ -145,7 +145,7 @@ def _joint_factor(network: Network, noise: JointNoise, sanitizers: Sanitizers) -
 
 def _shared_factor(network: Network, sanitizers: Sanitizers) -> Array:
     """F from blocks and few columns: C R C' + Λ = (C D C' + Λ) + (C W)(C W)', W the common disturbances' spread."""
-    white = np.concatenate(list(_independent_factors(network.common_apart, sanitizers)))
+    white = message_factor(network.common_apart, fitting(network.common_apart, sanitizers))
     return without_common(
         np.ascontiguousarray(white[:, : network.L]), np.ascontiguousarray(white[:, network.L :])
     )

@@ -8,11 +8,12 @@ U Ψ_i, limits tr(G J0^+ G') and observability are the same, while the noise is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from veilnet._core.names import RowsByAgent
 from veilnet._core.types import Array
 from veilnet.model.common import SharedNoise
 from veilnet.model.prior import Prior
@@ -22,7 +23,8 @@ __all__ = ["apart_arguments", "padded"]
 
 def apart_arguments(
     noise: SharedNoise,
-    agents: tuple[str, ...],
+    agents: Sequence[str],
+    places: Mapping[str, int],
     observe: Array,
     public: Mapping[str, Array],
     private: Mapping[str, Array],
@@ -31,9 +33,9 @@ def apart_arguments(
 ) -> dict[str, Any]:
     """Arguments of the Network whose common disturbances are further parameters; ``observe`` is the stacked H."""
     length, count = observe.shape[1], noise.spread.shape[1]
-    rows = np.concatenate([observe, noise.spread], axis=1)
+    rows, blocks = np.concatenate([observe, noise.spread], axis=1), noise.blocks
     return {
-        "observe": {name: rows[noise.blocks.rows(place)] for place, name in enumerate(agents)},
+        "observe": RowsByAgent(agents, places, blocks, rows),
         "noise": noise.own,
         "public": {name: padded(each, length + count) for name, each in public.items()},
         "private": {name: padded(each, length + count) for name, each in private.items()},

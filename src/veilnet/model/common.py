@@ -13,12 +13,12 @@ known prior and read by nobody (:mod:`veilnet.model.apart`): the noise is then i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.blocks import Blocks
+from veilnet._core.blocks import Blocks, Group
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import positive_root, solve_lower, triangle
@@ -76,6 +76,10 @@ class SharedNoise(NoiseModel):
     def block(self, agent: int) -> Array:
         mine = self.spread[self.blocks.rows(agent)]
         return np.asarray(self.own.block(agent) + mine @ mine.T)
+
+    def stack(self, group: Group) -> Array:
+        mine = group.take(self.spread)
+        return np.asarray(self.own.stack(group) + mine @ np.swapaxes(mine, 1, 2))
 
     def matrix(self) -> Array:
         if self.blocks.total > _MOST_DENSE:
@@ -143,7 +147,7 @@ def without_common(white: Array, spread: Array) -> Array:
     return np.asarray(white + orthonormal @ (solve_lower(lower, along) - along))
 
 
-def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseModel:
+def read_noise(noise: Any, agents: Sequence[str], blocks: Blocks) -> NoiseModel:
     """Every form of the ``noise`` argument, common disturbances among them."""
     if not isinstance(noise, CommonNoise):
         return plain.read_noise(noise, agents, blocks)
@@ -154,7 +158,7 @@ def read_noise(noise: Any, agents: tuple[str, ...], blocks: Blocks) -> NoiseMode
     return shared if np.any(shared.spread) else own
 
 
-def _read_own(own: Any, agents: tuple[str, ...], blocks: Blocks) -> IndependentNoise:
+def _read_own(own: Any, agents: Sequence[str], blocks: Blocks) -> IndependentNoise:
     array = None if isinstance(own, Mapping | NoiseModel) else np.asarray(own)
     if array is not None and array.ndim == 2:
         raise InvalidNetwork(
@@ -172,7 +176,7 @@ def _read_own(own: Any, agents: tuple[str, ...], blocks: Blocks) -> IndependentN
     return found
 
 
-def _read_loadings(loadings: Any, agents: tuple[str, ...], blocks: Blocks) -> Array:
+def _read_loadings(loadings: Any, agents: Sequence[str], blocks: Blocks) -> Array:
     if isinstance(loadings, Mapping):
         return _loadings_by_agent(loadings, agents, blocks)
     array = as_array(loadings, "noise loadings")
@@ -192,7 +196,7 @@ def _read_loadings(loadings: Any, agents: tuple[str, ...], blocks: Blocks) -> Ar
     return _some(np.array(array))
 
 
-def _loadings_by_agent(given: Mapping[Any, Any], agents: tuple[str, ...], blocks: Blocks) -> Array:
+def _loadings_by_agent(given: Mapping[Any, Any], agents: Sequence[str], blocks: Blocks) -> Array:
     refuse_unknown(given, agents, "noise loadings")
     rows = {}
     for place, agent in enumerate(agents):

@@ -85,7 +85,7 @@ class Network(Frozen):
     white), ``first`` the distribution of the first x, and ``one_row`` the network of one row.
     """
 
-    _left_behind = frozenset({"observe", "position"})
+    _left_behind = frozenset({"observe", "position", "common_apart"})
 
     def __init__(
         self,
@@ -210,7 +210,14 @@ class Network(Frozen):
         from veilnet.model.apart import apart_arguments
 
         apart = apart_arguments(
-            self.noise, self.agents, self.H, self.public, self.private, self.prior, self.parameters
+            self.noise,
+            self.agents,
+            self.position,
+            self.H,
+            self.public,
+            self.private,
+            self.prior,
+            self.parameters,
         )
         return Network(**apart, offset=self.offset, units=self.units)
 

@@ -33,10 +33,10 @@ def with_release_grid(
     if (
         isinstance(sanitizers, StackedSanitizers)
         and sanitizers.belong_to(network)
-        and network.noise.independent
         and not network.is_stream
+        and network.common_apart.noise.independent
     ):
-        return _with_stacked_grid(network, sanitizers)
+        return _with_stacked_grid(network.common_apart, sanitizers)
     independent = {
         agent: sanitizers[agent] if _independent_rows(sanitizers[agent]) else sanitizers[agent].normalized()
         for agent in network.agents

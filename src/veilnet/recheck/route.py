@@ -25,6 +25,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import fitting
 from veilnet.model.apart import padded
 from veilnet.model.network import Network
 from veilnet.recheck.doubles import DoubleRecheck
@@ -51,7 +52,7 @@ class Recheck:
 
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
         self.network = network.common_apart
-        self._sanitizers = sanitizers
+        self._sanitizers = sanitizers if self.network is network else fitting(self.network, sanitizers)
 
     @property
     def precise(self) -> bool:
