@@ -75,7 +75,9 @@ def command(
             "--accept", help="A doubt of the fit to accept by its name (repeat); the plan remembers."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to write the plan to.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write the plan to, or plan.npz: one file.")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
     ] = False,
@@ -148,7 +150,17 @@ def command(
         console.print(_robustness_table(tried))
     console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
     if out is not None:
-        console.print(f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you.")
+        console.print(_written(out))
+
+
+def _written(out: Path) -> str:
+    from veilnet.io.plan_archives import is_archive
+
+    if is_archive(out):
+        return (
+            f"Wrote {out}: the whole plan; 'veilnet extract {out} AGENT' takes an agent's own file from it."
+        )
+    return f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you."
 
 
 def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -> dict[str, Robustness]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="The folder of a saved plan.")],
+    plan: Annotated[Path, typer.Argument(help="A saved plan, a folder or plan.npz.")],
     network: Annotated[
         Path | None,
         typer.Argument(help="The network file you trust; without it, the plan's own is taken on trust."),
