@@ -12,8 +12,11 @@ import pytest
 import veilnet as vn
 from veilnet._core.errors import InvalidRequest
 from veilnet.cli import run
+from veilnet.cli._options import in_options
 from veilnet.cli._shared import loss_allowed, targets
+from veilnet.designs.frontiers import _default_levels
 from veilnet.io.template import house
+from veilnet.plans.plan import make_plan
 
 RIDDLES = ("In the way", "Rank decisions", "Plan (", "u or p", "ε^max", "Theorem", "smallest part")
 
@@ -181,6 +184,53 @@ def test_nothing_lost_is_zero_and_not_what_rounding_leaves_of_it(
     assert answer["errors"]["gait"]["sent"] == pytest.approx(12.4, abs=0.05)
     assert vn.design(house()).utility == 0.0
     assert "e-" not in vn.frontier(house(), [0.5, 1.0]).table()
+
+
+def test_errors_speak_of_options_where_options_were_typed(
+    house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["design", house_file, "--utility-loss", "5%", "--method", "noise"]) == 2
+    assert "--method: --utility-loss goes with 'auto' or 'joint', found 'noise'" in capsys.readouterr().err
+    assert (
+        in_options("use method='auto', or prove=True (--prove)", "design") == "use --method auto, or --prove"
+    )
+    assert (
+        in_options("plan.privacy=2 of design(privacy=...)", "design")
+        == "plan.privacy=2 of design(privacy=...)"
+    )
+    assert in_options("method: unknown", "no such verb") == "method: unknown"
+
+
+def test_public_parameters_of_other_units_are_not_added_up_unsaid() -> None:
+    network = vn.Network(
+        {"a": np.eye(3)},
+        0.2,
+        {"u": [1, 0, 0], "v": [0, 1, 0]},
+        {"g": [0, 0, 1]},
+        vn.Prior(covariance=np.eye(3)),
+        units={"u": "°C", "v": "kW"},
+    )
+    noisy = {"a": vn.Sanitizer([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], noise=[0.1, 0.0])}
+    words = str(make_plan(network, noisy, "joint"))
+    assert words.startswith(
+        "1 agent sends 2 numbers for 3 readings; the error variance grows most on u, by 38 %"
+    )
+    assert "(that of u and v added up, whatever their units, grows by 19 %" in words
+    alike = str(make_plan(network.replace(units={}), noisy, "joint"))
+    assert "the error variance on u and v together grows by 19 %" in alike
+
+
+def test_a_frontier_begins_with_what_is_free_and_has_as_many_points_as_asked(
+    house_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ceiling = min(vn.check(house()).ceiling.values())
+    assert run(["frontier", house_file, "--privacy", "50%"]) == 0
+    assert f"up to {1 + ceiling:.4g}-fold" in said(capsys)
+    assert run(["frontier", house_file, "--points", "3", "--privacy", "50%"]) == 2
+    assert "--points: it counts points" in capsys.readouterr().err
+    levels = _default_levels(5, 2.0, 30.0)
+    assert len(levels) == 5
+    assert 2.0 in levels
 
 
 def test_several_targets_in_one_are_told_apart() -> None:

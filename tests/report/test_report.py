@@ -238,12 +238,12 @@ def test_a_mean_without_bound_does_not_say_that_nothing_is_told() -> None:
     plan = in_part()
     assert np.isinf(plan.privacy["g"])
     assert plan.worst_direction["g"] == pytest.approx(0.0, abs=1e-9)
-    assert "As a whole it cannot be estimated from what is sent; its most exposed part can, and" in str(plan)
+    assert "the combination of its numbers that stays most exposed can, and" in str(plan)
     assert "the error variance of that grows not at all." in str(plan)
     page = read_page(plan.report().html)
     assert "it can still estimate a part of g, but not the whole" in page.one("h1").text
     [alarm] = page.by_id("known").all("p", "alarm")
-    assert "its most exposed part is NOT protected" in alarm.text
+    assert "the combination that stays most exposed is NOT protected" in alarm.text
     whole = vn.design(plan.network.replace(private={"g": [0.0, 1.0]}))
     assert "From what is sent alone it cannot be estimated any more." in str(whole)
     assert "From what is sent alone" in read_page(whole.report().html).by_id("known").text

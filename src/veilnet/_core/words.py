@@ -36,6 +36,11 @@ def join_names(names: Sequence[str], *, names_shown: int = 6) -> str:
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
 
 
+def counted(count: int, what: str) -> str:
+    """``1 number``, ``2 numbers``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def times(ratio: float) -> str:
     """An error ratio in words: how many-fold the variance grows."""
     if np.isinf(ratio):

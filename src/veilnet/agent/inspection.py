@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
-from veilnet._core.words import join_names, number
+from veilnet._core.words import counted, join_names, number
 from veilnet.agent.filter_response import fading, first_row, recoverable, responses
 from veilnet.agent.packing import packed
 from veilnet.agent.sanitizer import Sanitizer
@@ -74,7 +74,8 @@ class Inspection:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.agent or 'This agent'} sends {len(self.numbers)} numbers for {len(self.exposures)} readings:"
+            f"{self.agent or 'This agent'} sends {counted(len(self.numbers), 'number')} for "
+            f"{counted(len(self.exposures), 'reading')}:"
         ]
         lines += [f"  {text}" for text in self.numbers]
         lines += ["What they tell of each reading:"]

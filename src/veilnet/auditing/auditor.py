@@ -12,6 +12,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress, Stopped, silent, within
 from veilnet._core.threads import one_thread
 from veilnet._core.validation import refuse_unknown
+from veilnet._core.words import counted
 from veilnet.auditing.baselines import Baseline
 from veilnet.auditing.conclusion import promised_in_words
 from veilnet.auditing.deployed.deployment import Deployment, Mechanism, deployment
@@ -116,7 +117,7 @@ def audit(
     return Audit(
         tuple(found),
         trials.false_alarm,
-        title=f"Audit of the plan for {plan.network.S} agents ({plan.method})",
+        title=f"Audit of the plan for {counted(plan.network.S, 'agent')} ({plan.method})",
         on_data=(
             trials.false_alarm_on_data
             if data is not None and not {Section.ATTACKERS, Section.LATTICE}.isdisjoint(steps)

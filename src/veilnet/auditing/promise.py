@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import alike, direction_in_words, number, times
+from veilnet._core.words import NOTHING, alike, direction_in_words, number, times
 from veilnet.auditing.attack.simulation import LinearCentre, draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.in_units import InUnits, in_units
@@ -46,7 +46,7 @@ def _certified(finding: Finding) -> Row:
         return row(shown={"promised": number(promised), "counted": number(found)})
     if finding.what == UTILITY:
         promised, found = -promised, -found  # -u is by how much the public error variance grows
-    limit = "at most " if finding.what == LOSS_ALLOWED else ""
+    limit = "at most " if finding.what == LOSS_ALLOWED and promised >= NOTHING else ""
     if finding.what.startswith(_AT_LEAST):
         limit = "at least "
     return row(
@@ -254,8 +254,8 @@ def most_exposed_row(
     )
     shown = {
         "error variance grows: on the whole": times(1 + overall),
-        "on the most exposed part": times(1 + worst) if several else "(it is one number)",
-        "that part": direction,
+        "on the combination that stays most exposed": times(1 + worst) if several else "(it is one number)",
+        "that combination": direction,
     }
     verdict: Judgement = "warn" if several and worst < 0.1 * overall else "info"
     return Row(EXPOSURE, f"{name}, most exposed direction", overall, worst, verdict, sentence, shown=shown)

@@ -48,6 +48,11 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
         _PARTS,
         "AUC is how often, of two moments, the one with the value is told from the one without; 0.50 is guessing.",
     ),
+    "lattice attack": (
+        "Do exact numbers name readings that come in steps (0.1 °C)? The attacker knows the steps and looks for the "
+        "readings that fit every message.",
+        _ERRORS,
+    ),
     "collusion": (
         "What if agents help the centre? They hand over their own raw readings, or the noise they added. 'Raw "
         "readings' is what the same helpers would allow if nobody sanitized anything.",

@@ -72,7 +72,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("VEILNET_DEBUG"):
             traceback.print_exception(error)
-        code, line = _explain(error)
+        code, line = _explain(error, arguments[0] if arguments else "")
         sys.stderr.write(f"veilnet: {line}\n")
         if isinstance(error, OSError):
             _drop_output_if_stuck()
@@ -103,10 +103,13 @@ def _drop_output_if_stuck() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _explain(error: Exception) -> tuple[int, str]:
+def _explain(error: Exception, verb: str) -> tuple[int, str]:
     """Exit code and one line for an error: what the user can mend, or a call for help with what is ours."""
     if isinstance(error, VeilnetError):
-        return (1 if isinstance(error, Infeasible) else 2), f"error: {_one_line(str(error))}"
+        from veilnet.cli._options import in_options
+
+        words = in_options(_one_line(str(error)), verb) if verb in VERBS else _one_line(str(error))
+        return (1 if isinstance(error, Infeasible) else 2), f"error: {words}"
     if isinstance(error, OSError) and error.strerror is not None:  # a file that is not there, a full disk
         where = "" if error.filename is None else f"{error.filename}: "
         return 2, f"error: {where}{error.strerror}"

@@ -107,8 +107,10 @@ class Remembering:
         key = reader.key or COUNTED
         if key.is_time:
             raise InvalidRequest(
-                "--in: the rows of a stream follow one another in equal steps, which times do not count; nothing was "
-                "sent: give each row its number in a column 'row', beside the time"
+                f"{'standard input' if self.source is None else self.source}: it tells its rows by a column of "
+                "times, and this plan is for a stream, whose rows follow one another in equal steps, which times do "
+                "not count. Nothing was sent. Put a column 'row' beside the times: 1 in the first row, 1 more for "
+                "every step of time since, also for steps that were not read"
             )
         return key
 

@@ -166,8 +166,13 @@ def check_plot(path: Path | None) -> None:
 
 
 def print_json(value: object) -> None:
-    """Write a value as JSON. JSON knows no infinity: "inf", "-inf" and "nan" are written as strings."""
-    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write a value as JSON."""
+    sys.stdout.write(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """A value as JSON, which knows no infinity: "inf", "-inf" and "nan" are written as strings."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:

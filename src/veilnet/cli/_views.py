@@ -95,5 +95,9 @@ def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
         )
     if len(plan.sanitizers) > agents_shown:
         rows.append([f"... {len(plan.sanitizers) - agents_shown} more", "", "", "", ""])
-    last = "kept from row to row" if plan.network.is_stream else "withheld"
-    return table(["agent", "readings", "sent exactly", "sent with noise", last], rows)
+    last = "numbers kept from row to row" if plan.network.is_stream else "withheld"
+    return table(
+        ["agent", "readings", "combinations sent exactly", "sent with noise", last],
+        rows,
+        title="How many combinations (weighted sums) of its readings each agent sends",
+    )

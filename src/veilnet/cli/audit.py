@@ -52,6 +52,10 @@ def command(
     released: Annotated[
         int | None, typer.Option("--released", help="Releases known to have been made (by the centre).")
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write every figure as JSON to this file too, for report --audit."),
+    ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the baselines: .svg, .png, .pdf.")] = None,
     only: Annotated[
         list[str] | None,
@@ -81,10 +85,22 @@ def command(
     from veilnet.auditing import plot_baselines
     from veilnet.auditing.report import shown_tables
     from veilnet.auditing.sections import introduction
-    from veilnet.cli._shared import amounts, check_plot, console, fraction, print_json, progress, table
+    from veilnet.cli._shared import (
+        amounts,
+        check_file,
+        check_plot,
+        console,
+        fraction,
+        json_text,
+        print_json,
+        progress,
+        table,
+    )
+    from veilnet.io._atomic import write_text
     from veilnet.model.doubts import accepted, doubt_notes
 
     check_plot(plot)
+    check_file(out)
     if plot is not None and only and "baselines" not in only:
         raise InvalidRequest("--plot: it draws the baselines; add --only baselines, or leave --only out")
     for option, value in (("--head", head), ("--released", released)):
@@ -115,6 +131,8 @@ def command(
     if plot is not None:
         plot_baselines(report, plot)
     report = replace(report, doubts=doubts)
+    if out is not None:
+        write_text(out, json_text(report.to_dict()))
     if json:
         print_json(report.to_dict())
     else:

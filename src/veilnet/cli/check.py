@@ -19,6 +19,10 @@ def command(
             "--explain", help="Say what the paper's theorem says, and how close the decisions were."
         ),
     ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", help="A doubt of the fit that need not be repeated, by its name (repeat)."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more."""
@@ -27,7 +31,8 @@ def command(
     from veilnet.cli._shared import console, print_json
     from veilnet.io.fit_reports import report_path
 
-    verdict = vn.check(vn.Network.load(network))
+    model = vn.Network.load(network)
+    verdict = vn.check(model.accepting(accept) if accept else model)
     intervals = _intervals(verdict, network)
     if json:
         print_json(

@@ -90,6 +90,7 @@ def command(
     """
     import veilnet as vn
     from veilnet.bounds.typical_errors import typical_errors
+    from veilnet.cli._options import in_options
     from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
     from veilnet.cli._views import how_found, sending_table
     from veilnet.io.plan_reading import check_destination
@@ -142,7 +143,7 @@ def command(
             }
         )
         return
-    console.print(str(plan))
+    console.print(in_options(str(plan), "design"))
     console.print(sending_table(plan))
     if explain:
         console.print(how_found(plan))

@@ -29,6 +29,10 @@ def command(
             help="Let this private parameter be protected less than it would be for free (repeat).",
         ),
     ] = None,
+    points: Annotated[
+        int | None,
+        typer.Option("--points", min=2, help="How many points to trace; twenty when nothing is said."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Plot to write: .svg, .png or .pdf.")] = None,
     prove: Annotated[
         bool, typer.Option("--prove", help="Prove for each point how far from the best possible it is.")
@@ -51,6 +55,7 @@ def command(
         curve = vn.frontier(
             model,
             levels,
+            points=points,
             give_up=tuple(give_up or ()),
             prove=prove,
             progress=lambda _what, part: steps.update(part),
@@ -98,18 +103,19 @@ def _level(text: str) -> float:
 
 def _rows(curve: Frontier, *, prove: bool) -> list[list[str]]:
     """One row for all that is free, and one for each other point."""
-    from veilnet._core.words import percent
+    import numpy as np
+
+    from veilnet._core.words import NOTHING, percent
 
     rows = []
-    if curve.free:
-        highest = max(point.asked for point in curve.free)
-        rows.append(
-            [f"up to {1 + highest:.4g}-fold", f"not at all: {len(curve.free)} of the points are free", ""]
-        )
+    if curve.ceiling > NOTHING:
+        free = "as much as one likes" if np.isinf(curve.ceiling) else f"up to {1 + curve.ceiling:.4g}-fold"
+        rows.append([free, "not at all: so much is free", ""])
     for point in curve.rows:
         grows = f"{1 + point.asked:.4g}-fold"
         if point.plan is None:
             rows.append([grows, "impossible: not even silence hides so much", ""])
         elif point not in curve.free:
-            rows.append([grows, f"by {percent(-point.utility)}", percent(point.bound)])
+            proved = percent(point.bound) if np.isfinite(point.gap) else "not proved"
+            rows.append([grows, f"by {percent(-point.utility)}", proved])
     return [row if prove else row[:2] for row in rows]

@@ -61,7 +61,14 @@ class Point:
     @property
     def gap(self) -> float:
         """How far above the least possible loss it can be at most, relative; inf where nothing is proved."""
-        return np.inf if self.plan is None else self.plan.gap
+        return np.inf if self.plan is None or self.borrowed else self.plan.gap
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether its plan was made for more privacy and costs less than its own: a proof is of that level then."""
+        if self.plan is None or self.method == "perfect" or not self.plan.targets:
+            return False
+        return min(self.plan.targets.values()) > self.asked * (1 + 1e-9)
 
     @property
     def bound(self) -> float:
@@ -191,6 +198,7 @@ def frontier(
     network: Network,
     privacy: Sequence[float] | Array | None = None,
     *,
+    points: int | None = None,
     give_up: str | Sequence[str] = (),
     seed: int = 0,
     prove: bool | float = False,
@@ -199,7 +207,9 @@ def frontier(
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
 
     network:  the model.
-    privacy:  the list; when left out, twenty points from half the ceiling to nearly the limit.
+    privacy:  the list; when left out, twenty points from half the ceiling to nearly the limit, the ceiling among
+              them: the most that is free.
+    points:   how many in place of twenty.
     give_up:  private parameters, by name, that may be hidden less than they are for free, as in
               :func:`veilnet.design`.
     seed:     of the joint search.
@@ -213,7 +223,10 @@ def frontier(
     seed = read_count(seed, "seed", least=0)
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
-    asked = _read_levels(privacy, ceiling, limit)
+    if privacy is not None and points is not None:
+        raise InvalidRequest("points: it counts points where no list is given; leave it out, or privacy=")
+    count = _POINTS if points is None else read_count(points, "points", least=2)
+    asked = _default_levels(count, ceiling, limit) if privacy is None else _read_levels(privacy)
     wanted = read_gap(prove)
     if wanted is not None and network.is_stream:
         refuse_proof()
@@ -230,17 +243,24 @@ def frontier(
 
 def _proved(point: Point, gap: float, seed: int) -> Point:
     """The point with a proof of its gap, where it is not closed already."""
-    if point.plan is None or point.gap <= gap:
+    if point.plan is None or point.borrowed or point.gap <= gap:
         return point
     plan = proved_plan(point.plan, gap, seed=seed)
     return Point(point.asked, plan.utility, dict(plan.privacy), plan.method, plan)
 
 
-def _read_levels(privacy: Any, ceiling: float, limit: float) -> list[float]:
-    if privacy is None:
-        low = 0.5 * ceiling if np.isfinite(ceiling) and ceiling > 0 else 0.1
-        high = 0.95 * limit if np.isfinite(limit) else _BEYOND_CEILING * max(2 * low, 1.0)
-        return [float(level) for level in np.geomspace(low, max(high, 2 * low), _POINTS)]
+def _default_levels(count: int, ceiling: float, limit: float) -> list[float]:
+    """From half the ceiling to nearly the limit; the level next to the ceiling is the ceiling itself."""
+    known = np.isfinite(ceiling) and ceiling > 0
+    low = 0.5 * ceiling if known else 0.1
+    high = 0.95 * limit if np.isfinite(limit) else _BEYOND_CEILING * max(2 * low, 1.0)
+    levels = np.geomspace(low, max(high, 2 * low), count)
+    if known:
+        levels[np.argmin(np.abs(np.log(levels / ceiling)))] = ceiling
+    return [float(level) for level in levels]
+
+
+def _read_levels(privacy: Any) -> list[float]:
     for level in privacy if isinstance(privacy, Sequence) else [privacy]:
         refuse_worst(level, "privacy")
     try:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, join_names, times
+from veilnet._core.words import NOTHING, counted, join_names, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.network import Network
@@ -60,7 +60,7 @@ class Told(Protocol):
 def plan_in_words(plan: Told) -> str:
     """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
-    lines = [_headline(plan), TYPICALLY_OFF]
+    lines = [_headline(plan, errors), TYPICALLY_OFF]
     lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
     lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
     if plan.floors:
@@ -80,19 +80,34 @@ def plan_in_words(plan: Told) -> str:
     return "\n".join([*lines, *plan.notes()])
 
 
-def _headline(plan: Told) -> str:
+def _headline(plan: Told, errors: Mapping[str, TypicalError]) -> str:
     public = join_names(list(plan.network.public))
-    together = " together" if len(plan.network.public) > 1 else ""
-    cost = (
-        f", and nothing is lost on {public}"
-        if -plan.utility < NOTHING
-        else f"; the error variance on {public}{together} grows {times(1 - plan.utility)}"
-    )
+    cost = f", and nothing is lost on {public}" if -plan.utility < NOTHING else f"; {_cost(plan, errors)}"
+    count = len(plan.sanitizers)
     how = f" (method: {plan.method})" if plan.method in _BY_NAME else ""
     return (
-        f"{len(plan.sanitizers)} agents send {sum(plan.sent.values())} numbers for {plan.network.N} readings"
+        f"{counted(count, 'agent')} send{'s' if count == 1 else ''} {counted(sum(plan.sent.values()), 'number')} "
+        f"for {counted(plan.network.N, 'reading')}"
         f"{_rows_and_memory(plan)}{cost}{how}."
     )
+
+
+def _cost(plan: Told, errors: Mapping[str, TypicalError]) -> str:
+    """By how much the public error variances grow; the worst is named where the sum would be of °C² and kW²."""
+    public, growth = list(plan.network.public), times(1 - plan.utility)
+    units = {plan.network.unit(name) for name in public}
+    if len(public) == 1 or len(units) == 1:
+        return f"the error variance on {join_names(public)}{' together' * (len(public) > 1)} grows {growth}"
+    worst = max(public, key=lambda name: _ratio(errors[name]))
+    return (
+        f"the error variance grows most on {worst}, {times(_ratio(errors[worst]))} (that of {join_names(public)} "
+        f"added up, whatever their units, grows {growth}: this sum is what a utility loss limits)"
+    )
+
+
+def _ratio(error: TypicalError) -> float:
+    """How many-fold an error variance grows from raw readings to what is sent."""
+    return 1.0 if error.sent is None or error.sent == error.raw else (error.sent / error.raw) ** 2
 
 
 def _rows_and_memory(plan: Told) -> str:
@@ -103,7 +118,7 @@ def _rows_and_memory(plan: Told) -> str:
 
 
 def _public(error: TypicalError) -> str:
-    ratio = 1.0 if error.sent is None or error.sent == error.raw else (error.sent / error.raw) ** 2
+    ratio = _ratio(error)
     if ratio < 1 + NOTHING:
         return f"{error.name}: {error}. It stays as it was."
     return f"{error.name}: {error}. Its error variance grows {times(ratio)}."
@@ -114,7 +129,8 @@ def _private(plan: Told, error: TypicalError) -> str:
     text = f"{error.name}: {error}{', with hindsight' if plan.network.is_stream else ''}. {_grows(plan, error.name)}"
     worst = plan.worst_direction[error.name]
     if np.isfinite(gained) and not np.isclose(worst, gained):
-        text += f" That of its most exposed part grows {times(1 + worst)}."
+        numbers = counted(len(plan.network.private[error.name]), "number")
+        text += f" That of the combination of its {numbers} that stays most exposed grows {times(1 + worst)}."
     if plan.network.is_stream:
         text += f" Now, before later rows tell more, it grows {times(1 + plan.privacy_now[error.name])}."
     return text
@@ -126,8 +142,8 @@ def _grows(plan: Told, name: str) -> str:
         return f"Its error variance grows {times(1 + gained)}."
     if np.isfinite(worst):  # one direction without bound makes the mean so
         return (
-            "As a whole it cannot be estimated from what is sent; its most exposed part can, and the error variance "
-            f"of that grows {times(1 + worst)}."
+            "As a whole it cannot be estimated from what is sent; the combination of its numbers that stays most "
+            f"exposed can, and the error variance of that grows {times(1 + worst)}."
         )
     return "From what is sent alone it cannot be estimated any more."
 

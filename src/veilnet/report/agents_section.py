@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.words import percent
+from veilnet._core.words import counted, percent
 from veilnet.centre.contributions import growth_when_silent, shares_of_knowledge
 from veilnet.plans.plan import Plan
 from veilnet.report.agent_picture import MOST_READINGS, Sending, sending_of, sending_picture, sending_table
@@ -116,8 +116,8 @@ def _in_numbers(plan: Plan) -> str:
     count, sent = len(plan.sanitizers), sum(plan.sent.values())
     rows = " in each row" if plan.network.is_stream else ""
     return (
-        f"{count} agent{'s' if count > 1 else ''} send{'s' if count == 1 else ''} {sent} numbers for "
-        f"{plan.network.N} readings{rows}."
+        f"{counted(count, 'agent')} send{'s' if count == 1 else ''} {counted(sent, 'number')} for "
+        f"{counted(plan.network.N, 'reading')}{rows}."
     )
 
 
@@ -134,6 +134,12 @@ def _legend(plan: Plan) -> Html:
 
 def _who_tells(found: Contributions, order: list[str]) -> Html | None:
     parts = {name: each for name, each in found.parts.items() if each}
+    if not parts and found.of_silence:
+        return paragraph(
+            "Who tells how much of what is left out: this stream is too large to try what happens when each agent "
+            "keeps silent.",
+            class_="soft",
+        )
     if not parts:
         return None
     chosen = sorted(parts, key=lambda name: name in found.private)
@@ -146,8 +152,9 @@ def _who_tells(found: Contributions, order: list[str]) -> Html | None:
         "How large the centre's error were if one agent kept silent, all others sending as planned. What matters for "
         "a public parameter is needed; what matters for a private one is a leak."
         if found.of_silence
-        else "What the centre knows after all messages, divided among those it has it from. A large part of a "
-        "private parameter is a leak only as far as the error above is small: parts of little are little."
+        else "From whom the centre has what it knows of each parameter after all messages. The parts always add up "
+        "to 100 %, also where all of it together is next to nothing: how much the centre knows of a private "
+        "parameter is told by its error above, and here only from whom."
     )
     return join(
         [

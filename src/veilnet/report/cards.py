@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._core.errors import VeilnetError
-from veilnet._core.words import number, plus_minus
+from veilnet._core.words import counted, number, plus_minus
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.centre.estimates import Estimate
@@ -29,7 +29,7 @@ _MOST_PARAMETERS = 40
 def network_card(network: Network) -> Html:
     """Who observes, what may be known and what not, and how sharply raw readings tell each."""
     kind = "Stream network" if network.is_stream else "Network"
-    title = f"{kind}: {network.S} agents, {network.N} readings"
+    title = f"{kind}: {counted(network.S, 'agent')}, {counted(network.N, 'reading')}"
     may, must_not = names_of(list(network.public)), names_of(list(network.private))
     words = f"The centre may know {may}; it must not learn {must_not}."
     return _card(title, paragraph(words), _known_so_far(network))

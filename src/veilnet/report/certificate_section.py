@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilnet._core.words import plain_number
+from veilnet._core.words import counted, plain_number
 from veilnet.plans.in_words import quality
 from veilnet.plans.plan import Plan
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
@@ -51,7 +51,7 @@ def symbols(plan: Plan, verdict: Verdict) -> Html:
         [
             "z_i = C_i y_i + ξ_i",
             "what agent i sends; ξ_i is the noise it adds",
-            f"{sum(plan.sent.values())} numbers",
+            counted(sum(plan.sent.values()), "number"),
         ],
         ["u = U x", "what may be known", names_of(list(network.public))],
         [

@@ -47,7 +47,7 @@ def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
 def error_cards(errors: Sequence[TypicalError], most_exposed: Mapping[str, float]) -> Html:
     """One card for each parameter, the least protected private ones first where there are many.
 
-    most_exposed: the growth of the error variance of each private parameter's most exposed part.
+    most_exposed: the growth of the error variance of each private parameter's most exposed combination.
     """
     private = sorted((each for each in errors if each.private), key=growth_of)
     public = sorted((each for each in errors if not each.private), key=lambda each: -growth_of(each))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from veilnet._core.words import join_names
 from veilnet.report.html import Html, join, paragraph, shown, table
-from veilnet.report.words import fold, names_of
+from veilnet.report.words import fold
 from veilnet.verdict.verdict import Verdict
 
 __all__ = ["verdict_section", "verdict_table"]
@@ -48,7 +49,7 @@ def verdict_table(verdict: Verdict) -> Html:
                 at_least + fold(float(np.sqrt(1 + verdict.ceiling[name]))),
                 fold(float(np.sqrt(1 + verdict.limit[name]))),
                 "no" if name in verdict.blocked else "yes",
-                names_of(agents[:4]) if agents else "–",
+                join_names([shown(agent) for agent in agents]) if agents else "–",
             ]
         )
     columns = (
@@ -56,7 +57,7 @@ def verdict_table(verdict: Verdict) -> Html:
         "error, for free",
         "error, when nothing is sent",
         "all of it free?",
-        "in the way",
+        "in the way, most first",
     )
     found = table(
         "How large errors are, compared with those from raw readings",

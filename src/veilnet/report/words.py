@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, join_names
+from veilnet._core.words import NOTHING, counted, join_names
 from veilnet.bounds.typical_errors import TypicalError
 from veilnet.plans.plan import Plan
 from veilnet.report.html import shown
@@ -102,7 +102,7 @@ def _private_part(plan: Plan, private: Sequence[TypicalError]) -> str:
 def what_it_means(error: TypicalError, most_exposed: float = np.inf) -> str:
     """One parameter: what a change of its error means for whoever reads the number.
 
-    most_exposed: the growth of the error variance of its most exposed part (``plan.worst_direction``).
+    most_exposed: the growth of the error variance of its most exposed combination (``plan.worst_direction``).
     """
     if np.isinf(growth_of(error)):
         return _without_bound(error, float(np.sqrt(1 + most_exposed)))
@@ -126,7 +126,7 @@ def _without_bound(error: TypicalError, most_exposed: float) -> str:
         return "It can no longer be estimated from what is sent: that is what the protection costs here."
     if np.isinf(most_exposed):
         return "From what is sent alone it cannot be estimated any more."
-    whole = "As a whole it cannot be estimated from what is sent; its most exposed part"
+    whole = "As a whole it cannot be estimated from what is sent; the combination that stays most exposed"
     if most_exposed < 1 + NOTHING / 2:
         return f"{whole} is NOT protected: it can be estimated as sharply as from raw readings."
     return f"{whole} can, and the error on that {grows(most_exposed)}."
@@ -135,7 +135,7 @@ def _without_bound(error: TypicalError, most_exposed: float) -> str:
 def sending_in_words(sent: int, exact: int, noisy: int, readings: int, *, kept: int | None = None) -> str:
     """What an agent sends, in one sentence."""
     if sent == 0:
-        return f"Sends nothing of its {_count(readings, 'reading')}."
+        return f"Sends nothing of its {counted(readings, 'reading')}."
     parts = []
     if exact:
         parts.append(f"{exact} exactly" if noisy else "exactly")
@@ -143,13 +143,7 @@ def sending_in_words(sent: int, exact: int, noisy: int, readings: int, *, kept: 
         parts.append(f"{noisy} with noise" if exact else "with noise")
     tail = ""
     if kept is not None:
-        tail = f", and keeps {_count(kept, 'number')} from row to row" if kept else ", and keeps nothing"
+        tail = f", and keeps {counted(kept, 'number')} from row to row" if kept else ", and keeps nothing"
     elif readings > sent:
-        tail = f", and withholds {_count(readings - sent, 'combination')} of them altogether"
-    return (
-        f"Sends {_count(sent, 'number')} made of {_count(readings, 'reading')}, {' and '.join(parts)}{tail}."
-    )
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+        tail = f", and withholds {counted(readings - sent, 'combination')} of them altogether"
+    return f"Sends {counted(sent, 'number')} made of {counted(readings, 'reading')}, {' and '.join(parts)}{tail}."

@@ -149,22 +149,21 @@ def error_row(
 
 
 def public_row(
-    section: str, network: Network, errors: Array, truth: Array, promised: float, chance: float
+    section: str, network: Network, name: str, errors: Array, truth: Array, promised: float, chance: float
 ) -> Row:
-    """The public estimate on data: an error larger than promised is a broken promise too."""
+    """The estimate of one public parameter on data: an error larger than promised is a broken promise too."""
     squares = np.sum(errors**2, axis=1)
     found = float(np.mean(squares))
     spread = float(np.mean(np.sum((truth - np.mean(truth, axis=0)) ** 2, axis=1)))
     against = ratio_of(squares, np.full(len(squares), promised))
     beaten = against.chance_above(_TENTH)
     reach = against.reach(chance)
-    names = " and ".join(network.public)
-    units = InUnits(unit_of(network, names) if len(network.public) == 1 else "", len(network.U))
+    units = InUnits(unit_of(network, name), errors.shape[1])
     verdict: Judgement = "fail" if beaten < chance else "ok" if reach <= _DOUBLE else "cannot tell"
-    sentence = f"the centre's estimate of {names}: {units.said(spread, None, promised, found)}."
+    sentence = f"the centre's estimate of {name}: {units.said(spread, None, promised, found)}."
     if verdict == "fail":
         errors_said = units.said(spread, None, promised, found)
-        sentence = f"the centre's estimate of {names} is worse than promised: {errors_said}."
+        sentence = f"the centre's estimate of {name} is worse than promised: {errors_said}."
     elif verdict == "cannot tell":
         sentence += f" {_TOO_FEW}"
     figures = _tested(against, beaten, chance) | {
@@ -175,8 +174,17 @@ def public_row(
     shown = units.shown(spread, None, promised, found)
     interval = mean_of(squares, skewed=True).interval(CONFIDENCE)
     return Row(
-        section, f"public estimate of {names}", promised, found, verdict, sentence, interval, figures, shown
+        section, f"public estimate of {name}", promised, found, verdict, sentence, interval, figures, shown
     )
+
+
+def public_parts(network: Network) -> dict[str, slice]:
+    """Which rows of U are each public parameter's: errors in °C and in kW are judged apart."""
+    ends = np.cumsum([len(rows) for rows in network.public.values()])
+    return {
+        name: slice(int(end) - len(rows), int(end))
+        for (name, rows), end in zip(network.public.items(), ends, strict=True)
+    }
 
 
 def _tested(against: Mean | Ratio, beaten: float, chance: float) -> dict[str, float | str]:

@@ -11,6 +11,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.dependence import mean_of, ratio_of
+from veilnet.auditing.attack.error_rows import InUnits
 from veilnet.auditing.attack.held_out import Samples
 from veilnet.auditing.attack.lattice import (
     Eavesdropper,
@@ -24,6 +25,7 @@ from veilnet.auditing.report import LEFT_OUT, Judgement, Row
 from veilnet.auditing.statistics import CONFIDENCE, SquareSum
 from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.knowledge import knowledge
+from veilnet.bounds.typical_errors import unit_of
 from veilnet.model.lattice import lattice_of
 from veilnet.model.network import Network, Prior
 
@@ -147,14 +149,21 @@ class _Told:
         verdict: Judgement = "fail" if beaten else "ok"
         named = [f"{agent} ({100 * part:.0f} %)" for agent, part in recovered.items() if part > 0.5]
         who = f" (rows in which all readings were named: {join_names(named)})" if named else ""
+        units = InUnits(unit_of(self.network, name), len(rows))
         sentence = (
-            f"{label} on the readings' lattice err on {name} by {found:.4g} (mean square); the bound is "
-            f"{law.mean:.4g}, the linear attacker's {linear:.4g}{who}."
+            f"{label} on the readings' lattice err on {name} by {units(found)}; the promise is {units(law.mean)}, "
+            f"the linear attacker errs by {units(linear)}{who}."
         )
+        low, high = (units(max(each, 0.0)) for each in interval)
+        shown = {
+            "promised": units(law.mean),
+            "found": units(found),
+            "which lies between": f"{low} and {high}",
+        }
         if beaten:
             sentence += " Exact numbers name the readings: state their resolution and design again."
         what = f"{name}, from the readings' lattice"
-        return Row(SECTION, what, law.mean, found, verdict, sentence, interval, figures)
+        return Row(SECTION, what, law.mean, found, verdict, sentence, interval, figures, shown)
 
     def _estimate(self, rows: Array, readings: Array) -> Array:
         """E[G x | y] at an idea of the readings, y with the noise of the sensors."""

@@ -18,7 +18,7 @@ from veilnet._core.types import Array, Integers
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.class_rows import class_row
 from veilnet.auditing.attack.classes import NAMES, Classes, classes_of, classifier
-from veilnet.auditing.attack.error_rows import Judged, error_row, public_row
+from veilnet.auditing.attack.error_rows import Judged, error_row, public_parts, public_row
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn, learn_classes
 from veilnet.auditing.attack.model_fit import model_row
@@ -136,19 +136,27 @@ def _classifications(
 def _public(
     centre: LinearCentre, messages: Mapping[str, Array], samples: Samples, chance: float
 ) -> list[Row]:
-    rows = centre.network.U
-    if samples.public is None or np.isinf(centre.knowledge.growth(rows)):
+    network = centre.network
+    if samples.public is None:
         return []
-    errors = centre.estimate(messages, rows) - samples.public
-    promised = float(np.trace(centre.knowledge.error_covariance(rows)))
-    return [public_row(SECTION, centre.network, errors, samples.public, promised, chance)]
+    found = []
+    for name, part in public_parts(network).items():
+        rows, truth = network.U[part], samples.public[:, part]
+        if np.isfinite(centre.knowledge.growth(rows)):
+            errors = centre.estimate(messages, rows) - truth
+            promised = float(np.trace(centre.knowledge.error_covariance(rows)))
+            each = chance / len(network.public)
+            found.append(public_row(SECTION, network, name, errors, truth, promised, each))
+    return found
 
 
 def _model(centre: LinearCentre, readings: Mapping[str, Array], samples: Samples, chance: float) -> Row:
     network = centre.network
     truths = {name: (network.private[name], values) for name, values in samples.private.items()}
     if samples.public is not None:
-        truths |= {" and ".join(network.public): (network.U, samples.public)}
+        truths |= {
+            name: (network.U[part], samples.public[:, part]) for name, part in public_parts(network).items()
+        }
     errors = {
         name: (
             np.sum((centre.estimate(readings, rows) - values) ** 2, axis=1),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import join_names
+from veilnet._core.words import counted, join_names
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.deployed.measurements import Measurement
@@ -128,7 +128,7 @@ def _difference(found: Sanitizer, planned: Sanitizer) -> str:
         return f"it is the sanitizer of {found.agent}"
     if (found.sent, found.readings) != (planned.sent, planned.readings):
         return (
-            f"it sends {found.sent} numbers of {found.readings} readings, "
+            f"it sends {counted(found.sent, 'number')} of {counted(found.readings, 'reading')}, "
             f"the plan says {planned.sent} of {planned.readings}"
         )
     memory = _other_memory(found, planned)

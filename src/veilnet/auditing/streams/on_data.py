@@ -17,7 +17,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.allowed import Allowed, Promises
 from veilnet.auditing.attack.class_rows import class_row
 from veilnet.auditing.attack.classes import NAMES, Classes, classes_of, classifier
-from veilnet.auditing.attack.error_rows import Judged, error_row, public_row
+from veilnet.auditing.attack.error_rows import Judged, error_row, public_parts, public_row
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn, learn_classes
 from veilnet.auditing.attack.on_data import PLANNED, SECTION
@@ -140,8 +140,11 @@ def _public_on_data(
 ) -> list[Row]:
     if samples.public is None:
         return []
-    wanted = window.network.U
-    errors = _slide(window, wanted, messages, at, "now") - samples.public[at]
-    promised = window.error(wanted, window.rows // 2, "now")
-    row = public_row(SECTION, window.network, errors, samples.public[at], promised, chance)
-    return [replace(row, what=f"{row.what}, now")]
+    network, found = window.network, []
+    for name, part in public_parts(network).items():
+        wanted, truth = network.U[part], samples.public[at][:, part]
+        errors = _slide(window, wanted, messages, at, "now") - truth
+        promised = window.error(wanted, window.rows // 2, "now")
+        row = public_row(SECTION, network, name, errors, truth, promised, chance / len(network.public))
+        found.append(replace(row, what=f"{row.what}, now"))
+    return found

@@ -1,0 +1,49 @@
+"""What the library says of its arguments, for somebody who typed options: ``utility_loss=`` is ``--utility-loss``."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from inspect import signature
+from typing import get_type_hints
+
+# name='value', name=True, name=10, name=(...) or a bare name=, with the option in brackets where it was said already
+_ARGUMENT = re.compile(
+    r"(?<![\w./=(-])(?P<name>[a-z]+(?:_[a-z]+)*)=(?:'(?P<quoted>[^']*)'|(?P<word>True|\d[\d.]*(?:e\d+)?)(?![\w.]))?"
+    r"(?P<again> \(--[a-z-]+\))?(?![\w'\"{\[(=])"
+)
+
+
+def in_options(text: str, verb: str) -> str:
+    """A message of the library in the options of a verb, wherever it speaks of an argument that is one of them."""
+    known = options_of(verb)
+
+    def as_typed(found: re.Match[str]) -> str:
+        option = known.get(found["name"])
+        if option is None:
+            return found[0]
+        value = found["quoted"] if found["quoted"] is not None else found["word"]
+        return option if value in (None, "True") else f"{option} {value}"
+
+    name, colon, rest = text.partition(":")
+    if colon and name in known:
+        text = f"{known[name]}:{rest}"
+    return _ARGUMENT.sub(as_typed, text)
+
+
+def options_of(verb: str) -> dict[str, str]:
+    """Argument -> option, for all options of a verb; none where there is no such verb."""
+    try:
+        command = import_module(f"veilnet.cli.{verb}").command
+        hints = get_type_hints(command, include_extras=True)
+    except (ImportError, AttributeError, NameError):
+        return {}
+    found = {}
+    for name in signature(command).parameters:
+        about = next(iter(getattr(hints[name], "__metadata__", ())), None)
+        # typer keeps the first name given to Option() where a default stands without Annotated
+        given = (getattr(about, "default", None), *(getattr(about, "param_decls", None) or ()))
+        long = next((each for each in given if isinstance(each, str) and each.startswith("--")), None)
+        if long is not None:
+            found[name] = long.partition("/")[0]
+    return found
