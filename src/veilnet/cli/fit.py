@@ -108,10 +108,20 @@ def command(
         )
         return
     typer.echo(str(made.report))
+    console.print(f"\n{_LEGEND}", soft_wrap=True)
     for note in doubt_notes(network.doubts):
         console.print(f"\n{note}", soft_wrap=True)
     if out is not None:
         console.print(f"\nWrote {out}. Next:\n  veilnet check {out}", soft_wrap=True)
+
+
+_LEGEND = (
+    "How to read it: R² is the part of a reading's variance that the parameters explain, 'held out' the same on "
+    "rows that the fit had not seen. 'noise' is what a reading strays by then, 'step' its resolution, and beyond "
+    "'credible' an agent takes it for a fault. 'skew', 'kurtosis' and 'lag 1' (how alike successive rows are) are "
+    "of what is left over, and 0 where the model is right. 'told by public' is what the public parameters alone "
+    "tell of a private one, which nothing can hide."
+)
 
 
 def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:

@@ -57,7 +57,8 @@ def read_marks(marks: Any) -> tuple[str, ...]:
 
 def _all_marks(readings: Array) -> list[str]:
     rows = np.ascontiguousarray(readings + 0.0, dtype="<f8")
-    found, start = [], 0
+    found: list[str] = []
+    start = 0
     for stop in [*np.flatnonzero(_ends(rows)) + 1, len(rows)]:
         if stop - start >= _SHORTEST or (stop == len(rows) and not found):
             found.append(hashlib.sha256(rows[start:stop].tobytes()).hexdigest()[:16])
