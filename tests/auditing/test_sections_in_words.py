@@ -201,3 +201,17 @@ def test_what_was_confirmed_is_what_is_said_to_be_promised() -> None:
     network = vn.Network({"a": np.eye(2)}, 0.1, {"u": [1, 0]}, {"g": [0, 1]}, vn.Prior(covariance=np.eye(2)))
     plan = replace(vn.design(network), privacy={"g": 3.0})
     assert f"g no better than ±{np.sqrt(1 / (1 + 10)) * 2:.2g}" in promised_in_words(plan)
+
+
+def test_what_broken_rows_may_come_from_is_said_once_for_all_of_them() -> None:
+    """The cause used to stand at the first broken row alone, as if the others were not subject to drift."""
+    drift = "These data do not follow the model."
+    rows = [
+        Row("on data", name, 1.0, 0.5, "fail", f"{name} knows too much. {drift}", figures={"cause": drift})
+        for name in ("ridge", "boosting")
+    ]
+    assert AuditReport(tuple(rows), 1e-6).remarks() == [
+        "BROKEN: ridge knows too much.",
+        "BROKEN: boosting knows too much.",
+        f"WHAT IT MAY COME FROM (ridge and boosting): {drift}",
+    ]

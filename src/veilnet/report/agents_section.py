@@ -219,7 +219,7 @@ def _all_agents(plan: Plan, found: Contributions) -> Html:
     """One row for each agent; headings sort it where scripts run."""
     chosen = [name for name, parts in found.parts.items() if parts][:MOST_PARAMETERS]
     last = "keeps" if plan.network.is_stream else "withheld"
-    columns = ["agent", "readings", "sent exactly", "with noise", last]
+    columns = ["agent", "readings", "combinations of them sent exactly", "with noise", last]
     columns += [f"{'if silent: ' if found.of_silence else 'part of '}{shown(name)}" for name in chosen]
     shown_as = fold if found.of_silence else percent
     rows = []

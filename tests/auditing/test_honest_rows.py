@@ -1,4 +1,4 @@
-"""An audit on the rows of the fit is noticed, and what was doubted of the model stays in its report."""
+"""An audit on data says what stands in its way: rows of the fit, doubts about the model, a model that is wrong."""
 
 from __future__ import annotations
 
@@ -99,3 +99,22 @@ def test_an_attacker_by_the_model_blames_the_model() -> None:
         assert "the model does not describe these data" in why
         assert "learned in one stretch" not in why
     assert "learned in one stretch" in verdict_on(worse, 0.01, found_at="")[1]
+
+
+def test_public_parameters_are_judged_one_by_one_in_their_units() -> None:
+    """An error of 2 kW beside tenths of a degree is that of the power, and breaks the promise about it alone."""
+    rng = np.random.default_rng(5)
+    prior = vn.Prior(covariance=np.diag([1.0, 100.0, 1.0]), mean=np.zeros(3))
+    public, units = {"warmth": [1, 0, 0], "power": [0, 1, 0]}, {"warmth": "°C", "power": "kW"}
+    network = vn.Network({"a": np.eye(3)}, 0.01, public, {"g": [0, 0, 1]}, prior, units=units)
+    x = rng.standard_normal((800, 3)) * [1.0, 10.0, 1.0]
+    seen = x + 0.1 * rng.standard_normal((800, 3))
+    seen[:, 1] += rng.choice([-2.0, 2.0], 800)
+    trials = vn.Trials(attackers=[], quick=True)
+    report = vn.audit(vn.design(network), {"a": seen, "x": x}, only=["attackers"], trials=trials)
+    rows = {row.what: row for row in report.rows}
+    assert rows["public estimate of warmth"].verdict == "ok"
+    assert rows["public estimate of power"].verdict == "fail"
+    assert rows["public estimate of power"].shown["sent"].startswith("±2.0 kW")
+    assert rows["public estimate of warmth"].shown["promised"].startswith("±0.1")
+    assert any("estimate of power from raw readings errs 20 times" in each for each in report.remarks())
