@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.designs.floors import at_limit, beyond, floors_of, in_order
+from veilnet.designs.floors import at_limit, beyond, floors_of, in_order, noting
 from veilnet.designs.joint import JointObjective
 from veilnet.designs.joint.curve import least_loss_problem
 from veilnet.designs.joint.problem import MostPrivacy, Problem
@@ -49,20 +49,39 @@ class _Known:
 class Nearby:
     """Quick answers of one network; what was answered before is where the next answer begins.
 
-    verdict: of the network.
+    verdict:  of the network.
+    given_up: private parameters that may be hidden less than they are for free.
     """
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: Verdict, given_up: frozenset[str] = frozenset()) -> None:
         self.verdict = verdict
-        self._floors = floors_of(perfect_plan(verdict, {}), frozenset())
+        self.given_up = given_up
+        self._floors = floors_of(perfect_plan(verdict, {}), given_up)
         form = standard_form(verdict.network)
         self._objective = JointObjective(form)
         self._kept = in_order(self._floors, verdict.network.private)
         self._free = share_projectors(self._objective)
-        self.quick = not np.any(at_limit(form, self._kept))
-        """Whether it can answer: not where the free plan tells nothing of a parameter, and no other plan may."""
+        told_nothing = at_limit(form, self._kept)
+        self.untold = tuple(
+            name for name, nothing in zip(verdict.network.private, told_nothing, strict=True) if nothing
+        )
+        """Parameters that the free plan tells nothing of, so that no other plan may."""
         self._known: list[_Known] = []
         self._remember(self._free)
+
+    @property
+    def quick(self) -> bool:
+        """Whether it can answer: only where no parameter is to be told nothing of."""
+        return not self.untold
+
+    def giving_up(self, given_up: frozenset[str]) -> Nearby:
+        """Answers that may hide these parameters less than they are for free, beginning from the same plans."""
+        if given_up == self.given_up:
+            return self
+        other = Nearby(self.verdict, given_up)
+        for known in self._known:
+            other._remember(known.shrink)
+        return other
 
     def learn(self, sanitizers: Mapping[str, Sanitizer]) -> None:
         """Begin from this plan too where it is the nearest.
@@ -122,7 +141,7 @@ class Nearby:
         self, found: JointResult, *, targets: dict[str, float] | None = None, most_loss: float | None = None
     ) -> Plan:
         network = self.verdict.network
-        return make_plan(
+        plan = make_plan(
             network,
             sanitizers_from_shrink(network, found.shrink),
             "joint",
@@ -131,3 +150,4 @@ class Nearby:
             floors=beyond(self._floors, targets or {}),
             details={"ceiling": dict(self.verdict.ceiling), "limit": dict(self.verdict.limit), **told(found)},
         )
+        return noting(plan, self.given_up)

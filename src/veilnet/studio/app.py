@@ -61,6 +61,11 @@ def application(bench: Workbench) -> FastAPI:
         content = await request.body()
         return await answer(lambda: bench.open_table(name, content))
 
+    @app.post("/api/held-out")
+    async def held_out(request: Request, name: str) -> JSONResponse:
+        content = await request.body()
+        return await answer(lambda: bench.hold_out(name, content))
+
     @app.post("/api/{wish}")
     async def other(wish: str, given: dict[str, Any] = Body(default={})) -> JSONResponse:  # noqa: B008
         wishes: dict[str, Callable[[], None]] = {
@@ -68,7 +73,8 @@ def application(bench: Workbench) -> FastAPI:
             "ask": lambda: bench.ask(given),
             "refine": bench.refine,
             "what-if": lambda: bench.what_if(given),
-            "audit": bench.audit,
+            "audit": lambda: bench.audit(given),
+            "model": lambda: bench.doubt_model(given),
             "cancel": lambda: bench.cancel(str(given.get("job"))),
         }
         if wish not in wishes:

@@ -12,6 +12,7 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet.designs.choice import design
+from veilnet.designs.questions import Worst
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.verdict import Verdict
@@ -25,48 +26,82 @@ class Ask:
 
     privacy: p_j that is asked of each private parameter; empty when it is not the question.
     loss:    the utility loss that is accepted; None when it is not the question.
+    worst:   private parameters of which ``privacy`` is asked of every direction (:class:`Worst`), not of their mean.
+    give_up: private parameters that may be hidden less than they are for free.
     """
 
     privacy: Mapping[str, float] = field(default_factory=dict)
     loss: float | None = None
+    worst: tuple[str, ...] = ()
+    give_up: tuple[str, ...] = ()
+
+    @property
+    def pays(self) -> bool:
+        """Whether it asks for more than what is free."""
+        return bool(self.privacy) if self.loss is None else self.loss > 0
+
+    @property
+    def of_every_direction(self) -> bool:
+        """Whether privacy of every direction of some parameter is asked for."""
+        return self.loss is None and any(self.privacy.get(name, 0.0) > 0 for name in self.worst)
 
     def answered(self, network: Network, progress: Progress | None = None) -> Plan:
         """The plan that ``design`` answers with."""
-        if self.loss is not None and self.loss > 0:
-            return design(network, utility_loss=self.loss, progress=progress)
-        if self.privacy:
-            return design(network, privacy=dict(self.privacy), progress=progress)
-        return design(network, progress=progress)
+        if not self.pays:
+            return design(network, progress=progress)
+        if self.loss is not None:
+            return design(network, utility_loss=self.loss, give_up=self.give_up, progress=progress)
+        wanted = {name: Worst(each) if name in self.worst else each for name, each in self.privacy.items()}
+        return design(network, privacy=wanted, give_up=self.give_up, progress=progress)
 
-    def command(self, file: str) -> str:
-        """The command line that asks the same."""
+    def command(self, file: str, model_error: float | None = None) -> str:
+        """The command line that asks the same.
+
+        file:        of the network, as it was opened.
+        model_error: how far its model may be off, where that is not as the file says.
+        """
         words = ["veilnet", "design", file]
-        if self.loss is not None and self.loss > 0:
-            words += ["--utility-loss", repr(self.loss)]
+        if model_error is not None:
+            words += ["--model-error", repr(model_error)]
+        if self.pays and self.loss is not None:
+            words += ["--utility-loss", f"{100 * self.loss:.12g}%"]
         for name, value in self.privacy.items() if self.loss is None else ():
-            words += ["--privacy", f"{name}={value!r}"]
+            words += ["--privacy", f"{name}={'worst:' if name in self.worst else ''}{value!r}"]
+        for name in self.give_up if self.pays else ():
+            words += ["--give-up", name]
         return " ".join(shlex.quote(word) for word in [*words, "--out", "plan"])
 
 
 def read_ask(given: Mapping[str, Any], verdict: Verdict) -> Ask:
     """The question as a page sends it: ``{"privacy": {name: p}}``, ``{"loss": part}`` or ``{}``.
 
+    ``{"worst": [name, ...]}`` and ``{"give_up": [name, ...]}`` may go with it.
+
     given:   what arrived.
     verdict: of the network it is about.
     """
-    unknown = set(given) - {"privacy", "loss"}
+    unknown = set(given) - {"privacy", "loss", "worst", "give_up"}
     if unknown:
         raise InvalidRequest(f"ask: expected privacy or loss, found {sorted(unknown)[0]!r}")
+    worst, give_up = (_names(what, given.get(what) or [], verdict) for what in ("worst", "give_up"))
     loss = given.get("loss")
     if loss is not None:
-        return Ask(loss=_number("loss", loss))
+        return Ask(loss=_number("loss", loss), give_up=give_up)
     wanted = given.get("privacy") or {}
     if not isinstance(wanted, dict):
         raise InvalidRequest("privacy: expected a privacy for each private parameter")
-    strangers = [name for name in wanted if name not in verdict.limit]
+    _names("privacy", list(wanted), verdict)
+    asked = {name: _number(f"privacy of {name!r}", value) for name, value in wanted.items()}
+    return Ask(privacy=asked, worst=worst, give_up=give_up)
+
+
+def _names(what: str, given: Any, verdict: Verdict) -> tuple[str, ...]:
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise InvalidRequest(f"{what}: expected a list of private parameters")
+    strangers = [name for name in given if name not in verdict.limit]
     if strangers:
-        raise InvalidRequest(f"privacy: {strangers[0]!r} is no private parameter of this network")
-    return Ask(privacy={name: _number(f"privacy of {name!r}", value) for name, value in wanted.items()})
+        raise InvalidRequest(f"{what}: {strangers[0]!r} is no private parameter of this network")
+    return tuple(dict.fromkeys(given))
 
 
 def _number(what: str, value: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 
 from veilnet._core.progress import Progress
 from veilnet.auditing import audit
-from veilnet.auditing.report import AuditReport
+from veilnet.auditing.attack.held_out import read_samples
+from veilnet.auditing.attack.on_data import SECTION
+from veilnet.auditing.report import AuditReport, Row
 from veilnet.calibration.fitting import Calibration, fit_report
-from veilnet.designs.floors import floors_of
+from veilnet.designs.floors import floors_of, noting
 from veilnet.designs.frontiers import Frontier, Point
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
@@ -21,19 +24,25 @@ from veilnet.studio.asking import Ask
 from veilnet.studio.jobs import Tell
 from veilnet.verdict.exact_test import check
 
-__all__ = ["attack", "fitted", "refine", "trace"]
+__all__ = ["NOT_HELD_OUT", "attack", "fitted", "refine", "trace"]
 
 _SECONDS = 300.0
+NOT_HELD_OUT = (
+    "the model was made from these very rows, so that they agree with it better than others will: this is no honest "
+    "audit. Rows that were kept aside, or come from another day, are one."
+)
 
 
-def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
+def trace(
+    tell: Tell, progress: Progress, plan: Plan, given_up: frozenset[str] = frozenset()
+) -> Frontier | None:
     """The frontier of the network of a free plan; of rows it is told point by point."""
     network = plan.network
     if network.is_stream:
-        return traced_frontier(plan, seconds=_SECONDS, progress=progress)
+        return traced_frontier(plan, give_up=given_up, seconds=_SECONDS, progress=progress)
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
-    floors = floors_of(plan, frozenset()) if len(network.private) > 1 else {}
+    floors = floors_of(plan, given_up) if len(network.private) > 1 else {}
     curve = curve_of(verdict, np.ones(len(network.private)), floors)
     levels = traced_levels(plan, verdict)
     rows: list[Point] = []
@@ -42,6 +51,7 @@ def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
         found = plan
         if level > ceiling:
             found = least_loss_plan(verdict, dict.fromkeys(network.private, level), floors, curve=curve)
+        found = noting(found, given_up)
         rows.append(Point(level, found.utility, dict(found.privacy), found.method, found))
         tell(Frontier(network, tuple(rows), ceiling, limit))
     return Frontier(network, tuple(rows), ceiling, limit)
@@ -52,9 +62,25 @@ def refine(tell: Tell, progress: Progress, network: Network, ask: Ask) -> Plan: 
     return ask.answered(network, progress)
 
 
-def attack(tell: Tell, progress: Progress, plan: Plan) -> AuditReport:  # noqa: ARG001
-    """The audit of a plan, on rows simulated from its model."""
-    return audit(plan, progress=progress)
+def attack(
+    tell: Tell,  # noqa: ARG001
+    progress: Progress,
+    plan: Plan,
+    rows: Path | None = None,
+    fitted_to: bool = False,
+) -> AuditReport:
+    """The audit of a plan.
+
+    rows:      a table to let attackers loose on; None for rows simulated from the model.
+    fitted_to: whether these are the rows the model was made from, which the findings then say.
+    """
+    if rows is not None:  # a column that is missing is told now, not after minutes
+        read_samples(plan.network, plan.sanitizers, rows, in_order=plan.network.is_stream)
+    found = audit(plan, rows, progress=progress)
+    if not fitted_to:
+        return found
+    caution = Row(SECTION, "the rows themselves", None, None, "warn", NOT_HELD_OUT)
+    return replace(found, rows=(*found.rows, caution))
 
 
 def fitted(tell: Tell, progress: Progress, table: Path, roles: dict[str, Any]) -> Calibration:  # noqa: ARG001

@@ -1,7 +1,8 @@
 """What is dropped on the page: networks and tables, read as the command line reads them.
 
 A file is kept in a private folder under a name of our own; of the name it came with only the ending is used. Networks
-that refer to further files find none there.
+that refer to further files find none there. Tables stay until the studio ends: a model that was made from one can be
+audited on it after the next was opened.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def stored(name: str, content: bytes, folder: Path, endings: tuple[str, ...] = _
     ending = next((each for each in endings if plain.endswith(each)), None)
     if ending is None:
         raise InvalidRequest(f"{name[:60]!r}: expected a file that ends in {', '.join(endings)}")
-    kept = folder / f"given{ending}"
+    kept = folder / f"given-{len(list(folder.iterdir())) + 1}{ending}"
     kept.write_bytes(content)
     return kept
 
@@ -57,6 +58,8 @@ def network_of(name: str, content: bytes, folder: Path) -> Network:
         return Network.load(kept)
     except InvalidNetwork as error:
         raise _by_its_name(error, kept, name) from error
+    finally:
+        kept.unlink()
 
 
 def table_of(name: str, content: bytes, folder: Path) -> Table:
@@ -65,6 +68,7 @@ def table_of(name: str, content: bytes, folder: Path) -> Table:
     try:
         names, rows = first_rows(kept, _SHOWN)
     except InvalidNetwork as error:
+        kept.unlink()
         raise _by_its_name(error, kept, name) from error
     return Table(name, kept, tuple(names), tuple(tuple(map(_short, row)) for row in rows))
 

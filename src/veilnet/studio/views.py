@@ -17,6 +17,7 @@ from veilnet.report.html import Html, paragraph, shown, table
 from veilnet.report.known_section import error_cards
 from veilnet.report.verdict_section import verdict_section
 from veilnet.report.words import fold, grows, headline
+from veilnet.studio.choices import audit_choices, by_search
 from veilnet.studio.what_if import errors_if
 from veilnet.studio.workbench import Loaded, Workbench
 
@@ -54,14 +55,19 @@ def _loaded(now: Loaded) -> dict[str, Any]:
     errors = typical_errors(now.network, now.plan.sanitizers)
     return {
         "name": now.name,
-        "quick": now.nearby is not None,
+        "quick": now.quick,
+        "by_search": by_search(now),
+        "searching": now.searched is not None,
+        "asked": _asked(now),
+        "network": _network(now),
+        "audit": audit_choices(now),
         "agents": [{"name": agent, "readings": len(rows)} for agent, rows in now.network.observe.items()],
         "headline": headline(now.plan, list(errors.values())),
         "free": _free(now),
         "public": _public(now, errors),
         "private": [_private(now, errors[name]) for name in now.network.private],
         "refined": now.refined,
-        "command": now.ask.command(now.name),
+        "command": now.ask.command(now.name, now.model_error),
         "silent": now.silent,
         "betrayed": now.betrayed,
         "html": {
@@ -73,6 +79,36 @@ def _loaded(now: Loaded) -> dict[str, Any]:
             "audit": audit_section(now.audit) if now.audit is not None else "",
             "doubts": doubts_section(now.plan),
         },
+    }
+
+
+def _asked(now: Loaded) -> dict[str, Any]:
+    """The question that was asked last, as a page would send it."""
+    asked = now.searched or now.ask
+    return {
+        "privacy": dict(asked.privacy),
+        "loss": asked.loss,
+        "worst": list(asked.worst),
+        "give_up": list(asked.give_up),
+    }
+
+
+def _network(now: Loaded) -> dict[str, Any]:
+    """What the network is, and how far it may be said to be off."""
+    network = now.network
+    agents, readings = len(network.observe), sum(map(len, network.observe.values()))
+    prior = network.prior
+    why_not = ""
+    if network.is_stream:
+        why_not = "An error of the model repeats in every row of a stream, so that it does not count as noise there."
+    elif prior is None or prior.covariance is None:
+        why_not = (
+            "What a wrong model does depends on how large x is: this network has no full prior that says so."
+        )
+    return {
+        "words": f"{agents} agents with {readings} readings" + (", as a stream" if network.is_stream else ""),
+        "model_error": network.model_error,
+        "why_not": why_not,
     }
 
 
@@ -103,11 +139,15 @@ def _private(now: Loaded, error: TypicalError) -> dict[str, Any]:
     free, limit = now.verdict.ceiling[name], now.verdict.limit[name]
     most = _BEFORE_LIMIT * limit if np.isfinite(limit) else _BEYOND * (1 + min(free, 1e4))
     words = in_words(error)
+    every_direction = now.ask.loss is None and name in now.ask.worst
+    reached = now.plan.worst_direction[name] if every_direction else now.plan.privacy[name]
     return {
         "name": name,
+        "several": len(now.network.private[name]) > 1,
+        "kept": bool(free > NOTHING),
         "free": float(np.sqrt(1 + min(free, most))),
         "most": float(np.sqrt(1 + most)),
-        "fold": float(np.sqrt(1 + min(now.plan.privacy[name], 1e12))),
+        "fold": float(np.sqrt(1 + min(reached, 1e12))),
         "unlimited": bool(np.isinf(now.plan.privacy[name])),
         "always_free": bool(free >= most),
         "words": f"{words['what is sent']} (raw {words['raw readings']}, guessing {words['merely guessing']})",

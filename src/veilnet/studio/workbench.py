@@ -37,9 +37,12 @@ class Loaded:
     """A network and everything known about it.
 
     name:      of the file it came from.
+    network:   as it is looked at; ``stated`` as it was opened, before someone said how far it may be off.
     plan:      the answer to ``ask``; ``refined`` once it is what ``design`` answers.
+    searched:  a question that only a search answers and that has no answer yet; the plan is still the one before.
     curve:     the frontier, once it was traced. audit: of ``plan``, once there is one.
     silent, betrayed: the agents of the what-if.
+    fitted_to: the rows the model was made from, where it was made here. held_out: rows to audit with.
     """
 
     name: str
@@ -47,12 +50,27 @@ class Loaded:
     verdict: Verdict
     plan: Plan
     nearby: Nearby | None
+    stated: Network
     ask: Ask = field(default_factory=Ask)
     refined: bool = True
+    searched: Ask | None = None
     curve: Frontier | None = None
     audit: AuditReport | None = None
     silent: tuple[str, ...] = ()
     betrayed: tuple[str, ...] = ()
+    fitted_to: Table | None = None
+    held_out: Table | None = None
+
+    @property
+    def quick(self) -> bool:
+        """Whether questions are answered at once, beside plans that are known."""
+        return self.nearby is not None and self.nearby.quick
+
+    @property
+    def model_error(self) -> float | None:
+        """How far the model may be off, where that is not as it was opened."""
+        now = self.network.model_error
+        return None if now == self.stated.model_error else now
 
 
 class Workbench:
@@ -95,26 +113,42 @@ class Workbench:
             raise InvalidRequest(
                 f"fit: expected agents, public, private and time, found {sorted(unknown)[0]!r}"
             )
-        stem = self.table.name.partition(".")[0] or "network"
-        self._start(
-            "fit", tasks.fitted, (self.table.path, dict(roles)), lambda made: self._fitted(stem, made)
-        )
+        table = self.table
+        self._start("fit", tasks.fitted, (table.path, dict(roles)), lambda made: self._fitted(table, made))
 
-    def _fitted(self, stem: str, made: Calibration) -> None:
+    def _fitted(self, table: Table, made: Calibration) -> None:
+        stem = table.name.partition(".")[0] or "network"
         self.load(f"{stem}.toml", made.network)
+        self.now.fitted_to = table
 
     def load(self, name: str, network: Network) -> None:
         """Put a network on the table, with the plan that is free, and begin to trace its frontier."""
-        verdict = check(network)
-        free = design(network)
-        nearby = None if network.is_stream else Nearby(verdict)
-        nearby = nearby if nearby is not None and nearby.quick else None
+        self._put(_fresh(name, network, network))
+
+    def _put(self, fresh: Loaded) -> None:
         with self._lock:
             for job in ("trace", "refine", "audit"):
                 self.cancel(job)
-            self.loaded = Loaded(name, network, verdict, free, nearby)
+            self.loaded = fresh
             self.version += 1
-        self._start("trace", tasks.trace, (free,), self._traced, part=self._traced)
+        self._trace(fresh.plan, ())
+
+    def doubt_model(self, given: Mapping[str, Any]) -> None:
+        """Say how far the model may be off, ``{"model_error": 0.05}``, and ask what was asked before again."""
+        if set(given) != {"model_error"}:
+            raise InvalidRequest("model: expected model_error, a fraction such as 0.05")
+        with self._lock:
+            before = self.now
+            network = before.stated.replace(model_error=given["model_error"])
+            fresh = _fresh(before.name, network, before.stated)
+            fresh.silent, fresh.betrayed = before.silent, before.betrayed
+            fresh.fitted_to, fresh.held_out = before.fitted_to, before.held_out
+            self._put(fresh)
+            if before.ask.pays:
+                self._ask(before.ask)
+
+    def _trace(self, free: Plan, given_up: tuple[str, ...]) -> None:
+        self._start("trace", tasks.trace, (free, frozenset(given_up)), self._traced, part=self._traced)
 
     def _traced(self, curve: Frontier | None) -> None:
         with self._lock:
@@ -136,29 +170,47 @@ class Workbench:
     def ask(self, given: Mapping[str, Any]) -> None:
         """Answer at once with a plan beside known ones; where that cannot be, begin to search for one."""
         with self._lock:
-            now = self.now
-            asked = read_ask(given, now.verdict)
-            self.cancel("refine")
-            if now.nearby is None:
-                now.ask = asked
-                self.refine()
-                return
-            if asked.loss is not None:
-                plan = now.nearby.within(asked.loss)
-            else:
-                plan = now.nearby.plan({name: asked.privacy.get(name, 0.0) for name in now.network.private})
-            self._answered(asked, plan, refined=plan.method == "perfect")
+            self._ask(read_ask(given, self.now.verdict))
+
+    def _ask(self, asked: Ask) -> None:
+        now = self.now
+        if now.nearby is not None:
+            now.nearby = now.nearby.giving_up(frozenset(asked.give_up))
+        if now.nearby is None or not now.nearby.quick or asked.of_every_direction:
+            self._give_up(asked)
+            now.searched = asked
+            self._search(asked)
+            return
+        if asked.loss is not None:
+            plan = now.nearby.within(asked.loss)
+        else:
+            plan = now.nearby.plan({name: asked.privacy.get(name, 0.0) for name in now.network.private})
+        self._give_up(asked)
+        self.cancel("refine")
+        self._answered(asked, plan, refined=plan.method == "perfect")
+
+    def _give_up(self, asked: Ask) -> None:
+        """The frontier for what is given up now, where that changes."""
+        now = self.now
+        if set(asked.give_up) != set((now.searched or now.ask).give_up):
+            now.curve = None
+            self._trace(design(now.network), asked.give_up)
 
     def refine(self) -> None:
         """Begin to search for the plan that ``design`` would answer with."""
-        now = self.now
-        given = (now.network, now.ask)
-        self._start("refine", tasks.refine, given, lambda plan: self._answered(given[1], plan, refined=True))
+        self._search(self.now.ask)
+
+    def _search(self, asked: Ask) -> None:
+        def found(plan: Plan) -> None:
+            self._answered(asked, plan, refined=True)
+
+        self._start("refine", tasks.refine, (self.now.network, asked), found)
+        self.version += 1
 
     def _answered(self, asked: Ask, plan: Plan, *, refined: bool) -> None:
         with self._lock:
             now = self.now
-            now.ask, now.plan, now.refined, now.audit = asked, plan, refined, None
+            now.ask, now.plan, now.refined, now.audit, now.searched = asked, plan, refined, None, None
             self.cancel("audit")
             if now.nearby is not None:
                 now.nearby.learn(plan.sanitizers)
@@ -172,9 +224,24 @@ class Workbench:
             now.betrayed = read_agents("betrayed", given.get("betrayed", []), now.plan)
             self.version += 1
 
-    def audit(self) -> None:
-        """Begin to attack the plan."""
-        self._start("audit", tasks.attack, (self.now.plan,), self._audited)
+    def hold_out(self, name: str, content: bytes) -> None:
+        """Keep a table of rows that the model was not made from, to audit with."""
+        now, found = self.now, table_of(name, content, self._folder)
+        with self._lock:
+            now.held_out = found
+            self.version += 1
+
+    def audit(self, given: Mapping[str, Any]) -> None:
+        """Begin to attack the plan, ``{"rows": kind}``: "simulated" (or nothing), "held out" or "fitted to"."""
+        now, kind = self.now, given.get("rows", "simulated")
+        kinds = {"simulated": None, "held out": now.held_out, "fitted to": now.fitted_to}
+        if not isinstance(kind, str) or kind not in kinds:
+            raise InvalidRequest(f"rows: expected one of {', '.join(kinds)}, found {str(kind)[:40]!r}")
+        table = kinds[kind]
+        if table is None and kind != "simulated":
+            raise InvalidRequest(f"rows: there are none that are {kind}; drop a table of them first")
+        rows = None if table is None else table.path
+        self._start("audit", tasks.attack, (now.plan, rows, kind == "fitted to"), self._audited)
 
     def _audited(self, found: AuditReport) -> None:
         with self._lock:
@@ -212,8 +279,18 @@ class Workbench:
         job = self.jobs.get(name)
         if job is not None and job.state == "running":
             job.cancel()
+            if name == "refine" and self.loaded is not None:
+                self.loaded.searched = None
+                self.version += 1
 
     def close(self) -> None:
         """End every job."""
         for name in list(self.jobs):
             self.cancel(name)
+
+
+def _fresh(name: str, network: Network, stated: Network) -> Loaded:
+    """A network with what is known of it at once: whether privacy is free, and the plan that is."""
+    verdict = check(network)
+    nearby = None if network.is_stream else Nearby(verdict)
+    return Loaded(name, network, verdict, design(network), nearby, stated)

@@ -129,6 +129,8 @@ function showDesk(loaded) {
   html("audit", loaded.html.audit);
   showSliders(loaded);
   showAgents(loaded);
+  showNetwork(loaded.network);
+  showAudit(loaded.audit);
 }
 
 function text(id, words) {
@@ -155,19 +157,27 @@ const privatePlace = (fold, free, most) => (most > free ? (1000 * Math.log(Math.
 const percent = (fold) => `${(100 * (fold - 1)).toPrecision(2)} %`;
 
 function showSliders(loaded) {
+  const resting = (input) => (document.activeElement !== input || !asking) && !loaded.searching && !settled;
   const slider = $("public");
-  if (document.activeElement !== slider || !asking) slider.value = publicPlace(loaded.public.fold, loaded.public.most);
+  if (resting(slider)) slider.value = publicPlace(loaded.public.fold, loaded.public.most);
   const each = Object.keys(loaded.public.raw).map((name) => `${name} ${loaded.public.sent[name]} (raw ${loaded.public.raw[name]})`);
-  const grown = loaded.public.fold < 1.00025 ? "nothing is lost" : `${percent(loaded.public.fold)} larger than from raw readings`;
+  const most = loaded.refined ? "" : "at most ";
+  const grown = loaded.public.fold < 1.00025 ? "nothing is lost" : `${most}${percent(loaded.public.fold)} larger than from raw readings`;
   told($("public-told"), slider, `${each.join("; ")}: ${grown}`);
   if ($("private").dataset.names !== JSON.stringify(loaded.private.map((p) => p.name))) makePrivate(loaded);
   loaded.private.forEach((parameter, place) => {
     const input = $(`private-${place}`);
     input.disabled = parameter.always_free;
-    if (document.activeElement !== input || !asking) input.value = privatePlace(parameter.fold, parameter.free, parameter.most);
+    if (resting(input)) input.value = privatePlace(parameter.fold, parameter.free, parameter.most);
     const words = parameter.unlimited ? "cannot be estimated at all" : parameter.words;
     told($(`private-told-${place}`), input, parameter.always_free ? `${words}: free, as much as one likes` : words);
+    for (const kind of ["worst", "give_up"]) {
+      const box = document.querySelector(`#private input[data-kind=${kind}][data-place="${place}"]`);
+      if (box) box.checked = loaded.asked[kind].includes(parameter.name);
+    }
   });
+  text("by-search", loaded.by_search);
+  $("by-search").hidden = !loaded.by_search;
 }
 
 function told(output, input, words) {
@@ -186,27 +196,64 @@ function makePrivate(loaded) {
     const output = Object.assign(document.createElement("output"), { id: `private-told-${place}` });
     output.htmlFor = input.id;
     box.append(label, input, output);
+    const more = moreOf(parameter, place, loaded.private.length);
+    if (more) box.append(more);
     return box;
   }));
+}
+
+// What can be said of one private parameter beside its slider.
+function moreOf(parameter, place, count) {
+  const choices = [];
+  if (parameter.several) choices.push(["worst", "Ask it of every direction", "It is several numbers. The slider asks for their mean; with this, for each combination of them. A search answers."]);
+  if (parameter.kept && count > 1) choices.push(["give_up", "Give up what is free", "It may then be hidden less than it is for free, where that makes something else cheaper."]);
+  if (!choices.length) return null;
+  const fold = document.createElement("details");
+  fold.append(Object.assign(document.createElement("summary"), { textContent: `More on ${shorten(parameter.name)}` }));
+  for (const [kind, words, meaning] of choices) {
+    const label = Object.assign(document.createElement("label"), { className: "choice" });
+    const box = Object.assign(document.createElement("input"), { type: "checkbox" });
+    Object.assign(box.dataset, { kind, place });
+    box.addEventListener("change", () => ask(again()));
+    label.append(box, ` ${words}`);
+    fold.append(label, Object.assign(document.createElement("p"), { className: "soft", textContent: meaning }));
+  }
+  return fold;
+}
+
+const chosenOf = (kind) => [...document.querySelectorAll(`#private input[data-kind=${kind}]:checked`)].map((box) => shown.loaded.private[box.dataset.place].name);
+
+// What was asked before, once more; where a parameter is asked more of in every direction, what it has now.
+function again() {
+  const { privacy, loss } = shown.loaded.asked;
+  if (loss !== null) return { loss };
+  const wanted = { ...privacy };
+  for (const name of chosenOf("worst")) {
+    const parameter = shown.loaded.private.find((p) => p.name === name);
+    wanted[name] ??= Number((parameter.fold ** 2 - 1).toPrecision(4));
+  }
+  return { privacy: wanted };
 }
 
 const shorten = (name) => (name.length > 60 ? `${name.slice(0, 59)}…` : name);
 
 // What is asked of the parameters: of the one that is dragged where its slider stands, of the others what they were asked before.
-const asked = {};
 function privacies(dragged) {
   const parameter = shown.loaded.private[dragged];
   const fold = privateFold(Number($(`private-${dragged}`).value), parameter.free, parameter.most);
-  asked[parameter.name] = Number(((fold * fold - 1)).toPrecision(4));
-  const known = new Set(shown.loaded.private.map((p) => p.name));
-  return Object.fromEntries(Object.entries(asked).filter(([name]) => known.has(name)));
+  return { ...shown.loaded.asked.privacy, [parameter.name]: Number(((fold * fold - 1)).toPrecision(4)) };
 }
 
+// A question that a search answers is asked when the hand rests: every one would end the search for the one before.
+const REST = 400;
 function ask(question) {
-  wanted = question;
-  if (question.loss !== undefined) for (const name of Object.keys(asked)) delete asked[name];
+  const chosen = { worst: chosenOf("worst"), give_up: chosenOf("give_up") };
+  wanted = { ...question, ...chosen };
   clearTimeout(settled);
-  if (!asking) next();
+  settled = 0;
+  const searched = !shown.loaded.quick || ("privacy" in question && chosen.worst.some((name) => question.privacy[name] > 0));
+  if (searched) settled = setTimeout(() => { settled = 0; if (!asking) next(); }, REST);
+  else if (!asking) next();
 }
 
 async function next() {
@@ -217,9 +264,52 @@ async function next() {
     await attempt(() => post("api/ask", question));
   }
   asking = false;
-  if (shown.loaded && !shown.loaded.refined && shown.loaded.quick) {
-    settled = setTimeout(() => attempt(() => post("api/refine")), 400);
+  if (shown.loaded && !shown.loaded.refined && !shown.loaded.searching) {
+    settled = setTimeout(() => { settled = 0; attempt(() => post("api/refine")); }, REST);
   }
+}
+
+function showNetwork(network) {
+  text("network-words", `${network.words}.`);
+  const input = $("model-error");
+  if (document.activeElement !== input) input.value = Number((100 * network.model_error).toPrecision(4));
+  input.disabled = Boolean(network.why_not);
+  text("model-error-note", network.why_not || "Every entry of H may be wrong by so much. The plan is then the best on average over such models, and its figures count the doubt as noise.");
+}
+
+// --- the audit
+
+function showAudit(choices) {
+  const key = JSON.stringify(choices);
+  if ($("audit-rows").dataset.key !== key) {
+    const before = rowsChosen();
+    const given = choices.find((choice) => choice.table);
+    const fresh = given && !$("audit-rows").dataset.key?.includes(JSON.stringify(given));
+    $("audit-rows").dataset.key = key;
+    $("audit-rows").replaceChildren(...choices.map((choice) => {
+      const label = Object.assign(document.createElement("label"), { className: "choice" });
+      const button = Object.assign(document.createElement("input"), { type: "radio", name: "rows", value: choice.rows });
+      button.disabled = choice.table === null;
+      button.checked = choice.rows === (fresh ? "held out" : before);
+      button.addEventListener("change", tellRows);
+      label.append(button, ` ${shorten(choice.label)}${choice.table ? `: ${shorten(choice.table)}` : ""}`);
+      return label;
+    }));
+    if (!$("audit-rows").querySelector("input:checked")) $("audit-rows").querySelector("input").checked = true;
+  }
+  tellRows();
+}
+
+const rowsChosen = () => $("audit-rows").querySelector("input:checked")?.value || "simulated";
+
+function tellRows() {
+  const choice = shown.loaded.audit.find((each) => each.rows === rowsChosen());
+  text("audit-note", choice.note);
+  text("audit-command", choice.command);
+}
+
+function holdOut(file) {
+  return attempt(() => call(`api/held-out?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }));
 }
 
 function showAgents(loaded) {
@@ -252,7 +342,7 @@ const chosen = (kind) => [...document.querySelectorAll(`#agents-if input[data-ki
 
 function showJobs(jobs) {
   const running = Object.entries(jobs).filter(([, job]) => job.state === "running");
-  text("working", running.some(([name]) => name === "refine") ? "The figures keep their promise already; a better plan is being looked for." : "");
+  text("working", working(running.some(([name]) => name === "refine")));
   $("audit-now").disabled = running.some(([name]) => name === "audit");
   const boxes = running.map(([name, job]) => {
     const box = document.querySelector(`.job[data-job=${name}]`) || makeJob(name);
@@ -270,6 +360,16 @@ function showJobs(jobs) {
   }
 }
 const reported = {};
+
+// What the figures are, while they are not the last word.
+function working(searching) {
+  const loaded = shown?.loaded;
+  if (!loaded) return "";
+  if (loaded.searching && searching) return "A search for what you ask has begun. Until it ends, every figure is still the plan's from before.";
+  if (loaded.refined) return "";
+  const bound = loaded.asked.loss === null ? "what it costs is an upper bound" : "the privacy it reaches is a lower bound";
+  return `A first plan: it keeps what it promises, and ${bound}. ${searching || settled || asking ? "A better one is being looked for." : "The search for a better one was ended; drag to begin anew."}`;
+}
 
 function makeJob(name) {
   const box = Object.assign(document.createElement("div"), { className: "job" });
@@ -308,8 +408,13 @@ $("file").addEventListener("change", () => { if ($("file").files[0]) open($("fil
 $("paste").addEventListener("click", () => attempt(() => call("api/network?name=pasted", { method: "POST", body: $("pasted").value })));
 $("another").addEventListener("click", welcome);
 $("fit").addEventListener("click", () => attempt(() => post("api/fit", roles())));
-$("audit-now").addEventListener("click", () => attempt(() => post("api/audit")));
-$("take-free").addEventListener("click", () => { for (const name of Object.keys(asked)) delete asked[name]; ask({}); });
+$("audit-now").addEventListener("click", () => attempt(() => post("api/audit", { rows: rowsChosen() })));
+$("held-out").addEventListener("change", () => { if ($("held-out").files[0]) holdOut($("held-out").files[0]); $("held-out").value = ""; });
+$("model-error").addEventListener("change", () => attempt(() => post("api/model", { model_error: Number($("model-error").value) / 100 })));
+$("take-free").addEventListener("click", () => {
+  for (const box of document.querySelectorAll("#private input[type=checkbox]")) box.checked = false;
+  ask({});
+});
 $("public").addEventListener("input", () => {
   const fold = publicFold(Number($("public").value), shown.loaded.public.most);
   ask({ loss: Number((fold * fold - 1).toPrecision(4)) });

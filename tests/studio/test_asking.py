@@ -1,0 +1,197 @@
+"""What is asked at the workbench is what the command line asks, down to the plan that answers."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+
+import veilnet as vn
+from helpers.small_network import small_network
+from veilnet import cli
+from veilnet.auditing.fingerprint import network_fingerprint
+from veilnet.designs.nearby import Nearby
+from veilnet.io.template import house
+from veilnet.studio.asking import Ask
+from veilnet.studio.downloads import network_text
+from veilnet.studio.views import view
+from veilnet.studio.workbench import Workbench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Workbench]:
+    (tmp_path / "private").mkdir()
+    made = Workbench(tmp_path / "private")
+    made.load("my network.toml", small_network())
+    made.cancel("trace")
+    yield made
+    made.close()
+
+
+def answered(bench: Workbench) -> None:
+    """Wait for a search, and no other."""
+    bench.cancel("trace")
+    assert bench.jobs["refine"].wait(120)
+    assert bench.jobs["refine"].state == "done", bench.jobs["refine"].error
+
+
+ASKS = {
+    "privacy": Ask(privacy={"who": 6.0, "when": 0.25}),
+    "loss": Ask(loss=0.03),
+    "much loss": Ask(loss=1.25),
+    "directions and giving up": Ask(privacy={"who": 2.4}, worst=("who",), give_up=("when",)),
+    "free": Ask(),
+}
+
+
+class _Asked(vn.VeilnetError):
+    """Raised in place of a design, once it is known what is asked of it."""
+
+
+def asked_of(design_of: str, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], object]) -> dict[str, Any]:
+    """What ``design`` is called with; it is not run."""
+    heard: dict[str, Any] = {}
+
+    def design(network: vn.Network, **options: Any) -> None:
+        left_out = {"method": "auto", "give_up": (), "partial": False, "prove": False}
+        heard.update(network=network)
+        heard.update({k: v for k, v in options.items() if v is not None and left_out.get(k) != v})
+        heard.pop("progress", None)
+        raise _Asked("enough")
+
+    monkeypatch.setattr(design_of, design)
+    with suppress(_Asked):
+        ask()
+    assert heard
+    return heard
+
+
+@pytest.mark.parametrize("error", [None, 0.1])
+@pytest.mark.parametrize("name", ASKS)
+def test_the_command_line_asks_the_same(
+    name: str, error: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    stated, ask = small_network(), ASKS[name]
+    network = stated if error is None else stated.replace(model_error=error)
+    stated.save(tmp_path / "my network.toml")
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(ask.command("my network.toml", error))
+    assert words[0] == "veilnet"
+    typed = asked_of("veilnet.design", monkeypatch, lambda: cli.run(words[1:]))
+    clicked = asked_of("veilnet.studio.asking.design", monkeypatch, lambda: ask.answered(network))
+    assert network_fingerprint(typed.pop("network")) == network_fingerprint(clicked.pop("network"))
+    assert typed == clicked
+    assert "enough" in capsys.readouterr().err
+
+
+def test_every_direction_is_asked_for_by_a_search_and_the_plan_before_stays_until_it_ends(
+    bench: Workbench,
+) -> None:
+    before = bench.now.plan
+    bench.ask({"privacy": {"who": 2.4}, "worst": ["who"]})
+    shown = view(bench)["loaded"]
+    assert bench.now.plan is before
+    assert shown["searching"]
+    assert shown["asked"]["worst"] == ["who"]
+    assert "--privacy" not in shown["command"]  # the command of the plan that is shown
+    answered(bench)
+    shown = view(bench)["loaded"]
+    assert not shown["searching"]
+    assert "'who=worst:2.4'" in shown["command"] or "who=worst:2.4" in shown["command"]
+    assert bench.now.plan.worst_direction["who"] >= 2.4
+    assert shown["private"][0]["fold"] == pytest.approx(np.sqrt(1 + bench.now.plan.worst_direction["who"]))
+
+
+def test_a_search_that_is_cancelled_leaves_the_question_before(bench: Workbench) -> None:
+    bench.ask({"privacy": {"who": 2.4}, "worst": ["who"]})
+    bench.cancel("refine")
+    shown = view(bench)["loaded"]
+    assert not shown["searching"]
+    assert shown["asked"]["privacy"] == {}
+    assert bench.now.plan.method == "perfect"
+
+
+def test_what_is_given_up_is_no_floor_any_more() -> None:
+    """At once, too; the note of it stays in the plan, and nothing else is given up with it."""
+    network = house()
+    kept = Nearby(vn.check(network))
+    given_up = kept.giving_up(frozenset({"gait"}))
+    assert kept.giving_up(frozenset()) is kept
+    targets = {"presence": 12.0, "cooking": 0.0, "gait": 0.0}
+    with_floor, without = kept.plan(targets), given_up.plan(targets)
+    ceiling = kept.verdict.ceiling
+    assert with_floor.privacy["gait"] >= ceiling["gait"] * (1 - 1e-6)
+    assert without.privacy["cooking"] >= ceiling["cooking"] * (1 - 1e-6)
+    assert without.given_up == ("gait",)
+    assert "gait" not in without.floors
+    assert without.utility >= with_floor.utility
+
+
+def test_giving_up_traces_the_frontier_anew(bench: Workbench) -> None:
+    assert bench.jobs["trace"].state == "cancelled"
+    bench.ask({"privacy": {"who": 6.0}, "give_up": ["when"]})
+    assert bench.jobs["trace"].state == "running"
+    assert bench.now.plan.given_up == ("when",)
+    assert view(bench)["loaded"]["command"].endswith("--privacy who=6.0 --give-up when --out plan")
+    trace = bench.jobs["trace"]
+    bench.ask({"privacy": {"who": 6.1}, "give_up": ["when"]})
+    assert bench.jobs["trace"] is trace
+
+
+def test_a_model_that_may_be_off_is_asked_the_same_question_again(bench: Workbench, tmp_path: Path) -> None:
+    bench.ask({"privacy": {"who": 6.0}})
+    bench.doubt_model({"model_error": 0.1})
+    bench.cancel("trace")
+    now = bench.now
+    assert now.network.model_error == 0.1
+    assert now.plan.privacy["who"] >= 6.0
+    shown = view(bench)["loaded"]
+    command = "veilnet design 'my network.toml' --model-error 0.1 --privacy who=6.0 --out plan"
+    assert shown["command"] == command
+    assert shown["network"]["model_error"] == 0.1
+    (tmp_path / "taken.toml").write_bytes(network_text(now))
+    assert vn.Network.load(tmp_path / "taken.toml").model_error == 0.1
+    bench.doubt_model({"model_error": 0.0})
+    assert "--model-error" not in view(bench)["loaded"]["command"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"privacy": {"who": 6.0}, "give_up": "when"}, "give_up: expected a list"),
+        ({"privacy": {"who": 6.0}, "give_up": ["warmth"]}, "'warmth' is no private parameter"),
+        ({"privacy": {"who": 6.0}, "worst": [3]}, "worst: expected a list"),
+    ],
+)
+def test_names_that_make_no_sense_are_refused(bench: Workbench, given, words: str) -> None:
+    before = bench.now.plan
+    with pytest.raises(vn.VeilnetError, match=words):
+        bench.ask(given)
+    assert bench.now.plan is before
+
+
+@pytest.mark.parametrize("given", [{"model_error": 1.5}, {"model_error": "much"}, {}, {"run": 1}])
+def test_an_error_that_no_model_has_is_refused(bench: Workbench, given) -> None:
+    with pytest.raises(vn.VeilnetError, match="model"):
+        bench.doubt_model(given)
+    assert bench.now.network.model_error == 0.0
+
+
+def test_networks_that_only_a_search_answers_say_so(bench: Workbench) -> None:
+    assert view(bench)["loaded"]["by_search"] == ""
+    bench.open_example(stream=True)
+    shown = view(bench)["loaded"]
+    assert not shown["quick"]
+    assert "search" in shown["by_search"]
+    assert "stream" in shown["network"]["why_not"]
+    bench.load("n.toml", small_network(attic=[[0, 0, 0, 1], [0, 0, 0, 1]], hall=[[1, 1, 1, 0], [1, 2, 0, 0]]))
+    shown = view(bench)["loaded"]
+    assert not shown["quick"]
+    assert "tells nothing of when" in shown["by_search"]
