@@ -1,9 +1,9 @@
 """check, design and verify for a network in parts.
 
-Two passes over the agents. The first adds up T with T'T = Σ H_i'R_i^-1 H_i; from it follow the L x rank(U) weights that
-are all an agent needs of the others. The second finds what each agent has to send, writes it beside its input, and
-adds up what is known from it. What is left is L x L: a network of one imaginary agent that observes T x with unit noise
-has the same bounds, limits and conditioning as all agents together.
+Two passes over the agents. The first adds up T with T'T = Σ H_i'R_i^-1 H_i; from it follow the L x rank(U) weights
+that are all an agent needs of the others. The second finds what each agent has to send, writes it beside its input,
+and adds up what is known from it. What is left is L x L: a network of one imaginary agent that observes T x with unit
+noise has the same bounds, limits and conditioning as all agents together.
 """
 
 from __future__ import annotations
@@ -185,7 +185,8 @@ def verify(
 def _summary(parts: Parts, sums: Sums) -> Network:
     if sums.agents != parts.agents:
         raise InvalidRequest(
-            f"{parts.folder}: the header speaks of {parts.agents} agents, the parts have {sums.agents}; write the folder again"
+            f"{parts.folder}: the header speaks of {parts.agents} agents, the parts have {sums.agents}; write the "
+            "folder again"
         )
     return _network(parts, sums.triangle)
 

@@ -64,7 +64,7 @@ def _on_the_cluster(
         futures = client.map(
             task, batches, *([each] * len(batches) for each in arguments), key=keys, pure=False
         )
-        for done, future in enumerate(as_completed(futures), 1):
+        for done, future in enumerate(as_completed(futures, loop=client.loop), 1):
             if future.status == "error":
                 future.result()
             if future.status in ("cancelled", "lost"):
