@@ -39,6 +39,7 @@ VERBS = {
     "design": "Find what each agent should send.",
     "frontier": "Utility against privacy, from nothing to everything.",
     "inspect": "What would an agent's file send of each reading?",
+    "extract": "One agent's own file, out of a plan that is one file.",
     "sign": "Sign the files of a plan, for agents that trust your key.",
     "sanitize": "Make an agent's readings safe to send.",
     "fuse": "Estimate the public parameters from what arrived.",

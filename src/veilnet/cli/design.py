@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from veilnet.cli._parts import CLUSTER_HELP
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -74,11 +76,14 @@ def command(
             "--accept", help="A doubt of the fit to accept by its name (repeat); the plan remembers."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to write the plan to.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write the plan to, or plan.npz: one file.")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
     ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say how the plan was found, too.")] = False,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility.
@@ -87,10 +92,24 @@ def command(
     """
     import veilnet as vn
     from veilnet.bounds.typical_errors import typical_errors
+    from veilnet.cli._parts import design_parts, is_parts, refuse_options
     from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
     from veilnet.cli._views import how_found, sending_table
     from veilnet.io.plan_reading import check_destination
 
+    if cluster is not None or is_parts(network):
+        refuse_options(
+            {
+                "--privacy": privacy, "--utility-loss": utility_loss, "--give-up": give_up, "--power": power,
+                "--method": method not in ("auto", "perfect"), "--partial": partial, "--prove": prove, "--gap": gap,
+                "--model-error": model_error, "--accept": accept, "--out": out, "--force": force,
+                "--explain": explain,
+            },
+            cluster,
+            network,
+        )  # fmt: skip
+        design_parts(network, cluster, json=json)
+        return
     loss = loss_allowed(utility_loss, "--utility-loss")
     error = None if model_error is None else fraction(model_error, "--model-error")
     model = vn.Network.load(network)
@@ -147,7 +166,17 @@ def command(
         console.print(_robustness_table(tried))
     console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
     if out is not None:
-        console.print(f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you.")
+        console.print(_written(out))
+
+
+def _written(out: Path) -> str:
+    from veilnet.io.plan_archives import is_archive
+
+    if is_archive(out):
+        return (
+            f"Wrote {out}: the whole plan; 'veilnet extract {out} AGENT' takes an agent's own file from it."
+        )
+    return f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you."
 
 
 def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -> dict[str, Robustness]:

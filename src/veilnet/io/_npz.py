@@ -1,6 +1,8 @@
 """A network as an .npz archive: agents stacked, names as one text array, so that 10^5 agents are few arrays.
 
-format, agents, sizes, observe (N, L), offset (N), parameters
+format, agents (left out where they are numbered, agent01, agent02, ...), sizes, observe (N, L), offset (N)
+
+Parameters
 noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent
 public, public_names, public_sizes; private, private_names, private_sizes
 prior_mean and prior_covariance or prior_information (optional); unit_names, unit_values (optional)
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidNetwork
+from veilnet._core.names import NumberedNames, RowsByAgent, places_of
 from veilnet._core.types import Array, Integers
 from veilnet._core.validation import as_array, symmetric, unknown
 from veilnet.io import _reading
@@ -36,16 +39,17 @@ from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
 from veilnet.model.noise import IndependentNoise, NoiseModel
 from veilnet.model.prior import Prior
+from veilnet.model.readings import read_resolution
 
 Arrays = dict[str, NDArray[Any]]
 
 _STACK = "noise_of_size_"
 _REQUIRED = (
-    *("format", "agents", "sizes", "observe", "offset", "parameters"),
+    *("format", "sizes", "observe", "offset", "parameters"),
     *("public", "public_names", "public_sizes", "private", "private_names", "private_sizes"),
 )
 _OPTIONAL = (
-    *("noise", "noise_variances", f"{_STACK}<n>", "noise_loadings", "noise_common"),
+    *("agents", "noise", "noise_variances", f"{_STACK}<n>", "noise_loadings", "noise_common"),
     *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
     *("reading_names", "lowest", "highest", "resolution", "model_error"),
     *("dynamics_transition", "dynamics_noise", "dynamics_mean"),
@@ -59,13 +63,14 @@ _OPTIONAL = (
 
 def write_npz(network: Network, file: IO[bytes]) -> None:
     """Write a network as an archive of plain arrays."""
-    np.savez(file, **_arrays(network))  # type: ignore[arg-type]  # the stubs take the names for options
+    np.savez(file, **network_arrays(network))  # type: ignore[arg-type]  # the stubs take the names for options
 
 
-def _arrays(network: Network) -> Arrays:
+def network_arrays(network: Network) -> Arrays:
+    """The arrays of a network, the same for every network that says the same."""
     arrays: Arrays = {
         "format": np.array(FORMAT),
-        "agents": np.array(network.agents),
+        **({} if _numbered(network.agents) else {"agents": np.array(network.agents)}),
         "sizes": network.blocks.sizes.astype(np.int64),
         "observe": network.H,
         "offset": network.offset,
@@ -95,7 +100,9 @@ def _arrays(network: Network) -> Arrays:
             for agent, both in network.limits.items():
                 edges[network.blocks.rows(network.position[agent])] = both[side]
             arrays[key] = edges
-    if network.resolution:
+    if isinstance(network.resolution, RowsByAgent):
+        arrays["resolution"] = network.resolution.stacked
+    elif network.resolution:
         steps = np.full(network.N, np.nan)
         for agent, mine in network.resolution.items():
             steps[network.blocks.rows(network.position[agent])] = mine
@@ -107,6 +114,10 @@ def _arrays(network: Network) -> Arrays:
         arrays["doubt_words"] = np.array([doubt.words for doubt in network.doubts])
         arrays["doubt_accepted"] = np.array([int(doubt.accepted) for doubt in network.doubts])
     return arrays
+
+
+def _numbered(agents: Sequence[str]) -> bool:
+    return agents[-1] == NumberedNames(len(agents))[-1] and NumberedNames(len(agents)) == agents
 
 
 def _named_rows(prefix: str, blocks: Mapping[str, Array]) -> Arrays:
@@ -146,11 +157,15 @@ def _own_arrays(network: Network, noise: NoiseModel) -> Arrays:
 
 def read_npz(path: Path) -> Network:
     """Read a network from an archive; arrays of Python objects are refused, never unpickled."""
-    arrays = _open(path)
+    return network_from_arrays(open_arrays(path))
+
+
+def network_from_arrays(arrays: Arrays) -> Network:
+    """The network that :func:`network_arrays` took apart, every array checked."""
     check_format(str(arrays["format"]) if "format" in arrays else None)
     _check_names(arrays)
     sizes = _sizes(arrays, "sizes")
-    names = _texts(arrays, "agents")
+    names = _texts(arrays, "agents") if "agents" in arrays else NumberedNames(sizes.size)
     if len(names) != sizes.size:
         raise InvalidNetwork(f"sizes: expected one for each of the {len(names)} agents, found {sizes.size}")
     rows = _numbers(arrays, "observe", 2)
@@ -176,7 +191,7 @@ def read_npz(path: Path) -> Network:
     )
 
 
-def _reading_names(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, list[str]] | None:
+def _reading_names(arrays: Arrays, names: Sequence[str], blocks: Blocks) -> dict[str, list[str]] | None:
     if "reading_names" not in arrays:
         return None
     found = _texts(arrays, "reading_names")
@@ -186,7 +201,7 @@ def _reading_names(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str
     return {name: each for name, each in per_agent.items() if any(each)}
 
 
-def _limits(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, tuple[Array, Array]] | None:
+def _limits(arrays: Arrays, names: Sequence[str], blocks: Blocks) -> dict[str, tuple[Array, Array]] | None:
     if "lowest" not in arrays and "highest" not in arrays:
         return None
     edges = []
@@ -218,7 +233,7 @@ def _doubts(arrays: Arrays) -> list[Doubt]:
     ]
 
 
-def _resolution(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, Array] | None:
+def _resolution(arrays: Arrays, names: Sequence[str], blocks: Blocks) -> Mapping[str, Array] | None:
     if "resolution" not in arrays:
         return None
     array = _get(arrays, "resolution")
@@ -226,11 +241,21 @@ def _resolution(arrays: Arrays, names: list[str], blocks: Blocks) -> dict[str, A
         raise InvalidNetwork(
             f"resolution: expected {blocks.total} steps, found {array.dtype} of shape {array.shape}"
         )
+    if not np.any(np.isnan(array)):
+        return RowsByAgent(names, places_of(names), blocks, _checked_steps(array))
     steps = {name: array[blocks.rows(place)].astype(np.float64) for place, name in enumerate(names)}
     return {name: mine for name, mine in steps.items() if not np.all(np.isnan(mine))}
 
 
-def _open(path: Path) -> Arrays:
+def _checked_steps(array: NDArray[Any]) -> Array:
+    try:
+        return read_resolution(array, array.size)
+    except InvalidNetwork as error:
+        raise InvalidNetwork(f"resolution: {error}") from error
+
+
+def open_arrays(path: Path) -> Arrays:
+    """All arrays of an archive; nothing is unpickled, and no more is read than its size allows."""
     _reading.size_of(path, _reading.ARRAY_LIMIT)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -299,7 +324,7 @@ def _get(arrays: Arrays, name: str) -> NDArray[Any]:
     return arrays[name]
 
 
-def _cut(rows: Array, names: list[str], sizes: Integers) -> dict[str, Array]:
+def _cut(rows: Array, names: Sequence[str], sizes: Integers) -> dict[str, Array]:
     blocks = Blocks(sizes)
     if len(set(names)) != len(names):
         raise InvalidNetwork("agents: a name is used twice; names must differ")
@@ -336,7 +361,7 @@ def _coloured(arrays: Arrays) -> ColouredNoise:
     return ColouredNoise(**found)
 
 
-def _noise(arrays: Arrays, names: list[str], sizes: Integers) -> Any:
+def _noise(arrays: Arrays, names: Sequence[str], sizes: Integers) -> Any:
     if "noise_memory" in arrays or "noise_innovation" in arrays:
         return _coloured(arrays)
     own = _own_noise(arrays, names, sizes)
@@ -345,7 +370,7 @@ def _noise(arrays: Arrays, names: list[str], sizes: Integers) -> Any:
     return CommonNoise(own, _numbers(arrays, "noise_loadings", 2), _numbers(arrays, "noise_common", 2))
 
 
-def _own_noise(arrays: Arrays, names: list[str], sizes: Integers) -> Any:
+def _own_noise(arrays: Arrays, names: Sequence[str], sizes: Integers) -> Any:
     stacks = {int(name.removeprefix(_STACK)): name for name in arrays if _is_stack(name)}
     given = [name for name in ("noise", "noise_variances") if name in arrays] + list(stacks.values())[:1]
     if len(given) != 1:
@@ -366,7 +391,7 @@ def _own_noise(arrays: Arrays, names: list[str], sizes: Integers) -> Any:
                 f"{name}: expected shape {(group.count, group.size, group.size)}, found {stack.shape}"
             )
         checked.append(symmetric(stack, name))
-    return IndependentNoise(blocks, checked, tuple(names))
+    return IndependentNoise(blocks, checked, names)
 
 
 def _prior(arrays: Arrays) -> Prior | None:

@@ -22,15 +22,19 @@ from typing import Any
 import msgspec
 
 from veilnet._core.errors import InvalidPlan
+from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io import _document, sanitizer_files
 from veilnet.io._json import plain
 from veilnet.io._sealed import digest, format_of, seal
 from veilnet.io.centre_files import FORMAT as CENTRE_FORMAT
 from veilnet.io.centre_files import centre_document
+from veilnet.io.plan_archives import Archive, is_archive, write_archive
+from veilnet.io.plan_arrays import arrays_id, plan_arrays
 from veilnet.io.plan_folder import saving
 from veilnet.io.proof_files import FORMAT as PROOF_FORMAT
 from veilnet.io.proof_files import StatementDocument, proof_document, statement_document
 from veilnet.io.stream_centre_files import FORMAT as STREAM_FORMAT
+from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
 FORMAT = "veilnet-plan/1"
@@ -71,12 +75,16 @@ class FindingDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
-    """Write a plan folder. Whenever it is interrupted, the folder holds the whole old plan or the whole new one.
+    """Write a plan folder, or one file where the name ends in .npz. Whenever it is interrupted, the whole old plan or
+    the whole new one is there.
 
     An older plan in the folder is replaced, its agents' files included; files of others are left alone, and
     one that is in the way is an error.
     """
     target = Path(folder)
+    if is_archive(target):
+        write_archive(target, _promises(plan), plan.network, plan.sanitizers)
+        return
     whole = _whole_document(plan)
     plan_id = whole["plan"]
     names = file_names(list(plan.sanitizers))
@@ -93,6 +101,12 @@ def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     with saving(target) as replace_files:
         replace_files(contents, look_around(target, plan_id, list(contents)))
+
+
+def centre_file(archive: Path) -> bytes:
+    """The content of the centre's file, from a plan that is one file; its promises are recomputed first."""
+    plan = Plan.load(archive)
+    return seal(centre_document(replace(plan.messages, plan=Archive.read(archive).plan)))
 
 
 def file_names(agents: Sequence[str]) -> dict[str, str]:
@@ -130,9 +144,22 @@ def _folded(name: str) -> str:
 
 
 def _whole_document(plan: Plan) -> dict[str, Any]:
+    promises = _promises(plan)
+    proof = {"proof": promises.pop("proof")} if "proof" in promises else {}
     document = {
         "format": FORMAT,
         "plan": "",
+        **promises,
+        "sanitizers": {agent: sanitizer_files.to_document(s, None) for agent, s in plan.sanitizers.items()},
+        "network": plain(_document.to_document(plan.network)),
+        **proof,
+    }
+    return document | {"plan": array_or_text_id(document, plan.network, plan.sanitizers)}
+
+
+def _promises(plan: Plan) -> dict[str, Any]:
+    """What plan.json holds beside the network and the sanitizers."""
+    document = {
         "method": plan.method,
         "utility": plain(plan.utility),
         "privacy": plain(plan.privacy),
@@ -145,16 +172,22 @@ def _whole_document(plan: Plan) -> dict[str, Any]:
             for f in plan.certificate.findings
         ],
         "details": plain(plan.details),
-        "sanitizers": {agent: sanitizer_files.to_document(s, None) for agent, s in plan.sanitizers.items()},
-        "network": plain(_document.to_document(plan.network)),
     }
     if plan.proof is not None:
         document["proof"] = statement_document(plan.proof)
-    return document | {"plan": plan_id_of(document)}
+    return document
+
+
+def array_or_text_id(
+    document: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]
+) -> str:
+    """The id of the plan that plan.json holds: the same as that of plan.npz, where it can be saved so."""
+    arrays = plan_arrays(document, network, sanitizers)
+    return plan_id_of(document) if arrays is None else arrays_id(arrays)
 
 
 def plan_id_of(document: Mapping[str, Any]) -> str:
-    """The id that the content of plan.json stands for."""
+    """The id that the text of plan.json stands for: of plans that are not kept as arrays, and of plans of old."""
     return digest({name: value for name, value in document.items() if name != "plan"})[:32]
 
 

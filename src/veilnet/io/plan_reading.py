@@ -17,12 +17,19 @@ from veilnet.io import _document, sanitizer_files
 from veilnet.io._json import plain, with_infinities
 from veilnet.io._sealed import convert, read_sealed
 from veilnet.io.centre_files import load_centre
+from veilnet.io.plan_archives import (
+    Archive,
+    check_archive_destination,
+    is_archive,
+    network_difference,
+)
 from veilnet.io.plan_files import (
     CENTRE,
     FORMAT,
     PROOF,
     WHOLE,
     PlanDocument,
+    array_or_text_id,
     file_names,
     look_around,
     plan_id_of,
@@ -36,8 +43,10 @@ from veilnet.plans.verification import SavedPlan
 
 
 def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:
-    """What the files of a plan folder hold; InvalidPlan where plan.json cannot be read as a plan at all."""
+    """What the files of a plan folder, or a plan.npz, hold; InvalidPlan where that is no plan at all."""
     target = Path(folder)
+    if is_archive(target):
+        return _read_archive(target)
     if not target.is_dir():
         raise InvalidPlan(f"{folder}: no such folder; give the folder that plan.save() or design --out wrote")
     with reading(target) as place:
@@ -49,6 +58,9 @@ def check_destination(folder: Path, network: Network, *, force: bool) -> None:
 
     force: replace the plan of another network, or one that cannot be read.
     """
+    if is_archive(folder):
+        check_archive_destination(folder, network, force=force)
+        return
     existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     if not existing.is_dir():
         raise InvalidPlan(f"{existing}: expected a folder, found a file; choose another name")
@@ -86,7 +98,7 @@ def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
         check_sanitizers(network, sanitizers)
     except InvalidRequest as error:
         raise InvalidPlan(f"{path}: {error}") from error
-    same_id = plan_id_of(document) == found.plan
+    same_id = found.plan in (plan_id_of(document), array_or_text_id(document, network, sanitizers))
     trouble = (
         ""
         if intact
@@ -110,6 +122,26 @@ def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
         centre_file=(str(target / CENTRE), _centre_file(place(CENTRE))),
         difference=partial(_difference, saved=found.network),
         proof_file=None if found.proof is None else (str(target / PROOF), _proof_file(place(PROOF), found)),
+    )
+
+
+def _read_archive(path: Path) -> SavedPlan:
+    archive = Archive.read(path)
+    network = archive.network()
+    document = archive.promises() | {"format": FORMAT, "plan": archive.plan, "sanitizers": {}, "network": {}}
+    found = convert(document, PlanDocument, path)
+    return SavedPlan(
+        where=str(path),
+        trouble="",
+        plan_id=archive.plan,
+        network=network,
+        sanitizers=archive.sanitizers(network),
+        method=found.method,
+        promise=_promise(found, network, path),
+        details=with_infinities(found.details),
+        agent_files={},
+        centre_file=None,
+        difference=partial(network_difference, saved=archive.network_arrays()),
     )
 
 

@@ -92,7 +92,7 @@ class Certificate:
 def certify(
     network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise, *, begun: Recheck | None = None
 ) -> Certificate:
-    """Recompute every promise from the network and the sanitizers alone; ``begun`` where sums were formed elsewhere."""
+    """Recompute every promise from the network and the sanitizers alone; ``begun`` has sums formed elsewhere."""
     model: Recheck | StreamRecheck
     if network.is_stream:
         model, rounding = StreamRecheck(network, sanitizers), _ROUNDING

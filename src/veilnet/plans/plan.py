@@ -158,10 +158,11 @@ class Plan(Frozen):
         return {agent: sanitizer.order for agent, sanitizer in self.sanitizers.items()}
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> None:
-        """Write one file per agent, one for the centre and one for the whole.
+        """Write one file per agent, one for the centre and one for the whole; or one compact file for many agents.
 
         folder: where to; it is made if there is none, and an earlier plan of the same network in it is replaced,
-                whole or not at all.
+                whole or not at all. A name that ends in .npz is one file, from which ``veilnet extract`` takes any
+                agent's own.
         force:  replace the plan of another network too; without it, InvalidPlan is raised and nothing is written.
         """
         from veilnet.io.plan_files import save_plan
@@ -174,7 +175,7 @@ class Plan(Frozen):
     def load(cls, folder: str | PathLike[str]) -> Plan:
         """Read a plan and verify it; a changed, truncated or mixed-up file is refused.
 
-        folder: where :meth:`save` or ``veilnet design --out`` wrote it.
+        folder: where :meth:`save` or ``veilnet design --out`` wrote it, a folder or a plan.npz.
         """
         from veilnet.plans.verification import load_plan
 

@@ -1,0 +1,263 @@
+"""From a thousand to a million agents: veilnet against a bare batched NumPy script that does the same sums.
+
+    python benchmarks/many_agents.py [--sizes 1000 10000 100000 1000000] [--tradeoff 1000 100000] [--out FILE]
+
+Agents of 4 readings, 32 parameters, 2 public rows. Both build or are given the arrays, decide whether privacy is free,
+find what each agent sends at perfect utility, recompute every promise by other formulas and save the plan with its
+network. Every measurement is a process of its own on one thread. Seconds are processor time, so that others on the
+machine change them little; memory is the largest resident set above that before the agents were made, so the given
+arrays count, as a multiple of those.
+
+The trade-off asks for twice the free privacy; its time is told per agent and iteration of the search.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[variable] = "1"  # before numpy is loaded: one thread for everyone
+
+import numpy as np  # noqa: E402
+
+READINGS, PARAMETERS, PUBLIC, PRIVATE = 4, 32, 2, 2
+AT_ONCE = 2048  # agents of the bare script, which is quickest when its temporaries stay in cache
+
+
+def instance(agents: int) -> dict[str, Any]:
+    """Random agents; arrays as a user would hand them over."""
+    rng = np.random.default_rng(17)
+    noise = np.empty((agents, READINGS, READINGS))
+    for start in range(0, agents, AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        root = rng.standard_normal((len(noise[part]), READINGS, READINGS))
+        noise[part] = root @ root.transpose(0, 2, 1) + np.eye(READINGS)
+    return {
+        "observe": rng.standard_normal((agents, READINGS, PARAMETERS)),
+        "noise": noise,
+        "public": rng.standard_normal((PUBLIC, PARAMETERS)),
+        "private": {"g": rng.standard_normal((PRIVATE, PARAMETERS))},
+    }
+
+
+# --- the bare script
+
+
+def bare(given: dict[str, Any], path: Path) -> dict[str, float]:
+    """The same sums in plain NumPy: no names, no checks of the input, no words, no digest of the file."""
+    observe, noise, U, G = given["observe"], given["noise"], given["public"], given["private"]["g"]
+    agents = len(observe)
+    parts = [slice(start, start + AT_ONCE) for start in range(0, agents, AT_ONCE)]
+    raw = np.zeros((PARAMETERS, PARAMETERS))
+    for part in parts:
+        H = observe[part]
+        raw += H.reshape(-1, PARAMETERS).T @ np.linalg.solve(noise[part], H).reshape(-1, PARAMETERS)
+    weights = np.linalg.solve(raw, U.T)
+    sent = np.zeros_like(raw)
+    compression = np.empty((agents, PUBLIC, READINGS))
+    grid = np.empty((agents, PUBLIC))
+    for part in parts:
+        H, R = observe[part], noise[part]
+        share = np.linalg.solve(R, H @ weights)
+        C = np.linalg.svd(share.transpose(0, 2, 1), full_matrices=False)[2]
+        M = C @ R @ C.transpose(0, 2, 1)
+        F = C @ H
+        sent += F.reshape(-1, PARAMETERS).T @ np.linalg.solve(M, F).reshape(-1, PARAMETERS)
+        deviation = np.sqrt(np.diagonal(M, axis1=1, axis2=2))
+        least = np.linalg.eigvalsh(M / deviation[:, :, None] / deviation[:, None, :])[:, :1]
+        compression[part] = C
+        grid[part] = np.ldexp(1.0, np.frexp(deviation * np.sqrt(least) * 1.7e-3)[1] - 1)
+    again, sent_again = np.zeros_like(raw), np.zeros_like(raw)
+    for part in parts:  # the recheck: J and J̃ once more, by Cholesky roots and eigenvectors
+        H, R, C = observe[part], noise[part], compression[part]
+        W = np.linalg.solve(np.linalg.cholesky(R), H).reshape(-1, PARAMETERS)
+        again += W.T @ W
+        values, vectors = np.linalg.eigh(C @ R @ C.transpose(0, 2, 1))
+        F = (vectors.transpose(0, 2, 1) @ (C @ H) / np.sqrt(values)[:, :, None]).reshape(-1, PARAMETERS)
+        sent_again += F.T @ F
+    np.savez(path, observe=observe, noise=noise, compression=compression, grid=grid, public=U, private=G)
+    return {
+        "loss": _error(sent, U) / _error(raw, U) - 1,
+        "privacy": _error(sent, G) / _error(raw, G) - 1,
+        "privacy again": _error(sent_again, G) / _error(again, G) - 1,
+    }
+
+
+def _error(information: Any, rows: Any) -> float:
+    return float(np.trace(rows @ np.linalg.solve(information, rows.T)))
+
+
+# --- veilnet
+
+
+def with_veilnet(given: dict[str, Any], path: Path) -> dict[str, float]:
+    import veilnet as vn
+
+    steps = Steps()
+    network = vn.Network(**given)
+    steps.done("build")
+    vn.check(network)
+    steps.done("check")
+    plan = vn.design(network)
+    steps.done("design and certificate")
+    plan.save(path)
+    steps.done("save")
+    return {"loss": -plan.utility, "privacy": plan.privacy["g"], **steps.seconds}
+
+
+def tradeoff(given: dict[str, Any], path: Path) -> dict[str, float]:
+    import veilnet as vn
+
+    network = vn.Network(**given)
+    free = vn.check(network).ceiling["g"]
+    began = time.process_time()
+    plan = vn.design(network, privacy=2 * free, starts=1)
+    seconds = time.process_time() - began
+    return {
+        "loss": -plan.utility,
+        "privacy": plan.privacy["g"],
+        "iterations": plan.details["iterations"],
+        "search": seconds,
+    }
+
+
+class Steps:
+    """Processor seconds of one step after another."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.process_time()
+
+    def done(self, step: str) -> None:
+        now = time.process_time()
+        self.seconds[f"{step} seconds"] = now - self._last
+        self._last = now
+
+
+WAYS: dict[str, Callable[[dict[str, Any], Path], dict[str, float]]] = {
+    "bare": bare,
+    "veilnet": with_veilnet,
+    "tradeoff": tradeoff,
+}
+
+
+# --- measuring
+
+
+def measure(way: str, agents: int) -> dict[str, float]:
+    """One way at one size, in this process: seconds, memory, what was found."""
+    with tempfile.TemporaryDirectory() as folder:
+        small = instance(40)
+        for _ in range(2):  # loads what is loaded when first used
+            WAYS[way](small, Path(folder) / "small.npz")
+        before = _peak(reset=True)
+        given = instance(agents)
+        bytes_given = given["observe"].nbytes + given["noise"].nbytes
+        repeats = max(1, min(5, 20_000 // agents)) if way != "tradeoff" else 1
+        seconds = []
+        for _ in range(repeats):
+            began = time.process_time()
+            found = WAYS[way](given, Path(folder) / "plan.npz")
+            seconds.append(time.process_time() - began)
+        saved = sum(path.stat().st_size for path in Path(folder).glob("plan.npz"))
+    return found | {
+        "seconds": min(seconds),
+        "given": bytes_given,
+        "memory": (_peak() - before) / bytes_given,
+        "saved": saved / bytes_given,
+    }
+
+
+def _peak(*, reset: bool = False) -> float:
+    """Bytes of the largest resident set so far, or since it was last reset."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return float(line.split()[1]) * 1024
+    raise RuntimeError("no peak of memory in /proc/self/status; this benchmark needs Linux")
+
+
+def in_process(way: str, agents: int) -> dict[str, float]:
+    """The same in a process of its own."""
+    arguments = [sys.executable, __file__, "--one", way, str(agents)]
+    answer = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
+    return dict(json.loads(answer))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", type=int, nargs="*", default=[10**3, 10**4, 10**5, 10**6])
+    parser.add_argument("--tradeoff", type=int, nargs="*", default=[10**3, 10**4, 10**5])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--one", nargs=2, metavar=("WAY", "AGENTS"))
+    chosen = parser.parse_args()
+    if chosen.one:
+        print(json.dumps(measure(chosen.one[0], int(chosen.one[1]))))
+        return
+    lines = [*perfect_table(chosen.sizes), "", *tradeoff_table(chosen.tradeoff)]
+    if chosen.out is not None:
+        chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def perfect_table(sizes: list[int]) -> list[str]:
+    """Perfect utility, row by row as they are measured."""
+    lines = [
+        "| agents | build | check | design, certificate | save | veilnet | µs per agent | bare | ratio | memory |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    print("\n".join(lines), flush=True)
+    for agents in sizes:
+        plain, ours = in_process("bare", agents), in_process("veilnet", agents)
+        assert abs(plain["privacy"] - ours["privacy"]) <= 1e-6 * (1 + plain["privacy"]), (plain, ours)
+        steps = [ours[f"{step} seconds"] for step in ("build", "check", "design and certificate", "save")]
+        row = [
+            f"{agents:,}",
+            *(f"{each:.3g} s" for each in steps),
+            f"{ours['seconds']:.3g} s",
+            f"{1e6 * ours['seconds'] / agents:.0f}",
+            f"{plain['seconds']:.3g} s",
+            f"{ours['seconds'] / plain['seconds']:.2f}",
+            f"{ours['memory']:.2f} x",
+        ]
+        lines.append(f"| {' | '.join(row)} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def tradeoff_table(sizes: list[int]) -> list[str]:
+    """Twice the free privacy, from one start."""
+    lines = [
+        "| agents | trade-off | iterations | µs per agent and iteration | loss | memory |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    print("\n".join(lines), flush=True)
+    for agents in sizes:
+        found = in_process("tradeoff", agents)
+        each = 1e6 * found["search"] / agents / max(1, found["iterations"])
+        row = [
+            f"{agents:,}",
+            f"{found['search']:.3g} s",
+            f"{found['iterations']:.0f}",
+            f"{each:.2f}",
+            f"{100 * found['loss']:.3g} %",
+            f"{found['memory']:.2f} x",
+        ]
+        lines.append(f"| {' | '.join(row)} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+if __name__ == "__main__":
+    main()

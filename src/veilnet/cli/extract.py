@@ -1,0 +1,42 @@
+"""``veilnet extract``: one agent's own file, out of a plan that is one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    plan: Annotated[Path, typer.Argument(help="A plan that is one file, plan.npz.")],
+    agent: Annotated[str, typer.Argument(help="Whose file to extract, by name; center for the centre's.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where to write it; the agent's name and .json when left out."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Write the file that one agent needs, the same as in the folder of the plan.
+
+    A plan.npz that was cut off or changed is refused, and nothing is written. What it promises is not recomputed
+    here: 'veilnet verify' does. Exit code 0: written; 2: no such agent, or not readable as a plan.
+    """
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.cli._shared import console, print_json
+    from veilnet.io._atomic import write_bytes
+    from veilnet.io.plan_archives import Archive, is_archive
+    from veilnet.io.plan_files import CENTRE, centre_file, file_names
+
+    if not is_archive(plan):
+        raise InvalidRequest(
+            f"{plan}: expected a plan.npz; in the folder of a plan every agent has its file already"
+        )
+    archive = Archive.read(plan)
+    target = out or Path(CENTRE if agent == "center" else file_names([agent])[agent])
+    content = centre_file(plan) if agent == "center" else archive.agent_file(agent)
+    write_bytes(target, content)
+    if json:
+        print_json({"agent": agent, "plan": archive.plan, "saved": target})
+    else:
+        console.print(f"Wrote {target}: what {agent} needs of plan {archive.plan}.", soft_wrap=True)

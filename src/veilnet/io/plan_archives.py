@@ -1,0 +1,306 @@
+"""A plan as one file, plan.npz: a few arrays however many agents there are (:mod:`veilnet.io.plan_arrays`).
+
+Beside those arrays it holds its ``format`` and the ``plan``'s id, a digest of them all, so that a file that was cut
+off or changed is noticed. Any agent's own file is extracted from it, the same to the last byte as in the folder of
+the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable, VeilnetError
+from veilnet._core.names import NumberedNames
+from veilnet._core.types import Array
+from veilnet.agent.grid import round_to_grid
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.io import _json, sanitizer_files
+from veilnet.io._atomic import replacing
+from veilnet.io._npz import Arrays, network_arrays, network_from_arrays, open_arrays
+from veilnet.io._sealed import seal
+from veilnet.io.plan_arrays import arrays_id, plan_arrays
+from veilnet.model.network import Network
+
+FORMAT = "veilnet-plan-archive/1"
+SUFFIX = ".npz"
+_AGAIN = "copy it again, or save the plan again"
+_STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance"}
+
+
+def is_archive(path: str | PathLike[str]) -> bool:
+    """Whether a plan by this name is one file and not a folder."""
+    target = Path(path)
+    return target.suffix.lower() == SUFFIX and not target.is_dir()
+
+
+def write_archive(
+    path: Path, promises: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]
+) -> None:
+    """Write a plan as one file, whole or not at all."""
+    arrays = plan_arrays(promises, network, sanitizers)
+    if arrays is None:
+        raise InvalidPlan(
+            f"{path}: one file holds plans in which every agent has a sanitizer, without a memory and with the "
+            "offset of the network; save this one as a folder"
+        )
+    if promises.get("proof") is not None:
+        raise InvalidPlan(f"{path}: a plan with a proof needs more than one file; save it as a folder")
+    with replacing(path) as file:
+        marks = {"format": np.array(FORMAT), "plan": np.array(arrays_id(arrays))}
+        np.savez(file, **marks, **arrays)  # type: ignore[arg-type]  # the stubs take the names for options
+
+
+def check_archive_destination(path: Path, network: Network, *, force: bool) -> None:
+    """An error where a plan of this network could not or should not be saved in this file."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise InvalidPlan(f"{folder}: no such folder; make it first, or choose another place")
+    if not path.exists() or force:
+        return
+    try:
+        saved = Archive.read(path).network_arrays()
+    except InvalidPlan as error:
+        raise InvalidPlan(
+            f"{path}: is in the way and not readable as a plan ({error}); choose another name, or give --force (in "
+            "Python force=True) to replace it"
+        ) from error
+    difference = network_difference(network, saved)
+    if difference:
+        raise InvalidPlan(
+            f"{path}: holds the plan of another network ({difference}); choose another name, or give --force "
+            "(in Python force=True) to replace that plan"
+        )
+
+
+def network_difference(network: Network, saved: Arrays) -> str:
+    """Where a network differs from the saved one, empty if it does not; what is doubted of them may."""
+    given = network_arrays(network)
+    for name in sorted({*given, *saved}):
+        if name.startswith("doubt_"):
+            continue
+        if name not in given or name not in saved or not _same_bits(given[name], saved[name]):
+            return f"{name} differs"
+    return ""
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    return (
+        bool(
+            one.shape == other.shape
+            and one.dtype == other.dtype
+            and np.array_equal(
+                np.ascontiguousarray(one).view(np.uint8), np.ascontiguousarray(other).view(np.uint8)
+            )
+        )
+        if one.ndim
+        else bool(one == other)
+    )
+
+
+class Archive:
+    """The arrays of a plan file, intact but none of them believed yet.
+
+    plan: the id it bears.
+    """
+
+    def __init__(self, path: Path, plan: str, arrays: Arrays) -> None:
+        self.path, self.plan, self._arrays = path, plan, arrays
+
+    @classmethod
+    def read(cls, path: Path) -> Archive:
+        """All arrays of a file; InvalidPlan where it is none of a plan, cut off or changed."""
+        try:
+            arrays = open_arrays(path)
+        except InvalidNetwork as error:
+            text = str(error).removeprefix(f"{path}: ")
+            raise InvalidPlan(f"{path}: {text}") from error
+        found = _text(path, arrays, "format")
+        if found != FORMAT:
+            kind = FORMAT.partition("/")[0]
+            newer = found.startswith(kind + "/")
+            advice = (
+                "it was written by another version of veilnet; update" if newer else "is it the right file?"
+            )
+            raise InvalidPlan(f"{path}: expected the format {FORMAT!r}, found {found[:40]!r}; {advice}")
+        plan = _text(path, arrays, "plan")
+        content = {name: array for name, array in arrays.items() if name not in ("format", "plan")}
+        if arrays_id(content) != plan:
+            raise InvalidPlan(f"{path}: the plan's id does not match its content; {_AGAIN}")
+        return cls(path, plan, content)
+
+    def promises(self) -> dict[str, Any]:
+        """What is promised, as in plan.json."""
+        text = _text(self.path, self._arrays, "document")
+        try:
+            found = _json.parse(text)
+        except ValueError as error:
+            raise InvalidPlan(f"{self.path}: document: not readable as JSON; {_AGAIN}") from error
+        if not isinstance(found, dict):
+            raise InvalidPlan(f"{self.path}: document: expected a table of promises; {_AGAIN}")
+        return found
+
+    def network_arrays(self) -> Arrays:
+        """The arrays of the network."""
+        return {
+            name.removeprefix("network."): array
+            for name, array in self._arrays.items()
+            if name.startswith("network.")
+        }
+
+    def network(self) -> Network:
+        """The network, checked as one from a file of its own."""
+        try:
+            return network_from_arrays(self.network_arrays())
+        except (InvalidNetwork, NotObservable) as error:
+            raise InvalidPlan(f"{self.path}: network: {error}") from error
+
+    def sanitizers(self, network: Network) -> Mapping[str, Sanitizer]:
+        """What every agent sends, as stacks where they are in normal form."""
+        stacks = self._stacks(network.S)
+        for stack in stacks:
+            sizes = network.blocks.sizes[stack["places"]]
+            if np.any(sizes != stack["compression"].shape[2]):
+                raise self._changed("compression: made for another number of readings than the network says")
+        normal = all(
+            "covariance" not in stack and np.all(np.isin(stack.get("variances", 0.0), (0.0, 1.0)))
+            for stack in stacks
+        )
+        if normal and network.noise.independent:
+            return StackedSanitizers(
+                network,
+                [
+                    SanitizerStack(
+                        each["places"].astype(np.intp),
+                        each["compression"],
+                        each.get("variances"),
+                        each["grid"],
+                    )
+                    for each in stacks
+                ],
+            )
+        offset, blocks = network.offset, network.blocks
+        made = {}
+        for stack in stacks:
+            for row, place in enumerate(stack["places"].tolist()):
+                agent = network.agents[place]
+                made[agent] = self._sanitizer(stack, row, offset[blocks.rows(place)]).for_agent(
+                    agent, network
+                )
+        return {agent: made[agent] for agent in network.agents}
+
+    def agent_file(self, agent: str) -> bytes:
+        """The content of one agent's own file, as the folder of the plan would have it."""
+        arrays = self.network_arrays()
+        place, rows, count = self._place(agent, arrays)
+        for stack in self._stacks(count):
+            within = np.flatnonzero(stack["places"] == place)
+            if within.size:
+                break
+        try:
+            made = self._sanitizer(
+                stack,
+                int(within[0]),
+                np.asarray(arrays["offset"][rows], dtype=np.float64),
+                agent=agent,
+                **_of_readings(arrays, rows),
+            )
+        except (VeilnetError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise InvalidPlan(f"{self.path}: {agent}: {error}; the file was changed: {_AGAIN}") from error
+        return seal(sanitizer_files.to_document(made, self.plan))
+
+    def _place(self, agent: str, arrays: Arrays) -> tuple[int, slice, int]:
+        sizes = arrays.get("sizes")
+        if sizes is None or sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not sizes.size:
+            raise self._changed("network.sizes: expected a list of whole numbers")
+        if "agents" in arrays:
+            found = np.flatnonzero(arrays["agents"] == agent)
+            place = int(found[0]) if found.size else -1
+            some = [str(name) for name in arrays["agents"][:8].tolist()]
+        else:
+            numbered = NumberedNames(sizes.size)
+            place = numbered.index(agent) if agent in numbered else -1
+            some = list(numbered[:8])
+        if place < 0:
+            more = f", ... ({sizes.size} in all)" if sizes.size > len(some) else ""
+            raise InvalidPlan(
+                f"{self.path}: no agent {agent!r} in the plan; there are {', '.join(some)}{more}"
+            )
+        start = int(sizes[:place].sum())
+        return place, slice(start, start + int(sizes[place])), int(sizes.size)
+
+    def _sanitizer(self, stack: Arrays, row: int, offset: Array, **more: Any) -> Sanitizer:
+        kind = "covariance" if "covariance" in stack else "variances"
+        noise = stack[kind][row] if kind in stack else np.zeros(stack["compression"].shape[1])
+        try:
+            made = Sanitizer(stack["compression"][row], noise, offset=offset, grid=stack["grid"][row], **more)
+        except InvalidNetwork as error:
+            raise self._changed(str(error)) from error
+        return made
+
+    def _stacks(self, count: int) -> list[Arrays]:
+        """The arrays of every kind of agents: each of the right shape, and every agent in exactly one."""
+        stacks: dict[str, Arrays] = {}
+        for name, array in self._arrays.items():
+            if name.startswith("sent"):
+                head, _, tail = name.partition(".")
+                stacks.setdefault(head, {})[tail] = array
+        for name, stack in stacks.items():
+            self._check_stack(name, stack)
+        places = np.concatenate([np.zeros(0, np.int64), *(stack["places"] for stack in stacks.values())])
+        if places.size != count or not np.array_equal(np.sort(places), np.arange(count)):
+            raise self._changed(f"expected what each of {count} agents sends, once, found {places.size}")
+        return list(stacks.values())
+
+    def _check_stack(self, name: str, stack: Arrays) -> None:
+        if not {"places", "compression", "grid"} <= set(stack) <= _STACK_ARRAYS:
+            raise self._changed(f"{name}: expected places, compression and grid, found {sorted(stack)}")
+        places, compression = stack["places"], stack["compression"]
+        if places.dtype != np.int64 or places.ndim != 1 or np.any(places[1:] <= places[:-1]):
+            raise self._changed(f"{name}.places: expected whole numbers that grow")
+        if compression.ndim != 3 or len(compression) != len(places):
+            raise self._changed(f"{name}.compression: expected ({len(places)}, numbers, readings)")
+        count, sent, _ = compression.shape
+        shapes = {"compression": compression.shape, "grid": (count, sent)}
+        shapes |= {"variances": (count, sent), "covariance": (count, sent, sent)}
+        for key, array in stack.items():
+            if key == "places":
+                continue
+            if array.dtype != np.float64 or array.shape != shapes[key] or not np.all(np.isfinite(array)):
+                raise self._changed(f"{name}.{key}: expected finite numbers of shape {shapes[key]}")
+        if np.any(stack.get("variances", np.zeros(1)) < 0):
+            raise self._changed(f"{name}.variances: expected none below zero")
+        try:
+            round_to_grid(np.zeros(stack["grid"].shape), stack["grid"])  # refuses what is no grid
+        except InvalidNetwork as error:
+            raise self._changed(f"{name}.grid: not powers of two within range") from error
+
+    def _changed(self, what: str) -> InvalidPlan:
+        return InvalidPlan(f"{self.path}: {what}; the file was changed: {_AGAIN}")
+
+
+def _of_readings(arrays: Arrays, rows: slice) -> dict[str, Any]:
+    """What the network says of one agent's readings, as a sanitizer takes it."""
+    found: dict[str, Any] = {}
+    if "reading_names" in arrays:
+        names = [str(name) for name in arrays["reading_names"][rows].tolist()]
+        found["names"] = names if any(names) else ()
+    if "lowest" in arrays:
+        edges = (arrays["lowest"][rows], arrays["highest"][rows])
+        found["limits"] = edges if np.any(np.isfinite(edges)) else None
+    if "resolution" in arrays:
+        steps = arrays["resolution"][rows]
+        found["resolution"] = None if np.all(np.isnan(steps)) else steps
+    return found
+
+
+def _text(path: Path, arrays: Arrays, name: str) -> str:
+    array = arrays.get(name)
+    if array is None or array.dtype.kind != "U" or array.ndim != 0:
+        raise InvalidPlan(f"{path}: holds no {name}, so it is no plan, or was changed; {_AGAIN}")
+    return str(array)

@@ -1,0 +1,126 @@
+"""A plan as a few arrays, and the id that they stand for: the same however the plan is saved.
+
+document      the promises as JSON: method, utility, privacy, targets, certificate, details
+network.*     the network (:mod:`veilnet.io._npz`)
+sent<k>.*     agents that read and send as many numbers, the k-th such kind: places in sending order (count),
+              compression (count, numbers, readings), grid (count, numbers), and the noise that is added, none at all,
+              variances (count, numbers) or covariance (count, numbers, numbers)
+
+What the network says of an agent's readings (offset, names, limits, resolution) stands there alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.types import Array, Integers
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.io._npz import Arrays, network_arrays
+from veilnet.model.network import Network
+
+_PROMISES = (
+    *("method", "utility", "privacy", "targets", "worst_targets", "floors", "most_loss", "certificate"),
+    *("details", "proof"),
+)
+_ID_LENGTH = 32
+
+
+def plan_arrays(
+    promises: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]
+) -> Arrays | None:
+    """The arrays of a plan; None for what is not kept as arrays: memories, and agents without a grid of their own.
+
+    promises: what plan.json holds beside the network and the sanitizers.
+    """
+    stacks = _stacks(network, sanitizers)
+    if stacks is None:
+        return None
+    arrays: Arrays = {"document": np.array(_canonical(promises))}
+    for name, array in network_arrays(network).items():
+        arrays[f"network.{name}"] = array
+    for number, stack in enumerate(stacks):
+        for name, array in stack.items():
+            arrays[f"sent{number}.{name}"] = array
+    return arrays
+
+
+def arrays_id(arrays: Mapping[str, Any]) -> str:
+    """The id of a plan, a digest of all its arrays: their names, kinds, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {arrays[name].shape}\n".encode())
+        digest.update(array.data if array.dtype.kind != "U" else array.tobytes())
+    return digest.hexdigest()[:_ID_LENGTH]
+
+
+def _canonical(promises: Mapping[str, Any]) -> str:
+    kept = {name: promises[name] for name in _PROMISES if name in promises}
+    return json.dumps(kept, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Arrays] | None:
+    """Each kind of agents as arrays, fewest readings and then fewest numbers first."""
+    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
+        found = []
+        for stack in sorted(sanitizers.stacks, key=lambda each: (each.readings, each.sent)):
+            if stack.grid is None:
+                return None
+            noise = stack.variances
+            found.append(_stack(stack.places, stack.compression, stack.grid, noise, None))
+        return found
+    kinds: dict[tuple[int, int], list[tuple[int, Sanitizer]]] = {}
+    for place, agent in enumerate(network.agents):
+        sanitizer = sanitizers.get(agent)
+        if sanitizer is None or not _told_by_network(sanitizer, agent, network):
+            return None
+        kinds.setdefault((sanitizer.readings, sanitizer.sent), []).append((place, sanitizer))
+    return [_stack_of(kinds[kind]) for kind in sorted(kinds)]
+
+
+def _told_by_network(sanitizer: Sanitizer, agent: str, network: Network) -> bool:
+    """Whether everything but what is sent follows from the network."""
+    offset = network.offset[network.blocks.rows(network.position[agent])]
+    same_bits = np.array_equal(sanitizer.offset, offset) and np.array_equal(
+        np.signbit(sanitizer.offset), np.signbit(offset)
+    )
+    return (
+        sanitizer.memory is None
+        and sanitizer.grid is not None
+        and same_bits
+        and sanitizer.same_readings_as(sanitizer.for_agent(agent, network))
+    )
+
+
+def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> Arrays:
+    noise = np.stack([each.noise for _, each in members])
+    variances = np.diagonal(noise, axis1=1, axis2=2)
+    diagonal = not np.any(noise - variances[:, :, None] * np.eye(noise.shape[1]))
+    return _stack(
+        np.array([place for place, _ in members], dtype=np.intp),
+        np.stack([each.compression for _, each in members]),
+        np.stack([each.grid for _, each in members if each.grid is not None]),
+        variances if diagonal else None,
+        None if diagonal else noise,
+    )
+
+
+def _stack(
+    places: Integers, compression: Array, grid: Array, variances: Array | None, covariance: Array | None
+) -> Arrays:
+    arrays: Arrays = {
+        "places": places.astype(np.int64),
+        "compression": np.ascontiguousarray(compression),
+        "grid": grid,
+    }
+    if covariance is not None:
+        arrays["covariance"] = covariance
+    elif variances is not None and np.any(variances):
+        arrays["variances"] = np.ascontiguousarray(variances)
+    return arrays
