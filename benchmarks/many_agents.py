@@ -195,7 +195,9 @@ def in_process(way: str, agents: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="*", default=[10**3, 10**4, 10**5, 10**6])
     parser.add_argument("--tradeoff", type=int, nargs="*", default=[10**3, 10**4, 10**5])
     parser.add_argument("--out", type=Path)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from veilnet.cli._parts import CLUSTER_HELP
+
 if TYPE_CHECKING:
     from veilnet.verdict.exact_test import Verdict
 
@@ -23,14 +25,20 @@ def command(
         list[str] | None,
         typer.Option("--accept", help="A doubt of the fit that need not be repeated, by its name (repeat)."),
     ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more."""
     import veilnet as vn
     from veilnet.bounds.typical_errors import typical_errors
+    from veilnet.cli._parts import check_parts, is_parts, refuse_options
     from veilnet.cli._shared import console, print_json
     from veilnet.io.fit_reports import report_path
 
+    if cluster is not None or is_parts(network):
+        refuse_options({"--explain": explain, "--accept": accept}, cluster, network)
+        check_parts(network, cluster, json=json)
+        return
     model = vn.Network.load(network)
     verdict = vn.check(model.accepting(accept) if accept else model)
     intervals = _intervals(verdict, network)

@@ -25,9 +25,22 @@ def command(
         Path | None,
         typer.Option("--plot", help="Write the last act's figure here too: .svg, .png or .pdf."),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Play on 200,000 agents and a Dask cluster instead: local starts one here, with worker processes.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Play the whole story on a bundled house: check, design, sanitize, fuse, row by row and as a stream."""
+    if cluster is not None:
+        from veilnet.cli._parts import play_on_cluster
+
+        play_on_cluster(cluster, json=json)
+        return
     import veilnet as vn
     from veilnet.cli._curves import plot_track, track_in_blocks
     from veilnet.cli._shared import console, print_json, progress

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from veilnet.cli._parts import CLUSTER_HELP
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -82,6 +84,7 @@ def command(
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
     ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say how the plan was found, too.")] = False,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility.
@@ -91,10 +94,24 @@ def command(
     import veilnet as vn
     from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._options import in_options
+    from veilnet.cli._parts import design_parts, is_parts, refuse_options
     from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
     from veilnet.cli._views import how_found, sending_table
     from veilnet.io.plan_reading import check_destination
 
+    if cluster is not None or is_parts(network):
+        refuse_options(
+            {
+                "--privacy": privacy, "--utility-loss": utility_loss, "--give-up": give_up, "--power": power,
+                "--method": method not in ("auto", "perfect"), "--partial": partial, "--prove": prove, "--gap": gap,
+                "--model-error": model_error, "--accept": accept, "--out": out, "--force": force,
+                "--explain": explain,
+            },
+            cluster,
+            network,
+        )  # fmt: skip
+        design_parts(network, cluster, json=json)
+        return
     loss = loss_allowed(utility_loss, "--utility-loss")
     error = None if model_error is None else fraction(model_error, "--model-error")
     model = vn.Network.load(network)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +21,20 @@ class Which(StrEnum):
     all = "all"
 
 
+@contextmanager
+def _where_draws_go(cluster: str | None) -> Iterator[None]:
+    """The draws go to this cluster within, or stay here."""
+    if cluster is None:
+        yield
+        return
+    import joblib
+
+    from veilnet.cluster import connect
+
+    with connect(cluster) as client, joblib.parallel_config("dask", client=client):
+        yield
+
+
 def command(
     figure: Annotated[Which, typer.Argument(help="Which figure of the paper.")] = Which.all,
     draws: Annotated[int, typer.Option("--draws", help="Random networks to draw.")] = 100,
@@ -33,6 +49,14 @@ def command(
     seed: Annotated[int, typer.Option("--seed", help="Seed of all draws.")] = 0,
     draw: Annotated[
         int | None, typer.Option("--draw", help="Repeat this one draw, print its rows, write nothing.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Measure the draws on a Dask cluster: tcp://host:8786, or local to start one here. Same numbers.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
@@ -52,10 +76,12 @@ def command(
 
     if jobs == 0:
         raise InvalidRequest("--jobs: expected a number of processes, or -1 for every core, found 0")
+    if jobs is not None and cluster is not None:
+        raise InvalidRequest("--jobs: the cluster decides how many draws it measures at a time; leave it out")
     settings = Settings(draws=draws, seed=seed)
     figures = list(FIGURES) if figure is Which.all else [figure.value]
     if draw is not None:
-        for option, value in (("--jobs", jobs), ("--out", out)):
+        for option, value in (("--jobs", jobs), ("--out", out), ("--cluster", cluster)):
             if value is not None:
                 raise InvalidRequest(
                     f"{option}: has no effect with --draw, which measures one draw; leave it out"
@@ -83,13 +109,14 @@ def command(
     start = time.monotonic()
     with progress(f"measuring {figure.value}", total=1.0) as steps:
         try:
-            done = reproduce(
-                figures,
-                settings,
-                folder,
-                jobs=-1 if jobs is None else jobs,
-                progress=lambda _what, part: steps.update(part),
-            )
+            with _where_draws_go(cluster):
+                done = reproduce(
+                    figures,
+                    settings,
+                    folder,
+                    jobs=-1 if jobs is None and cluster is None else jobs,
+                    progress=lambda _what, part: steps.update(part),
+                )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"the draws measured so far are kept in {folder}, and the same command resumes them"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from veilnet.cli._parts import CLUSTER_HELP
+
 if TYPE_CHECKING:
     from veilnet.model.doubts import Doubt
     from veilnet.model.network import Network
@@ -23,6 +25,7 @@ def command(
         list[str] | None,
         typer.Option("--accept", help="A doubt of the fit that need not be repeated, by its name (repeat)."),
     ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Recompute every promise of a saved plan from scratch, on a network you trust.
@@ -32,6 +35,7 @@ def command(
     promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
     """
     from veilnet._core.words import join_names
+    from veilnet.cli._parts import is_parts, refuse_options, verify_parts
     from veilnet.cli._shared import console, print_json, table
     from veilnet.cli._views import check_rows
     from veilnet.io.plan_reading import read_plan_folder
@@ -39,6 +43,10 @@ def command(
     from veilnet.model.network import Network
     from veilnet.plans.verification import verify
 
+    if cluster is not None or is_parts(plan):
+        refuse_options({"network": network, "--accept": accept}, cluster, plan)
+        verify_parts(plan, cluster, json=json)
+        return
     trusted = None if network is None else Network.load(network)
     saved = read_plan_folder(plan)
     doubts = accepted(_doubts(saved.network, trusted), accept or [])

@@ -89,14 +89,16 @@ class Certificate:
         )
 
 
-def certify(network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise) -> Certificate:
-    """Recompute every promise from the network and the sanitizers alone."""
+def certify(
+    network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise, *, begun: Recheck | None = None
+) -> Certificate:
+    """Recompute every promise from the network and the sanitizers alone; ``begun`` has sums formed elsewhere."""
     model: Recheck | StreamRecheck
     if network.is_stream:
         model, rounding = StreamRecheck(network, sanitizers), _ROUNDING
         loss = model.growth_now(network.U, -promise.utility)
     else:
-        model, rounding = Recheck(network, sanitizers), _ROUNDING * max(1.0, network.conditioning)
+        model, rounding = begun or Recheck(network, sanitizers), _ROUNDING * max(1.0, network.conditioning)
         loss = model.growth(network.U, -promise.utility)
     findings = [
         Finding(UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),

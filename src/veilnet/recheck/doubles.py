@@ -23,10 +23,18 @@ class DoubleRecheck:
 
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
         prior = np.zeros((network.L, network.L)) if network.prior is None else network.prior.information
-        raw = prior + _raw_information(network)
+        self._compare(prior + _raw_information(network), prior + _information(network, sanitizers))
+
+    @classmethod
+    def of_information(cls, raw: Array, left: Array) -> DoubleRecheck:
+        """The same from J and J̃ themselves, the prior's information in both."""
+        made = object.__new__(cls)
+        made._compare(raw, left)
+        return made
+
+    def _compare(self, raw: Array, left: Array) -> None:
         self._scale = 1.0 / np.sqrt(np.diag(raw))
-        left = self._scaled(prior + _information(network, sanitizers))
-        self._values, self._vectors = eigh(left, self._scaled(raw))
+        self._values, self._vectors = eigh(self._scaled(left), self._scaled(raw))
 
     def _scaled(self, matrix: Array) -> Array:
         scaled = matrix * self._scale[:, None] * self._scale[None, :]

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.linalg import orthonormal_rows, solve_lower_batch, solve_upper
+from veilnet._core.linalg import EPS, orthonormal_rows, solve_lower_batch, solve_upper
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
+
+_SMALLEST_PART = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,19 @@ class ShareStack:
     rows: Array
     kept: float
     dropped: float
+
+
+def share_tolerance(conditioning: float, readings: int, finer: float = 1.0) -> float:
+    """The part of the public estimate's deviation below which a combination does not belong to the share.
+
+    A combination of readings belongs to the share when one deviation of its noise moves the public estimate by more
+    than this; leaving out less costs its square in utility.
+
+    conditioning: how much the network amplifies rounding.
+    readings:     N.
+    finer:        moves the line down by this factor, where rounding had put it too high.
+    """
+    return max(_SMALLEST_PART, finer * 64 * EPS * conditioning * float(np.sqrt(readings)))
 
 
 def share_weights(upper: Array, public: Array) -> Array:

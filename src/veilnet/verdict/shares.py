@@ -13,16 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.blocks import Group
-from veilnet._core.linalg import EPS, orthonormal_rows
+from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer_stacks import StackedSanitizers, stacks_by_sent
 from veilnet.bounds.knowledge import share_of_estimate
 from veilnet.model.network import Network
-from veilnet.verdict.share_stacks import ShareStack, rows_of_parts, share_stack, share_weights
-
-# A combination of readings belongs to the share when one deviation of its noise moves the public estimate
-# by more than this fraction of the estimate's own deviation; leaving out less costs its square in utility.
-_SMALLEST_PART = 1e-9
+from veilnet.verdict.share_stacks import (
+    ShareStack,
+    rows_of_parts,
+    share_stack,
+    share_tolerance,
+    share_weights,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,7 @@ def shares(network: Network, *, finer: float = 1.0) -> Shares:
 
     ``finer`` moves the line of the rank decisions down by this factor, where rounding had put it too high.
     """
-    tolerance = max(_SMALLEST_PART, finer * 64 * EPS * network.conditioning * float(np.sqrt(network.N)))
+    tolerance = share_tolerance(network.conditioning, network.N, finer)
     ranks = np.zeros(network.S, dtype=np.intp)
     kept, dropped = np.inf, 0.0
     rows = []

@@ -1,0 +1,267 @@
+"""A network as a folder of parts, so that no machine ever holds all of its agents.
+
+    header.json      what all agents have in common: public and private rows, prior, and the list of parts
+    part-00000.npz   a stack of agents alike: ``observe`` (s, n, L), ``noise`` (s, n, n), and their ``names`` if any
+    plan/            what was designed, part by part (:mod:`veilnet.cluster.tasks`)
+
+The header is written last, and names every part with its number of agents: a folder whose writing was cut off has
+none, and a part that is missing is noticed. Every worker has to see the folder under the same path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.errors import InvalidNetwork, InvalidRequest, VeilnetError
+from veilnet._core.names import NumberedNames
+from veilnet._core.types import Array
+from veilnet._core.validation import as_array, as_names, symmetric
+from veilnet.io._atomic import write_bytes, write_text
+from veilnet.model.arguments import read_private, read_public
+from veilnet.model.noise import IndependentNoise
+from veilnet.model.prior import Prior
+
+__all__ = ["LoadedPart", "Part", "Parts", "open_parts", "read_part", "save_parts", "written"]
+
+FORMAT = "veilnet-parts/1"
+HEADER = "header.json"
+# Small parts are taken together until a task has so many agents: a scheduler spends up to a millisecond on each task.
+AGENTS_PER_TASK = 4096
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a folder: its name, and how many agents are in it."""
+
+    name: str
+    agents: int
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """A network whose agents are in a folder of parts.
+
+    folder:  where the parts are.
+    length:  L, the number of parameters.
+    public:  name -> rows of what may be known.
+    private: name -> rows of what must not.
+    prior:   what is known beforehand, None for nothing.
+    parts:   the files, in sending order.
+    """
+
+    folder: Path
+    length: int
+    public: Mapping[str, Array]
+    private: Mapping[str, Array]
+    prior: Prior | None
+    parts: tuple[Part, ...]
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are in all parts."""
+        return sum(part.agents for part in self.parts)
+
+    def batches(self) -> list[tuple[str, ...]]:
+        """Parts that are one task each: by the order and size of parts alone, however many workers there are."""
+        batches: list[tuple[str, ...]] = []
+        waiting: list[str] = []
+        count = 0
+        for part in self.parts:
+            waiting.append(part.name)
+            count += part.agents
+            if count >= AGENTS_PER_TASK:
+                batches.append(tuple(waiting))
+                waiting, count = [], 0
+        return [*batches, tuple(waiting)] if waiting else batches
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedPart:
+    """The agents of one part: H_i, R_i, the Cholesky roots of R_i, their names, and the SHA-256 of the file."""
+
+    observe: Array
+    noise: Array
+    roots: Array
+    condition: float
+    names: tuple[str, ...] | None
+    digest: str
+
+
+def save_parts(
+    folder: str | PathLike[str],
+    stacks: Iterable[tuple[Any, ...]],
+    public: Any,
+    private: Mapping[str, Any],
+    prior: Prior | None = None,
+) -> Parts:
+    """Write a network as parts, one after the other: the stacks may come from a generator.
+
+    folder:  where to; made if there is none, and refused if it holds parts already.
+    stacks:  (observe, noise) or (observe, noise, names) each: H_i (s, n, L), R_i (s, n, n).
+    public, private, prior: as in :class:`veilnet.Network`.
+    """
+    target = Path(folder)
+    if (target / HEADER).exists():
+        raise InvalidRequest(f"folder: {target} holds a network already; choose another, or remove it first")
+    target.mkdir(parents=True, exist_ok=True)
+    found: list[Part] = []
+    length = 0
+    for number, stack in enumerate(stacks):
+        name = f"part-{number:05d}.npz"
+        if len(stack) not in (2, 3):
+            raise InvalidRequest(
+                f"stacks: expected (observe, noise) or (observe, noise, names), found {len(stack)} things"
+            )
+        observe = as_array(stack[0], f"observe of {name}")
+        length = length or (observe.shape[2] if observe.ndim == 3 else 0)
+        arrays = {"observe": observe, "noise": as_array(stack[1], f"noise of {name}")}
+        if len(stack) == 3:
+            arrays["names"] = np.array(as_names(stack[2], f"names of {name}"))
+        _checked(arrays, target / name, length)
+        written(target / name, arrays)
+        found.append(Part(name, len(observe)))
+    if not found:
+        raise InvalidNetwork("stacks: expected at least one stack of agents, found none")
+    rows, _ = read_public(public, length)
+    hidden = read_private(private, length)
+    document = {
+        "format": FORMAT,
+        "parameters": length,
+        "public": {name: each.tolist() for name, each in rows.items()},
+        "private": {name: each.tolist() for name, each in hidden.items()},
+        "prior": None
+        if prior is None
+        else {"mean": prior.mean.tolist(), prior.given: getattr(prior, prior.given).tolist()},
+        "parts": [{"name": part.name, "agents": part.agents} for part in found],
+    }
+    write_text(target / HEADER, json.dumps(document) + "\n")
+    return open_parts(target)
+
+
+def open_parts(folder: str | PathLike[str]) -> Parts:
+    """Open a folder of parts; only its header is read.
+
+    folder: where :func:`save_parts` wrote it.
+    """
+    target = Path(folder).resolve()
+    path = target / HEADER
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidNetwork(f"{path}: {error.strerror}; a folder of parts begins with its header") from error
+    except ValueError as error:
+        raise InvalidNetwork(f"{path}: not JSON ({error}); write the folder again with save_parts") from error
+    try:
+        if document["format"] != FORMAT:
+            raise InvalidNetwork(f"{path}: expected the format {FORMAT!r}, found {document['format']!r}")
+        length = int(document["parameters"])
+        parts = tuple(Part(str(each["name"]), int(each["agents"])) for each in document["parts"])
+        prior = document["prior"]
+        rows, _ = read_public(document["public"], length)
+        hidden = read_private(document["private"], length)
+        known = None if prior is None else Prior(**prior)
+    except VeilnetError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidNetwork(f"{path}: {error!r}; the header was changed, write the folder again") from error
+    if not parts or any(Path(part.name).name != part.name or part.agents < 1 for part in parts):
+        raise InvalidNetwork(f"{path}: expected plain file names with one agent or more each")
+    return Parts(target, length, rows, hidden, known, parts)
+
+
+def read_part(path: Path, length: int) -> LoadedPart:
+    """The agents of a part, checked; InvalidNetwork names the part where it is missing, damaged or not a network."""
+    content = _content(path)
+    arrays = _arrays(content, path)
+    observe, noise, names = _checked(arrays, path, length)
+    blocks = Blocks([observe.shape[1]] * len(observe))
+    try:
+        own = IndependentNoise(blocks, [symmetric(noise, "noise")], names or NumberedNames(len(observe)))
+    except InvalidNetwork as error:
+        raise InvalidNetwork(f"{path}: {error}") from error
+    return LoadedPart(
+        observe,
+        own.stacks[0],
+        own.own_roots()[0],
+        own.condition(),
+        names,
+        hashlib.sha256(content).hexdigest(),
+    )
+
+
+def written(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays as one file, whole or not at all; a full disk is told with the part's name."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, buffer.getvalue())
+    except OSError as error:
+        raise InvalidRequest(
+            f"{path}: cannot be written ({error.strerror}); parts that are finished are kept, and the same call "
+            "goes on from there once there is room"
+        ) from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise InvalidNetwork(
+            f"{path}: the part is missing; every worker has to see the folder under this very path"
+        ) from error
+    except OSError as error:
+        raise InvalidNetwork(f"{path}: the part cannot be read ({error.strerror})") from error
+
+
+def _arrays(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError, NotImplementedError) as error:
+        raise InvalidNetwork(f"{path}: the part is damaged ({error}); write it again") from error
+
+
+def _checked(
+    arrays: Mapping[str, Any], path: Path, length: int
+) -> tuple[Array, Array, tuple[str, ...] | None]:
+    strangers = set(arrays) - {"observe", "noise", "names"}
+    if strangers or not {"observe", "noise"} <= set(arrays):
+        raise InvalidNetwork(
+            f"{path}: expected the arrays observe and noise, and names if there are any; found {', '.join(arrays)}"
+        )
+    observe, noise = (
+        as_array(arrays["observe"], f"{path}: observe"),
+        as_array(arrays["noise"], f"{path}: noise"),
+    )
+    if observe.ndim != 3 or 0 in observe.shape or observe.shape[2] != length:
+        raise InvalidNetwork(f"{path}: observe: expected shape (s, n, {length}), found {observe.shape}")
+    count, size, _ = observe.shape
+    if noise.shape != (count, size, size):
+        raise InvalidNetwork(f"{path}: noise: expected shape {(count, size, size)}, found {noise.shape}")
+    names = None
+    if "names" in arrays:
+        given = arrays["names"]
+        if given.dtype.kind != "U" or given.shape != (count,):
+            raise InvalidNetwork(
+                f"{path}: names: expected {count} names, found {given.dtype} of {given.shape}"
+            )
+        names = tuple(str(each) for each in given)
+    return observe, noise, names
+
+
+def loaded(folder: Path, names: Sequence[str], length: int) -> Iterator[tuple[str, LoadedPart]]:
+    """The parts of a batch, one after the other."""
+    for name in names:
+        yield name, read_part(folder / name, length)

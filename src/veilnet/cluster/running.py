@@ -1,0 +1,105 @@
+"""One pass over all parts: a task for each batch, and their sums joined in a tree of fixed shape.
+
+Batches and tree depend on the folder alone. However many workers there are, whichever of them dies, and with no
+cluster at all, the same numbers are added in the same order.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from typing import Any
+
+from veilnet._core.errors import InvalidRequest, VeilnetError
+from veilnet._core.progress import Progress
+from veilnet.cluster.tasks import Sums, joined
+
+_TOGETHER = 16  # sums joined by one task: few enough to hold, many enough for few tasks
+
+Task = Callable[..., Sums]
+
+
+def over_all_parts(
+    task: Task,
+    batches: Sequence[tuple[str, ...]],
+    arguments: tuple[Any, ...],
+    *,
+    client: Any = None,
+    progress: Progress | None = None,
+    what: str = "",
+) -> Sums:
+    """The sums of all batches.
+
+    task:      called with the names of a batch, then with ``arguments``, which every worker gets.
+    client:    a ``dask.distributed`` client; None does the same here.
+    progress:  called after each batch with (what, the part that is done).
+    """
+    tell = progress or (lambda _what, _part: None)
+    if client is None:
+        sums = []
+        for done, names in enumerate(batches, 1):
+            sums.append(task(names, *arguments))
+            tell(what, done / len(batches))
+        while len(sums) > 1:
+            sums = [joined(sums[start : start + _TOGETHER]) for start in range(0, len(sums), _TOGETHER)]
+        return sums[0]
+    return _on_the_cluster(task, batches, arguments, client, tell, what)
+
+
+def _on_the_cluster(
+    task: Task,
+    batches: Sequence[tuple[str, ...]],
+    arguments: tuple[Any, ...],
+    client: Any,
+    tell: Progress,
+    what: str,
+) -> Sums:
+    from distributed import KilledWorker, as_completed
+
+    run = secrets.token_hex(4)
+    keys = [f"{task.__name__}-{names[0]}-{run}" for names in batches]
+    futures: list[Any] = []
+    try:
+        futures = client.map(
+            task, batches, *([each] * len(batches) for each in arguments), key=keys, pure=False
+        )
+        for done, future in enumerate(as_completed(futures, loop=client.loop), 1):
+            if future.status == "error":
+                future.result()
+            if future.status in ("cancelled", "lost"):
+                raise CancelledError
+            tell(what, done / len(batches))
+        level = futures
+        while len(level) > 1:
+            level = [
+                client.submit(joined, level[start : start + _TOGETHER], pure=False)
+                for start in range(0, len(level), _TOGETHER)
+            ]
+        found: Sums = level[0].result()
+    except VeilnetError:
+        raise
+    except KilledWorker as error:
+        raise InvalidRequest(
+            f"cluster: workers died again and again at {getattr(error, 'task', 'a part')} (out of memory?); parts "
+            "that are finished are kept, and the same call goes on from there"
+        ) from error
+    except (OSError, CancelledError, TimeoutError) as error:
+        raise InvalidRequest(
+            f"cluster: the scheduler was lost ({type(error).__name__}); parts that are finished are kept, and the "
+            "same call goes on from there once it is back"
+        ) from error
+    except ImportError as error:
+        raise InvalidRequest(
+            f'cluster: a worker lacks a package ({error}); pip install "veilnet[cluster]" there, as here'
+        ) from error
+    finally:
+        _forget(client, futures)
+    return found
+
+
+def _forget(client: Any, futures: list[Any]) -> None:
+    """Give up what still waits, after an error; nothing is left to give up otherwise."""
+    waiting = [future for future in futures if future.status == "pending"]
+    if waiting and client.status == "running":
+        client.cancel(waiting)

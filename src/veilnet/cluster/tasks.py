@@ -1,0 +1,210 @@
+"""What a worker does with a batch of parts: read it, add it up, write its part of the plan, answer with L x L sums.
+
+Each function is a plain function of a folder and the names of some parts. What it finds for a part it writes to
+``plan/`` beside the inputs, whole or not at all, under a key of everything it depends on; a later call with the same
+key reads that instead of computing it. A task that ran twice, because a worker died or a run was repeated, therefore
+answers with the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidPlan
+from veilnet._core.stacks import joined_triangle, raw_triangle, sent_triangle
+from veilnet._core.threads import one_thread
+from veilnet._core.types import Array
+from veilnet.agent.grid import grid_steps
+from veilnet.bounds.message_noise import own_covariances
+from veilnet.cluster.parts import LoadedPart, loaded, written
+from veilnet.recheck.sums import raw_information, sent_information
+from veilnet.verdict.share_stacks import share_stack
+
+PLAN = "plan"
+_SUMS = "sums"
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What a batch, or several of them together, add up to; L x L each, and a few numbers.
+
+    triangle: T with T'T the information, of raw readings in the first pass and of what is sent in the second.
+    raw:      Σ H'R^-1 H, and
+    left:     Σ H'C'(C R C')^+ C H, by the formulas of the certificate.
+    """
+
+    triangle: Array
+    raw: Array
+    left: Array
+    agents: int = 0
+    readings: int = 0
+    numbers: int = 0
+    condition: float = 1.0
+    kept: float = np.inf
+    dropped: float = 0.0
+    computed: tuple[str, ...] = field(default=())
+
+
+def joined(several: Sequence[Sums]) -> Sums:
+    """The sums of batches together, in the order given."""
+    length = several[0].triangle.shape[1]
+    with one_thread():
+        triangle = joined_triangle((each.triangle for each in several), length)
+    raw, left = np.zeros((length, length)), np.zeros((length, length))
+    for each in several:
+        raw += each.raw
+        left += each.left
+    return Sums(
+        triangle,
+        raw,
+        left,
+        agents=sum(each.agents for each in several),
+        readings=sum(each.readings for each in several),
+        numbers=sum(each.numbers for each in several),
+        condition=max(each.condition for each in several),
+        kept=min(each.kept for each in several),
+        dropped=max(each.dropped for each in several),
+        computed=tuple(name for each in several for name in each.computed),
+    )
+
+
+def raw_sums(names: Sequence[str], folder: Path, length: int) -> Sums:
+    """The first pass: what the raw readings of these parts tell."""
+    with one_thread():
+        return joined([_raw(name, part, folder, length) for name, part in loaded(folder, names, length)])
+
+
+def share_sums(names: Sequence[str], folder: Path, length: int, weights: Array, tolerance: float) -> Sums:
+    """The second pass: what every agent of these parts has to send, written as parts of the plan.
+
+    weights, tolerance: of :func:`veilnet.verdict.share_stacks.share_stack`, the same for all agents.
+    """
+    with one_thread():
+        return joined(
+            [_shares(name, part, folder, weights, tolerance) for name, part in loaded(folder, names, length)]
+        )
+
+
+def certificate_sums(names: Sequence[str], folder: Path, length: int) -> Sums:
+    """The sums of the certificate from the parts as they are on disk, network and plan, and nothing else."""
+    with one_thread():
+        return joined([_recomputed(name, part, folder) for name, part in loaded(folder, names, length)])
+
+
+def read_plan_part(folder: Path, name: str) -> dict[str, Any]:
+    """The arrays of one part of a plan; InvalidPlan where it is missing or damaged."""
+    path = folder / PLAN / name
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {each: archive[each] for each in archive.files}
+    except FileNotFoundError as error:
+        raise InvalidPlan(f"{path}: this part of the plan is missing; design once more") from error
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError) as error:
+        raise InvalidPlan(f"{path}: this part of the plan is damaged ({error}); design once more") from error
+
+
+def _raw(name: str, part: LoadedPart, folder: Path, length: int) -> Sums:
+    path = folder / PLAN / _SUMS / name
+    before = _finished(path, part.digest)
+    triangle = raw_triangle(part.observe, part.roots) if before is None else before["triangle"]
+    if before is None:
+        written(path, {"key": np.array(part.digest), "triangle": triangle})
+    nothing = np.zeros((length, length))
+    count, size, _ = part.observe.shape
+    return Sums(
+        triangle, nothing, nothing,
+        agents=count, readings=count * size, condition=part.condition, computed=() if before else (name,),
+    )  # fmt: skip
+
+
+def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance: float) -> Sums:
+    path = folder / PLAN / name
+    key = hashlib.sha256(
+        part.digest.encode() + weights.tobytes() + np.float64(tolerance).tobytes()
+    ).hexdigest()
+    found = _finished(path, key)
+    fresh = found is None
+    if found is None:
+        found = {"key": np.array(key), "digest": np.array(part.digest), **_planned(part, weights, tolerance)}
+        written(path, found)
+    count, size, _ = part.observe.shape
+    return Sums(
+        found["triangle"], found["raw"], found["left"],
+        agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
+        kept=float(found["kept"]), dropped=float(found["dropped"]), computed=(name,) if fresh else (),
+    )  # fmt: skip
+
+
+def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, Any]:
+    found = share_stack(part.observe, part.roots, weights, tolerance)
+    rows, grid = np.array(found.rows), np.zeros(found.rows.shape[:2])
+    triangles = []
+    for sent in np.unique(found.ranks).tolist():
+        mine = np.flatnonzero(found.ranks == sent)
+        rows[mine, sent:] = 0.0
+        if sent:
+            sending = np.ascontiguousarray(rows[mine, :sent])
+            triangles.append(sent_triangle(part.observe[mine], part.roots[mine], sending))
+            grid[mine, :sent] = grid_steps(own_covariances(sending, part.noise[mine], None))
+    length = part.observe.shape[2]
+    raw, left = _information(part, rows, found.ranks)
+    return {
+        "compression": rows,
+        "sent": found.ranks,
+        "grid": grid,
+        "kept": np.array(found.kept),
+        "dropped": np.array(found.dropped),
+        "triangle": joined_triangle(triangles, length),
+        "raw": raw,
+        "left": left,
+    }
+
+
+def _information(part: LoadedPart, rows: Array, sent: Any) -> tuple[Array, Array]:
+    """(Σ H'R^-1 H, Σ H'C'(C R C')^+ C H), by the certificate's own formulas."""
+    length = part.observe.shape[2]
+    left = np.zeros((length, length))
+    for number in np.unique(sent).tolist():
+        mine = np.flatnonzero(sent == number)
+        left += sent_information(
+            part.observe[mine], part.noise[mine], np.ascontiguousarray(rows[mine, :number])
+        )
+    return raw_information(part.observe, part.noise), left
+
+
+def _recomputed(name: str, part: LoadedPart, folder: Path) -> Sums:
+    path = folder / PLAN / name
+    found = read_plan_part(folder, name)
+    count, size, length = part.observe.shape
+    try:
+        rows, sent, digest = found["compression"], found["sent"], str(found["digest"])
+    except KeyError as error:
+        raise InvalidPlan(f"{path}: {error} is missing; design once more") from error
+    if digest != part.digest:
+        raise InvalidPlan(f"{path}: made for another {name} than the one beside it; design once more")
+    fits = rows.ndim == 3 and rows.shape[::2] == (count, size) and sent.shape == (count,)
+    if not fits or sent.dtype.kind not in "iu" or np.any((sent < 0) | (sent > rows.shape[1])):
+        raise InvalidPlan(f"{path}: expected what {count} agents of {size} readings send; design once more")
+    if not np.all(np.isfinite(rows)):
+        raise InvalidPlan(f"{path}: expected finite numbers to send; design once more")
+    raw, left = _information(part, rows, sent)
+    return Sums(
+        np.zeros((length, length)), raw, left,
+        agents=count, readings=count * size, numbers=int(sent.sum()), condition=part.condition, computed=(name,),
+    )  # fmt: skip
+
+
+def _finished(path: Path, key: str) -> Mapping[str, Any] | None:
+    """What an earlier run left for the same inputs; None where it left nothing, or nothing that can be read."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files} if str(archive["key"]) == key else None
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError):
+        return None

@@ -1,0 +1,207 @@
+"""A real scheduler and real worker processes: the same bits as here, also when a worker is killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet import cli, cluster
+from veilnet.cluster import parts as parts_module
+
+dask = pytest.importorskip("dask")
+pytest.importorskip("distributed")
+
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.filterwarnings("ignore")]
+
+PARTS = 12
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    # A worker may be killed as often as the tests like without a task being blamed for it.
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set({"distributed.scheduler.allowed-failures": 50}),
+        cluster.local_cluster(2) as client,
+    ):
+        patch.setattr(parts_module, "AGENTS_PER_TASK", 20)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def network(client: Any, tmp_path_factory: pytest.TempPathFactory) -> cluster.Parts:
+    assert client.status == "running"
+    rng = np.random.default_rng(5)
+    stacks = [
+        (rng.standard_normal((20, 3, 4)), (0.5 + rng.random((20, 1, 1))) * np.eye(3)) for _ in range(PARTS)
+    ]
+    rows = rng.standard_normal((2, 4))
+    folder = tmp_path_factory.mktemp("cluster") / "network"
+    return cluster.save_parts(folder, stacks, rows[:1], {"g": rows[1]}, vn.Prior(np.eye(4)))
+
+
+@pytest.fixture(scope="module")
+def here(network: cluster.Parts) -> dict[str, bytes]:
+    """What a design without any cluster finds, to the last bit."""
+    return fingerprint(network, cluster.design(network))
+
+
+def fingerprint(network: cluster.Parts, plan: cluster.PartsPlan) -> dict[str, bytes]:
+    """Every array of every part of the plan, and the figures."""
+    found = {"privacy": np.array([plan.utility, *plan.privacy.values()]).tobytes()}
+    for part in network.parts:
+        with np.load(network.folder / "plan" / part.name) as archive:
+            found |= {f"{part.name}/{name}": archive[name].tobytes() for name in archive.files}
+    return found
+
+
+def anew(network: cluster.Parts) -> None:
+    shutil.rmtree(network.folder / "plan", ignore_errors=True)
+
+
+def processes(client: Any) -> dict[str, int]:
+    return dict(client.run(os.getpid))
+
+
+def wait_for_workers(client: Any, count: int = 2, patience: float = 60.0) -> dict[str, int]:
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        try:
+            found = processes(client)
+        except (OSError, KeyError, ValueError):
+            found = {}
+        if len(found) == count:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("workers did not come back")
+
+
+def test_the_cluster_finds_what_is_found_here(
+    client: Any, network: cluster.Parts, here: dict[str, bytes]
+) -> None:
+    anew(network)
+    told: list[tuple[str, float]] = []
+    plan = cluster.design(network, client=client, progress=lambda what, part: told.append((what, part)))
+    assert fingerprint(network, plan) == here
+    assert plan.computed == tuple(part.name for part in network.parts)
+    assert told[-1] == ("designing", 1.0)
+    assert len(told) == 2 * PARTS
+    there, alone = cluster.verify(network, client=client), cluster.verify(network)
+    assert there == alone
+    assert there.ok
+
+
+def test_a_worker_killed_in_the_middle_changes_no_bit(
+    client: Any, network: cluster.Parts, here: dict[str, bytes]
+) -> None:
+    for when in ("adding up", "designing"):
+        anew(network)
+        victim = min(wait_for_workers(client).values())
+        killed: list[int] = []
+
+        def kill(
+            what: str, part: float, *, when: str = when, victim: int = victim, killed: list[int] = killed
+        ) -> None:
+            if what == when and part < 0.5 and not killed:
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim)
+
+        plan = cluster.design(network, client=client, progress=kill)
+        assert killed == [victim]
+        assert fingerprint(network, plan) == here
+        assert victim not in wait_for_workers(client).values()
+
+
+def test_workers_that_die_at_random_change_no_bit(
+    client: Any, network: cluster.Parts, here: dict[str, bytes]
+) -> None:
+    from distributed.chaos import KillWorker
+
+    before = set(wait_for_workers(client).values())
+    client.register_plugin(KillWorker(delay="200 ms", mode="segfault"), name="chaos")
+    try:
+        anew(network)
+        assert fingerprint(network, cluster.design(network, client=client)) == here
+        end = time.monotonic() + 20
+        while before & set(pids_of(client)) and time.monotonic() < end:
+            anew(network)
+            assert fingerprint(network, cluster.design(network, client=client)) == here
+    finally:
+        client.unregister_worker_plugin("chaos")
+    assert not before & set(wait_for_workers(client).values())  # every one of them was killed
+
+
+def pids_of(client: Any) -> list[int]:
+    try:
+        return list(processes(client).values())
+    except (OSError, KeyError, ValueError):
+        return []
+
+
+def test_a_damaged_part_stops_the_run_and_keeps_the_rest(
+    client: Any, network: cluster.Parts, here: dict[str, bytes]
+) -> None:
+    wait_for_workers(client)
+    anew(network)
+    damaged = network.folder / "part-00004.npz"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[: len(whole) // 2])
+    try:
+        with pytest.raises(vn.InvalidNetwork, match=r"part-00004\.npz: the part is damaged"):
+            cluster.design(network, client=client)
+    finally:
+        damaged.write_bytes(whole)
+    plan = cluster.design(network, client=client)
+    assert fingerprint(network, plan) == here
+    for name in ("part-00002.npz", "part-00007.npz"):
+        (network.folder / "plan" / name).unlink()
+    again = cluster.design(network, client=client)
+    assert again.computed == ("part-00002.npz", "part-00007.npz")
+    assert fingerprint(network, again) == here
+
+
+def test_a_disk_that_takes_nothing_is_told(client: Any, network: cluster.Parts) -> None:
+    wait_for_workers(client)
+    anew(network)
+    (network.folder / "plan").write_text("in the way")
+    try:
+        with pytest.raises(vn.InvalidRequest, match=r"plan/sums/part-000\d\d\.npz: cannot be written"):
+            cluster.design(network, client=client)
+    finally:
+        (network.folder / "plan").unlink()
+
+
+def test_the_command_line_goes_to_the_scheduler(
+    client: Any, network: cluster.Parts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wait_for_workers(client)
+    anew(network)
+    address = client.scheduler.address
+    assert cli.run(["design", str(network.folder), "--cluster", address, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parts_worked_on"] == PARTS
+    assert cli.run(["verify", str(network.folder), "--cluster", address]) == 0
+
+
+def test_a_scheduler_that_does_not_answer_is_told(
+    network: cluster.Parts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        pytest.raises(vn.InvalidRequest, match="no scheduler answers at tcp://127.0.0.1:9 within 0.5 s"),
+        cluster.connect("tcp://127.0.0.1:9", timeout=0.5),
+    ):
+        raise AssertionError("connected to nothing")
+    with (
+        pytest.raises(vn.InvalidRequest, match="no scheduler answers at nonsense"),
+        cluster.connect("nonsense://x", timeout=0.5),
+    ):
+        raise AssertionError("connected to nonsense")

@@ -1,0 +1,242 @@
+"""Networks in parts against two oracles: the same network as one, and plain dense formulas; and every way to break one."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet import cli, cluster
+from veilnet._core.types import Array
+from veilnet.cluster import parts as parts_module
+
+L = 5
+ROWS = np.random.default_rng(0).standard_normal((4, L))
+PUBLIC, PRIVATE = ROWS[:1], {"g": ROWS[1:2], "f": ROWS[2:]}
+PRIOR = vn.Prior(2.0 * np.eye(L))
+
+
+def stacks(count: int = 6, agents: int = 7) -> Iterator[tuple[Array, Array]]:
+    for number in range(count):
+        rng = np.random.default_rng([3, number])
+        size = 2 + number % 2  # parts of agents of two and of three readings
+        root = 0.4 * rng.standard_normal((agents, size, size))
+        yield rng.standard_normal((agents, size, L)), root @ root.transpose(0, 2, 1) + np.eye(size)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(parts_module, "AGENTS_PER_TASK", 10)  # two parts of seven agents to a batch
+    cluster.save_parts(tmp_path / "network", stacks(), PUBLIC, PRIVATE, PRIOR)
+    return tmp_path / "network"
+
+
+def dense_ceiling() -> dict[str, float]:
+    """p* by the formulas of the mathematics, section 3, with N x N matrices: nothing of veilnet is used."""
+    blocks = [(h, r) for hs, rs in stacks() for h, r in zip(hs, rs, strict=True)]
+    observe = np.concatenate([h for h, _ in blocks])
+    noise = np.zeros((len(observe), len(observe)))
+    places, end = [], 0
+    for h, r in blocks:
+        places.append(slice(end, end + len(h)))
+        noise[places[-1], places[-1]] = r
+        end += len(h)
+    prior = np.eye(L) / 2.0
+    inverse = np.linalg.inv(noise)
+    raw = np.linalg.inv(prior + observe.T @ inverse @ observe)
+    shares = PUBLIC @ raw @ observe.T @ inverse
+    sending = np.zeros((len(blocks), len(observe)))  # one public row: one number each
+    for row, mine in enumerate(places):
+        sending[row, mine] = shares[0, mine]
+    seen = sending @ observe
+    left = np.linalg.inv(prior + seen.T @ np.linalg.inv(sending @ noise @ sending.T) @ seen)
+    return {n: float(np.trace(g @ left @ g.T) / np.trace(g @ raw @ g.T) - 1) for n, g in PRIVATE.items()}
+
+
+def test_parts_one_network_and_dense_formulas_agree(folder: Path) -> None:
+    plan = cluster.design(folder)
+    network = vn.Network([h for h, _ in stacks()], [r for _, r in stacks()], PUBLIC, PRIVATE, PRIOR)
+    whole = vn.design(network)
+    for name, expected in dense_ceiling().items():
+        assert plan.privacy[name] == pytest.approx(expected, rel=1e-8)
+        assert whole.privacy[name] == pytest.approx(expected, rel=1e-8)
+        assert plan.verdict.limit[name] == pytest.approx(vn.privacy_limit(network)[name], rel=1e-8)
+    assert plan.utility == 0.0
+    assert plan.certificate.ok
+    assert not plan.verdict.achievable
+    assert "42 agents send 42 numbers" in str(plan)
+    # what an agent runs is what it would run in the network as a whole
+    mine, theirs = plan.sanitizer("part-00002.npz", 4), whole.sanitizers[network.agents[18]]
+    assert mine.agent == network.agents[18]
+    turned = np.sign(mine.compression[0] @ theirs.compression[0])
+    assert np.allclose(turned * mine.compression, theirs.compression, rtol=1e-8)
+    assert np.array_equal(mine.grid, theirs.grid)  # type: ignore[arg-type]
+    with pytest.raises(vn.InvalidRequest, match="0 to 6"):
+        plan.sanitizer("part-00002.npz", 7)
+
+
+def test_a_saved_plan_is_verified_by_other_formulas_and_a_changed_one_is_not(folder: Path) -> None:
+    cluster.design(folder)
+    assert cluster.verify(folder).ok
+    path = folder / "plan" / "part-00003.npz"
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    told = dict(arrays)
+    told["compression"] = arrays["compression"] + 0.05
+    np.savez(path, **told)
+    assert not cluster.verify(folder).ok
+    arrays["digest"] = np.array("another")
+    np.savez(path, **arrays)
+    with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: made for another"):
+        cluster.verify(folder)
+    path.unlink()
+    with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: this part of the plan is missing"):
+        cluster.verify(folder)
+    promised = folder / "plan" / "plan.json"
+    document = json.loads(promised.read_text())
+    document["privacy"]["g"] = "1e9"
+    cluster.design(folder)
+    promised.write_text(json.dumps(document))
+    assert not cluster.verify(folder).ok
+
+
+def test_a_rerun_goes_on_from_what_is_finished(folder: Path) -> None:
+    first = cluster.design(folder)
+    assert first.computed == tuple(f"part-{k:05d}.npz" for k in range(6))
+    again = cluster.design(folder)
+    assert again.computed == ()
+    (folder / "plan" / "part-00004.npz").unlink()
+    (folder / "plan" / "part-00001.npz").write_bytes(b"cut off")
+    mended = cluster.design(folder)
+    assert mended.computed == ("part-00001.npz", "part-00004.npz")
+    assert again.privacy == first.privacy == mended.privacy  # to the last bit
+    # a damaged input stops the run; with it mended, only what is missing is worked on
+    damaged = folder / "part-00005.npz"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-30])
+    for name in folder.joinpath("plan").rglob("part-*.npz"):
+        name.unlink()
+    with pytest.raises(vn.InvalidNetwork, match=r"part-00005\.npz: the part is damaged"):
+        cluster.design(folder)
+    damaged.write_bytes(whole)
+    rest = cluster.design(folder)
+    assert rest.privacy == first.privacy
+    sums = sorted(path.name for path in (folder / "plan" / "sums").glob("*.npz"))
+    assert len(sums) == 6
+
+
+def test_a_changed_input_is_worked_on_again(folder: Path) -> None:
+    before = cluster.design(folder)
+    with np.load(folder / "part-00002.npz") as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    np.savez(folder / "part-00002.npz", observe=2 * arrays["observe"], noise=arrays["noise"])
+    after = cluster.design(folder)
+    assert after.privacy != before.privacy
+    assert len(after.computed) == 6  # all shares depend on all agents
+
+
+def test_a_full_disk_is_told_with_the_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = parts_module.write_bytes
+
+    def full(path: Path, content: bytes) -> None:
+        if path.name == "part-00003.npz":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(parts_module, "write_bytes", full)
+    with pytest.raises(vn.InvalidRequest, match=r"part-00003\.npz: cannot be written \(No space left"):
+        cluster.design(folder)
+    monkeypatch.undo()
+    monkeypatch.setattr(parts_module, "AGENTS_PER_TASK", 10)
+    assert cluster.design(folder).certificate.ok
+    assert not list(folder.rglob("*.tmp*"))
+
+
+def broken(folder: Path, **arrays: object) -> None:
+    np.savez(folder / "part-00001.npz", **arrays)  # type: ignore[arg-type]
+
+
+H, R = np.ones((2, 2, L)), np.stack([np.eye(2)] * 2)
+BAD_PARTS = {
+    "expected the arrays observe and noise": {"observe": H},
+    r"observe: expected shape \(s, n, 5\)": {"observe": H[:, :, :3], "noise": R},
+    "noise: expected shape": {"observe": H, "noise": R[:1]},
+    "finite": {"observe": H * np.nan, "noise": R},
+    "positive definite": {"observe": H, "noise": 0 * R},
+    "names: expected 2 names": {"observe": H, "noise": R, "names": np.array(["a"])},
+    "damaged": {"observe": np.array([object()]), "noise": R},
+}
+
+
+@pytest.mark.parametrize("words", BAD_PARTS)
+def test_a_part_that_is_no_network_is_named(folder: Path, words: str) -> None:
+    broken(folder, **BAD_PARTS[words])
+    with pytest.raises(vn.InvalidNetwork, match=rf"part-00001\.npz.*{words}"):
+        cluster.design(folder)
+
+
+def test_headers_and_folders_are_checked(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(vn.InvalidRequest, match="holds a network already"):
+        cluster.save_parts(folder, stacks(), PUBLIC, PRIVATE)
+    with pytest.raises(vn.InvalidNetwork, match="begins with its header"):
+        cluster.open_parts(tmp_path)
+    with pytest.raises(vn.InvalidNetwork, match="at least one stack"):
+        cluster.save_parts(tmp_path / "none", [], PUBLIC, PRIVATE)
+    with pytest.raises(vn.InvalidRequest, match=r"\(observe, noise\)"):
+        cluster.save_parts(tmp_path / "odd", [(H,)], PUBLIC, PRIVATE)
+    (folder / "part-00000.npz").unlink()
+    with pytest.raises(vn.InvalidNetwork, match=r"part-00000\.npz: the part is missing"):
+        cluster.design(folder)
+    header = folder / "header.json"
+    document = json.loads(header.read_text())
+    for change, words in (
+        ({"format": "other"}, "expected the format"),
+        ({"parts": [{"name": "../x", "agents": 1}]}, "plain file names"),
+        ({"parts": [{"name": "x"}]}, "the header was changed"),
+    ):
+        header.write_text(json.dumps(document | change))
+        with pytest.raises(vn.InvalidNetwork, match=words):
+            cluster.open_parts(folder)
+    header.write_text("{")
+    with pytest.raises(vn.InvalidNetwork, match="not JSON"):
+        cluster.open_parts(folder)
+    with pytest.raises(vn.InvalidPlan, match="design first"):
+        cluster.verify(cluster.save_parts(tmp_path / "new", stacks(), PUBLIC, PRIVATE))
+
+
+def test_a_header_that_counts_otherwise_is_refused(folder: Path) -> None:
+    header = folder / "header.json"
+    document = json.loads(header.read_text())
+    document["parts"][2]["agents"] = 8
+    header.write_text(json.dumps(document))
+    with pytest.raises(vn.InvalidRequest, match="speaks of 43 agents, the parts have 42"):
+        cluster.design(folder)
+
+
+def test_names_are_kept(tmp_path: Path) -> None:
+    named = [(h, r, [f"room {k} {i}" for i in range(len(h))]) for k, (h, r) in enumerate(stacks())]
+    plan = cluster.design(cluster.save_parts(tmp_path / "named", named, PUBLIC, PRIVATE, PRIOR))
+    assert plan.sanitizer("part-00001.npz", 3).agent == "room 1 3"
+
+
+def test_the_command_line_takes_a_folder_of_parts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["design", str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["agents"] == 42
+    assert told["parts_worked_on"] == 6
+    assert told["privacy"]["g"] == pytest.approx(dense_ceiling()["g"], rel=1e-8)
+    assert cli.run(["check", str(folder)]) == 0
+    assert cli.run(["verify", str(folder)]) == 0
+    assert "privacy of g" in capsys.readouterr().out
+    assert cli.run(["design", str(folder), "--privacy", "2"]) == 2
+    assert "--privacy: a network in parts is designed at perfect utility" in capsys.readouterr().err
+    assert cli.run(["design", str(folder / "header.json"), "--cluster", "local"]) == 2
+    assert "goes with a folder of parts" in capsys.readouterr().err
+    promised = folder / "plan" / "plan.json"
+    promised.write_text(promised.read_text().replace('"utility": "0.0"', '"utility": "-0.5"'))
+    assert cli.run(["verify", str(folder), "--json"]) == 1
