@@ -48,7 +48,6 @@ def test_promises_are_right_to_a_millionth(study: ModuleType, seed: int) -> None
         assert outcome.ended in ("plan", "InvalidPlan")
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [8])
 def test_every_kind_of_request(study: ModuleType, seed: int) -> None:
     outcomes = list(study.outcomes(seed))
@@ -56,7 +55,7 @@ def test_every_kind_of_request(study: ModuleType, seed: int) -> None:
     assert all(outcome.ended == "plan" and not outcome.wrong for outcome in outcomes)
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 def test_where_no_use_of_the_loss_is_confirmed_the_shares_are_the_answer(study: ModuleType) -> None:
     network = study.nasty_network(53)
     plan = vn.design(network, utility_loss=0.05)

@@ -79,7 +79,6 @@ def test_a_sound_deployment_passes(noise: str, prior: str) -> None:
     assert failures(sound, functions(sound)) == {}
 
 
-@pytest.mark.no_cover
 def test_p_values_are_honest(plan: Plan) -> None:
     """Over many audits with seeded noise, small p-values are no more frequent than they claim."""
     small, total, smallest = 0, 0, 1.0
@@ -305,7 +304,6 @@ for row, numbers in enumerate(sent.tolist(), start=1):
 """
 
 
-@pytest.mark.no_cover
 def test_exit_code_of_programs(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A program with a fixed seed reuses its noise; two with the same one share it."""
     program = tmp_path / "program.py"

@@ -193,7 +193,7 @@ def test_likelihoods_agree_with_one_big_gaussian() -> None:
 # --- is it warranted?
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 @pytest.mark.slow
 def test_independent_rows_are_no_stream_and_streams_are() -> None:
     rng = np.random.default_rng(0)

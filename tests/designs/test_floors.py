@@ -51,7 +51,7 @@ def grown(plan: vn.Plan) -> dict[str, float]:
         {"privacy": {"mixed": 1.575}},
         {"privacy": {"mixed": vn.Worst(1.575)}},
         {"utility_loss": 0.1},
-        {"utility_loss": 0.1, "weights": {"mixed": 1.0}},
+        pytest.param({"utility_loss": 0.1, "weights": {"mixed": 1.0}}, marks=pytest.mark.long),
     ],
     ids=["privacy", "every direction", "loss", "loss, weights"],
 )
@@ -74,7 +74,7 @@ def test_what_is_free_is_kept_unless_it_is_given_up(asked: dict[str, Any]) -> No
         assert given.privacy["mixed"] > paid.privacy["mixed"]
 
 
-@pytest.mark.parametrize("last", [TIED, APART], ids=["finite", "without bound"])
+@pytest.mark.parametrize("last", [pytest.param(TIED, marks=pytest.mark.long), APART], ids=["finite", "without bound"])
 def test_the_mean_of_directions_is_kept_where_every_direction_is_asked_for(last: list[float]) -> None:
     """One private parameter with two rows: paying for the exposed one used to tell more of the other."""
     network = beside(last, prior=None).replace(private={"both": [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]})
@@ -102,7 +102,9 @@ def test_floors_are_targets_by_another_name() -> None:
     assert within.privacy["mixed"] == pytest.approx(1.575, rel=1e-3)
 
 
-@pytest.mark.parametrize("prior", [PRIOR, None], ids=["at its limit", "without bound"])
+@pytest.mark.parametrize(
+    "prior", [PRIOR, pytest.param(None, marks=pytest.mark.long)], ids=["at its limit", "without bound"]
+)
 @pytest.mark.parametrize("question", ["privacy", "every direction", "loss", "limit"])
 def test_what_nothing_is_told_of_stays_so(prior: vn.Prior | None, question: str) -> None:
     """Here the free plan tells nothing of "aside", and before floors a paid plan told all of it, for no gain."""
@@ -223,6 +225,7 @@ def test_a_stream_keeps_what_is_free(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_stream_keeps_what_is_free_within_a_loss() -> None:
     moving = vn.Dynamics(transition=0.5 * np.eye(3), noise=3.0 * np.eye(3))
     network = beside(TIED, prior=None, dynamics=moving)

@@ -316,7 +316,7 @@ def test_targets_of_zero_ask_nothing() -> None:
     assert alone.loss <= both.loss * (1 + 1e-6)
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 def test_most_privacy_is_the_inverse_of_least_loss() -> None:
     form = standard_paper_network(3, 12, 2, True, 2)
     weights = np.array([1.0, 2.0])
@@ -359,7 +359,7 @@ def test_simple_mechanisms_are_handed_out_simple() -> None:
     assert result.kkt_residual < 1e-3
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 def test_a_warm_start_costs_far_less() -> None:
     form = standard_paper_network(1, 9, 2, False)
     cold = least_loss(form, np.array([80.0]), starts=3)

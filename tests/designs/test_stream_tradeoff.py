@@ -138,7 +138,7 @@ def test_the_two_questions_are_inverse() -> None:
     assert -within.utility <= -for_privacy.utility * (1 + 1e-6)
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 @pytest.mark.slow
 def test_barely_above_the_ceiling_costs_next_to_nothing() -> None:
     network = small_stream(2)
@@ -253,7 +253,7 @@ def test_the_command_line_designs_streams(tmp_path: Path, capsys: pytest.Capture
     assert row["utility"] == pytest.approx(answer["utility"], rel=1e-6)
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 @pytest.mark.slow
 def test_another_optimiser_finds_nothing_better() -> None:
     network = small_stream(5)

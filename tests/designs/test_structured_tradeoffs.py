@@ -54,8 +54,7 @@ def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     assert max(saved) <= 1.05 * min(saved)
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize("number", [15, 28])
+@pytest.mark.parametrize("number", [15, pytest.param(28, marks=pytest.mark.long)])
 def test_more_privacy_never_costs_less(number: int) -> None:
     network = structured_network(number)
     verdict = vn.check(network)
@@ -67,7 +66,6 @@ def test_more_privacy_never_costs_less(number: int) -> None:
     assert all(more >= less * (1 - 1e-6) - 1e-12 for less, more in pairwise(losses))
 
 
-@pytest.mark.no_cover
 def test_a_frontier_is_what_design_answers_whatever_else_is_asked() -> None:
     network = structured_network(34)
     levels = grid_of_levels(network, 4)
@@ -79,9 +77,8 @@ def test_a_frontier_is_what_design_answers_whatever_else_is_asked() -> None:
         assert -whole.rows[place].utility <= -single.utility * (1 + 1e-6)
 
 
-@pytest.mark.no_cover
 # On network 87 the curve is flat: five digits of the loss stand for every privacy.
-@pytest.mark.parametrize(("number", "points"), [(4, 24), (87, 7)])
+@pytest.mark.parametrize(("number", "points"), [(4, 24), pytest.param(87, 7, marks=pytest.mark.long)])
 def test_the_two_questions_are_inverse(number: int, points: int) -> None:
     network = structured_network(number)
     level = grid_of_levels(network, points)[points // 2]

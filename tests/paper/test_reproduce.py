@@ -186,7 +186,7 @@ def test_a_killed_run_resumes_to_the_same_bytes_on_other_processes(whole: Path, 
     assert files(tmp_path / "out") == files(whole)
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.no_cover)])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_progress_answering_false_stops_and_the_next_run_resumes(
     jobs: int, whole: Path, tmp_path: Path
 ) -> None:
@@ -209,14 +209,14 @@ def test_progress_answering_false_stops_and_the_next_run_resumes(
     assert files(tmp_path) == files(whole)
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 def test_asked_to_stop_after_the_last_draw_a_run_is_whole(whole: Path, tmp_path: Path) -> None:
     done = reproduce(settings=TINY, out=tmp_path, jobs=1, progress=lambda _what, part: part < 1)
     assert not done.interrupted
     assert files(tmp_path) == files(whole)
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 def test_figures_one_by_one_are_figures_all_at_once(whole: Path, tmp_path: Path) -> None:
     for name in ("fig4", "fig2"):
         reproduce([name], TINY, tmp_path, jobs=1)
@@ -227,7 +227,7 @@ def test_figures_one_by_one_are_figures_all_at_once(whole: Path, tmp_path: Path)
     assert reproduce(settings=TINY, out=tmp_path, jobs=1).measured == 0
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 def test_the_users_own_backend_is_used(whole: Path, tmp_path: Path) -> None:
     """Threads stand for a cluster here: any backend of joblib, chosen around the call."""
     with joblib.parallel_config("threading", n_jobs=3):

@@ -71,7 +71,7 @@ def test_any_gain_errs_at_least_as_much(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(error_of_witness(window, network.U) > best * (1 + 1e-6) for _ in range(5))
 
 
-@pytest.mark.no_cover
+@pytest.mark.long
 def test_readings_without_news_are_judged_by_enough_rows() -> None:
     """A window that begins with too much known errs less than any centre can; it has to be made longer."""
     network = slow_stream()
