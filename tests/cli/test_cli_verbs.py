@@ -95,7 +95,7 @@ def test_design_in_words(house_file: str, capsys: pytest.CaptureFixture[str]) ->
         (["--privacy", "gait=1", "--privacy", "3"], 2, "name=number"),
         (["--utility-loss", "much"], 2, "--utility-loss: expected 5% or 0.05, found 'much'"),
         (["--privacy", "3x", "--give-up", "gate"], 2, "unknown 'gate'"),
-        (["--utility-loss", "nan"], 2, "utility_loss"),
+        (["--utility-loss", "nan"], 2, "--utility-loss: expected a finite number"),
         (["--method", "magic"], 2, "expected one of auto"),
     ],
 )

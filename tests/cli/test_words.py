@@ -199,6 +199,8 @@ def test_errors_speak_of_options_where_options_were_typed(
         == "plan.privacy=2 of design(privacy=...)"
     )
     assert in_options("method: unknown", "no such verb") == "method: unknown"
+    both = in_options("privacy and utility_loss: expected one target", "design")
+    assert both == "--privacy and --utility-loss: expected one target"
 
 
 def test_public_parameters_of_other_units_are_not_added_up_unsaid() -> None:

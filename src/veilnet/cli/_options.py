@@ -25,9 +25,10 @@ def in_options(text: str, verb: str) -> str:
         value = found["quoted"] if found["quoted"] is not None else found["word"]
         return option if value in (None, "True") else f"{option} {value}"
 
-    name, colon, rest = text.partition(":")
-    if colon and name in known:
-        text = f"{known[name]}:{rest}"
+    about, colon, rest = text.partition(":")
+    names = about.split(" and ")
+    if colon and all(name in known for name in names):
+        text = f"{' and '.join(known[name] for name in names)}:{rest}"
     return _ARGUMENT.sub(as_typed, text)
 
 
