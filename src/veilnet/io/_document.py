@@ -43,7 +43,17 @@ from veilnet.model.prior import Prior
 FORMAT = "veilnet-network/1"
 
 _TOP = (
-    *("format", "parameters", "agent_count", "model_error", "fitted_rows", "noise", "common", "units", "public"),
+    *(
+        "format",
+        "parameters",
+        "agent_count",
+        "model_error",
+        "fitted_rows",
+        "noise",
+        "common",
+        "units",
+        "public",
+    ),
     *("private", "prior", "dynamics", "doubts", "agents"),
 )
 _DYNAMICS = ("transition", "noise", "mean")
