@@ -18,6 +18,7 @@ from veilnet.report.known_section import error_cards
 from veilnet.report.verdict_section import verdict_section
 from veilnet.report.words import fold, grows, headline
 from veilnet.studio.choices import audit_choices, by_search
+from veilnet.studio.uploads import MOST_BYTES
 from veilnet.studio.what_if import errors_if
 from veilnet.studio.workbench import Loaded, Workbench
 
@@ -35,11 +36,19 @@ def view(bench: Workbench) -> dict[str, Any]:
     shown_table = bench.table
     return {
         "version": bench.version,
+        "most_bytes": MOST_BYTES,
         "jobs": job_states(bench),
         "table": None
         if shown_table is None
-        else {"name": shown(shown_table.name), "columns": shown_table.columns, "first": shown_table.first},
-        "loaded": None if bench.loaded is None else _loaded(bench.loaded),
+        else {
+            "number": bench.opened["table"],
+            "name": shown(shown_table.name),
+            "columns": shown_table.columns,
+            "first": shown_table.first,
+        },
+        "loaded": None
+        if bench.loaded is None
+        else {"number": bench.opened["network"], **_loaded(bench.loaded)},
     }
 
 

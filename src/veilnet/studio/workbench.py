@@ -86,6 +86,8 @@ class Workbench:
         self.table: Table | None = None
         self.jobs: dict[str, Job] = {}
         self.version = 0
+        self.opened = {"table": 0, "network": 0}
+        """How many of each were put on the table, so that a page can tell a new one from one that changed."""
 
     # --- what is opened
 
@@ -102,6 +104,7 @@ class Workbench:
         found = table_of(name, content, self._folder)
         with self._lock:
             self.table = found
+            self.opened["table"] += 1
             self.version += 1
 
     def fit(self, roles: Mapping[str, Any]) -> None:
@@ -130,6 +133,7 @@ class Workbench:
             for job in ("trace", "refine", "audit"):
                 self.cancel(job)
             self.loaded = fresh
+            self.opened["network"] += 1
             self.version += 1
         self._trace(fresh.plan, ())
 

@@ -1,11 +1,14 @@
 // The page of the studio. It shows what the server answers; every figure is computed there.
 
 const $ = (id) => document.getElementById(id);
-const JOBS = { fit: "Making the model", trace: "What more privacy would cost", refine: "Looking for the best plan", audit: "Attacking the plan" };
+const JOBS = { fit: "Making the model", trace: "Tracing what more privacy would cost", refine: "Looking for the best plan", audit: "Attacking the plan" };
 const ROLES = [["", "not used"], ["reading", "a reading"], ["public", "public: may be known"], ["private", "private: must not be"], ["time", "the time"]];
 
 let shown = null; // the view on the screen
 let version = -1;
+let place = "welcome"; // which page is seen: welcome, columns or desk
+let seenTable = 0; // numbers of the table and the network that were last put on the table
+let seenLoaded = 0;
 let wanted = null; // the question to ask next: while one is on its way only the last one counts
 let asking = false;
 let settled = 0; // timer: a better search begins when dragging has ended
@@ -43,37 +46,45 @@ function trouble(words) {
 
 // --- opening
 
-function open(file) {
-  const name = encodeURIComponent(file.name);
-  const isNetwork = /\.(toml|json|npz)$/i.test(file.name);
-  return attempt(() => call(`api/${isNetwork ? "network" : "table"}?name=${name}`, { method: "POST", body: file }));
+// What is too large is said before it is sent: a server that refuses half-way cannot.
+async function send(address, file) {
+  if (file.size > shown.most_bytes) throw new Error(`${file.name}: a file may have at most ${shown.most_bytes / 1e6} MB here`);
+  return call(`${address}?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file });
 }
 
-function welcome() {
-  $("welcome").hidden = false;
-  $("desk").hidden = true;
-  $("columns").hidden = true;
-  $("another").hidden = true;
-  $("opened").textContent = "";
+function open(file) {
+  const isNetwork = /\.(toml|json|npz)$/i.test(file.name);
+  return attempt(() => send(isNetwork ? "api/network" : "api/table", file));
+}
+
+function go(where) {
+  place = where;
+  for (const each of ["welcome", "columns", "desk"]) $(each).hidden = each !== place;
+  $("another").hidden = place === "welcome";
+  if (place === "welcome") $("opened").textContent = "";
 }
 
 // --- showing
 
+// A page is left only for something that was opened since: never because a figure on another one has changed.
 function show(view) {
   version = view.version;
-  const openedTable = view.table && (!shown || JSON.stringify(shown.table) !== JSON.stringify(view.table));
   shown = view;
-  if (openedTable) showColumns(view.table);
+  if (view.table && view.table.number > seenTable) {
+    seenTable = view.table.number;
+    showColumns(view.table);
+    go("columns");
+  }
+  if (view.loaded && view.loaded.number > seenLoaded) {
+    seenLoaded = view.loaded.number;
+    go("desk");
+  }
   if (view.loaded) showDesk(view.loaded);
+  if (place === "columns") $("opened").textContent = view.table.name;
   showJobs(view.jobs);
-  if (view.loaded || view.table) $("another").hidden = false;
 }
 
 function showColumns(table) {
-  $("welcome").hidden = true;
-  $("desk").hidden = true;
-  $("columns").hidden = false;
-  $("opened").textContent = table.name;
   const rows = table.columns.map((name, place) => {
     const row = document.createElement("tr");
     const head = Object.assign(document.createElement("th"), { scope: "row", textContent: name });
@@ -113,10 +124,7 @@ function roles() {
 }
 
 function showDesk(loaded) {
-  $("welcome").hidden = true;
-  $("columns").hidden = true;
-  $("desk").hidden = false;
-  $("opened").textContent = loaded.name;
+  if (place === "desk") $("opened").textContent = loaded.name;
   text("headline", loaded.headline);
   text("free", loaded.free);
   text("command", loaded.command);
@@ -162,7 +170,7 @@ function showSliders(loaded) {
   if (resting(slider)) slider.value = publicPlace(loaded.public.fold, loaded.public.most);
   const each = Object.keys(loaded.public.raw).map((name) => `${name} ${loaded.public.sent[name]} (raw ${loaded.public.raw[name]})`);
   const most = loaded.refined ? "" : "at most ";
-  const grown = loaded.public.fold < 1.00025 ? "nothing is lost" : `${most}${percent(loaded.public.fold)} larger than from raw readings`;
+  const grown = loaded.public.fold < 1.000001 ? "nothing is lost" : `${most}${percent(loaded.public.fold)} larger than from raw readings`;
   told($("public-told"), slider, `${each.join("; ")}: ${grown}`);
   if ($("private").dataset.names !== JSON.stringify(loaded.private.map((p) => p.name))) makePrivate(loaded);
   loaded.private.forEach((parameter, place) => {
@@ -309,7 +317,7 @@ function tellRows() {
 }
 
 function holdOut(file) {
-  return attempt(() => call(`api/held-out?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }));
+  return attempt(() => send("api/held-out", file));
 }
 
 function showAgents(loaded) {
@@ -406,7 +414,7 @@ $("house").addEventListener("click", () => attempt(() => post("api/example")));
 $("house-stream").addEventListener("click", () => attempt(() => post("api/example?stream=true")));
 $("file").addEventListener("change", () => { if ($("file").files[0]) open($("file").files[0]); $("file").value = ""; });
 $("paste").addEventListener("click", () => attempt(() => call("api/network?name=pasted", { method: "POST", body: $("pasted").value })));
-$("another").addEventListener("click", welcome);
+$("another").addEventListener("click", () => go("welcome"));
 $("fit").addEventListener("click", () => attempt(() => post("api/fit", roles())));
 $("audit-now").addEventListener("click", () => attempt(() => post("api/audit", { rows: rowsChosen() })));
 $("held-out").addEventListener("change", () => { if ($("held-out").files[0]) holdOut($("held-out").files[0]); $("held-out").value = ""; });
@@ -423,7 +431,8 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(kind, (event) => {
     event.preventDefault();
     $("drop").classList.toggle("over", kind === "dragover");
-    if (kind === "drop" && event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
+    const file = kind === "drop" && event.dataTransfer.files[0];
+    if (file) (event.target.closest?.("#audit-choice") ? holdOut : open)(file);
   });
 }
 
