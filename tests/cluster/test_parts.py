@@ -1,4 +1,4 @@
-"""Networks in parts against two oracles: the same network as one, and plain dense formulas; and every way to break one."""
+"""Networks in parts against two oracles, the same network as one and plain dense formulas; and ways to break one."""
 
 from __future__ import annotations
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from veilnet._core.errors import InvalidRequest
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from veilnet.cluster.calls import PartsPlan
     from veilnet.plans.certificate import Certificate
 
-CLUSTER_HELP = "The scheduler of a Dask cluster, tcp://host:8786, tls://host:8786, or local to start one here. For a folder of parts."
+CLUSTER_HELP = (
+    "The scheduler of a Dask cluster, tcp://host:8786, tls://host:8786, or local to start one here. "
+    "For a folder of parts."
+)
 _DEMO_PARTS, _DEMO_AGENTS, _DEMO_READINGS, _DEMO_PARAMETERS = 40, 5000, 4, 16
 
 
@@ -30,8 +34,8 @@ def refuse_options(options: Mapping[str, Any], cluster: str | None, path: Path) 
     """Refuse what a network in parts does not offer, and a cluster for what is no folder of parts."""
     if not is_parts(path):
         raise InvalidRequest(
-            f"--cluster {cluster}: goes with a folder of parts (veilnet.cluster.save_parts), and {path} is none; leave "
-            "it out, or write the network as parts"
+            f"--cluster {cluster}: goes with a folder of parts (veilnet.cluster.save_parts), and {path} is none; "
+            "leave it out, or write the network as parts"
         )
     given = [name for name, value in options.items() if value]
     if given:
@@ -92,7 +96,7 @@ def verify_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
         ]
         console.print(table(["what", "promised", "found", "confirmed"], rows))
     if not found.ok:
-        sys.exit(1)
+        raise typer.Exit(1)
 
 
 def play_on_cluster(cluster: str, *, json: bool) -> None:
