@@ -71,7 +71,10 @@ def verdict_on(
             return "cannot tell", f"Even from raw readings it does no better than guessing: {_OTHER_WORLD}"
         return "cannot tell", "Even on raw readings it does no better than guessing, so this proves nothing."
     if evidence.raw_beats > _RAW_CHANCE:
-        return "cannot tell", "Not even raw readings let it beat the promise, so this proves nothing."
+        return "cannot tell", (
+            "This attacker does not beat the promise even from raw readings, so that it fails on what is sent proves "
+            "nothing."
+        )
     if evidence.sent < -_MATTERS * evidence.gap:
         if not learned:
             return "cannot tell", f"From what was sent it does worse than guessing: {_OTHER_WORLD}"
@@ -80,6 +83,9 @@ def verdict_on(
             "another, so this proves nothing."
         )
     if evidence.reach > _MATTERS * evidence.gap:
-        seen = f"Only {found_at}" if found_at else "Not even the truth itself"
-        return "cannot tell", f"{seen} would have been found on these rows."
+        if not found_at:
+            return "cannot tell", (
+                "These rows are too few, or too alike: not even one who knows the truth would have been found out."
+            )
+        return "cannot tell", f"Only {found_at} would have been found on these rows."
     return "ok", f"What would have been found is {found_at}."
