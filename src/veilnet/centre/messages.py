@@ -139,7 +139,7 @@ class CentreModel:
         start = 0
         for place in places:
             stop = start + int(self.blocks.sizes[place])
-            result[:, start:stop] = gain[:, start:stop] @ self.whiten[place]
+            result[:, start:stop] = gain[:, start:stop] @ self.whiten[int(place)]
             start = stop
         return result
 
