@@ -1,4 +1,4 @@
-"""Shared settings: property tests draw the same examples every time, however slow the machine is."""
+"""Shared settings: every test draws the same numbers every time, however slow the machine is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 from collections.abc import Iterator  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
+from types import SimpleNamespace  # noqa: E402
+from typing import Any  # noqa: E402
+from zlib import crc32  # noqa: E402
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+
+from veilnet.agent import randomness  # noqa: E402
 
 settings.register_profile(
     "veilnet",
@@ -24,11 +31,33 @@ settings.register_profile(
 settings.load_profile("veilnet")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Where coverage is not measured, because other tests run the same code, it is not in processes started there."""
-    if item.get_closest_marker("no_cover") is None:
-        return (yield)
+@contextmanager
+def repeatable_entropy(name: str) -> Iterator[None]:
+    """What agents in this process draw from the operating system comes from a generator seeded by ``name``.
+
+    A test whose verdict hangs on fresh noise fails now and then. Tests of the entropy itself, and of processes
+    forked from this one, are marked ``system_entropy`` and keep the real one.
+    """
+    generator = np.random.default_rng(crc32(name.encode()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        patch.setattr(randomness, "os", SimpleNamespace(urandom=generator.bytes))
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A fixture draws the same whichever test asks for it first."""
+    with repeatable_entropy(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param', '')}"):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
+    """Each test draws its own numbers; coverage follows its processes only where other tests do not run the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("no_cover") is not None:
+            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        if item.get_closest_marker("system_entropy") is not None:
+            return (yield)
+        with repeatable_entropy(item.nodeid):
+            return (yield)

@@ -29,7 +29,7 @@ from veilnet.agent.randomness import (
     secure_uniform,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.system_entropy]
 
 FALSE_ALARM = 1e-8
 DRAWS = 4_000_000

@@ -179,6 +179,7 @@ def test_seeded_noise_repeats_and_says_that_it_is_not_private(rng) -> None:
     assert not isinstance(agent.sanitize(readings), NotPrivate)
 
 
+@pytest.mark.system_entropy
 def test_secure_noise_differs_between_calls_copies_and_forks(rng) -> None:
     agent = gridded(np.eye(3), 1.0)
     reading = rng.standard_normal(3)

@@ -66,6 +66,13 @@ def test_where_no_use_of_the_loss_is_confirmed_the_shares_are_the_answer(study: 
     assert plan.privacy == vn.design(network).privacy
 
 
+def test_privacy_beyond_what_doubles_resolve_is_a_plan_or_refused(study: ModuleType) -> None:
+    """A ceiling of 1e16 by rounding alone: a plan without loss serves, and nothing of its price can be saved."""
+    (outcome,) = study.outcomes(81, ("privacy",))
+    assert outcome.ended in ("plan", "InvalidPlan"), outcome.words
+    assert not outcome.wrong
+
+
 @pytest.mark.parametrize("seed", [80, 160, 286, 331])
 def test_a_ceiling_that_doubles_call_infinite_is_told_or_called_at_least(
     study: ModuleType, seed: int

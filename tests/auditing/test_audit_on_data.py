@@ -151,8 +151,8 @@ def test_a_leak_through_memory_is_found_and_said_to_be_none_of_the_promise() -> 
     loud = {"a": vn.Sanitizer([[1.0, 1.0]], 9.0)}
     plan = make_plan(network(), loud, "test")
     rng = np.random.default_rng(0)
-    x = slow(6000, 2, 0.97, rng)
-    data = {"a": x + np.sqrt(NOISE) * rng.standard_normal((6000, 2)), "x": x}
+    x = slow(20000, 2, 0.97, rng)
+    data = {"a": x + np.sqrt(NOISE) * rng.standard_normal((20000, 2)), "x": x}
     report = audit(plan, data)
     rows = by_name(report)
     assert rows["ridge on g"].verdict != "fail"

@@ -28,6 +28,8 @@ def sharpened(
 ) -> JointResult:
     """The result for ``problem``, or a better one where it saves next to nothing of the price of ``serving``."""
     price = serving.at.loss
+    if price <= 0:  # it costs nothing: there is nothing to save
+        return found
     if found.loss < price * (1 - SETTINGS.flat_part) or not problem.safe(serving.at):
         return found
     best = as_it_is(objective, found.shrink)
