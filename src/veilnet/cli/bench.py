@@ -36,6 +36,7 @@ SCRIPTS = {
         "attacks.py",
         "what is left of files and streams that are killed, starved of room and swapped",
     ),
+    "parts": ("parts.py", "what networks in parts cost per agent, here and by worker processes of a cluster"),
     "nasty": ("nasty_networks.py", "promises on networks that are hard on floating point with 120 digits"),
     "calibration": ("calibration_study.py", "what fitted networks state with what is true on simulated rows"),
     "drift": ("drift.py", "the gate's and the drift alarm's false alarms, and how soon a change is noticed"),
