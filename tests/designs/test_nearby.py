@@ -7,6 +7,7 @@ import pytest
 
 import veilnet as vn
 from helpers.paper_networks import paper_network
+from helpers.small_network import small_network
 from helpers.structured_networks import structured_network
 from veilnet.designs.nearby import Nearby
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
@@ -77,3 +78,14 @@ def test_what_is_free_is_answered_by_the_free_plan_and_what_cannot_be_is_refused
     beyond = {**verdict.ceiling, "gait": 2 * verdict.limit["gait"]}
     with pytest.raises(vn.Infeasible, match=r"'gait'.*even silence gives no more than"):
         nearby.plan(beyond)
+
+
+def test_one_parameter_of_several_is_followed_far_enough_where_readings_are_few() -> None:
+    """Known plans raise all parameters alike; the way from them to a plan that pays for one alone is long."""
+    network = small_network()
+    verdict = vn.check(network)
+    nearby = Nearby(verdict)
+    for level in levels(verdict, (0.2, 0.5, 0.8)):
+        nearby.plan(dict.fromkeys(network.private, level))
+    wanted = {"who": 7.5, "when": 0.0}
+    assert -nearby.plan(wanted).utility <= 1.02 * -vn.design(network, privacy=wanted).utility

@@ -75,9 +75,10 @@ def _figure_2(figure: Figure, table: Table, _settings: Settings) -> None:
             f"U = {int(rows)}",
             "o",
             by_mean=True,
+            nothing=ROUNDING,
         )
         ratios = [summarize(100 * c["ceiling"] / c["limit"]) for c in cells]
-        _band(part, agents, ratios, colour, f"U = {int(rows)}", "o", by_mean=True)
+        _band(part, agents, ratios, colour, f"U = {int(rows)}", "o", by_mean=True, nothing=ROUNDING)
     limits = summarize(table.where(agents=agents[0], public_rows=table.levels("public_rows")[0])["limit"])
     privacy.axhspan(*limits.mean_band, color="tab:red", alpha=0.2)
     privacy.axhline(limits.mean, color="tab:red", linestyle=":", label=f"ε^max: mean {limits.mean:.4g}")
@@ -90,7 +91,7 @@ def _figure_2(figure: Figure, table: Table, _settings: Settings) -> None:
         axes.set_ylim(bottom=0.5 * float(np.min(column[table["ceiling"] > ROUNDING], initial=1.0)))
     privacy.set_ylabel("most privacy at perfect utility\n(mean, 95 % band)")
     part.set_ylabel("share of ε^max (%; mean, 95 % band)")
-    figure.suptitle("Figure 2: most privacy at perfect utility, with prior")
+    figure.suptitle("Figure 2: most privacy at perfect utility, with prior (hollow, on the axis: none)")
     for axes in (privacy, part):
         _agents_axis(axes, agents)
 
@@ -187,13 +188,20 @@ def _band(
     *,
     by_mean: bool,
     line: str = "-",
+    nothing: float = -np.inf,
 ) -> None:
-    middle = [each.mean if by_mean else each.median for each in summaries]
-    bands = [each.mean_band if by_mean else each.median_band for each in summaries]
-    axes.plot(at, middle, line, marker=marker or None, color=colour, label=label)
-    axes.fill_between(
-        at, [low for low, _ in bands], [high for _, high in bands], color=colour, alpha=0.2, linewidth=0
-    )
+    """A line with its band. What is no more than ``nothing`` has no place on a logarithmic axis: it stands hollow at
+    its foot, and no line leads there.
+    """
+    places = np.asarray(at, dtype=np.float64)
+    middle = np.array([each.mean if by_mean else each.median for each in summaries])
+    bands = np.array([each.mean_band if by_mean else each.median_band for each in summaries])
+    gone = middle <= nothing
+    middle[gone], bands[gone] = np.nan, np.nan
+    axes.plot(places, middle, line, marker=marker or None, color=colour, label=label)
+    axes.fill_between(places, bands[:, 0], bands[:, 1], color=colour, alpha=0.2, linewidth=0)
+    foot = axes.plot(places[gone], np.zeros(gone.sum()), linestyle="", marker="o", color=colour)[0]
+    foot.set(transform=axes.get_xaxis_transform(), clip_on=False, markerfacecolor="none")
 
 
 def _agents_axis(axes: Any, agents: Sequence[float]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ def report_of(
 def traced_frontier(
     plan: Plan,
     *,
-    give_up: Collection[str] | None = None,
+    give_up: Sequence[str] | None = None,
     seconds: float = _SECONDS,
     progress: Progress | None = None,
 ) -> Frontier | None:
@@ -108,7 +108,7 @@ def traced_frontier(
     it.
     """
     until = time.monotonic() + seconds
-    given_up = plan.given_up if give_up is None else tuple(sorted(give_up))
+    given_up = plan.given_up if give_up is None else give_up
     levels = traced_levels(plan, check(plan.network))
 
     def going(what: str, part: float) -> bool:

@@ -39,7 +39,7 @@ def trace(
     """The frontier of the network of a free plan; of rows it is told point by point."""
     network = plan.network
     if network.is_stream:
-        return traced_frontier(plan, give_up=given_up, seconds=_SECONDS, progress=progress)
+        return traced_frontier(plan, give_up=sorted(given_up), seconds=_SECONDS, progress=progress)
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     floors = floors_of(plan, given_up) if len(network.private) > 1 else {}
