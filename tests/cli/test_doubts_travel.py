@@ -70,6 +70,21 @@ def test_what_is_accepted_is_named_and_not_repeated(capsys) -> None:
     assert WORDS in shown(capsys, "verify", "plan")
     assert WORDS not in shown(capsys, "verify", "plan", "--accept", "few-values")
     assert WORDS not in shown(capsys, *AUDIT, "--accept", "few-values")
+    assert WORDS not in shown(capsys, "check", "house.toml", "--accept", "few-values")
+
+
+def test_an_audit_is_kept_in_a_file_for_the_report(capsys) -> None:
+    """The file has what --json prints, and the report takes it for this plan and for no other."""
+    shown(capsys, *FIT)
+    shown(capsys, "design", "house.toml", "--out", "plan")
+    said = json.loads(shown(capsys, *AUDIT, "--out", "audit.json", "--json"))
+    assert "is still open (few-values)" in said["conclusion"]
+    assert json.loads(Path("audit.json").read_text()) == said
+    page = ("--audit", "audit.json", "--no-frontier")
+    shown(capsys, "report", "plan", *page)
+    shown(capsys, "design", "house.toml", "--power", "1", "--out", "other")
+    assert cli.run(["report", "other", *page]) == 2
+    assert "about another plan" in capsys.readouterr().err
 
 
 def test_it_may_be_accepted_where_it_is_found(capsys) -> None:
@@ -82,12 +97,13 @@ def test_it_may_be_accepted_where_it_is_found(capsys) -> None:
     assert [doubt.accepted for doubt in vn.Plan.load("new").network.doubts] == [True]
 
 
-@pytest.mark.parametrize("verb", ["fit", "design", "verify", "audit"])
+@pytest.mark.parametrize("verb", ["fit", "check", "design", "verify", "audit"])
 def test_a_name_that_nothing_has_is_an_error(verb, capsys) -> None:
     shown(capsys, *FIT)
     shown(capsys, "design", "house.toml", "--out", "plan")
     command = {
         "fit": [*FIT, "--force"],
+        "check": ["check", "house.toml"],
         "design": ["design", "house.toml"],
         "verify": ["verify", "plan"],
         "audit": AUDIT,
