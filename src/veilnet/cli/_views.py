@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +83,7 @@ def _figure(check: Check, value: float | None) -> object:
 def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
     """What each agent sends under a plan."""
     rows: list[list[object]] = []
-    for agent, sanitizer in list(plan.sanitizers.items())[:agents_shown]:
+    for agent, sanitizer in islice(plan.sanitizers.items(), agents_shown):
         kept, noisy = sanitizer.normal
         rows.append(
             [
