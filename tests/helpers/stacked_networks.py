@@ -29,12 +29,12 @@ def stacked_network(
     """A network of stacks, with two public and two private parameters."""
     observe, noise = stacks(seed, counts, parameters)
     rng = np.random.default_rng([seed, 1])
-    options = {
+    chosen: dict[str, Any] = {
         "public": rng.standard_normal((2, parameters)),
         "private": {"g": rng.standard_normal((2, parameters)), "h": rng.standard_normal(parameters)},
     } | options
     one = len(counts) == 1
-    return vn.Network(observe=observe[0] if one else observe, noise=noise[0] if one else noise, **options)
+    return vn.Network(observe=observe[0] if one else observe, noise=noise[0] if one else noise, **chosen)
 
 
 def agent_by_agent(network: vn.Network) -> vn.Network:

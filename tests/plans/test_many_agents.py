@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,47 @@ def test_what_is_sent_is_what_the_plan_says() -> None:
     expected = plan.sanitizers["agent03"].compression @ readings
     deviation = np.std(sent, axis=0) / np.sqrt(len(sent))
     assert np.all(np.abs(np.mean(sent, axis=0) - expected) < 7 * deviation)  # 1e-11 for two numbers
+
+
+def test_the_centre_estimates_the_same_from_stacks() -> None:
+    """Oracle: the centre's model made from one Sanitizer object per agent; some agents silent in one row."""
+    network = kind("mixed").replace(prior=vn.Prior(covariance=np.eye(6), mean=np.arange(6.0)))
+    plan = vn.design(network)
+    alone = replace(plan, sanitizers=dict(plan.sanitizers))
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal(network.L)
+    messages = {
+        agent: plan.sanitizers[agent].compression @ rows @ x for agent, rows in network.observe.items()
+    }
+    one, other = vn.Fusion(plan), vn.Fusion(alone)
+    for present in (messages, dict(list(messages.items())[::2])):
+        found, expected = one.estimate(present), other.estimate(present)
+        np.testing.assert_allclose(found.public, expected.public, rtol=1e-9)
+        np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-9)
+    assert plan.messages.resembles(alone.messages)  # type: ignore[union-attr,arg-type]
+
+
+def test_trade_offs_are_stacks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracles: bounds from one Sanitizer object per agent, and J̃ by dense matrices with every noise in its place."""
+    in_small_parts(monkeypatch)
+    network = stacked_network(2, [(9, 3), (4, 2)], parameters=4)
+    ceiling = vn.check(network).ceiling
+    made: list[object] = []
+    freeze = vn.Sanitizer._freeze
+    monkeypatch.setattr(vn.Sanitizer, "_freeze", lambda self: (made.append(self), freeze(self))[1])
+    plan = vn.design(network, privacy={"g": 1.5 * ceiling["g"]}, starts=1)
+    assert isinstance(plan.sanitizers, StackedSanitizers)
+    assert made == []
+    assert plan.utility < 0
+    objects = dict(plan.sanitizers)
+    assert vn.privacy(network, objects) == pytest.approx(dict(plan.privacy), rel=1e-8)
+    C = block_diag(*(each.compression for each in objects.values()))
+    noise = block_diag(*(each.noise for each in objects.values()))
+    left = (C @ network.H).T @ np.linalg.solve(C @ network.noise.matrix() @ C.T + noise, C @ network.H)
+    raw = network.H.T @ np.linalg.solve(network.noise.matrix(), network.H)
+    for name, rows in network.private.items():
+        before, after = (np.trace(rows @ np.linalg.inv(each) @ rows.T) for each in (raw, left))
+        assert plan.privacy[name] == pytest.approx(after / before - 1, rel=1e-8)
 
 
 def test_stacks_that_do_not_fit_are_refused() -> None:

@@ -14,6 +14,7 @@ on how much memory there is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 
 import numpy as np
 
@@ -29,9 +30,9 @@ def fits_at_once(numbers: int) -> bool:
     return numbers <= _AT_ONCE
 
 
-def parts(count: int, numbers: int) -> Iterator[slice]:
-    """The places 0..count-1 in runs of as many agents as are worked on at once, each of so many numbers."""
-    step = max(1, _AT_ONCE // max(1, numbers))
+def parts(count: int, *shape: int) -> Iterator[slice]:
+    """The places 0..count-1 in runs of as many agents as are worked on at once, each with an array of this shape."""
+    step = max(1, _AT_ONCE // max(1, prod(shape)))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,10 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers, fitting
 from veilnet.bounds.knowledge import least_sharpness
 from veilnet.bounds.message_noise import Sent, joint_covariance
+from veilnet.centre.whitening import WhiteningStacks, whitening
 from veilnet.model.network import Network
 
 __all__ = ["CentreModel", "View", "centre_model", "rows_agree"]
@@ -67,7 +70,7 @@ class CentreModel:
 
     agents: Sequence[str]
     blocks: Blocks
-    whiten: tuple[Array, ...]
+    whiten: Sequence[Array]
     observe: Array
     expected: Array
     correlation: Array | None
@@ -87,7 +90,7 @@ class CentreModel:
     def view(self, present: Booleans) -> View:
         """What the messages of the agents present tell; gain has a column for each of their numbers."""
         places = np.flatnonzero(present)
-        rows = np.concatenate([np.arange(0), *(self._rows(int(place)) for place in places)])
+        rows = np.flatnonzero(np.repeat(present, self.blocks.sizes))
         factor = self.observe[rows]
         root = None if self.correlation is None else cholesky(self.correlation[np.ix_(rows, rows)])
         if root is not None:
@@ -129,23 +132,29 @@ class CentreModel:
             parts.append((white @ self.expected[self.blocks.rows(place)])[:, None])
         return parts if self.correlation is None else [*parts, self.correlation]
 
-    def _rows(self, place: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        rows = self.blocks.rows(place)
-        return np.arange(rows.start, rows.stop)
-
     def _unwhitened(self, gain: Array, places: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Array:
+        if isinstance(self.whiten, WhiteningStacks) and len(places) == len(self.whiten):
+            return self.whiten.applied(gain)
         result = np.empty(gain.shape)
         start = 0
         for place in places:
             stop = start + int(self.blocks.sizes[place])
-            result[:, start:stop] = gain[:, start:stop] @ self.whiten[place]
+            result[:, start:stop] = gain[:, start:stop] @ self.whiten[int(place)]
             start = stop
         return result
 
 
 def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str = "") -> CentreModel:
     """The messages of these sanitizers; agents without one send their readings raw."""
-    network = network.common_apart
+    apart = network.common_apart
+    if apart is not network:
+        network, sanitizers = apart, fitting(apart, sanitizers)
+    if (
+        isinstance(sanitizers, StackedSanitizers)
+        and sanitizers.belong_to(network)
+        and network.noise.independent
+    ):
+        return _model_of(network, plan, _stacked_parts(network, sanitizers), None)
     mechanisms = [
         sanitizers[agent] if agent in sanitizers else Sanitizer.raw(int(size), agent=agent)
         for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
@@ -161,13 +170,52 @@ def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
         whiten.append(white)
         observed.append(white @ sent)
         expected.append(mechanism.compression @ (network.offset[rows] - mechanism.offset) + sent @ mean)
+    together = _Parts(
+        blocks, tuple(whiten), network.in_raw_coordinates(np.concatenate(observed)), np.concatenate(expected)
+    )
+    independent = network.noise.independent
+    correlation = None if independent else _correlation(network, mechanisms, whiten, blocks)
+    return _model_of(network, plan, together, correlation)
+
+
+class _Parts(NamedTuple):
+    """What the messages of all agents say, stacked: see :class:`CentreModel`."""
+
+    blocks: Blocks
+    whiten: Sequence[Array]
+    observe: Array
+    expected: Array
+
+
+def _stacked_parts(network: Network, sanitizers: StackedSanitizers) -> _Parts:
+    blocks = Blocks(sanitizers.sent)
+    mean = np.zeros(network.L) if network.prior is None else network.prior.mean
+    roots = network.noise.own_roots()
+    observe, expected = np.empty((blocks.total, network.L)), np.empty(blocks.total)
+    whiten = [np.empty((stack.count, stack.sent, stack.sent)) for stack in sanitizers.stacks]
+    for each in sanitizers.parts():
+        white, differ = whitening(each.stack.compression, roots[each.group][each.within], each.stack.noise)
+        if not differ.all():
+            place = int(each.stack.places[np.argmin(differ)])
+            raise _repeats(network.agents[place])
+        whiten[each.number][each.part] = white
+        sent = each.stack.compression @ each.observe
+        rows = (blocks.starts[each.stack.places][:, None] + np.arange(each.stack.sent)).reshape(-1)
+        observe[rows] = network.in_raw_coordinates((white @ sent).reshape(-1, network.L))
+        expected[rows] = (sent @ mean).reshape(-1)
+    places = [stack.places for stack in sanitizers.stacks]
+    return _Parts(blocks, WhiteningStacks(blocks, list(zip(places, whiten, strict=True))), observe, expected)
+
+
+def _model_of(network: Network, plan: str, parts: _Parts, correlation: Array | None) -> CentreModel:
+    mean = np.zeros(network.L) if network.prior is None else network.prior.mean
     return CentreModel(
         agents=network.agents,
-        blocks=blocks,
-        whiten=tuple(whiten),
-        observe=network.in_raw_coordinates(np.concatenate(observed)),
-        expected=np.concatenate(expected),
-        correlation=None if network.noise.independent else _correlation(network, mechanisms, whiten, blocks),
+        blocks=parts.blocks,
+        whiten=parts.whiten,
+        observe=parts.observe,
+        expected=parts.expected,
+        correlation=correlation,
         prior=network.in_raw_coordinates(network.prior_root),
         public=network.in_raw_coordinates(network.U),
         public_expected=network.U @ mean,
@@ -194,10 +242,14 @@ def _whitening(mechanism: Sanitizer, root: Array) -> Array:
     upper = triangle(np.concatenate([(mechanism.compression @ root).T, mechanism.noise_root]))
     sizes = np.linalg.norm(upper, axis=0)
     if not np.all(np.abs(np.diag(upper)) > 1e-13 * sizes):
-        raise InvalidPlan(
-            f"sanitizer of {mechanism.agent!r}: some numbers it sends repeat others; use its normalized() form"
-        )
+        raise _repeats(mechanism.agent)
     return solve_upper(upper, np.eye(mechanism.sent), transposed=True)
+
+
+def _repeats(agent: str) -> InvalidPlan:
+    return InvalidPlan(
+        f"sanitizer of {agent!r}: some numbers it sends repeat others; use its normalized() form"
+    )
 
 
 def _correlation(network: Network, mechanisms: list[Sanitizer], whiten: list[Array], blocks: Blocks) -> Array:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import overload
+
 import numpy as np
 
-from veilnet._core.types import Array
+from veilnet._core.blocks import Blocks
+from veilnet._core.types import Array, Integers
 
 _REPEATS = 1e-13  # a number that keeps less than this part of its deviation repeats others
 
@@ -32,3 +36,40 @@ def whitening(compression: Array, roots: Array, added_roots: Array | None = None
     differ = np.all(np.abs(diagonal) > _REPEATS * np.linalg.norm(upper, axis=1), axis=1)
     lower = np.swapaxes(np.where(differ[:, None, None], upper, np.eye(sent)), 1, 2)
     return np.asarray(np.linalg.solve(lower, np.broadcast_to(np.eye(sent), lower.shape))), differ
+
+
+class WhiteningStacks(Sequence[Array]):
+    """What makes each agent's message white, by its place in sending order, kept as stacks of agents alike.
+
+    stacks: (places, W), ascending places and (count, k, k).
+    """
+
+    def __init__(self, blocks: Blocks, stacks: Sequence[tuple[Integers, Array]]) -> None:
+        self._blocks, self._stacks = blocks, tuple(stacks)
+
+    def __len__(self) -> int:
+        return self._blocks.count
+
+    @overload
+    def __getitem__(self, place: int) -> Array: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Array, ...]: ...
+    def __getitem__(self, place: int | slice) -> Array | tuple[Array, ...]:
+        if isinstance(place, slice):
+            return tuple(self[k] for k in range(*place.indices(len(self))))
+        wanted = range(len(self))[place]
+        for places, white in self._stacks:
+            within = int(np.searchsorted(places, wanted))
+            if within < len(places) and places[within] == wanted:
+                return np.asarray(white[within])
+        raise IndexError(place)
+
+    def applied(self, gain: Array) -> Array:
+        """gain W for all agents, gain (rows, M) with a column for each number sent."""
+        made = np.empty(gain.shape)
+        for places, white in self._stacks:
+            count, sent, _ = white.shape
+            columns = (self._blocks.starts[places][:, None] + np.arange(sent, dtype=np.intp)).reshape(-1)
+            mine = gain[:, columns].reshape(len(gain), count, 1, sent)
+            made[:, columns] = (mine @ white).reshape(len(gain), -1)
+        return made

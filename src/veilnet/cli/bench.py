@@ -44,6 +44,7 @@ SCRIPTS = {
         "audit_power.py",
         "the audit's verdicts on data with planted leaks, and its false alarms where promises hold",
     ),
+    "many": ("many_agents.py", "a thousand to a million agents with a bare batched NumPy script"),
     "lattice": ("lattice.py", "attacks on readings on a lattice, without and with dither"),
 }
 LIST = "; ".join(f"{name}: {what}" for name, (_, what) in SCRIPTS.items())

@@ -10,37 +10,50 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._core.linalg import solve_lower
-from veilnet._core.types import Array
+from veilnet._core.linalg import solve_lower_batch
+from veilnet._core.stacks import parts
+from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
 from veilnet.model.network import Network
 
 
-def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> dict[str, Sanitizer]:
+def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> StackedSanitizers:
     """Agent -> Sanitizer in normal form, from X per size group, (count, n, n)."""
-    made: dict[int, Sanitizer] = {}
+    stacks = []
     for group, roots, stack in zip(network.blocks.groups, network.noise.own_roots(), shrink, strict=True):
-        values, vectors = np.linalg.eigh(stack)
-        values = np.clip(values, 0.0, 1.0)
-        for place, agent in enumerate(group.agents):
-            made[int(agent)] = _sanitizer(network, int(agent), roots[place], values[place], vectors[place])
-    return {agent: made[place] for place, agent in enumerate(network.agents)}
+        rows, variances, sent = _normal_rows(stack, roots)
+        for number in np.unique(sent).tolist():
+            chosen = sent == number
+            noisy = np.ascontiguousarray(variances[chosen, :number])
+            stacks.append(
+                SanitizerStack(
+                    group.agents[chosen],
+                    np.ascontiguousarray(rows[chosen, :number]),
+                    noisy if np.any(noisy) else None,
+                )
+            )
+    return StackedSanitizers(network, stacks)
 
 
-def _sanitizer(network: Network, place: int, root: Array, values: Array, vectors: Array) -> Sanitizer:
-    # The solver has set exact zeros and ones; what an eigendecomposition blurs of them is rounding.
-    sent = values > 1e-13
-    exact = values[sent] > 1 - 1e-13
-    variance = np.where(exact, 0.0, 1.0 / values[sent] - 1.0)
-    rows = solve_lower(root, np.ascontiguousarray(vectors[:, sent]), transposed=True).T
-    rows = rows / np.sqrt(np.where(exact, 1.0, variance))[:, None]
-    order = np.argsort(~exact, kind="stable")
-    return Sanitizer(
-        rows[order],
-        np.diag((~exact[order]).astype(float)),
-        offset=network.offset[network.blocks.rows(place)],
-        agent=network.agents[place],
-    )
+def _normal_rows(shrink: Array, roots: Array) -> tuple[Array, Array, Integers]:
+    """(rows, variances of their noise, how many are sent) of a stack: exact rows first, withheld ones last."""
+    rows, variances = np.empty(shrink.shape), np.empty(shrink.shape[:2])
+    sent = np.empty(len(shrink), dtype=np.intp)
+    for part in parts(len(shrink), shrink.shape[1] ** 2):
+        values, vectors = np.linalg.eigh(shrink[part])
+        # The solver has set exact zeros and ones; what an eigendecomposition blurs of them is rounding.
+        told, exact = values > 1e-13, values > 1 - 1e-13
+        blurred = told & ~exact
+        safe = np.where(blurred, values, 0.5)
+        scale = np.where(blurred, np.sqrt(safe / (1.0 - safe)), 1.0)
+        columns = solve_lower_batch(roots[part], np.ascontiguousarray(vectors), transposed=True)
+        made = np.swapaxes(columns, 1, 2) * scale[:, :, None]
+        order = np.argsort(np.where(exact, 0, np.where(told, 1, 2)), axis=1, kind="stable")
+        rows[part] = np.take_along_axis(made, order[:, :, None], axis=1)
+        variances[part] = np.take_along_axis(blurred.astype(float), order, axis=1)
+        sent[part] = np.sum(told, axis=1)
+    return rows, variances, sent
 
 
 def shrink_from_sanitizers(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Array]:

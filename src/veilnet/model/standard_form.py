@@ -19,6 +19,7 @@ import numpy as np
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.linalg import solve_lower_batch
+from veilnet._core.stacks import fits_at_once, parts
 from veilnet._core.types import Array
 from veilnet.model.network import Network
 from veilnet.model.rows_only import refuse_stream
@@ -52,16 +53,28 @@ def standard_form(network: Network) -> StandardForm:
     """The standard form of a network."""
     refuse_stream(network)
     network = network.common_apart
-    own_white = _whiten_by_own_noise(network, network.H)
     prior = network.in_raw_coordinates(network.prior_root)
     return StandardForm(
         information=prior.T @ prior,
-        observe=network.in_raw_coordinates(own_white),
+        observe=_white_in_raw_coordinates(network),
         coupling=None if network.noise.independent else _coupling(network),
         blocks=network.blocks,
         public=_unit(network.in_raw_coordinates(network.U)),
         private=tuple(_unit(network.in_raw_coordinates(rows)) for rows in network.private.values()),
     )
+
+
+def _white_in_raw_coordinates(network: Network) -> Array:
+    """R_ii^-½ H_i T^-1 of every agent, stacked, a few thousand agents at a time: nothing else is as large."""
+    if fits_at_once(network.N * network.L):
+        return network.in_raw_coordinates(_whiten_by_own_noise(network, network.H))
+    found = np.empty(network.H.shape)
+    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+        for part in parts(group.count, group.size * network.L):
+            white = solve_lower_batch(roots[part], network.blocks.take(network.H, group.agents[part]))
+            flat = network.in_raw_coordinates(white.reshape(-1, network.L))
+            found[group.rows[part].reshape(-1)] = flat
+    return found
 
 
 def _unit(rows: Array) -> Array:

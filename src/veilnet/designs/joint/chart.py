@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from veilnet._core.blocks import Group
+from veilnet._core.stacks import parts
 from veilnet._core.types import Array
 
 
@@ -26,9 +27,13 @@ class SineChart:
         """X at Y, and the eigenvalues and eigenvectors of Y that `pull_back` needs."""
         shrinks, frames = [], []
         for start, end, shape in zip(self._edges[:-1], self._edges[1:], self._shapes, strict=True):
-            angles, vectors = np.linalg.eigh(flat[start:end].reshape(shape))
-            half = vectors * np.sin(angles)[:, None, :]
-            shrinks.append(half @ half.transpose(0, 2, 1))
+            given = flat[start:end].reshape(shape)
+            angles, vectors, made = np.empty(shape[:2]), np.empty(shape), np.empty(shape)
+            for part in parts(*shape):
+                angles[part], vectors[part] = np.linalg.eigh(given[part])
+                half = vectors[part] * np.sin(angles[part])[:, None, :]
+                made[part] = half @ half.transpose(0, 2, 1)
+            shrinks.append(made)
             frames.append((angles, vectors))
         return shrinks, frames
 
@@ -37,19 +42,24 @@ class SineChart:
 
         The divided differences of sin² are closed form: sin²a - sin²b = sin(a + b) sin(a - b).
         """
-        parts = []
-        for (angles, vectors), gradient in zip(frames, gradients, strict=True):
-            left, right = angles[:, :, None], angles[:, None, :]
-            differences = np.sin(left + right) * np.sinc((left - right) / np.pi)
-            inverse = vectors.transpose(0, 2, 1)
-            parts.append((vectors @ (differences * (inverse @ gradient @ vectors)) @ inverse).reshape(-1))
-        return np.concatenate(parts)
+        pulled = np.empty(int(self._edges[-1]))
+        for start, end, (angles, vectors), gradient in zip(
+            self._edges[:-1], self._edges[1:], frames, gradients, strict=True
+        ):
+            mine = pulled[start:end].reshape(vectors.shape)
+            for part in parts(*vectors.shape):
+                left, right = angles[part, :, None], angles[part, None, :]
+                differences = np.sin(left + right) * np.sinc((left - right) / np.pi)
+                frame = vectors[part]
+                inverse = frame.transpose(0, 2, 1)
+                mine[part] = frame @ (differences * (inverse @ gradient[part] @ frame)) @ inverse
+        return pulled
 
     def flat(self, shrinks: Sequence[Array], margin: float) -> Array:
         """Y of given X, eigenvalues first drawn into [margin, 1 - margin] so that every derivative shows."""
-        parts = []
+        made = []
         for shrink in shrinks:
             values, vectors = np.linalg.eigh(shrink)
             angles = np.arcsin(np.sqrt(np.clip(values, margin, 1 - margin)))
-            parts.append(((vectors * angles[:, None, :]) @ vectors.transpose(0, 2, 1)).reshape(-1))
-        return np.concatenate(parts)
+            made.append(((vectors * angles[:, None, :]) @ vectors.transpose(0, 2, 1)).reshape(-1))
+        return np.concatenate(made)

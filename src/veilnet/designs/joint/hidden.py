@@ -25,8 +25,8 @@ _UNSEEN = 1e-11  # below this part of what an agent could see of a direction, it
 def hiding(objective: JointObjective, direction: Array) -> list[Array]:
     """Every agent sends everything but what direction z of x shows in its readings."""
     points = []
-    for observe in objective.observe_groups:
-        shown = _unit(_shown(observe, direction))
+    for observe, sizes in zip(objective.observe_groups, objective.observe_sizes, strict=True):
+        shown = _unit(_shown(observe, sizes, direction))
         points.append(np.eye(observe.shape[1]) - shown[:, :, None] * shown[:, None, :])
     return points
 
@@ -34,18 +34,21 @@ def hiding(objective: JointObjective, direction: Array) -> list[Array]:
 def hiding_all(objective: JointObjective, directions: Array) -> list[Array]:
     """Every agent sends everything but what any of several directions of x, (L, k), shows in its readings."""
     points = []
-    for observe in objective.observe_groups:
+    for observe, own in zip(objective.observe_groups, objective.observe_sizes, strict=True):
         left, sizes, _ = np.linalg.svd(observe @ directions, full_matrices=False)
-        limits = _UNSEEN * np.linalg.norm(observe, axis=(1, 2)) * np.linalg.norm(directions, 2)
+        limits = _UNSEEN * own * np.linalg.norm(directions, 2)
         withheld = left * (sizes > np.maximum(limits, _TINY)[:, None])[:, None, :]
         points.append(np.eye(observe.shape[1]) - withheld @ withheld.transpose(0, 2, 1))
     return points
 
 
-def _shown(observe: Array, direction: Array) -> Array:
-    """H_i z per agent; exactly zero where what is left is rounding, so that an agent who sees nothing is spared."""
+def _shown(observe: Array, sizes: Array, direction: Array) -> Array:
+    """H_i z per agent, |H_i| being ``sizes``.
+
+    Exactly zero where what is left is rounding, so that an agent who sees nothing is spared.
+    """
     shown = observe @ direction
-    limits = _UNSEEN * np.linalg.norm(observe, axis=(1, 2)) * np.linalg.norm(direction)
+    limits = _UNSEEN * sizes * np.linalg.norm(direction)
     return np.asarray(np.where(np.linalg.norm(shown, axis=1) > limits, shown.T, 0.0).T)
 
 
@@ -106,10 +109,13 @@ def settle(
         at = objective(hiding(objective, direction))
         value, by_loss, by_privacy = problem.merit(at)
         slope = np.zeros(direction.size)
-        for observe, gradient in zip(
-            objective.observe_groups, objective.gradient(at, by_loss, by_privacy), strict=True
+        for observe, sizes, gradient in zip(
+            objective.observe_groups,
+            objective.observe_sizes,
+            objective.gradient(at, by_loss, by_privacy),
+            strict=True,
         ):
-            raw = _shown(observe, direction)
+            raw = _shown(observe, sizes, direction)
             shown = _unit(raw)
             pull = np.einsum("kij,kj->ki", gradient, shown)
             across = np.einsum("ki,ki->k", pull, shown)[:, None] * shown - pull

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from scipy.linalg.lapack import dgesv, dpotrf, dpotrs
 
 from veilnet._core.blocks import Group
+from veilnet._core.stacks import parts
 from veilnet._core.types import Array
 from veilnet.model.standard_form import StandardForm
 
@@ -69,7 +71,6 @@ class JointObjective:
         self.targets = len(form.private)
         self.evaluations = 0
         self._size, self._length = form.observe.shape
-        self._observe = np.asarray(form.observe, order="F")
         self._wanted: Array = np.vstack([form.public, *form.private]).T.copy()
         counts = [form.public.shape[0], *(rows.shape[0] for rows in form.private)]
         self.row_owner = np.repeat(np.arange(1 + self.targets), counts)
@@ -78,6 +79,7 @@ class JointObjective:
         self._coupling: list[Array] = []
         if form.coupling is not None:
             shares = np.asarray(np.linalg.solve(form.coupling + np.eye(self._size), shares), dtype=np.float64)
+            self._observe = np.asarray(form.observe, order="F")
             self._coupling = [np.ascontiguousarray(group.take(form.coupling)) for group in self.groups]
             self._order = np.concatenate([group.rows.reshape(-1) for group in self.groups])
         self.observe_groups = [np.ascontiguousarray(group.take(form.observe)) for group in self.groups]
@@ -87,6 +89,11 @@ class JointObjective:
         self._withheld: Array = np.zeros(self._wanted.shape)
         if form.withheld is not None:
             self._withheld = form.withheld @ self._wanted
+
+    @cached_property
+    def observe_sizes(self) -> list[Array]:
+        """|H_i| for each agent of each group."""
+        return [np.sqrt(np.einsum("kij,kij->k", observe, observe)) for observe in self.observe_groups]
 
     @property
     def public_rows(self) -> int:
@@ -104,8 +111,9 @@ class JointObjective:
         information = self._information(shrink, views) + self._floor
         hidden = self._withheld.copy()
         for x, view, share in zip(shrink, views, self.share_groups, strict=True):
-            withheld = share - x @ share
-            hidden += view.reshape(-1, self._length).T @ withheld.reshape(-1, withheld.shape[2])
+            for part in parts(*view.shape[:2], self._length):
+                withheld = share[part] - x[part] @ share[part]
+                hidden += view[part].reshape(-1, self._length).T @ withheld.reshape(-1, withheld.shape[2])
         spread = _solve_positive(information, hidden)
         by_row = np.einsum("lr,lr->r", self._wanted + spread, hidden)
         sums = np.bincount(self.row_owner, weights=by_row, minlength=1 + self.targets)
@@ -128,8 +136,9 @@ class JointObjective:
         """J̃ = J0 + H' X W."""
         information = self._prior
         for x, observe, view in zip(shrink, self.observe_groups, views, strict=True):
-            sent = (x @ view).reshape(-1, self._length)
-            information = information + observe.reshape(-1, self._length).T @ sent
+            for part in parts(*view.shape[:2], self._length):
+                sent = (x[part] @ view[part]).reshape(-1, self._length)
+                information = information + observe[part].reshape(-1, self._length).T @ sent
         return np.asarray((information + information.T) / 2)
 
     def _views(self, shrink: Sequence[Array]) -> list[Array]:

@@ -17,8 +17,8 @@ class Run:
 
     ``margin`` draws the start's eigenvalues away from 0 and 1. A ``primed`` run, whose start is nearly optimal
     already, begins with the multipliers that balance its gradients. ``memory`` is how many steps the minimisation
-    remembers. ``gap`` is the Frank-Wolfe gap of the
-    Lagrangian over [0, I]: the relative improvement a first-order model still promises, zero exactly at
+    remembers; fewer where X has so many entries that they would outweigh the network. ``gap`` is the Frank-Wolfe gap
+    of the Lagrangian over [0, I]: the relative improvement a first-order model still promises, zero exactly at
     a KKT point.
     """
 
@@ -30,12 +30,14 @@ class Run:
         margin: float,
         *,
         primed: bool = False,
-        memory: int = 12,
+        memory: int | None = None,
     ) -> None:
         self.objective = objective
         self.problem = problem
         self.chart = SineChart(objective.groups)
         self.point = self.chart.flat(start, margin)
+        if memory is None:
+            memory = SETTINGS.memory if self.point.size <= SETTINGS.many_entries else SETTINGS.memory_of_many
         self.curvature = Curvature(self.point.size, memory)
         self.iterations = 0
         self.history: list[tuple[float, Array]] = []

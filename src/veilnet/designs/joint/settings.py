@@ -20,6 +20,8 @@ class SearchSettings:
     race_rounds:     per round, steps between updates of the multipliers, and how far a start then jumps towards the
                      projectors its Lagrangian wishes for; after each round the worse half is dropped.
     race_jump:       the same jump for disturbed copies.
+    memory, memory_of_many, many_entries: steps that a start's quasi-Newton method remembers, fewer where X has more
+                     than so many entries: what it remembers would otherwise outweigh the network.
     kick_steps, settle_steps: the same for disturbed copies of the leaders, and for those that look promising.
     promising, better: in log loss, how close to its parent a copy must come to settle, how far below to replace it.
     finishers:       how many leaders are taken to convergence.
@@ -136,6 +138,9 @@ class SearchSettings:
     scout_schedule: tuple[tuple[int, float], ...] = ((15, 0.9), (15, 0.9), (20, 0.5), (25, 0.05), (25, 0.0))
     visit_schedule: tuple[tuple[int, float], ...] = ((12, 0.0), (12, 0.0), (15, 0.02), (20, 0.02), (20, 0.0))
     scout_memory: int = 8
+    memory: int = 12
+    memory_of_many: int = 4
+    many_entries: int = 500_000
     scout_penalty_limit: float = 1e6
     farthest: float = 30.0
     same_loss: float = 1e-5
