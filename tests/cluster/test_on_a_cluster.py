@@ -8,14 +8,19 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.tiny_paper import TINY
 from veilnet import cli, cluster
+from veilnet.cli import _parts, reproduce
 from veilnet.cluster import parts as parts_module
+from veilnet.paper import runs
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
@@ -163,6 +168,38 @@ def test_the_command_line_goes_to_the_scheduler(
     assert cli.run(["design", str(network.folder), "--cluster", address, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parts_worked_on"] == PARTS
     assert cli.run(["verify", str(network.folder), "--cluster", address]) == 0
+
+
+def test_the_demo_plays_on_a_cluster(
+    client: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wait_for_workers(client)
+    for name, value in (("_DEMO_PARTS", 3), ("_DEMO_AGENTS", 50)):
+        monkeypatch.setattr(_parts, name, value)
+    assert cli.run(["demo", "--cluster", client.scheduler.address, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["agents"], told["parts"], told["verified"]) == (150, 3, True)
+    assert told["dashboard"].startswith("http://")
+    assert cli.run(["demo", "--cluster", client.scheduler.address]) == 0
+    shown = capsys.readouterr().out
+    assert "2 worker processes" in shown
+    assert "every promise confirmed" in shown
+
+
+def test_the_paper_s_draws_are_the_same_on_a_cluster(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_workers(client)
+    joblib = pytest.importorskip("joblib")
+    one = replace(TINY, draws=2)
+    monkeypatch.setattr(runs, "draw_figure", lambda *_: None)  # pictures are tested elsewhere
+    runs.reproduce(["fig1"], one, tmp_path / "here", jobs=1)
+    with joblib.parallel_config("dask", client=client):
+        runs.reproduce(["fig1"], one, tmp_path / "there")
+    found = [(tmp_path / place / "fig1.csv").read_bytes() for place in ("here", "there")]
+    assert found[0] == found[1]
+    with pytest.raises(vn.InvalidRequest, match="the cluster decides"):
+        reproduce.command(jobs=2, cluster="local")
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x"])

@@ -327,3 +327,20 @@ def test_complex_readings_say_that_they_have_no_common_disturbances() -> None:
         vn.Network.from_complex(
             {"a": np.eye(2)}, vn.CommonNoise(1.0, [1.0, 1.0]), [1.0, 0.0], {"g": [0.0, 1.0]}
         )
+
+
+def test_a_plan_in_one_file_brings_back_the_same_promise(tmp_path: Path) -> None:
+    rng = np.random.default_rng(13)
+    network = vn.Network(
+        rng.standard_normal((40, 3, 4)),
+        vn.CommonNoise(own=1.0, loadings=rng.standard_normal((40, 3, 2))),
+        rng.standard_normal((1, 4)),
+        {"g": rng.standard_normal((1, 4))},
+        vn.Prior(np.eye(4)),
+    )
+    plan = vn.design(network)
+    plan.save(tmp_path / "plan.npz")
+    again = vn.Plan.load(tmp_path / "plan.npz")
+    assert isinstance(again.network.noise, SharedNoise)
+    assert dict(again.privacy) == dict(plan.privacy)
+    assert np.array_equal(again.network.noise.spread, network.noise.spread)  # type: ignore[attr-defined]

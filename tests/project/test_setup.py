@@ -165,6 +165,18 @@ def test_signatures_are_installed_where_they_are_needed(sandbox: Sandbox, argume
     assert installed == ["plot]", "plot,sign]"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "extras"),
+    [(("design", "city"), "cluster,plot]"), (("reproduce", "fig1"), "cluster,paper]")],
+)
+def test_a_cluster_s_packages_are_installed_where_one_is_asked_for(
+    sandbox: Sandbox, arguments: tuple[str, ...], extras: str
+) -> None:
+    sandbox.run(sandbox.root / "veilnet", *arguments, "--cluster", "local")
+    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
+    assert installed == [extras]
+
+
 def test_what_the_tests_need_is_enough_for_every_verb(sandbox: Sandbox) -> None:
     sandbox.run()
     marks = sandbox.root / ".venv"

@@ -26,7 +26,7 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.sanitizer_stacks import StackedSanitizers, fitting
 from veilnet.bounds.knowledge import least_sharpness
 from veilnet.bounds.message_noise import Sent, joint_covariance
 from veilnet.centre.whitening import WhiteningStacks, whitening
@@ -146,7 +146,9 @@ class CentreModel:
 
 def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str = "") -> CentreModel:
     """The messages of these sanitizers; agents without one send their readings raw."""
-    network = network.common_apart
+    apart = network.common_apart
+    if apart is not network:
+        network, sanitizers = apart, fitting(apart, sanitizers)
     if (
         isinstance(sanitizers, StackedSanitizers)
         and sanitizers.belong_to(network)

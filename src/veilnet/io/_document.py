@@ -6,6 +6,8 @@
     noise        one matrix for all readings, variances or one variance; or each agent has its own. Noise that carries
                  over from row to row: a table of memory, innovation and floor (optional), each for all readings or
                  agent -> numbers
+    common       covariance, or variances, of disturbances that agents share (optional: the identity where agents have
+                 loadings)
     units        name -> unit (optional)
     public       name -> rows, or rows
     private      name -> rows
@@ -15,14 +17,14 @@
     fitted_rows  hashes of runs of the rows it was fitted to (optional)
     doubts       name -> words and accepted, what is doubtful about the model (optional)
     agents       name -> readings (their names), resolution (their steps), limits (lowest and highest), offset
-                 (all optional), noise (unless given for all), observe
+                 (all optional), noise (unless given for all; the agent's own where disturbances are shared), loadings
+                 (readings x disturbances, optional), observe
 
 A matrix is a list of rows, or { file = "H.npy" }, { file = "H.mat", variable = "H" }.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,8 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
-from veilnet._core.validation import unknown
+from veilnet.io._numbers import Numbers, as_table, as_texts, check_keys, flat, is_reference, kind_of
 from veilnet.io._toml import dotted
-from veilnet.io.matrices import confined, read_matrix
 from veilnet.model.coloured import ColouredNoise
 from veilnet.model.common import CommonNoise, SharedNoise
 from veilnet.model.doubts import Doubt
@@ -51,14 +52,6 @@ _COLOUR = ("memory", "innovation", "floor")
 _PRIOR = ("mean", "covariance", "information")
 _DOUBT = ("words", "accepted")
 _AGENT = ("readings", "resolution", "limits", "offset", "noise", "loadings", "observe")
-_KINDS = {
-    bool: "true or false",
-    str: "text",
-    dict: "a table",
-    list: "a list",
-    int: "a number",
-    float: "a number",
-}
 
 
 # --- from a network to a document
@@ -163,13 +156,13 @@ def is_plain_zero(array: Array) -> bool:
 def from_document(document: Any, folder: Path) -> Network:
     """The network of a document; matrices in files are looked for in ``folder``."""
     if not isinstance(document, dict):
-        raise InvalidNetwork(f"expected a table with the keys of a network, found {_kind(document)}")
+        raise InvalidNetwork(f"expected a table with the keys of a network, found {kind_of(document)}")
     check_format(document.get("format"))
-    _check_keys(document, _TOP, ("public", "private", "agents"), "")
-    agents = _table(document["agents"], "agents")
+    check_keys(document, _TOP, ("public", "private", "agents"), "")
+    agents = as_table(document["agents"], "agents")
     entries = {name: _agent_entry(name, value) for name, value in agents.items()}
     _check_count(document.get("agent_count"), len(entries))
-    numbers = _Numbers(folder)
+    numbers = Numbers(folder)
     return Network(
         observe={
             name: numbers.read(entry["observe"], "agents", name, "observe") for name, entry in entries.items()
@@ -180,19 +173,19 @@ def from_document(document: Any, folder: Path) -> Network:
         prior=_prior(document["prior"], numbers) if "prior" in document else None,
         dynamics=_dynamics(document["dynamics"], numbers) if "dynamics" in document else None,
         offset={
-            name: _flat(numbers.read(entry["offset"], "agents", name, "offset"))
+            name: flat(numbers.read(entry["offset"], "agents", name, "offset"))
             for name, entry in entries.items()
             if "offset" in entry
         },
-        parameters=_texts(document["parameters"], "parameters") if "parameters" in document else None,
+        parameters=as_texts(document["parameters"], "parameters") if "parameters" in document else None,
         units=_units(document["units"]) if "units" in document else None,
         reading_names={
-            name: _texts(entry["readings"], dotted("agents", name, "readings"))
+            name: as_texts(entry["readings"], dotted("agents", name, "readings"))
             for name, entry in entries.items()
             if "readings" in entry
         },
         resolution={
-            name: _flat(numbers.read(entry["resolution"], "agents", name, "resolution"))
+            name: flat(numbers.read(entry["resolution"], "agents", name, "resolution"))
             for name, entry in entries.items()
             if "resolution" in entry
         },
@@ -217,23 +210,11 @@ def check_format(found: Any) -> None:
         raise InvalidNetwork(f"format: expected {FORMAT!r}, found {found!r}; {advice}")
 
 
-def _check_keys(table: dict[str, Any], known: Sequence[str], required: Sequence[str], where: str) -> None:
-    strangers = [name for name in table if name not in known]
-    if strangers:
-        raise unknown(strangers, known, f"{where}: keys" if where else "keys")
-    missing = [name for name in required if name not in table]
-    if missing:
-        raise InvalidNetwork(
-            f"{where + ': ' if where else ''}the key {missing[0]!r} is missing; "
-            "add it, or copy the file again if it was cut off"
-        )
-
-
 def _check_count(count: Any, found: int) -> None:
     if count is None:
         return
     if type(count) is not int:
-        raise InvalidNetwork(f"agent_count: expected a whole number, found {_kind(count)}")
+        raise InvalidNetwork(f"agent_count: expected a whole number, found {kind_of(count)}")
     if count != found:
         raise InvalidNetwork(
             f"agent_count: expected {count} agents, found {found}; the file was cut off or edited: "
@@ -243,32 +224,32 @@ def _check_count(count: Any, found: int) -> None:
 
 def _agent_entry(name: str, value: Any) -> dict[str, Any]:
     where = dotted("agents", name)
-    entry = _table(value, where)
-    _check_keys(entry, _AGENT, ("observe",), where)
+    entry = as_table(value, where)
+    check_keys(entry, _AGENT, ("observe",), where)
     return entry
 
 
 def _limits(value: Any, where: str) -> list[Any]:
     """[lowest, highest], each a number or one per reading; "none" is an open side."""
     if not isinstance(value, list) or len(value) != 2:
-        raise InvalidNetwork(f"{where}: expected [lowest, highest], found {_kind(value)}")
+        raise InvalidNetwork(f"{where}: expected [lowest, highest], found {kind_of(value)}")
     open_sides = {"none": np.inf, "-none": -np.inf}
     sides = [side if isinstance(side, list) else [side] for side in value]
     for side in sides:
         for edge in side:
             if type(edge) not in (int, float) and edge not in open_sides:
-                raise InvalidNetwork(f'{where}: expected numbers or "none", found {_kind(edge)}')
+                raise InvalidNetwork(f'{where}: expected numbers or "none", found {kind_of(edge)}')
     read = [[open_sides[edge] if isinstance(edge, str) else edge for edge in side] for side in sides]
     return [side if isinstance(given, list) else side[0] for side, given in zip(read, value, strict=True)]
 
 
-def _noise(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: _Numbers) -> Any:
+def _noise(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: Numbers) -> Any:
     if "common" in document or any("loadings" in entry for entry in entries.values()):
         return _common(document, entries, numbers)
     return _unshared(document, entries, numbers)
 
 
-def _common(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: _Numbers) -> CommonNoise:
+def _common(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: Numbers) -> CommonNoise:
     """Common disturbances: their covariance at the top, loadings beside each agent's own noise."""
     loadings = {
         name: numbers.read(entry["loadings"], "agents", name, "loadings")
@@ -279,20 +260,20 @@ def _common(document: dict[str, Any], entries: dict[str, dict[str, Any]], number
         raise InvalidNetwork(
             "common: no agent has 'loadings'; say how much of the disturbances each one gets"
         )
-    common = _flat(numbers.read(document["common"], "common")) if "common" in document else None
+    common = flat(numbers.read(document["common"], "common")) if "common" in document else None
     return CommonNoise(_unshared(document, entries, numbers), loadings, common)
 
 
-def _unshared(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: _Numbers) -> Any:
+def _unshared(document: dict[str, Any], entries: dict[str, dict[str, Any]], numbers: Numbers) -> Any:
     own = [name for name, entry in entries.items() if "noise" in entry]
     if "noise" in document:
         if own:
             raise InvalidNetwork(
                 f"noise: given for all readings and again in {dotted('agents', own[0])}; give it once"
             )
-        if isinstance(document["noise"], dict) and not _is_reference(document["noise"]):
+        if isinstance(document["noise"], dict) and not is_reference(document["noise"]):
             return _coloured(document["noise"], numbers)
-        return _flat(numbers.read(document["noise"], "noise"))
+        return flat(numbers.read(document["noise"], "noise"))
     for name in entries:
         if "noise" not in entries[name]:
             raise InvalidNetwork(
@@ -300,128 +281,53 @@ def _unshared(document: dict[str, Any], entries: dict[str, dict[str, Any]], numb
                 "or one noise for all readings at the top of the file"
             )
     return {
-        name: _flat(numbers.read(entry["noise"], "agents", name, "noise")) for name, entry in entries.items()
+        name: flat(numbers.read(entry["noise"], "agents", name, "noise")) for name, entry in entries.items()
     }
 
 
-def _coloured(table: dict[str, Any], numbers: _Numbers) -> ColouredNoise:
-    _check_keys(table, _COLOUR, ("memory", "innovation"), "noise")
+def _coloured(table: dict[str, Any], numbers: Numbers) -> ColouredNoise:
+    check_keys(table, _COLOUR, ("memory", "innovation"), "noise")
     return ColouredNoise(**{name: _per_agent(value, name, numbers) for name, value in table.items()})
 
 
-def _per_agent(value: Any, name: str, numbers: _Numbers) -> Any:
+def _per_agent(value: Any, name: str, numbers: Numbers) -> Any:
     """Numbers for all readings, or agent -> numbers."""
-    if not isinstance(value, dict) or _is_reference(value):
-        return _flat(numbers.read(value, "noise", name))
-    return {agent: _flat(numbers.read(each, "noise", name, agent)) for agent, each in value.items()}
+    if not isinstance(value, dict) or is_reference(value):
+        return flat(numbers.read(value, "noise", name))
+    return {agent: flat(numbers.read(each, "noise", name, agent)) for agent, each in value.items()}
 
 
-def _dynamics(value: Any, numbers: _Numbers) -> Dynamics:
-    table = _table(value, "dynamics")
-    _check_keys(table, _DYNAMICS, ("transition", "noise"), "dynamics")
+def _dynamics(value: Any, numbers: Numbers) -> Dynamics:
+    table = as_table(value, "dynamics")
+    check_keys(table, _DYNAMICS, ("transition", "noise"), "dynamics")
     read = {name: numbers.read(entry, "dynamics", name) for name, entry in table.items()}
     if "mean" in read:
-        read["mean"] = _flat(read["mean"])
+        read["mean"] = flat(read["mean"])
     return Dynamics(**read)
 
 
-def _prior(value: Any, numbers: _Numbers) -> Prior:
-    table = _table(value, "prior")
-    _check_keys(table, _PRIOR, (), "prior")
+def _prior(value: Any, numbers: Numbers) -> Prior:
+    table = as_table(value, "prior")
+    check_keys(table, _PRIOR, (), "prior")
     read = {name: numbers.read(entry, "prior", name) for name, entry in table.items()}
     if "mean" in read:
-        read["mean"] = _flat(read["mean"])
+        read["mean"] = flat(read["mean"])
     return Prior(**read)
 
 
 def _doubts(value: Any) -> list[Doubt]:
     found = []
-    for name, one in _table(value, "doubts").items():
+    for name, one in as_table(value, "doubts").items():
         where = dotted("doubts", name)
-        entry = _table(one, where)
-        _check_keys(entry, _DOUBT, ("words",), where)
+        entry = as_table(one, where)
+        check_keys(entry, _DOUBT, ("words",), where)
         found.append(Doubt(name, **entry))
     return found
 
 
 def _units(value: Any) -> dict[str, str]:
-    table = _table(value, "units")
+    table = as_table(value, "units")
     for name, unit in table.items():
         if not isinstance(unit, str):
-            raise InvalidNetwork(f"{dotted('units', name)}: expected text, found {_kind(unit)}")
+            raise InvalidNetwork(f"{dotted('units', name)}: expected text, found {kind_of(unit)}")
     return table
-
-
-def _texts(value: Any, where: str) -> list[str]:
-    if not isinstance(value, list):
-        raise InvalidNetwork(f"{where}: expected a list of names, found {_kind(value)}")
-    for place, item in enumerate(value):
-        if not isinstance(item, str):
-            raise InvalidNetwork(f"{where}[{place}]: expected text, found {_kind(item)}")
-    return value
-
-
-def _table(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidNetwork(f"{where}: expected a table, found {_kind(value)}")
-    return value
-
-
-def _flat(value: Any) -> Any:
-    """A vector that a .csv or .mat file could only hold as one row or column."""
-    if isinstance(value, np.ndarray) and value.ndim == 2 and 1 in value.shape and value.size > 1:
-        return value.reshape(-1)
-    return value
-
-
-def _kind(value: Any) -> str:
-    return _KINDS.get(type(value), "nothing" if value is None else f"a {type(value).__name__}")
-
-
-class _Numbers:
-    """Matrices of a document, inline or in files of one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def named(self, value: Any, where: str, *, plain: bool = False) -> Any:
-        """name -> rows; where a plain matrix will do, also rows without a name."""
-        if plain and (not isinstance(value, dict) or _is_reference(value)):
-            return self.read(value, where)
-        return {name: self.read(rows, where, name) for name, rows in _table(value, where).items()}
-
-    def read(self, value: Any, *path: str) -> Any:
-        """Numbers as they stand in the document, checked to be numbers, or the array of a file."""
-        if not isinstance(value, dict):
-            _check_numbers(value, dotted(*path))
-            return value
-        where = dotted(*path)
-        if not _is_reference(value):
-            raise InvalidNetwork(f'{where}: expected numbers or {{ file = "..." }}, found a table')
-        _check_keys(value, ("file", "variable"), ("file",), where)
-        variable = value.get("variable")
-        if variable is not None and not isinstance(variable, str):
-            raise InvalidNetwork(f"{where}.variable: expected text, found {_kind(variable)}")
-        try:
-            return read_matrix(confined(value["file"], self._folder), variable)
-        except InvalidNetwork as error:
-            raise InvalidNetwork(f"{where}: {error}") from error
-
-
-def _is_reference(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("file"), str)
-
-
-def _check_numbers(value: Any, where: str) -> None:
-    kind = type(value)
-    if kind is float:
-        return
-    if kind is list:
-        for place, item in enumerate(value):
-            if type(item) is not float:
-                _check_numbers(item, f"{where}[{place}]")
-        return
-    if kind is not int:
-        raise InvalidNetwork(f"{where}: expected numbers, found {_kind(value)}")
-    if value.bit_length() > 1023:
-        raise InvalidNetwork(f"{where}: the number has {value.bit_length()} bits, too many for a float")

@@ -3,7 +3,8 @@
 format, agents (left out where they are numbered, agent01, agent02, ...), sizes, observe (N, L), offset (N)
 
 Parameters
-noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent
+noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent; beside either of the
+latter noise_loadings (N, k) and noise_common (k, k) where agents share disturbances
 public, public_names, public_sizes; private, private_names, private_sizes
 prior_mean and prior_covariance or prior_information (optional); unit_names, unit_values (optional)
 dynamics_transition, dynamics_noise, dynamics_mean (optional); instead of noise noise_memory, noise_innovation and
