@@ -74,7 +74,9 @@ def test_what_is_free_is_kept_unless_it_is_given_up(asked: dict[str, Any]) -> No
         assert given.privacy["mixed"] > paid.privacy["mixed"]
 
 
-@pytest.mark.parametrize("last", [pytest.param(TIED, marks=pytest.mark.long), APART], ids=["finite", "without bound"])
+@pytest.mark.parametrize(
+    "last", [pytest.param(TIED, marks=pytest.mark.long), APART], ids=["finite", "without bound"]
+)
 def test_the_mean_of_directions_is_kept_where_every_direction_is_asked_for(last: list[float]) -> None:
     """One private parameter with two rows: paying for the exposed one used to tell more of the other."""
     network = beside(last, prior=None).replace(private={"both": [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]})

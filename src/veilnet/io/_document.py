@@ -196,7 +196,7 @@ def from_document(document: Any, folder: Path) -> Network:
         },
         model_error=document.get("model_error", 0.0),
         doubts=_doubts(document["doubts"]) if "doubts" in document else (),
-        fitted_rows=_texts(document.get("fitted_rows", []), "fitted_rows"),
+        fitted_rows=as_texts(document.get("fitted_rows", []), "fitted_rows"),
     )
 
 
