@@ -38,7 +38,7 @@ def bench(tmp_path: Path) -> Iterator[Workbench]:
 def answered(bench: Workbench) -> None:
     """Wait for a search, and no other."""
     bench.cancel("trace")
-    assert bench.jobs["refine"].wait(120)
+    assert bench.jobs["refine"].wait(900)
     assert bench.jobs["refine"].state == "done", bench.jobs["refine"].error
 
 

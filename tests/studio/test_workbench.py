@@ -82,7 +82,7 @@ def test_refining_ends_with_the_plan_of_design(bench: Workbench) -> None:
     bench.ask({"privacy": {"who": 7.0}})
     assert not bench.now.refined
     bench.refine()
-    assert bench.jobs["refine"].wait(120)
+    assert bench.jobs["refine"].wait(900)
     assert bench.jobs["refine"].state == "done", bench.jobs["refine"].error
     assert bench.now.refined
     expected = vn.design(small_network(), privacy={"who": 7.0})
