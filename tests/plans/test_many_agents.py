@@ -16,6 +16,7 @@ from veilnet._core import stacks as kernels
 from veilnet._core.names import NumberedNames
 from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.recheck import sums
+from veilnet.recheck.route import Recheck
 
 KINDS: dict[str, dict[str, Any]] = {
     "alike": {"counts": [(70, 4)]},
@@ -88,6 +89,34 @@ def test_bounds_of_stacks_are_the_dense_formulas(name: str, monkeypatch: pytest.
         else:
             hidden = np.linalg.svd(left)[2][np.linalg.matrix_rank(left, tol=1e-9) :]
             assert np.linalg.norm(rows @ hidden.T) > 1e-3
+
+
+@pytest.mark.parametrize("other", ["another H", "another noise", "another order", "another offset"])
+def test_sanitizers_are_judged_by_the_network_they_are_asked_of(other: str) -> None:
+    """Stacks go by places, and a network may have other agents there. Oracles: one Sanitizer object per agent, and
+    the dense formula.
+    """
+    made_for = kind("mixed")
+    sanitizers = vn.design(made_for).sanitizers
+    network = stacked_network(4, **KINDS["mixed"])
+    if other == "another noise":
+        network = made_for.replace(noise=network.sensor_noise)
+    elif other == "another order":
+        turned = {agent: made_for.observe[agent] for agent in made_for.agents[::-1]}
+        noise = {agent: made_for.noise.block(made_for.position[agent]) for agent in turned}
+        network = made_for.replace(observe=turned, noise=noise, offset=None)
+    elif other == "another offset":
+        network = network.replace(offset=np.arange(float(network.N)))
+    C = block_diag(*(sanitizers[agent].compression for agent in network.agents))
+    left = (C @ network.H).T @ np.linalg.solve(C @ network.noise.matrix() @ C.T, C @ network.H)
+    raw = network.H.T @ np.linalg.solve(network.noise.matrix(), network.H)
+    found, by_name = vn.privacy(network, sanitizers), vn.privacy(network, dict(sanitizers))
+    recheck = Recheck(network, sanitizers)
+    for name, rows in network.private.items():
+        before, after = (np.trace(rows @ np.linalg.inv(each) @ rows.T) for each in (raw, left))
+        expected = after / before - 1
+        assert [found[name], by_name[name]] == pytest.approx([expected, expected], rel=1e-8)
+        assert recheck.growth(rows, expected) == pytest.approx(expected, rel=1e-6)
 
 
 def test_no_sanitizer_is_made_on_the_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

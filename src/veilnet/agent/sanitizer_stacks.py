@@ -198,13 +198,19 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
         return {}
 
 
-def fitting(apart: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[str, Sanitizer]:
-    """The same sanitizers for a network of the same agents whose common disturbances are parameters."""
-    return (
-        StackedSanitizers(apart, sanitizers.stacks)
-        if isinstance(sanitizers, StackedSanitizers)
-        else sanitizers
+def fitting(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[str, Sanitizer]:
+    """The same sanitizers for another network: stacks as stacks where it has the same agents in the same order, and
+    agent by agent otherwise, since stacks go by places.
+    """
+    if not isinstance(sanitizers, StackedSanitizers) or sanitizers.belong_to(network):
+        return sanitizers
+    own = sanitizers.network
+    alike = (
+        np.array_equal(own.blocks.sizes, network.blocks.sizes)
+        and own.agents == network.agents
+        and np.array_equal(own.offset, network.offset)
     )
+    return StackedSanitizers(network, sanitizers.stacks) if alike else dict(sanitizers)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -52,6 +52,7 @@ def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
         return _joint_factor(network, network.noise, sanitizers)
     if isinstance(network.noise, SharedNoise):
         return _shared_factor(network, sanitizers)
+    sanitizers = fitting(network, sanitizers)
     if isinstance(sanitizers, StackedSanitizers):
         return _stacked_factor(network, sanitizers)
     return np.concatenate(list(_independent_factors(network, sanitizers)))
@@ -63,7 +64,7 @@ def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
         raise InvalidRequest(
             f"sanitizers: expected agent -> Sanitizer, found {type(sanitizers).__name__}; use plan.sanitizers"
         )
-    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
+    if isinstance(fitting(network, sanitizers), StackedSanitizers):
         return
     strangers = [str(name) for name in sanitizers if name not in network.position]
     if strangers:

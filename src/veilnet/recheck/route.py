@@ -52,7 +52,7 @@ class Recheck:
 
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
         self.network = network.common_apart
-        self._sanitizers = sanitizers if self.network is network else fitting(self.network, sanitizers)
+        self._sanitizers = fitting(self.network, sanitizers)
 
     @property
     def precise(self) -> bool:
