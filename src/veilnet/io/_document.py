@@ -44,8 +44,8 @@ from veilnet.model.prior import Prior
 FORMAT = "veilnet-network/1"
 
 _TOP = (
-    *("format", "parameters", "agent_count", "model_error", "noise", "common", "units", "public", "private"),
-    *("prior", "dynamics", "doubts", "fitted_rows", "agents"),
+    *("format", "parameters", "agent_count", "noise", "public", "private", "prior", "units", "model_error"),
+    *("common", "dynamics", "doubts", "fitted_rows", "agents"),
 )
 _DYNAMICS = ("transition", "noise", "mean")
 _COLOUR = ("memory", "innovation", "floor")
