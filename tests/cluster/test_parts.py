@@ -196,8 +196,13 @@ def test_headers_and_folders_are_checked(folder: Path, tmp_path: Path) -> None:
     document = json.loads(header.read_text())
     for change, words in (
         ({"format": "other"}, "expected the format"),
-        ({"parts": [{"name": "../x", "agents": 1}]}, "plain file names"),
+        ({"parts": [{"name": "../x", "agents": 1}]}, "names such as part-00000"),
+        ({"parts": [{"name": "part-00000.npz\0", "agents": 1}]}, "names such as part-00000"),
         ({"parts": [{"name": "x"}]}, "the header was changed"),
+        ({"parts": [*document["parts"], document["parts"][0]]}, "named twice, and its agents would count"),
+        ({"parts": [{"name": "part-00000.npz", "agents": 6.5}]}, "expected whole numbers"),
+        ({"parts": [{"name": "part-00000.npz", "agents": np.inf}]}, "expected whole numbers"),
+        ({"prior": {"information": np.eye(3).tolist()}}, "prior: expected 5 parameters"),
     ):
         header.write_text(json.dumps(document | change))
         with pytest.raises(vn.InvalidNetwork, match=words):
@@ -207,6 +212,17 @@ def test_headers_and_folders_are_checked(folder: Path, tmp_path: Path) -> None:
         cluster.open_parts(folder)
     with pytest.raises(vn.InvalidPlan, match="design first"):
         cluster.verify(cluster.save_parts(tmp_path / "new", stacks(), PUBLIC, PRIVATE))
+
+
+def test_what_all_agents_have_in_common_is_refused_before_parts_are_written(tmp_path: Path) -> None:
+    for common in (
+        (np.ones((1, L + 1)), PRIVATE, PRIOR),
+        (PUBLIC, {}, PRIOR),
+        (PUBLIC, PRIVATE, vn.Prior(np.eye(3))),
+    ):
+        with pytest.raises(vn.InvalidNetwork, match=r"public|private|prior"):
+            cluster.save_parts(tmp_path / "new", stacks(), *common)
+        assert not list((tmp_path / "new").iterdir())
 
 
 def test_a_header_that_counts_otherwise_is_refused(folder: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from veilnet._core.names import NumberedNames
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_names, symmetric
 from veilnet.io._atomic import write_bytes, write_text
-from veilnet.model.arguments import read_private, read_public
+from veilnet.model.arguments import read_prior, read_private, read_public
 from veilnet.model.noise import IndependentNoise
 from veilnet.model.prior import Prior
 
@@ -36,6 +37,7 @@ __all__ = ["LoadedPart", "Part", "Parts", "open_parts", "read_part", "save_parts
 
 FORMAT = "veilnet-parts/1"
 HEADER = "header.json"
+_PART = re.compile(r"part-[0-9]{5,}\.npz")
 # Small parts are taken together until a task has so many agents: a scheduler spends up to a millisecond on each task.
 AGENTS_PER_TASK = 4096
 
@@ -124,7 +126,11 @@ def save_parts(
                 f"stacks: expected (observe, noise) or (observe, noise, names), found {len(stack)} things"
             )
         observe = as_array(stack[0], f"observe of {name}")
-        length = length or (observe.shape[2] if observe.ndim == 3 else 0)
+        if not found and observe.ndim == 3:
+            # Before hours of writing: what all agents have in common is refused or not by the first of them.
+            length = observe.shape[2]
+            rows, _ = read_public(public, length)
+            hidden, known = read_private(private, length), read_prior(prior, length)
         arrays = {"observe": observe, "noise": as_array(stack[1], f"noise of {name}")}
         if len(stack) == 3:
             arrays["names"] = np.array(as_names(stack[2], f"names of {name}"))
@@ -133,16 +139,14 @@ def save_parts(
         found.append(Part(name, len(observe)))
     if not found:
         raise InvalidNetwork("stacks: expected at least one stack of agents, found none")
-    rows, _ = read_public(public, length)
-    hidden = read_private(private, length)
     document = {
         "format": FORMAT,
         "parameters": length,
         "public": {name: each.tolist() for name, each in rows.items()},
         "private": {name: each.tolist() for name, each in hidden.items()},
         "prior": None
-        if prior is None
-        else {"mean": prior.mean.tolist(), prior.given: getattr(prior, prior.given).tolist()},
+        if known is None
+        else {"mean": known.mean.tolist(), known.given: getattr(known, known.given).tolist()},
         "parts": [{"name": part.name, "agents": part.agents} for part in found],
     }
     write_text(target / HEADER, json.dumps(document) + "\n")
@@ -165,18 +169,24 @@ def open_parts(folder: str | PathLike[str]) -> Parts:
     try:
         if document["format"] != FORMAT:
             raise InvalidNetwork(f"{path}: expected the format {FORMAT!r}, found {document['format']!r}")
-        length = int(document["parameters"])
-        parts = tuple(Part(str(each["name"]), int(each["agents"])) for each in document["parts"])
+        length = document["parameters"]
+        parts = tuple(Part(str(each["name"]), each["agents"]) for each in document["parts"])
+        if not all(type(number) is int for number in (length, *(part.agents for part in parts))):
+            raise TypeError("parameters and agents: expected whole numbers")
         prior = document["prior"]
         rows, _ = read_public(document["public"], length)
         hidden = read_private(document["private"], length)
-        known = None if prior is None else Prior(**prior)
+        known = read_prior(None if prior is None else Prior(**prior), length)
     except VeilnetError:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidNetwork(f"{path}: {error!r}; the header was changed, write the folder again") from error
-    if not parts or any(Path(part.name).name != part.name or part.agents < 1 for part in parts):
-        raise InvalidNetwork(f"{path}: expected plain file names with one agent or more each")
+    if not parts or not all(_PART.fullmatch(part.name) and part.agents > 0 for part in parts):
+        raise InvalidNetwork(f"{path}: expected names such as part-00000.npz with one agent or more each")
+    if len({part.name for part in parts}) != len(parts):
+        raise InvalidNetwork(
+            f"{path}: a part is named twice, and its agents would count twice; mend the header"
+        )
     return Parts(target, length, rows, hidden, known, parts)
 
 
