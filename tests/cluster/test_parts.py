@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +103,47 @@ def test_a_saved_plan_is_verified_by_other_formulas_and_a_changed_one_is_not(fol
     cluster.design(folder)
     promised.write_text(json.dumps(document))
     assert not cluster.verify(folder).ok
+
+
+def one_array(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+
+
+def packed_and_damaged(path: Path) -> None:
+    with np.load(path) as archive:
+        np.savez_compressed(path, **{name: archive[name] for name in archive.files})
+    content = bytearray(path.read_bytes())
+    content[100:160] = bytes(each ^ 0xFF for each in content[100:160])
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [one_array, packed_and_damaged])
+def test_what_is_no_archive_is_told_by_name(folder: Path, damage: Callable[[Path], None]) -> None:
+    first = cluster.design(folder)
+    damage(folder / "plan" / "part-00003.npz")
+    with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: this part of the plan is damaged"):
+        cluster.verify(folder)
+    again = cluster.design(folder)
+    assert (again.computed, again.privacy) == (("part-00003.npz",), first.privacy)
+    damage(folder / "part-00003.npz")
+    with pytest.raises(vn.InvalidNetwork, match=r"part-00003\.npz: the part is damaged"):
+        cluster.design(folder)
+
+
+def test_finished_parts_that_were_changed_are_made_again_and_wrong_grids_found(folder: Path) -> None:
+    first = cluster.design(folder)
+    path = folder / "plan" / "part-00003.npz"
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    for name, smaller in (("triangle", arrays["triangle"][:2]), ("sent", None)):
+        np.savez(path, **{key: each for key, each in (arrays | {name: smaller}).items() if each is not None})
+        again = cluster.design(folder)
+        assert (again.computed, again.privacy) == (("part-00003.npz",), first.privacy)
+    for wrong in (arrays["grid"] * 2.0**20, arrays["grid"] / 2.0**20, arrays["grid"] * np.nan):
+        np.savez(path, **(arrays | {"grid": wrong}))
+        with pytest.raises(vn.InvalidPlan, match=r"part-00003\.npz: not the grid that the noise calls for"):
+            cluster.verify(folder)
 
 
 def test_a_rerun_goes_on_from_what_is_finished(folder: Path) -> None:

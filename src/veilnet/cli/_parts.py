@@ -59,6 +59,10 @@ def design_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
         f"{len(plan.computed)} of {len(plan.parts.parts)} parts were worked on; the others were finished."
     )
     console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
+    if len(plan.computed) < len(plan.parts.parts):
+        console.print(
+            "For finished parts that was done when they were made; 'veilnet verify' does it for all anew."
+        )
 
 
 def check_parts(folder: Path, cluster: str | None, *, json: bool) -> None:

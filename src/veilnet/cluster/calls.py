@@ -75,7 +75,8 @@ class PartsPlan:
     parts:       the network.
     utility:     u, 0 is perfect.
     privacy:     name -> p_j.
-    certificate: every promise recomputed from network and sanitizers alone.
+    certificate: every promise recomputed from network and sanitizers alone; for parts finished before, when they were
+                 made (:func:`verify` recomputes them all).
     verdict:     what is free.
     computed:    names of the parts worked on by this run; the others were finished before.
     """
@@ -95,7 +96,7 @@ class PartsPlan:
         """
         found = read_plan_part(self.parts.folder, part)
         count = len(found["sent"])
-        if not 0 <= place < count:
+        if place not in range(count):
             raise InvalidRequest(f"place: expected 0 to {count - 1} in {part}, found {place}")
         sent = int(found["sent"][place])
         rows = np.array(found["compression"][place, :sent])

@@ -15,11 +15,12 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -33,10 +34,22 @@ from veilnet.model.arguments import read_prior, read_private, read_public
 from veilnet.model.noise import IndependentNoise
 from veilnet.model.prior import Prior
 
-__all__ = ["LoadedPart", "Part", "Parts", "open_parts", "read_part", "save_parts", "written"]
+__all__ = [
+    "DAMAGED",
+    "LoadedPart",
+    "Part",
+    "Parts",
+    "arrays_of",
+    "open_parts",
+    "read_part",
+    "save_parts",
+    "written",
+]
 
 FORMAT = "veilnet-parts/1"
 HEADER = "header.json"
+# What a file that was cut off, changed or is no archive at all can raise while it is read.
+DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError, RuntimeError)
 _PART = re.compile(r"part-[0-9]{5,}\.npz")
 # Small parts are taken together until a task has so many agents: a scheduler spends up to a millisecond on each task.
 AGENTS_PER_TASK = 4096
@@ -237,10 +250,18 @@ def _content(path: Path) -> bytes:
 
 def _arrays(content: bytes, path: Path) -> dict[str, Any]:
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError, NotImplementedError) as error:
+        return arrays_of(io.BytesIO(content))
+    except DAMAGED as error:
         raise InvalidNetwork(f"{path}: the part is damaged ({error}); write it again") from error
+
+
+def arrays_of(file: IO[bytes]) -> dict[str, Any]:
+    """All arrays of an archive, nothing unpickled; one of DAMAGED where it is none."""
+    archive = np.load(file, allow_pickle=False)
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise ValueError("one array instead of an archive")
+    with archive:
+        return {name: np.asarray(archive[name]) for name in archive.files}
 
 
 def _checked(

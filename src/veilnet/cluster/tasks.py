@@ -9,7 +9,6 @@ answers with the same bits.
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet._core.stacks import joined_triangle, raw_triangle, sent_triangle
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.agent.grid import grid_steps
 from veilnet.bounds.message_noise import own_covariances
-from veilnet.cluster.parts import LoadedPart, loaded, written
+from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of, loaded, written
 from veilnet.recheck.sums import raw_information, sent_information
 from veilnet.verdict.share_stacks import share_stack
 
@@ -102,17 +101,17 @@ def read_plan_part(folder: Path, name: str) -> dict[str, Any]:
     """The arrays of one part of a plan; InvalidPlan where it is missing or damaged."""
     path = folder / PLAN / name
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {each: archive[each] for each in archive.files}
+        with path.open("rb") as file:
+            return arrays_of(file)
     except FileNotFoundError as error:
         raise InvalidPlan(f"{path}: this part of the plan is missing; design once more") from error
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError) as error:
+    except DAMAGED as error:
         raise InvalidPlan(f"{path}: this part of the plan is damaged ({error}); design once more") from error
 
 
 def _raw(name: str, part: LoadedPart, folder: Path, length: int) -> Sums:
     path = folder / PLAN / _SUMS / name
-    before = _finished(path, part.digest)
+    before = _finished(path, part.digest, {"triangle": (length, length)})
     triangle = raw_triangle(part.observe, part.roots) if before is None else before["triangle"]
     if before is None:
         written(path, {"key": np.array(part.digest), "triangle": triangle})
@@ -129,12 +128,17 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
     key = hashlib.sha256(
         part.digest.encode() + weights.tobytes() + np.float64(tolerance).tobytes()
     ).hexdigest()
-    found = _finished(path, key)
+    count, size, length = part.observe.shape
+    most = min(size, weights.shape[1])
+    shapes = {"compression": (count, most, size), "sent": (count,), "grid": (count, most)}
+    shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length)) | dict.fromkeys(
+        ("kept", "dropped"), ()
+    )
+    found = _finished(path, key, shapes)
     fresh = found is None
     if found is None:
         found = {"key": np.array(key), "digest": np.array(part.digest), **_planned(part, weights, tolerance)}
         written(path, found)
-    count, size, _ = part.observe.shape
     return Sums(
         found["triangle"], found["raw"], found["left"],
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
@@ -144,7 +148,7 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
 
 def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, Any]:
     found = share_stack(part.observe, part.roots, weights, tolerance)
-    rows, grid = np.array(found.rows), np.zeros(found.rows.shape[:2])
+    rows = np.array(found.rows)
     triangles = []
     for sent in np.unique(found.ranks).tolist():
         mine = np.flatnonzero(found.ranks == sent)
@@ -152,19 +156,36 @@ def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, An
         if sent:
             sending = np.ascontiguousarray(rows[mine, :sent])
             triangles.append(sent_triangle(part.observe[mine], part.roots[mine], sending))
-            grid[mine, :sent] = grid_steps(own_covariances(sending, part.noise[mine], None))
     length = part.observe.shape[2]
     raw, left = _information(part, rows, found.ranks)
     return {
         "compression": rows,
         "sent": found.ranks,
-        "grid": grid,
+        "grid": _grids(part, rows, found.ranks),
         "kept": np.array(found.kept),
         "dropped": np.array(found.dropped),
         "triangle": joined_triangle(triangles, length),
         "raw": raw,
         "left": left,
     }
+
+
+def _grids(part: LoadedPart, rows: Array, sent: Any) -> Array:
+    """The grid for each number sent, (s, k); 0 where there is none."""
+    grid = np.zeros(rows.shape[:2])
+    for number in np.unique(sent[sent > 0]).tolist():
+        mine = np.flatnonzero(sent == number)
+        covariances = own_covariances(rows[mine, :number], part.noise[mine], None)
+        try:
+            grid[mine, :number] = grid_steps(covariances)
+        except InvalidNetwork:  # numbers that repeat others: no grid is right
+            grid[mine, :number] = np.nan
+    return grid
+
+
+def _same_grid(found: Array, expected: Array) -> bool:
+    # On another machine, a deviation on the edge may round to the neighbouring power of two.
+    return bool(np.all((found <= 2 * expected) & (expected <= 2 * found)))
 
 
 def _information(part: LoadedPart, rows: Array, sent: Any) -> tuple[Array, Array]:
@@ -184,16 +205,20 @@ def _recomputed(name: str, part: LoadedPart, folder: Path) -> Sums:
     found = read_plan_part(folder, name)
     count, size, length = part.observe.shape
     try:
-        rows, sent, digest = found["compression"], found["sent"], str(found["digest"])
+        rows, sent, grid = found["compression"], found["sent"], found["grid"]
+        digest = str(found["digest"])
     except KeyError as error:
         raise InvalidPlan(f"{path}: {error} is missing; design once more") from error
     if digest != part.digest:
         raise InvalidPlan(f"{path}: made for another {name} than the one beside it; design once more")
     fits = rows.ndim == 3 and rows.shape[::2] == (count, size) and sent.shape == (count,)
+    fits = fits and grid.shape == rows.shape[:2]
     if not fits or sent.dtype.kind not in "iu" or np.any((sent < 0) | (sent > rows.shape[1])):
         raise InvalidPlan(f"{path}: expected what {count} agents of {size} readings send; design once more")
     if not np.all(np.isfinite(rows)):
         raise InvalidPlan(f"{path}: expected finite numbers to send; design once more")
+    if not _same_grid(grid, _grids(part, rows, sent)):
+        raise InvalidPlan(f"{path}: not the grid that the noise calls for; design once more")
     raw, left = _information(part, rows, sent)
     return Sums(
         np.zeros((length, length)), raw, left,
@@ -201,10 +226,12 @@ def _recomputed(name: str, part: LoadedPart, folder: Path) -> Sums:
     )  # fmt: skip
 
 
-def _finished(path: Path, key: str) -> Mapping[str, Any] | None:
+def _finished(path: Path, key: str, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any] | None:
     """What an earlier run left for the same inputs; None where it left nothing, or nothing that can be read."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files} if str(archive["key"]) == key else None
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError):
+        with path.open("rb") as file:
+            found = arrays_of(file)
+    except DAMAGED:
         return None
+    as_written = all(name in found and found[name].shape == shape for name, shape in shapes.items())
+    return found if as_written and str(found.get("key")) == key else None
