@@ -45,6 +45,22 @@ def test_a_resolution_that_makes_no_sense_is_refused(resolution, words) -> None:
         vn.Network(**ARGUMENTS, resolution=resolution)
 
 
+@pytest.mark.parametrize("stated", ["for all", "in a file"])
+def test_steps_stay_with_their_agents_when_these_change(stated: str, tmp_path) -> None:
+    """One step for all, and steps of every reading from a file, are kept as one array, which goes by places."""
+    network = vn.Network(**ARGUMENTS, resolution=0.5)
+    if stated == "in a file":
+        path = tmp_path / "network.npz"
+        vn.Network(**ARGUMENTS, resolution={"a": [0.5, 0.25], "b": 0.125}).save(path)
+        network = vn.Network.load(path)
+    turned = network.replace(observe={name: network.observe[name] for name in ("b", "a")}, noise=0.25)
+    for name in ("a", "b"):
+        assert turned.resolution[name].tolist() == network.resolution[name].tolist()
+    assert turned.steps.tolist() == [*network.resolution["b"], *network.resolution["a"]]
+    with pytest.raises(vn.InvalidNetwork, match="resolution: unknown 'b'"):
+        network.replace(observe={"a": ARGUMENTS["observe"]["a"], "c": [[0.5, 1.0]]}, noise=0.25)
+
+
 def test_nothing_stated_continuous_and_coarse_are_three_things() -> None:
     unstated, continuous = vn.Network(**ARGUMENTS), vn.Network(**ARGUMENTS, resolution=0)
     coarse = vn.Network(**ARGUMENTS, resolution={"a": [0.5, 0]})

@@ -184,13 +184,12 @@ def read_steps(resolution: Any, agents: Sequence[str], blocks: Blocks) -> Mappin
     """agent -> the steps of its readings, where they were stated."""
     if resolution is None:
         return MappingProxyType({})
-    if isinstance(resolution, RowsByAgent):  # of another network, read when that was made
-        resolution = resolution.stacked
-        if resolution.shape != (blocks.total,):
-            raise InvalidNetwork(
-                "resolution: expected that of agents of the same sizes, found another network's"
-            )
-        return RowsByAgent(agents, places_of(agents), blocks, resolution)
+    if (
+        isinstance(resolution, RowsByAgent)  # of another network, read when that was made
+        and np.array_equal(resolution.blocks.sizes, blocks.sizes)
+        and (resolution.names == agents or list(resolution.names) == list(agents))
+    ):
+        return RowsByAgent(agents, places_of(agents), blocks, resolution.stacked)
     if not isinstance(resolution, Mapping):
         if np.ndim(resolution) != 0:
             raise InvalidNetwork(
