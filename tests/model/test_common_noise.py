@@ -285,6 +285,18 @@ def test_the_root_of_identity_plus_few_columns() -> None:
     assert np.allclose(np.diag(root) ** 2 - 1, [1e18, 1e-6, 0, 0], rtol=1e-9, atol=1e-15)
 
 
+def test_own_noise_may_be_a_list_of_stacks() -> None:
+    rng = np.random.default_rng(5)
+    observe = [rng.standard_normal((3, 2, 2)), rng.standard_normal((2, 1, 2))]
+    own = [np.tile(np.diag([1.0, 2.0]), (3, 1, 1)), 3.0 * np.ones((2, 1, 1))]
+    loadings = rng.standard_normal((8, 1))
+    network = vn.Network(observe, vn.CommonNoise(own, loadings), np.eye(2)[:1], {"g": np.eye(2)[1]})
+    dense = np.diag([1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 3.0, 3.0]) + loadings @ loadings.T
+    np.testing.assert_allclose(network.noise.matrix(), dense, rtol=1e-14)
+    with pytest.raises(vn.InvalidNetwork, match="own noise"):
+        vn.Network(observe, vn.CommonNoise([1.0, [1.0, 2.0]], loadings), np.eye(2)[:1], {"g": np.eye(2)[1]})
+
+
 def test_loadings_of_zero_are_independent_noise() -> None:
     for loadings, common in ((np.zeros((4, 1)), None), (np.ones((4, 1)), 0.0)):
         network = vn.Network(

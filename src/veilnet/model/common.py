@@ -23,7 +23,7 @@ from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import positive_root, solve_lower, triangle
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_square, refuse_unknown, semidefinite
+from veilnet._core.validation import are_stacks, as_array, as_square, refuse_unknown, semidefinite
 from veilnet.model import noise as plain
 from veilnet.model.noise import IndependentNoise, NoiseModel
 
@@ -37,7 +37,7 @@ class CommonNoise(Frozen):
     """Noise of the readings with disturbances that several agents share, R = blockdiag(own_i) + B Φ B'.
 
     own:      each agent's own noise, in every form that ``noise`` of a network takes for independent agents: agent ->
-              covariance, N variances, a stack (S, n, n), or one variance for all.
+              covariance, N variances, a stack (S, n, n), a list of stacks, or one variance for all.
     loadings: B, how much of each of k disturbances every reading gets: agent -> N_i x k (agents left out get
               nothing of any), an N x k matrix, or a stack (S, n, k). With one disturbance, vectors do.
     common:   Φ, the k x k covariance of the disturbances, or their k variances; the identity when left out.
@@ -159,10 +159,12 @@ def read_noise(noise: Any, agents: Sequence[str], blocks: Blocks) -> NoiseModel:
 
 
 def _read_own(own: Any, agents: Sequence[str], blocks: Blocks) -> IndependentNoise:
-    array = None if isinstance(own, Mapping | NoiseModel) else np.asarray(own)
-    if array is not None and array.ndim == 2:
+    shape = (
+        () if isinstance(own, Mapping | NoiseModel) or are_stacks(own) else as_array(own, "own noise").shape
+    )
+    if len(shape) == 2:
         raise InvalidNetwork(
-            f"noise own: expected the noise of each agent by itself, found one matrix of shape {array.shape}; give "
+            f"noise own: expected the noise of each agent by itself, found one matrix of shape {shape}; give "
             "agent -> covariance, variances, or a stack (S, n, n)"
         )
     try:
