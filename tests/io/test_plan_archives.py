@@ -166,6 +166,20 @@ def test_forged_files_are_refused(name: str, saved: Path, tmp_path: Path) -> Non
     assert str(refusal.value).startswith(str(path))
 
 
+def test_the_rows_of_a_fit_make_no_other_network(saved: Path) -> None:
+    network = Archive.read(saved).network()
+    marked = network.replace(fitted_rows=["0123456789abcdef"])
+    assert all(check.ok for check in verify(saved, marked))
+    other = network.replace(public=2 * network.U)
+    assert not all(check.ok for check in verify(saved, other))
+
+
+def test_names_of_another_shape_are_refused(saved: Path, tmp_path: Path) -> None:
+    path = forged(saved, tmp_path / "forged.npz", lambda a: a.update({"network.agents": np.array("agent01")}))
+    with pytest.raises(vn.InvalidPlan, match="a name for each agent"):
+        Archive.read(path).agent_file("agent01")
+
+
 def test_changed_files_are_noticed(saved: Path, tmp_path: Path) -> None:
     arrays = content_of(saved)
     arrays["sent0.grid"] = arrays["sent0.grid"] / 2

@@ -1,8 +1,7 @@
 """A network as an .npz archive: agents stacked, names as one text array, so that 10^5 agents are few arrays.
 
-format, agents (left out where they are numbered, agent01, agent02, ...), sizes, observe (N, L), offset (N)
-
-Parameters
+format, agents (left out where they are numbered, agent01, agent02, ...), sizes, observe (N, L), offset (N),
+parameters
 noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent; beside either of the
 latter noise_loadings (N, k) and noise_common (k, k) where agents share disturbances
 public, public_names, public_sizes; private, private_names, private_sizes
@@ -11,7 +10,7 @@ dynamics_transition, dynamics_noise, dynamics_mean (optional); instead of noise 
 noise_floor (optional), (N) or (N, N), where it carries over from row to row
 reading_names (N), empty where an agent's readings have none; lowest and highest (N), infinite where open;
 resolution (N), not a number where nothing is said; model_error, a fraction (optional)
-doubt_names, doubt_words, doubt_accepted, 0 or 1 (optional)
+doubt_names, doubt_words, doubt_accepted, 0 or 1 (optional); fitted_rows, hashes of runs of rows (optional)
 """
 
 from __future__ import annotations

@@ -79,10 +79,12 @@ def check_archive_destination(path: Path, network: Network, *, force: bool) -> N
 
 
 def network_difference(network: Network, saved: Arrays) -> str:
-    """Where a network differs from the saved one, empty if it does not; what is doubted of them may."""
+    """Where a network differs from the saved one, empty if it does not; what is doubted of them, or accepted, and the
+    rows they were fitted to may.
+    """
     given = network_arrays(network)
     for name in sorted({*given, *saved}):
-        if name.startswith("doubt_"):
+        if name.startswith("doubt_") or name == "fitted_rows":
             continue
         if name not in given or name not in saved or not _same_bits(given[name], saved[name]):
             return f"{name} differs"
@@ -219,6 +221,8 @@ class Archive:
         if sizes is None or sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not sizes.size:
             raise self._changed("network.sizes: expected a list of whole numbers")
         if "agents" in arrays:
+            if arrays["agents"].shape != sizes.shape:
+                raise self._changed("network.agents: expected a name for each agent")
             found = np.flatnonzero(arrays["agents"] == agent)
             place = int(found[0]) if found.size else -1
             some = [str(name) for name in arrays["agents"][:8].tolist()]
