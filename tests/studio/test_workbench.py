@@ -21,6 +21,7 @@ from veilnet.io.template import house, template_text
 from veilnet.studio.asking import Ask
 from veilnet.studio.downloads import network_text, plan_archive, report_page
 from veilnet.studio.jobs import Job
+from veilnet.studio.uploads import stored
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
 
@@ -32,6 +33,15 @@ def bench(tmp_path: Path) -> Iterator[Workbench]:
     made = Workbench(folder)
     yield made
     made.close()
+
+
+def test_no_table_takes_the_place_of_another(tmp_path: Path) -> None:
+    """Networks are read and removed while tables stay, so that counting files would name two alike."""
+    read, kept = stored("network.toml", b"", tmp_path), stored("rows.csv", b"a,b", tmp_path)
+    read.unlink()
+    other = stored("more.csv", b"c,d", tmp_path)
+    assert (kept.read_bytes(), other.read_bytes()) == (b"a,b", b"c,d")
+    assert kept.name.endswith(".csv")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from tempfile import NamedTemporaryFile
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet.io.tables import first_rows
@@ -44,9 +45,9 @@ def stored(name: str, content: bytes, folder: Path, endings: tuple[str, ...] = _
     ending = next((each for each in endings if plain.endswith(each)), None)
     if ending is None:
         raise InvalidRequest(f"{name[:60]!r}: expected a file that ends in {', '.join(endings)}")
-    kept = folder / f"given-{len(list(folder.iterdir())) + 1}{ending}"
-    kept.write_bytes(content)
-    return kept
+    with NamedTemporaryFile(prefix="given-", suffix=ending, dir=folder, delete=False) as file:
+        file.write(content)
+    return Path(file.name)
 
 
 def network_of(name: str, content: bytes, folder: Path) -> Network:
