@@ -200,8 +200,10 @@ def _band(
     middle[gone], bands[gone] = np.nan, np.nan
     axes.plot(places, middle, line, marker=marker or None, color=colour, label=label)
     axes.fill_between(places, bands[:, 0], bands[:, 1], color=colour, alpha=0.2, linewidth=0)
-    foot = axes.plot(places[gone], np.zeros(gone.sum()), linestyle="", marker="o", color=colour)[0]
-    foot.set(transform=axes.get_xaxis_transform(), clip_on=False, markerfacecolor="none")
+    if gone.any():
+        foot = axes.get_xaxis_transform()  # given at once: zeros must not stretch the axis first
+        hollow = axes.plot(places[gone], np.zeros(gone.sum()), "o", color=colour, transform=foot, clip_on=False)
+        hollow[0].set_markerfacecolor("none")
 
 
 def _agents_axis(axes: Any, agents: Sequence[float]) -> None:
