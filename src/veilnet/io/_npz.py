@@ -1,7 +1,7 @@
 """A network as an .npz archive: agents stacked, names as one text array, so that 10^5 agents are few arrays.
 
-format, agents (left out where they are numbered, agent01, agent02, ...), sizes, offset (N),
-observe (N, L), parameters
+format, parameters, agents (left out where they are numbered, agent01, agent02, ...), sizes, observe (N, L),
+offset (N)
 noise (N, N), or noise_variances (N), or one noise_of_size_<n> (count, n, n) per size of agent; beside either of the
 latter noise_loadings (N, k) and noise_common (k, k) where agents share disturbances
 public, public_names, public_sizes; private, private_names, private_sizes
