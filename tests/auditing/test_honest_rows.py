@@ -10,7 +10,7 @@ import pytest
 
 import veilnet as vn
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
-from veilnet.model.fitted_rows import fitted_again, marks_of
+from veilnet.model.fitted_rows import fitted_again, marks_of, within_the_fit
 
 Table = dict[str, np.ndarray[Any, Any]]
 
@@ -46,7 +46,10 @@ def test_rows_are_known_again_also_as_a_part_of_others() -> None:
     assert fitted_again(marks, np.vstack([rows[::-1], rows])) >= 0.9
     assert fitted_again(marks, np.round(np.random.default_rng(1).standard_normal((3000, 3)), 1)) == 0.0
     assert fitted_again((), rows) == 0.0
-    assert len(marks_of(rows[:7])) == 1
+    assert len(marks_of(rows[:16])) == 1
+    for few in (0, 1, 7, 15):  # so few could be guessed
+        assert marks_of(rows[:few]) == ()
+        assert not within_the_fit(marks, rows[:few])
 
 
 @pytest.mark.parametrize("ending", ["toml", "json", "npz"])

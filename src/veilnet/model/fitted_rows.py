@@ -1,9 +1,9 @@
-"""Which rows a network was fitted to, kept as a few hashes from which nobody can read a row.
+"""Which rows a network was fitted to, kept as a few hashes that only who guesses sixteen rows at once can open.
 
 An audit on the rows of the fit flatters the model, so it has to notice them, also where they are only a part of the
 table it is given. The rows are cut into runs where their own numbers say so, and the same runs come out of every
 table that contains them in the same order. A hash is of a run of at least 16 rows, never of a single row, whose
-readings could be found by trying values.
+readings could be found by trying values; a table of fewer rows leaves none.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fitted_again(marks: Sequence[str], readings: Array) -> float:
 def within_the_fit(marks: Sequence[str], readings: Array) -> bool:
     """Whether these rows begin and end as those of the fit do, so that all of them are among those."""
     mine = _all_marks(readings)
-    return {mine[0], mine[-1]} <= set(marks)
+    return bool(mine) and {mine[0], mine[-1]} <= set(marks)
 
 
 def read_marks(marks: Any) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def _all_marks(readings: Array) -> list[str]:
     found: list[str] = []
     start = 0
     for stop in [*np.flatnonzero(_ends(rows)) + 1, len(rows)]:
-        if stop - start >= _SHORTEST or (stop == len(rows) and not found):
+        if stop - start >= _SHORTEST:
             found.append(hashlib.sha256(rows[start:stop].tobytes()).hexdigest()[:16])
             start = stop
     return found
