@@ -68,7 +68,8 @@ def test_agents_that_tell_most_are_named_in_a_sentence(
     verdict = vn.check(house())
     first, grown = next(iter(verdict.blocking["cooking"].items()))
     assert run(["check", house_file]) == 0
-    sentence = f"What {first} has to send tells most of it (if {first} kept silent: {1 + grown:.3g}-fold)"
+    sentence = f"What {first} has to send tells more of it than any other (if {first} kept silent: "
+    sentence += f"{1 + grown:.3g}-fold)"
     assert sentence in said(capsys)
 
 
@@ -215,9 +216,10 @@ def test_public_parameters_of_other_units_are_not_added_up_unsaid() -> None:
     noisy = {"a": vn.Sanitizer([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], noise=[0.1, 0.0])}
     words = str(make_plan(network, noisy, "joint"))
     assert words.startswith(
-        "1 agent sends 2 numbers for 3 readings; the error variance grows most on u, by 38 %"
+        "1 agent sends 2 numbers for 3 readings; the error variance of u and v added up, whatever their units, grows "
+        "by 19 %"
     )
-    assert "(that of u and v added up, whatever their units, grows by 19 %" in words
+    assert "and that of u, which loses most, by 38 %" in words
     alike = str(make_plan(network.replace(units={}), noisy, "joint"))
     assert "the error variance on u and v together grows by 19 %" in alike
 
@@ -230,9 +232,12 @@ def test_a_frontier_begins_with_what_is_free_and_has_as_many_points_as_asked(
     assert f"up to {1 + ceiling:.4g}-fold" in said(capsys)
     assert run(["frontier", house_file, "--points", "3", "--privacy", "50%"]) == 2
     assert "--points: it counts points" in capsys.readouterr().err
-    levels = _default_levels(5, 2.0, 30.0)
-    assert len(levels) == 5
-    assert 2.0 in levels
+    for limit in (2.1, 30.0, np.inf):
+        levels = _default_levels(5, 2.0, limit)
+        assert len(set(levels)) == 5
+        assert levels == sorted(levels)
+        assert levels[0] == 2.0
+        assert levels[-1] < limit
 
 
 def test_several_targets_in_one_are_told_apart() -> None:

@@ -67,7 +67,7 @@ def test_what_is_free_is_kept_unless_it_is_given_up(asked: dict[str, Any]) -> No
     given = vn.design(network, **asked, starts=2, give_up="aside")
     assert grown(given)["aside"] < 0.8 * free["aside"]
     assert "aside" not in given.floors
-    assert "aside was given up, and may be protected less than for free." in str(given)
+    assert "aside was given up on request, and may be protected less than for free." in str(given)
     if "privacy" in asked:
         assert given.utility > paid.utility  # keeping more is not free
     else:

@@ -263,3 +263,11 @@ def test_the_other_verbs_take_one_file_for_a_folder(
     assert run(["design", "other.toml", "--out", "mine.npz"]) == 2
     assert "is in the way" in capsys.readouterr().err
     assert Path("mine.npz").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["plan.npy", "plan.json", "plan.zip"])
+def test_a_name_that_promises_another_kind_of_file_is_refused(tmp_path: Path, name: str) -> None:
+    plan = vn.design(random_network(3))
+    with pytest.raises(vn.InvalidPlan, match=r"ends in \.npz for a plan in one file"):
+        plan.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -30,7 +30,8 @@ def command(
 
     if not is_archive(plan):
         raise InvalidRequest(
-            f"{plan}: expected a plan.npz; in the folder of a plan every agent has its file already"
+            f"{plan}: expected a plan.npz; in the folder of a plan every agent has its file already, "
+            "and of a network in parts PartsPlan.sanitizer() gives what it runs"
         )
     archive = Archive.read(plan)
     target = out or Path(CENTRE if agent == "center" else file_names([agent])[agent])

@@ -22,6 +22,7 @@ from veilnet._core.names import NumberedNames
 from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
+from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.parts import Parts, open_parts, read_part
@@ -94,6 +95,9 @@ class PartsPlan:
         part:  the name of its part, "part-00000.npz".
         place: its place in it, from 0.
         """
+        known = [each.name for each in self.parts.parts]
+        if part not in known:
+            raise unknown([part], known, "part", error=InvalidRequest)
         found = read_plan_part(self.parts.folder, part)
         count = len(found["sent"])
         if place not in range(count):
@@ -112,7 +116,8 @@ class PartsPlan:
         return NumberedNames(self.parts.agents)[sum(p.agents for p in self.parts.parts[:before]) + place]
 
     def __str__(self) -> str:
-        return f"{self.verdict}\nUtility {self.utility:.4g}. Written to {self.parts.folder / PLAN}."
+        written = f"Written to {self.parts.folder / PLAN}."
+        return f"{self.verdict}\nWhat is public is estimated as well as from raw readings. {written}"
 
 
 def check(

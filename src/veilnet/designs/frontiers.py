@@ -207,8 +207,7 @@ def frontier(
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
 
     network:  the model.
-    privacy:  the list; when left out, twenty points from half the ceiling to nearly the limit, the ceiling among
-              them: the most that is free.
+    privacy:  the list; when left out, twenty points from the ceiling, the most that is free, to nearly the limit.
     points:   how many in place of twenty.
     give_up:  private parameters, by name, that may be hidden less than they are for free, as in
               :func:`veilnet.design`.
@@ -250,13 +249,11 @@ def _proved(point: Point, gap: float, seed: int) -> Point:
 
 
 def _default_levels(count: int, ceiling: float, limit: float) -> list[float]:
-    """From half the ceiling to nearly the limit; the level next to the ceiling is the ceiling itself."""
-    known = np.isfinite(ceiling) and ceiling > 0
-    low = 0.5 * ceiling if known else 0.1
-    high = 0.95 * limit if np.isfinite(limit) else _BEYOND_CEILING * max(2 * low, 1.0)
-    levels = np.geomspace(low, max(high, 2 * low), count)
-    if known:
-        levels[np.argmin(np.abs(np.log(levels / ceiling)))] = ceiling
+    """From the ceiling, the most that is free, to nearly the limit."""
+    low = float(ceiling) if np.isfinite(ceiling) and ceiling > 0 else 0.1
+    high = low + 0.95 * (limit - low) if np.isfinite(limit) else _BEYOND_CEILING * max(low, 1.0)
+    levels = np.geomspace(low, max(high, low), count)
+    levels[0] = low  # to the last bit: a little above the ceiling is not free
     return [float(level) for level in levels]
 
 

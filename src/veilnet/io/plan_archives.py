@@ -67,14 +67,14 @@ def check_archive_destination(path: Path, network: Network, *, force: bool) -> N
         saved = Archive.read(path).network_arrays()
     except InvalidPlan as error:
         raise InvalidPlan(
-            f"{path}: is in the way and not readable as a plan ({error}); choose another name, or give --force (in "
-            "Python force=True) to replace it"
+            f"{path}: is in the way and not readable as a plan ({error}); choose another name, or give force=True "
+            "(--force) to replace it"
         ) from error
     difference = network_difference(network, saved)
     if difference:
         raise InvalidPlan(
-            f"{path}: holds the plan of another network ({difference}); choose another name, or give --force "
-            "(in Python force=True) to replace that plan"
+            f"{path}: holds the plan of another network ({difference}); choose another name, or give force=True "
+            "(--force) to replace that plan"
         )
 
 

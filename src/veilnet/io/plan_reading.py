@@ -41,6 +41,15 @@ from veilnet.plans.certificate import Promise
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.verification import SavedPlan
 
+_FILES = (
+    ".npy",
+    ".json",
+    ".toml",
+    ".csv",
+    ".zip",
+    ".html",
+)  # of which somebody expects one file, not a folder
+
 
 def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:
     """What the files of a plan folder, or a plan.npz, hold; InvalidPlan where that is no plan at all."""
@@ -61,6 +70,11 @@ def check_destination(folder: Path, network: Network, *, force: bool) -> None:
     if is_archive(folder):
         check_archive_destination(folder, network, force=force)
         return
+    if folder.suffix in _FILES and not folder.exists():
+        raise InvalidPlan(
+            f"{folder}: expected the name of a folder, or one that ends in .npz for a plan in one file; "
+            f"found {folder.suffix}"
+        )
     existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     if not existing.is_dir():
         raise InvalidPlan(f"{existing}: expected a folder, found a file; choose another name")
@@ -80,7 +94,7 @@ def check_destination(folder: Path, network: Network, *, force: bool) -> None:
     if difference:
         raise InvalidPlan(
             f"{folder}: holds the plan of another network ({difference}); choose another folder, "
-            "or give --force (in Python force=True) to replace that plan"
+            "or give force=True (--force) to replace that plan"
         )
 
 

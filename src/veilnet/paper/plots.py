@@ -202,7 +202,9 @@ def _band(
     axes.fill_between(places, bands[:, 0], bands[:, 1], color=colour, alpha=0.2, linewidth=0)
     if gone.any():
         foot = axes.get_xaxis_transform()  # given at once: zeros must not stretch the axis first
-        hollow = axes.plot(places[gone], np.zeros(gone.sum()), "o", color=colour, transform=foot, clip_on=False)
+        hollow = axes.plot(
+            places[gone], np.zeros(gone.sum()), "o", color=colour, transform=foot, clip_on=False
+        )
         hollow[0].set_markerfacecolor("none")
 
 

@@ -69,7 +69,9 @@ def plan_in_words(plan: Told) -> str:
         lines.append(f"{kept} {verb} at least as well protected as for free: paying never protects less.")
     if plan.given_up:
         was = "was" if len(plan.given_up) == 1 else "were"
-        lines.append(f"{join_names(plan.given_up)} {was} given up, and may be protected less than for free.")
+        lines.append(
+            f"{join_names(plan.given_up)} {was} given up on request, and may be protected less than for free."
+        )
     lines.append(quality(plan))
     if "remark" in plan.details:
         lines.append(f"Remark: {plan.details['remark']}.")
@@ -100,8 +102,8 @@ def _cost(plan: Told, errors: Mapping[str, TypicalError]) -> str:
         return f"the error variance on {join_names(public)}{' together' * (len(public) > 1)} grows {growth}"
     worst = max(public, key=lambda name: _ratio(errors[name]))
     return (
-        f"the error variance grows most on {worst}, {times(_ratio(errors[worst]))} (that of {join_names(public)} "
-        f"added up, whatever their units, grows {growth}: this sum is what a utility loss limits)"
+        f"the error variance of {join_names(public)} added up, whatever their units, grows {growth} (this is what a "
+        f"utility loss limits), and that of {worst}, which loses most, {times(_ratio(errors[worst]))}"
     )
 
 

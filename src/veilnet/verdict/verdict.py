@@ -157,7 +157,8 @@ class Verdict:
         agents = self.blocking[name] if self.names_blocking else {}
         if agents:
             first, *others = agents
-            text += f" What {first} has to send tells most of it (if {first} kept silent: {times(1 + agents[first])})"
+            silent = times(1 + agents[first])
+            text += f" What {first} has to send tells more of it than any other (if {first} kept silent: {silent})"
             text += f", then {join_names(others)}." if others else "."
         return text
 
