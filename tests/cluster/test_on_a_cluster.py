@@ -6,11 +6,14 @@ import json
 import os
 import shutil
 import signal
+import socket
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -103,6 +106,16 @@ def test_the_cluster_finds_what_is_found_here(
     there, alone = cluster.verify(network, client=client), cluster.verify(network)
     assert there == alone
     assert there.ok
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is no address of this machine")
+def test_a_cluster_started_here_shows_its_dashboard_to_this_machine_only(client: Any) -> None:
+    """Who listens to everybody answers at every address of the machine, and so at 127.0.0.2 as well."""
+    port = urlsplit(client.dashboard_link).port
+    with socket.create_connection(("127.0.0.1", port), timeout=10):
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), timeout=10)
 
 
 def test_a_worker_killed_in_the_middle_changes_no_bit(

@@ -41,7 +41,7 @@ def connect(address: str, *, security: Any = None, timeout: float = _PATIENCE) -
 
 @contextmanager
 def local_cluster(workers: int | None = None) -> Iterator[Any]:
-    """A client of a scheduler and worker processes on this machine, ended with the block.
+    """A client of a scheduler and worker processes here, which no other machine can reach; ended with the block.
 
     workers: how many; one for each core when left out.
     """
@@ -49,7 +49,7 @@ def local_cluster(workers: int | None = None) -> Iterator[Any]:
     count = workers or os.cpu_count() or 1
     with (
         distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, processes=True, dashboard_address=":0"
+            n_workers=count, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
