@@ -171,6 +171,7 @@ def test_the_mapping_is_one() -> None:
     assert changed["agent01"].sent == 0
     assert changed["agent02"] is mapping["agent02"]
     assert dict(plan.sent) == {agent: each.sent for agent, each in mapping.items()}
+    assert pickle.loads(pickle.dumps((plan.sent, plan.kept))) == (dict(plan.sent), dict(plan.kept))
     with pytest.raises(AttributeError, match="frozen"):
         mapping.network = network  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):

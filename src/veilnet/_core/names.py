@@ -111,6 +111,9 @@ class ByAgent(MadeOnDemand, Mapping[str, T_co]):
     def __contains__(self, name: object) -> bool:
         return name in self._places
 
+    def __reduce__(self) -> tuple[type[dict[str, T_co]], tuple[dict[str, T_co]]]:
+        return dict, (dict(self),)  # what makes the values stays here
+
     def __repr__(self) -> str:
         return repr(dict(self)) if len(self) <= _SHOWN else f"<{len(self)} agents, looked up by name>"
 
