@@ -14,6 +14,7 @@ import veilnet as vn
 from helpers.stacked_networks import agent_by_agent, stacked_network, stacks
 from veilnet._core import stacks as kernels
 from veilnet._core.names import NumberedNames
+from veilnet.agent import sanitizer_stacks
 from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.recheck import sums
 from veilnet.recheck.route import Recheck
@@ -180,6 +181,16 @@ def test_the_mapping_is_one() -> None:
     assert all(again.sanitizers[agent].same_as(mapping[agent]) for agent in network.agents)
     with pytest.raises(ValueError, match="read-only"):
         again.sanitizers.stacks[0].compression[0, 0, 0] = 1.0
+
+
+def test_a_mapping_is_itself_however_few_sanitizers_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitizer_stacks, "_KEPT", 1)
+    mapping, other = (
+        vn.design(kind("free").replace(offset=start)).sanitizers for start in (None, np.ones(4))
+    )
+    same = mapping
+    assert mapping == same
+    assert mapping != other
 
 
 def test_what_is_sent_is_what_the_plan_says() -> None:

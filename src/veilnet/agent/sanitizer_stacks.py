@@ -117,6 +117,13 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     def __contains__(self, name: object) -> bool:
         return name in self.network.position
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or Mapping.__eq__(
+            self, other
+        )  # of many, not each is kept and the same when asked again
+
+    __hash__ = None  # type: ignore[assignment]  # as of every mapping
+
     def __or__(self, other: Mapping[str, Sanitizer]) -> dict[str, Sanitizer]:
         return {**self, **other}
 
