@@ -136,7 +136,11 @@ def test_finished_parts_that_were_changed_are_made_again_and_wrong_grids_found(f
     path = folder / "plan" / "part-00003.npz"
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    for name, smaller in (("triangle", arrays["triangle"][:2]), ("sent", None)):
+    for name, smaller in (
+        ("triangle", arrays["triangle"][:2]),
+        ("sent", None),
+        ("compression", 2 * arrays["compression"] + 1),
+    ):
         np.savez(path, **{key: each for key, each in (arrays | {name: smaller}).items() if each is not None})
         again = cluster.design(folder)
         assert (again.computed, again.privacy) == (("part-00003.npz",), first.privacy)

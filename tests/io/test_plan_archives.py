@@ -271,3 +271,15 @@ def test_a_name_that_promises_another_kind_of_file_is_refused(tmp_path: Path, na
     with pytest.raises(vn.InvalidPlan, match=r"ends in \.npz for a plan in one file"):
         plan.save(tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_array_that_belongs_to_no_plan_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.npz"
+    vn.design(random_network(3)).save(path)
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files if name not in ("format", "plan")}
+        kept = {name: archive[name] for name in ("format",)}
+    arrays["stranger"] = np.zeros(2)
+    np.savez(path, **kept, plan=np.array(arrays_id(arrays)), **arrays)
+    with pytest.raises(vn.InvalidPlan, match="'stranger': no such array belongs to a plan"):
+        vn.Plan.load(path)

@@ -132,15 +132,17 @@ def play_on_cluster(cluster: str, *, json: bool) -> None:
         seconds = time.monotonic() - start
         if json:
             print_json({**_as_document(plan), "verified": found.ok, "dashboard": address, "seconds": seconds})
-            return
-        console.print(str(plan.verdict))
-        console.print(
-            f"Designed in {designed:.1f} s, verified by other formulas in {seconds - designed:.1f} s: "
-            f"{'every promise confirmed' if found.ok else 'NOT confirmed'}."
-        )
-        console.print(
-            "Your own: veilnet.cluster.save_parts(...), then veilnet design folder/ --cluster tcp://host:8786"
-        )
+        else:
+            console.print(str(plan.verdict))
+            console.print(
+                f"Designed in {designed:.1f} s, verified by other formulas in {seconds - designed:.1f} s: "
+                f"{'every promise confirmed' if found.ok else 'NOT confirmed'}."
+            )
+            console.print(
+                "Your own: veilnet.cluster.save_parts(...), then veilnet design folder/ --cluster tcp://host:8786"
+            )
+        if not found.ok:
+            raise typer.Exit(1)
 
 
 def _with_client(call: Callable[..., Any], folder: Path, cluster: str | None) -> Any:

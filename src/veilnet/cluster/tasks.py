@@ -135,6 +135,8 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
         ("kept", "dropped"), ()
     )
     found = _finished(path, key, shapes)
+    if found is not None and not _tells_what_it_says(part, found, most):
+        found = None
     fresh = found is None
     if found is None:
         found = {"key": np.array(key), "digest": np.array(part.digest), **_planned(part, weights, tolerance)}
@@ -144,6 +146,15 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
         kept=float(found["kept"]), dropped=float(found["dropped"]), computed=(name,) if fresh else (),
     )  # fmt: skip
+
+
+def _tells_what_it_says(part: LoadedPart, found: Mapping[str, Any], most: int) -> bool:
+    """Whether the rows of a finished part still tell what was written beside them, to the last bit."""
+    sent = found["sent"]
+    if not np.all((sent >= 0) & (sent <= most)):
+        return False
+    raw, left = _information(part, found["compression"], sent)
+    return np.array_equal(raw, found["raw"]) and np.array_equal(left, found["left"])
 
 
 def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, Any]:

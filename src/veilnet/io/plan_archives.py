@@ -29,6 +29,7 @@ from veilnet.model.network import Network
 
 FORMAT = "veilnet-plan-archive/1"
 SUFFIX = ".npz"
+_CONTENT = ("network.", "sent")
 _AGAIN = "copy it again, or save the plan again"
 _STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance"}
 
@@ -134,6 +135,9 @@ class Archive:
         content = {name: array for name, array in arrays.items() if name not in ("format", "plan")}
         if arrays_id(content) != plan:
             raise InvalidPlan(f"{path}: the plan's id does not match its content; {_AGAIN}")
+        strangers = [name for name in content if name != "document" and not name.startswith(_CONTENT)]
+        if strangers:
+            raise InvalidPlan(f"{path}: {strangers[0]!r}: no such array belongs to a plan; {_AGAIN}")
         return cls(path, plan, content)
 
     def promises(self) -> dict[str, Any]:
