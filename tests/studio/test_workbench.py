@@ -190,7 +190,9 @@ def test_files_are_kept_under_a_name_of_our_own(bench: Workbench, tmp_path: Path
         bench.open_table("run.sh", b"#!/bin/sh")
     with pytest.raises(vn.VeilnetError):
         bench.open_network("n.toml", b'[agents]\na = { observe = { file = "/etc/passwd" } }')
-    assert sorted(path.name for path in (tmp_path / "private").iterdir()) == ["given-1.csv"]
+    (kept,) = (tmp_path / "private").iterdir()
+    assert kept.name.startswith("given-")
+    assert kept.suffix == ".csv"
 
 
 def test_a_table_becomes_the_network_that_fit_makes(bench: Workbench) -> None:
