@@ -121,8 +121,9 @@ class Workbench:
 
     def _fitted(self, table: Table, made: Calibration) -> None:
         stem = table.name.partition(".")[0] or "network"
-        self.load(f"{stem}.toml", made.network)
-        self.now.fitted_to = table
+        fresh = _fresh(f"{stem}.toml", made.network, made.network)
+        fresh.fitted_to = table
+        self._put(fresh)
 
     def load(self, name: str, network: Network) -> None:
         """Put a network on the table, with the plan that is free, and begin to trace its frontier."""
@@ -141,10 +142,12 @@ class Workbench:
         """Say how far the model may be off, ``{"model_error": 0.05}``, and ask what was asked before again."""
         if set(given) != {"model_error"}:
             raise InvalidRequest("model: expected model_error, a fraction such as 0.05")
+        before = self.now
+        network = before.stated.replace(model_error=given["model_error"])
+        fresh = _fresh(before.name, network, before.stated)  # takes a while, and the page asks on meanwhile
         with self._lock:
-            before = self.now
-            network = before.stated.replace(model_error=given["model_error"])
-            fresh = _fresh(before.name, network, before.stated)
+            if self.loaded is not before:
+                raise InvalidRequest("model: another network was opened meanwhile; say it of that one once more")
             fresh.silent, fresh.betrayed = before.silent, before.betrayed
             fresh.fitted_to, fresh.held_out = before.fitted_to, before.held_out
             self._put(fresh)
