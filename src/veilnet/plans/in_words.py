@@ -132,7 +132,8 @@ def _private(plan: Told, error: TypicalError) -> str:
     worst = plan.worst_direction[error.name]
     if np.isfinite(gained) and not np.isclose(worst, gained):
         numbers = counted(len(plan.network.private[error.name]), "number")
-        text += f" That of the combination of its {numbers} that stays most exposed grows {times(1 + worst)}."
+        text += f" Of all combinations of its {numbers} one stays most exposed: "
+        text += f"its error variance grows {times(1 + worst)}."
     if plan.network.is_stream:
         text += f" Now, before later rows tell more, it grows {times(1 + plan.privacy_now[error.name])}."
     return text

@@ -147,7 +147,9 @@ class Workbench:
         fresh = _fresh(before.name, network, before.stated)  # takes a while, and the page asks on meanwhile
         with self._lock:
             if self.loaded is not before:
-                raise InvalidRequest("model: another network was opened meanwhile; say it of that one once more")
+                raise InvalidRequest(
+                    "model: another network was opened meanwhile; say it of that one once more"
+                )
             fresh.silent, fresh.betrayed = before.silent, before.betrayed
             fresh.fitted_to, fresh.held_out = before.fitted_to, before.held_out
             self._put(fresh)
