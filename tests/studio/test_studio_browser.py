@@ -246,6 +246,24 @@ def test_a_broken_file_gives_the_message_of_the_command_line(
     ] == []  # the browser tells of the refusal, nothing else
 
 
+def test_nothing_can_be_clicked_before_it_is_known_what_is_open(visit: Visit) -> None:
+    page = visit.page
+    page.click("#house")
+    visit.shown("#headline", "as well as before")
+    held: list[Any] = []
+    page.route("**/api/view", lambda route: held.append(route))
+    try:
+        with page.expect_request("**/api/view"):
+            page.goto(visit.origin)
+        assert not page.is_visible("#welcome")
+        assert not page.is_visible("#another")
+        held[0].continue_()
+        visit.shown("#headline", "as well as before")
+        assert not page.is_visible("#welcome")
+    finally:
+        page.unroute("**/api/view")
+
+
 @pytest.mark.parametrize("screen", ["light", "dark", "phone"])
 def test_it_is_accessible(visit: Visit, screen: str) -> None:
     page = visit.page

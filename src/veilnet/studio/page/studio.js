@@ -436,5 +436,7 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   });
 }
 
+// Nothing is to be clicked before it is known what is open: a page that was left open comes back as it was.
 await attempt(() => call("api/view"));
+go(place);
 watch();
