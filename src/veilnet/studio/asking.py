@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,9 @@ from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.verdict import Verdict
 
-__all__ = ["Ask", "read_ask"]
+__all__ = ["Ask", "read_ask", "read_names"]
+
+_PRIVATE = "private parameter"
 
 
 @dataclass(frozen=True)
@@ -83,24 +85,27 @@ def read_ask(given: Mapping[str, Any], verdict: Verdict) -> Ask:
     unknown = set(given) - {"privacy", "loss", "worst", "give_up"}
     if unknown:
         raise InvalidRequest(f"ask: expected privacy or loss, found {sorted(unknown)[0]!r}")
-    worst, give_up = (_names(what, given.get(what) or [], verdict) for what in ("worst", "give_up"))
+    worst, give_up = (
+        read_names(what, given.get(what) or [], verdict.limit, _PRIVATE) for what in ("worst", "give_up")
+    )
     loss = given.get("loss")
     if loss is not None:
         return Ask(loss=_number("loss", loss), give_up=give_up)
     wanted = given.get("privacy") or {}
     if not isinstance(wanted, dict):
         raise InvalidRequest("privacy: expected a privacy for each private parameter")
-    _names("privacy", list(wanted), verdict)
+    read_names("privacy", list(wanted), verdict.limit, _PRIVATE)
     asked = {name: _number(f"privacy of {name!r}", value) for name, value in wanted.items()}
     return Ask(privacy=asked, worst=worst, give_up=give_up)
 
 
-def _names(what: str, given: Any, verdict: Verdict) -> tuple[str, ...]:
+def read_names(what: str, given: object, known: Container[str], kind: str) -> tuple[str, ...]:
+    """Names as a page sends them, each among those known; ``kind`` says of what, "agent"."""
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise InvalidRequest(f"{what}: expected a list of private parameters")
-    strangers = [name for name in given if name not in verdict.limit]
+        raise InvalidRequest(f"{what}: expected a list of {kind}s")
+    strangers = [name for name in given if name not in known]
     if strangers:
-        raise InvalidRequest(f"{what}: {strangers[0]!r} is no private parameter of this network")
+        raise InvalidRequest(f"{what}: {strangers[0]!r} is no {kind} of this network")
     return tuple(dict.fromkeys(given))
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.what_if.collusion import with_colluders, without_dither
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.plans.plan import Plan
 
-__all__ = ["errors_if", "read_agents"]
+__all__ = ["errors_if"]
 
 
 def errors_if(plan: Plan, silent: Sequence[str], betrayed: Sequence[str]) -> dict[str, TypicalError]:
@@ -28,16 +27,6 @@ def errors_if(plan: Plan, silent: Sequence[str], betrayed: Sequence[str]) -> dic
     }
     known = with_colluders(plan.network, seen, tuple(betrayed), "readings")
     return typical_errors(without_dither(plan.network, tuple(betrayed)), known)
-
-
-def read_agents(what: str, given: object, plan: Plan) -> tuple[str, ...]:
-    """Names of agents as a page sends them, each of this plan."""
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise InvalidRequest(f"{what}: expected a list of agents")
-    strangers = [name for name in given if name not in plan.sanitizers]
-    if strangers:
-        raise InvalidRequest(f"{what}: {strangers[0]!r} is no agent of this network")
-    return tuple(dict.fromkeys(given))
 
 
 def _nothing(plan: Plan, agent: str) -> Sanitizer:

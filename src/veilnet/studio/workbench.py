@@ -22,10 +22,9 @@ from veilnet.io.template import house
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.studio import tasks
-from veilnet.studio.asking import Ask, read_ask
+from veilnet.studio.asking import Ask, read_ask, read_names
 from veilnet.studio.jobs import Job, Task
 from veilnet.studio.uploads import Table, network_of, table_of
-from veilnet.studio.what_if import read_agents
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict
 
@@ -229,8 +228,8 @@ class Workbench:
         """Some agents silent, or handed to the attacker: ``{"silent": [...], "betrayed": [...]}``."""
         with self._lock:
             now = self.now
-            now.silent = read_agents("silent", given.get("silent", []), now.plan)
-            now.betrayed = read_agents("betrayed", given.get("betrayed", []), now.plan)
+            now.silent = read_names("silent", given.get("silent", []), now.plan.sanitizers, "agent")
+            now.betrayed = read_names("betrayed", given.get("betrayed", []), now.plan.sanitizers, "agent")
             self.version += 1
 
     def hold_out(self, name: str, content: bytes) -> None:
