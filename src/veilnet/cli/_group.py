@@ -31,19 +31,28 @@ def run(verbs: Mapping[str, str], arguments: list[str]) -> int:
 
 
 def _load(verb: str) -> Any:
-    """The verb's own command, with its options: imports the verb's module."""
-    command = import_module(f"{_PACKAGE}.{verb}").command
+    """The verb's own command, with its options, or its group of commands: imports the verb's module."""
+    module = import_module(f"{_PACKAGE}.{verb}")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    commands = getattr(module, "commands", None)
+    if commands is None:
+        app.command(name=verb)(_interruptible(module.command))
+        return typer.main.get_command(app)
+    app.callback()(_placeholder)  # else a group of one would not ask for the name of its command
+    for name, command in commands.items():
+        app.command(name=name)(_interruptible(command))
+    return typer.main.get_command(app)
 
+
+def _interruptible(command: Any) -> Any:
     @wraps(command)
-    def interruptible(*arguments: Any, **options: Any) -> Any:
+    def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
             raise Interrupted(*interrupt.args) from interrupt
 
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name=verb)(interruptible)
-    return typer.main.get_command(app)
+    return wrapped
 
 
 class _LazyGroup(TyperGroup):
