@@ -62,7 +62,11 @@ class Client:
         self._client.on_message = self._on_message
 
     def __enter__(self) -> Client:
-        self._client.connect(self._broker.host, self._broker.port)
+        try:
+            self._client.connect(self._broker.host, self._broker.port)
+        except OSError as error:  # of TLS, among others
+            self.lost.append(str(error))
+            return self
         self._client.loop_start()
         assert eventually(lambda: bool(self.connected or self.lost)), "no answer from the broker"
         return self
