@@ -9,6 +9,7 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from veilnet._core.errors import MissingExtra
 from veilnet.live.broker import Broker, find_mosquitto
@@ -48,9 +49,9 @@ class Client:
         self.lost: list[str] = []
         self.received: list[tuple[str, bytes]] = []
         self._client = mqtt.Client(
-            mqtt.CallbackAPIVersion.VERSION2,
+            CallbackAPIVersion.VERSION2,
             client_id=name,
-            protocol=mqtt.MQTTProtocolVersion(protocol),
+            protocol=MQTTProtocolVersion(protocol),
             reconnect_on_failure=False,
         )
         context = credentials if isinstance(credentials, ssl.SSLContext) else credentials.client_context()
