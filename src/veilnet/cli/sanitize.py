@@ -62,6 +62,12 @@ def command(
     trust: Annotated[
         str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
     ] = None,
+    accepted: Annotated[
+        Path | None,
+        Option(
+            "--accepted", "Where it is kept which signed plan was agreed to; beside its file if left out."
+        ),
+    ] = None,
 ) -> int:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 
@@ -73,6 +79,9 @@ def command(
 
     With --append or --ledger, a run goes on after the last row that was sent; readings that come through a pipe
     must then tell their rows.
+
+    A signed plan (--trust and a public key) is refused when it has expired, when it is older than one that was run,
+    and when it tells more than the one that was agreed to, until 'veilnet inspect --confirm'.
 
     An agent with a memory, of a plan for streams, keeps it in a file that only its owner may read, and always goes on
     after the last row. It sends a line for every row: its message, or that its reading was missed.
@@ -91,8 +100,14 @@ def command(
 
     _check_options(source, out, append, ledger, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
-    require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
+    signed = require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
     agent, plan = sanitizer_from_bytes(content, sanitizer)
+    if signed is not None:
+        from veilnet.io.acceptance import accept
+
+        accept(sanitizer, agent, signed, accepted)
+    elif accepted is not None:
+        raise InvalidRequest("--accepted: it goes with a signed plan; give --trust and the public key")
     kind = format_for(source, out, given=format)
     sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)
