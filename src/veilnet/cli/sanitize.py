@@ -90,24 +90,17 @@ def command(
     from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.agent.randomness import noise_source
     from veilnet.agent.release import release_valid
+    from veilnet.io.acceptance import runnable_sanitizer
     from veilnet.io.message_streams import MessageMark, message_lines
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.release_ledger import open_release_ledger
     from veilnet.io.row_keys import COUNTED
-    from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
+    from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
-    from veilnet.io.trust import pinned, require_trust
 
     _check_options(source, out, append, ledger, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
-    signed = require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
-    agent, plan = sanitizer_from_bytes(content, sanitizer)
-    if signed is not None:
-        from veilnet.io.acceptance import accept
-
-        accept(sanitizer, agent, signed, accepted)
-    elif accepted is not None:
-        raise InvalidRequest("--accepted: it goes with a signed plan; give --trust and the public key")
+    agent, plan, _ = runnable_sanitizer(sanitizer, content, () if trust is None else (trust,), accepted)
     kind = format_for(source, out, given=format)
     sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)

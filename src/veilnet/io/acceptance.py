@@ -15,13 +15,14 @@ A plan that tells less is run without asking and does not change what was agreed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.words import join_names
 from veilnet.agent.order import what_more
 from veilnet.agent.sanitizer import Sanitizer
@@ -29,6 +30,7 @@ from veilnet.io import sanitizer_files
 from veilnet.io._atomic import write_bytes
 from veilnet.io._sealed import convert, open_sealed, seal
 from veilnet.io.statements import Statement
+from veilnet.io.trust import pinned, require_trust
 
 FORMAT = "veilnet-accepted/1"
 
@@ -90,6 +92,25 @@ def more_told(sanitizer: Sanitizer, before: Accepted | None) -> tuple[str, ...]:
             f"it is the file of {sanitizer.agent!r}, and what was agreed to that of {before.agreed.agent!r}",
         )
     return what_more(sanitizer, before.agreed)
+
+
+def runnable_sanitizer(
+    path: Path, content: bytes, given: Sequence[str] = (), record: Path | None = None
+) -> tuple[Sanitizer, str | None, Statement | None]:
+    """(sanitizer, plan id, what was signed) of an agent's file that may be run now; InvalidPlan, and nothing is sent.
+
+    given:  what ``--trust`` says, beside the pins next to the file.
+    record: where it is remembered what was agreed to; beside the file if None.
+
+    Whoever runs for long asks ``statement.complaint()`` again, since a signature expires.
+    """
+    signed = require_trust(path, content, pinned(path, given))
+    sanitizer, plan = sanitizer_files.sanitizer_from_bytes(content, path)
+    if signed is not None:
+        accept(path, sanitizer, signed, record)
+    elif record is not None:
+        raise InvalidRequest("--accepted: it goes with a signed plan; give --trust and the public key")
+    return sanitizer, plan, signed
 
 
 def accept(
