@@ -154,3 +154,8 @@ install_debian_packages() {
 apt_get() {
     DEBIAN_FRONTEND=noninteractive apt-get -y -q "$@" >/dev/null 2>&1 </dev/null
 }
+
+# Debian keeps the broker where only root looks for programs.
+has_mosquitto() {
+    command -v mosquitto >/dev/null 2>&1 || [ -x /usr/sbin/mosquitto ]
+}

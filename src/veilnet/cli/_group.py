@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from functools import wraps
@@ -30,9 +31,15 @@ def run(verbs: Mapping[str, str], arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _load(verb: str) -> Any:
-    """The verb's own command, with its options: imports the verb's module."""
-    command = import_module(f"{_PACKAGE}.{verb}").command
+def _load(verb: str, package: str = _PACKAGE) -> Any:
+    """The verb's own command, with its options: imports the verb's module.
+
+    A package with ``VERBS`` of its own, such as ``veilnet live``, is a group of them.
+    """
+    module = import_module(f"{package}.{verb}")
+    if hasattr(module, "VERBS"):
+        return typer.main.get_command(_assemble(module.VERBS, f"{package}.{verb}"))
+    command = module.command
 
     @wraps(command)
     def interruptible(*arguments: Any, **options: Any) -> Any:
@@ -49,9 +56,11 @@ def _load(verb: str) -> Any:
 class _LazyGroup(TyperGroup):
     """Lists every verb by its one line of help; loads the one that is called."""
 
+    package = _PACKAGE
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in self.commands:
-            self.commands[args[0]] = _load(args[0])
+            self.commands[args[0]] = _load(args[0], self.package)
         return super().resolve_command(ctx, args)
 
 
@@ -73,16 +82,19 @@ def _placeholder() -> None:
     """Stands for a verb whose module is not loaded."""
 
 
-def _assemble(verbs: Mapping[str, str]) -> typer.Typer:
+def _assemble(verbs: Mapping[str, str], package: str = _PACKAGE) -> typer.Typer:
     assembled = typer.Typer(
-        cls=_LazyGroup,
+        cls=type("_LazyGroupOfVerbs", (_LazyGroup,), {"package": package}),
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_show_locals=False,  # older versions of typer show them: readings, among others
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    assembled.callback()(_veilnet)
+    if package == _PACKAGE:
+        assembled.callback()(_veilnet)
+    else:
+        assembled.callback(help=inspect.getdoc(import_module(package)))(_placeholder)
     for verb, help_line in verbs.items():
-        if find_spec(f"{_PACKAGE}.{verb}") is not None:
+        if find_spec(f"{package}.{verb}") is not None:
             assembled.command(name=verb, help=help_line)(_placeholder)
     return assembled
