@@ -6,7 +6,8 @@ annotations; its docstring is the long help::
     def command(network: Annotated[Path, typer.Argument(help="A network file.")], json: bool = False) -> None:
         \"\"\"Say whether privacy can be free in this network.\"\"\"
 
-A verb with verbs of its own, such as ``veilnet live demo``, is a package that lists them in ``VERBS``, one module each.
+A verb with verbs of its own, such as ``veilnet live demo``, is a package that lists them in
+``VERBS``, one module each.
 
 Such a module imports the mathematics inside the function, so that ``veilnet check --help`` stays quick too. The verbs
 of ``QUICK`` run in loops: they do without typer, see ``_quick``.
