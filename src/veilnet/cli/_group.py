@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping
 from functools import wraps
@@ -31,36 +30,37 @@ def run(verbs: Mapping[str, str], arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _load(verb: str, package: str = _PACKAGE) -> Any:
-    """The verb's own command, with its options: imports the verb's module.
+def _load(verb: str) -> Any:
+    """The verb's own command, with its options, or its group of commands: imports the verb's module."""
+    module = import_module(f"{_PACKAGE}.{verb}")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    commands = getattr(module, "commands", None)
+    if commands is None:
+        app.command(name=verb)(_interruptible(module.command))
+        return typer.main.get_command(app)
+    app.callback()(_placeholder)  # else a group of one would not ask for the name of its command
+    for name, command in commands.items():
+        app.command(name=name)(_interruptible(command))
+    return typer.main.get_command(app)
 
-    A package with ``VERBS`` of its own, such as ``veilnet live``, is a group of them.
-    """
-    module = import_module(f"{package}.{verb}")
-    if hasattr(module, "VERBS"):
-        return typer.main.get_command(_assemble(module.VERBS, f"{package}.{verb}"))
-    command = module.command
 
+def _interruptible(command: Any) -> Any:
     @wraps(command)
-    def interruptible(*arguments: Any, **options: Any) -> Any:
+    def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
             raise Interrupted(*interrupt.args) from interrupt
 
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name=verb)(interruptible)
-    return typer.main.get_command(app)
+    return wrapped
 
 
 class _LazyGroup(TyperGroup):
     """Lists every verb by its one line of help; loads the one that is called."""
 
-    package = _PACKAGE
-
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in self.commands:
-            self.commands[args[0]] = _load(args[0], self.package)
+            self.commands[args[0]] = _load(args[0])
         return super().resolve_command(ctx, args)
 
 
@@ -82,19 +82,16 @@ def _placeholder() -> None:
     """Stands for a verb whose module is not loaded."""
 
 
-def _assemble(verbs: Mapping[str, str], package: str = _PACKAGE) -> typer.Typer:
+def _assemble(verbs: Mapping[str, str]) -> typer.Typer:
     assembled = typer.Typer(
-        cls=type("_LazyGroupOfVerbs", (_LazyGroup,), {"package": package}),
+        cls=_LazyGroup,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_show_locals=False,  # older versions of typer show them: readings, among others
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    if package == _PACKAGE:
-        assembled.callback()(_veilnet)
-    else:
-        assembled.callback(help=inspect.getdoc(import_module(package)))(_placeholder)
+    assembled.callback()(_veilnet)
     for verb, help_line in verbs.items():
-        if find_spec(f"{package}.{verb}") is not None:
+        if find_spec(f"{_PACKAGE}.{verb}") is not None:
             assembled.command(name=verb, help=help_line)(_placeholder)
     return assembled

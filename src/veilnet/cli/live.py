@@ -1,0 +1,12 @@
+"""``veilnet live``: what goes with a network over a broker, one file per command of this group.
+
+Add a command by a function as in any verb's module, and its name below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from veilnet.cli import _live_keys
+
+commands: dict[str, Callable[..., object]] = {"keys": _live_keys.command}
