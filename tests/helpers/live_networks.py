@@ -62,7 +62,7 @@ class Wired:
         for agent in plan.network.agents:
             begin_agent_store(self.store_of(agent), agent)
             self.start_agent(agent)
-        self.start_centre()
+        self.centre = self._new_centre()
 
     def store_of(self, agent: str) -> Path:
         """The file of an agent's store."""
@@ -73,19 +73,20 @@ class Wired:
         if agent in self.agents:
             self.agents[agent].store.close()
         store = AgentStore(self.store_of(agent), agent)
-        self.agents[agent] = LiveAgent(
-            store, self.seals[agent], self.plan.sanitizers[agent], self.id
-        )
+        self.agents[agent] = LiveAgent(store, self.seals[agent], self.plan.sanitizers[agent], self.id)
         return self.agents[agent]
 
     def start_centre(self) -> Centre:
         """The centre from its store, as after a kill."""
-        if hasattr(self, "centre"):
-            self.centre.store.close()
-        store = CentreStore(self.folder / "estimates.sqlite")
-        self.centre = Centre(store, self.seals, TOPICS, wait=self.wait, gate=self.gate)
-        self.centre.take_up(self.document, self.folder / "plan" / "center.json")
+        self.centre.store.close()
+        self.centre = self._new_centre()
         return self.centre
+
+    def _new_centre(self) -> Centre:
+        store = CentreStore(self.folder / "estimates.sqlite")
+        centre = Centre(store, self.seals, TOPICS, wait=self.wait, gate=self.gate)
+        centre.take_up(self.document, self.folder / "plan" / "center.json")
+        return centre
 
     def outbox(self, agent: str) -> list[bytes]:
         """What an agent wants to send."""

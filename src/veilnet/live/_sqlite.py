@@ -106,7 +106,9 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         if database.in_transaction:
             database.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
-            raise VeilnetError(f"the store could not be written ({error}); nothing of it was changed") from error
+            raise VeilnetError(
+                f"the store could not be written ({error}); nothing of it was changed"
+            ) from error
         raise
 
 

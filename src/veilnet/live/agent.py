@@ -1,8 +1,8 @@
 """The agent, without a network: from a reading to a sealed message in the outbox, each step once.
 
-Everything that may be sent goes through :meth:`LiveAgent.take`: reserve, then draw noise, then keep. Where anything is
-in doubt (an epoch that was told before, a clock that went back, a store that cannot be written) it raises, and nothing
-is sent.
+Everything that may be sent goes through :meth:`LiveAgent.take`: reserve, then draw noise, then keep. Where anything
+is in doubt (an epoch that was told before, a clock that went back, a store that cannot be written) it raises, and
+nothing is sent.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class LiveAgent:
                 f"plan: {sanitizer.agent!r} sends nothing under this plan, so there is nothing to run"
             )
         if 8 * sanitizer.sent + 1024 > MOST_BYTES:
-            raise InvalidPlan(f"plan: {sanitizer.sent} numbers do not fit into a message of {MOST_BYTES} bytes")
+            raise InvalidPlan(
+                f"plan: {sanitizer.sent} numbers do not fit into a message of {MOST_BYTES} bytes"
+            )
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
         self._sanitizers[self.plan] = sanitizer
         self._after, state = self.store.memory(self.plan, sanitizer.order)

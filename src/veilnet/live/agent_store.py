@@ -185,7 +185,9 @@ class AgentStore:
             last = self.last_epoch
             for epoch in epochs:
                 if epoch <= last:
-                    raise VeilnetError(f"epoch {epoch} was told before, up to {last}; nothing is sent of it twice")
+                    raise VeilnetError(
+                        f"epoch {epoch} was told before, up to {last}; nothing is sent of it twice"
+                    )
                 last = epoch
             if self.left is not None and len(epochs) > self.left:
                 raise VeilnetError("the budget is used up: nothing more is sent from this store")
@@ -206,7 +208,7 @@ class AgentStore:
             return taken
 
     def keep(self, plan: str, releases: Sequence[Kept]) -> None:
-        """Keep messages, their entries in the ledger and the memory: all on the disk when this returns, or nothing."""
+        """Keep messages, their entries in the ledger and the memory: all are on the disk afterwards, or nothing."""
         with self._turn, transaction(self._db):
             (head,) = self._db.execute("SELECT head FROM about").fetchone()
             for each in releases:
@@ -215,9 +217,7 @@ class AgentStore:
                     "UPDATE releases SET state = ?, hash = ? WHERE sequence = ? AND state = 'reserved'",
                     ("waiting" if each.released else "missed", head, each.reserved.sequence),
                 )
-                self._db.execute(
-                    "INSERT INTO outbox VALUES (?, ?)", (each.reserved.sequence, each.payload)
-                )
+                self._db.execute("INSERT INTO outbox VALUES (?, ?)", (each.reserved.sequence, each.payload))
             self._db.execute("UPDATE about SET head = ?", (head,))
             newest = releases[-1] if releases else None
             if newest is not None and newest.memory is not None:
@@ -252,7 +252,8 @@ class AgentStore:
         """The first messages in the outbox beyond a sequence number, with their numbers."""
         with self._turn:
             return self._db.execute(
-                "SELECT sequence, payload FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, most)
+                "SELECT sequence, payload FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?",
+                (after, most),
             ).fetchall()
 
     def payloads(self, sequences: Sequence[int]) -> dict[int, bytes]:
@@ -260,7 +261,9 @@ class AgentStore:
         found = {}
         with self._turn:
             for sequence in sequences:
-                row = self._db.execute("SELECT payload FROM outbox WHERE sequence = ?", (sequence,)).fetchone()
+                row = self._db.execute(
+                    "SELECT payload FROM outbox WHERE sequence = ?", (sequence,)
+                ).fetchone()
                 if row is not None:
                     found[sequence] = row[0]
         return found

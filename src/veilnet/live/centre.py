@@ -113,7 +113,9 @@ class Centre:
         """
         model = centre_from_bytes(document, path)
         if not model.plan:
-            raise InvalidPlan(f"{path}: expected the centre's file of a saved plan, found one without a plan's id")
+            raise InvalidPlan(
+                f"{path}: expected the centre's file of a saved plan, found one without a plan's id"
+            )
         known = self._plans.get(model.plan[:SHORT])
         if known is not None:
             if known.plan != model.plan:

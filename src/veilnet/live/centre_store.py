@@ -110,7 +110,8 @@ class CentreStore:
         """Remember a plan, so that its messages can be fused for as long as they come."""
         with transaction(self._db):
             self._db.execute(
-                "INSERT OR IGNORE INTO plans (plan, taken, document) VALUES (?, ?, ?)", (plan, time.time(), document)
+                "INSERT OR IGNORE INTO plans (plan, taken, document) VALUES (?, ?, ?)",
+                (plan, time.time(), document),
             )
             for agent in agents:
                 self._db.execute("INSERT OR IGNORE INTO agents (agent) VALUES (?)", (agent,))

@@ -78,7 +78,9 @@ class RowEstimator:
     def due(self, now: float) -> Iterator[Made]:
         """The estimates of epochs that are complete, or whose deadline has passed."""
         ready = [
-            epoch for epoch, (deadline, told) in self._waiting.items() if told >= self._agents or now >= deadline
+            epoch
+            for epoch, (deadline, told) in self._waiting.items()
+            if told >= self._agents or now >= deadline
         ]
         for epoch in ready:
             del self._waiting[epoch]

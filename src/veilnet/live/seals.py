@@ -28,7 +28,7 @@ _BYTES = 32
 
 
 def make_seals(keys: KeyFolder, agents: Iterable[str]) -> list[str]:
-    """A secret for each agent and the centre; where both have the same one already it is kept. Agents with new ones."""
+    """A secret for each agent and the centre; one that both have already is kept. Agents with new ones."""
     new = []
     for agent in agents:
         mine, theirs = keys.agent(agent).folder / "seal.key", _at_centre(keys.centre, agent)
