@@ -9,6 +9,7 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from veilnet._core.errors import MissingExtra
 from veilnet.live.broker import Broker, find_mosquitto
@@ -48,9 +49,9 @@ class Client:
         self.lost: list[str] = []
         self.received: list[tuple[str, bytes]] = []
         self._client = mqtt.Client(
-            mqtt.CallbackAPIVersion.VERSION2,
+            CallbackAPIVersion.VERSION2,
             client_id=name,
-            protocol=mqtt.MQTTProtocolVersion(protocol),
+            protocol=MQTTProtocolVersion(protocol),
             reconnect_on_failure=False,
         )
         context = credentials if isinstance(credentials, ssl.SSLContext) else credentials.client_context()
@@ -62,7 +63,11 @@ class Client:
         self._client.on_message = self._on_message
 
     def __enter__(self) -> Client:
-        self._client.connect(self._broker.host, self._broker.port)
+        try:
+            self._client.connect(self._broker.host, self._broker.port)
+        except OSError as error:  # of TLS, among others
+            self.lost.append(str(error))
+            return self
         self._client.loop_start()
         assert eventually(lambda: bool(self.connected or self.lost)), "no answer from the broker"
         return self

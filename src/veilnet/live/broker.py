@@ -42,7 +42,7 @@ _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/snap/bin")
 class BrokerPlan:
     """What a broker has to know of a network.
 
-    largest_packet: bytes of the largest message, with its topic, that it takes. queued: messages it keeps for a client
+    largest_packet: bytes of the largest message with its topic. queued: messages it keeps for a client
     that is away or slow, each. discovery: the root of Home Assistant's topics.
     """
 
@@ -213,6 +213,10 @@ class Broker:
         if self._process is not None and self._process.poll() is None:
             raise VeilnetError("the broker runs already; stop it first")
         program = find_mosquitto()
+        if not self._any_port and not _is_free(self.port):
+            raise VeilnetError(
+                f"port {self.port} of {self.host} is in use; choose another, or end who uses it"
+            )
         for _ in range(_TRIES):
             self._launch(program)
             if self._wait():
@@ -309,6 +313,16 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((Broker.host, 0))
         return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of a killed broker linger
+        try:
+            probe.bind((Broker.host, port))
+        except OSError:
+            return False
+        return True
 
 
 def _user() -> str:

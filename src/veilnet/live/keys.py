@@ -156,6 +156,8 @@ def make_keys(
         raise InvalidRequest("hosts: expected the name or address of the broker, found none")
     if not 1 <= days <= _AUTHORITY_DAYS:
         raise InvalidRequest(f"days: expected 1 to {_AUTHORITY_DAYS}, found {days}")
+    for each in hosts:
+        _host(each)
     keys = KeyFolder(folder)
     authority = Authority.open(keys.authority)
     parties = [
