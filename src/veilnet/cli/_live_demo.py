@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import queue
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -76,8 +77,8 @@ class Show:
         self._keys: KeyFolder = keys.keys
         self._broker: Broker = stack.enter_context(Broker(self._keys.broker, BrokerPlan(agents)))
         say(
-            f"A broker on the loopback, with certificates of its own ({self._broker.address}), a centre, and agents in "
-            f"{', '.join(agents)}.\nEach room sends its share of what is public, sealed, and nothing else."
+            f"A broker on the loopback, with certificates of its own ({self._broker.address}), a centre, and agents "
+            f"in {', '.join(agents)}.\nEach room sends its share of what is public, sealed, and nothing else."
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._centre = self._start_centre()
@@ -115,7 +116,7 @@ class Show:
         if not self._told[agent]:
             into.write(("row," + ",".join(self._plan.network.reading_names[agent]) + "\n").encode())
         row = self._readings[agent][epoch - 1]
-        into.write((f"{epoch}," + ",".join(f"{value:.6g}" for value in row) + "\n").encode())
+        into.write((f"{epoch}," + ",".join(map(repr, row.tolist())) + "\n").encode())
         into.flush()
         self._told[agent] = epoch
 
@@ -215,11 +216,8 @@ class Show:
         files = [path for path in self._folder.rglob("*") if path.is_file() and "plan" not in path.parts]
         content = b"\0".join(path.read_bytes() for path in files)
         values = [value for rows in self._readings.values() for value in rows.reshape(-1).tolist()]
-        import struct
-
         return sum(
-            struct.pack("<d", value) in content
-            or (len(f"{value:.6g}") > 5 and f"{value:.6g}".encode() in content)
+            struct.pack("<d", value) in content or f"{value:.12g}"[:12].encode() in content
             for value in values
         )
 
@@ -257,7 +255,7 @@ class Show:
 
 
 def _simulated(plan: Plan, epochs: int) -> tuple[Array, dict[str, Array]]:
-    """(the public truth, agent -> readings to the resolution of its sensors)."""
+    """(the public truth, agent -> readings), row by row."""
     import numpy as np
 
     from veilnet.auditing.attack.simulation import draw_readings, draw_x
