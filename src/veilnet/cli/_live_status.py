@@ -18,8 +18,8 @@ def command(
     """Say how a live network is doing, while it runs or afterwards; nothing is changed.
 
     Of a centre: each agent's messages, epochs it missed (no reading to release) or was silent in (no word arrived),
-    how many epochs it is behind, when it was last heard, what was refused and why. Of an agent: releases, what waits to
-    be acknowledged, and what is left of its budget.
+    how many epochs it is behind, when it was last heard, what was refused and why. Of an agent: releases, what waits
+    to be acknowledged, and what is left of its budget.
     """
     from veilnet.cli._shared import print_json
     from veilnet.live import agent_store
