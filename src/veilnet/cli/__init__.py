@@ -45,6 +45,8 @@ VERBS = {
     "sign": "Sign the files of a plan, for agents that trust your key.",
     "sanitize": "Make an agent's readings safe to send.",
     "fuse": "Estimate the public parameters from what arrived.",
+    "agent": "Run an agent: read, sanitize, send over a broker.",
+    "center": "Run the centre: receive over a broker, estimate, acknowledge.",
     "audit": "Attack a plan and report what can be learned.",
     "verify": "Recompute what a saved plan promises.",
     "report": "One page that shows a plan, to look at and to hand on.",

@@ -50,11 +50,13 @@ def command(
     from veilnet.cli._shared import console, print_json
     from veilnet.live.broker import BrokerPlan, write_configuration
     from veilnet.live.keys import LOOPBACK, make_keys
+    from veilnet.live.seals import make_seals
     from veilnet.live.topics import Topics
 
     topics = Topics(root)
     agents = _agents(plan)
     made = make_keys(out, agents, hosts=tuple(host or LOOPBACK), readers=tuple(reader or ()), days=days)
+    make_seals(made.keys, agents)
     written = write_configuration(
         made.keys.broker,
         BrokerPlan(agents, topics, tuple(reader or ())),

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from veilnet.cli import _live_keys
+from veilnet.cli import _live_budget, _live_demo, _live_keys, _live_status
 
-commands: dict[str, Callable[..., object]] = {"keys": _live_keys.command}
+commands: dict[str, Callable[..., object]] = {
+    "demo": _live_demo.command,
+    "keys": _live_keys.command,
+    "budget": _live_budget.command,
+    "status": _live_status.command,
+}

@@ -1,0 +1,203 @@
+"""``veilnet agent``: reads, sanitizes, and sends over a broker, each reading once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.io.row_keys import RowKey
+    from veilnet.io.streams import Block
+    from veilnet.live.agent import LiveAgent
+    from veilnet.live.epochs import Epochs
+
+_FROM_A_FILE = 16  # readings at a time
+
+
+def command(
+    sanitizer: Annotated[Path, typer.Argument(help="This agent's file in a plan folder.")],
+    broker: Annotated[str, typer.Option("--broker", help="mqtts://host:8883")],
+    cert: Annotated[
+        Path,
+        typer.Option("--cert", help="This agent's folder of 'veilnet live keys': certificate, key, seal."),
+    ],
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store", help="Sequence numbers, outbox, memory; beside the agent's file if left out."
+        ),
+    ] = None,
+    begin: Annotated[bool, typer.Option("--begin", help="The very first start: begin the store.")] = False,
+    source: Annotated[Path | None, typer.Option("--in", help="Readings; standard input if left out.")] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", help="The column of times, if it is not called time.")
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option("--step", help="How long an epoch is, such as 15min, where readings carry times."),
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", min=1, help="With --begin: most releases ever ('veilnet live budget')."),
+    ] = None,
+    format: Annotated[str | None, typer.Option("--format", help="csv or jsonl; told from the name.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether a CSV begins with names.")
+    ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option("--trust", help="Fingerprint, public key or trust file: any other plan is refused."),
+    ] = None,
+    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
+    patience: Annotated[
+        float | None,
+        typer.Option("--patience", min=0, help="Seconds to wait, at the end, for the centre to have it all."),
+    ] = None,
+) -> int:
+    """Sanitize an agent's readings as they come, and send them until the centre has them.
+
+    Each reading is sanitized once, whatever is killed when: its sequence number is on the disk before noise is drawn,
+    the message before it is sent, and the very same message is sent until the centre acknowledges it. Readings tell
+    their epoch by a column "row" or by a time. A reading that may not be released, or that was lost with a process
+    killed in between, is told as missed, and nothing else of it.
+
+    When the readings end, so does the agent, once the centre has everything. A new version of the agent's file is
+    taken up with the next reading, if it may be run.
+    """
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.cli._lines import is_regular, with_first
+    from veilnet.io.reading_streams import ReadingReader
+    from veilnet.io.row_keys import COUNTED
+    from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
+    from veilnet.io.streams import format_for
+    from veilnet.io.trust import pinned, require_trust
+    from veilnet.live.agent import Exhausted, LiveAgent
+    from veilnet.live.agent_store import AgentStore, begin_agent_store
+    from veilnet.live.connecting import read_address
+    from veilnet.live.epochs import Epochs, read_step
+    from veilnet.live.keys import Credentials
+    from veilnet.live.plan_watch import PlanWatch
+    from veilnet.live.seals import agent_seal
+    from veilnet.live.sending import Sender
+    from veilnet.live.topics import Topics
+
+    address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
+
+    def trusted(content: bytes) -> tuple[Sanitizer, str]:
+        require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
+        found, plan = sanitizer_from_bytes(content, sanitizer)
+        return found, plan or ""
+
+    found, plan = trusted(sanitizer_bytes(sanitizer))
+    credentials = Credentials(cert)
+    seal = agent_seal(credentials)
+    where = sanitizer.with_suffix(".sqlite") if store is None else store
+    if begin:
+        begin_agent_store(where, found.agent, budget)
+    elif budget is not None:
+        raise InvalidRequest(
+            "--budget: a store keeps the budget it was begun with; leave it out, or --begin another"
+        )
+    kept = AgentStore(where, found.agent)
+    agent = LiveAgent(kept, seal, found, plan)
+    for epoch in agent.recover():
+        _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
+    watch = PlanWatch(sanitizer, lambda content: agent.take_up(*trusted(content)), _say)
+    sender = Sender(kept, seal, topics, credentials, address, _say)
+    sender.start()
+    missed = 0
+    exhausted = False
+    lines = sys.stdin.buffer if source is None else source.open("rb")
+    try:
+        reader = ReadingReader(
+            lines,
+            format_for(source, given=format),
+            found.readings,
+            names=found.names,
+            header=header,
+            time=time,
+            label="standard input" if source is None else str(source),
+        )
+        blocks = with_first(reader.blocks(_FROM_A_FILE if is_regular(lines) else 1), reader)
+        for block in blocks:
+            key = reader.key or COUNTED
+            epochs.check(key)
+            if key == COUNTED and not is_regular(lines):
+                raise InvalidRequest(
+                    "standard input: nothing tells which readings these are, so a restart could send some twice; "
+                    "give each its number in a column 'row', or its time in one called 'time' (and --step)"
+                )
+            if watch.check():
+                _say(f"a new version of the plan is taken up: {agent.plan}")
+            if sender.failure is not None:
+                raise sender.failure
+            missed += _take(agent, block, key, epochs)
+            sender.wake()
+    except Exhausted:
+        exhausted = True
+        _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
+    finally:
+        if source is not None:
+            lines.close()
+        try:
+            arrived = sender.drain(0.0 if sys.exc_info()[0] else patience)
+        finally:
+            sender.stop()
+            ledger = kept.ledger()
+            kept.close()
+    left = "" if ledger.left is None else f", {ledger.left} more within the budget"
+    _say(f"{ledger.releases} releases up to epoch {ledger.epoch}{left}; head {ledger.head}")
+    if not arrived:
+        _say(
+            f"{ledger.waiting} messages are not acknowledged; they are in {where}, and the next run sends them"
+        )
+    return 1 if missed or exhausted or not arrived else 0
+
+
+def _take(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs) -> int:
+    """Sanitize what is new in a block of lines; how many readings were missed."""
+    import numpy as np
+
+    from veilnet.live.agent import Exhausted
+
+    found: dict[int, tuple[str, list[float] | None]] = {}
+    for line, row, reason in block.refused:
+        if row is None:
+            _say(f"line {line} left out: {reason}")
+        else:
+            found.setdefault(epochs.of(row, key), (reason, None))
+    for row, numbers in zip(block.rows, block.numbers, strict=True):
+        if epochs.too_soon(row, key):
+            _say(
+                f"{key.words(row)} left out: it is in the future; set the clock of the sensor, or of this machine"
+            )
+            continue
+        epoch = epochs.of(row, key)
+        if epoch in found and found[epoch][1] is not None:
+            _say(f"{key.words(row)} left out: another reading of epoch {epoch} came before")
+            continue
+        found[epoch] = "", numbers
+    new = sorted(epoch for epoch in found if epoch > agent.store.last_epoch)
+    nothing = [np.nan] * agent.sanitizer.readings
+    missed = 0
+    while new:
+        left = agent.store.left
+        part = new if left is None else new[:left]
+        if not part:
+            raise Exhausted
+        new = new[len(part) :]
+        readings = np.array([nothing if found[epoch][1] is None else found[epoch][1] for epoch in part])
+        released = agent.take(part, readings)
+        for epoch, reason in released.missed.items():
+            _say(f"epoch {epoch} missed: {found[epoch][0] or reason}")
+        missed += len(released.missed)
+    return missed
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"veilnet agent: {sentence}\n")
+    sys.stderr.flush()
