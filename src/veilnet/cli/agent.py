@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
     from veilnet.io.row_keys import RowKey
+    from veilnet.io.statements import Statement
     from veilnet.io.streams import Block
     from veilnet.live.agent import LiveAgent
     from veilnet.live.epochs import Epochs
@@ -52,6 +53,10 @@ def command(
         str | None,
         typer.Option("--trust", help="Fingerprint, public key or trust file: any other plan is refused."),
     ] = None,
+    accepted: Annotated[
+        Path | None,
+        typer.Option("--accepted", help="Where it is kept which signed plan was agreed to; beside its file."),
+    ] = None,
     root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
     patience: Annotated[
         float | None,
@@ -66,15 +71,16 @@ def command(
     killed in between, is told as missed, and nothing else of it.
 
     When the readings end, so does the agent, once the centre has everything. A new version of the agent's file is
-    taken up with the next reading, if it may be run.
+    taken up with the next reading, if it may be run: a signed one (--trust and a public key) not when it is older
+    than one that was run, has expired, or tells more than was agreed to ('veilnet inspect --confirm').
     """
-    from veilnet._core.errors import InvalidRequest
+    from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.cli._lines import is_regular, with_first
+    from veilnet.io.acceptance import runnable_sanitizer
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import COUNTED
-    from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
+    from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
-    from veilnet.io.trust import pinned, require_trust
     from veilnet.live.agent import Exhausted, LiveAgent
     from veilnet.live.agent_store import AgentStore, begin_agent_store
     from veilnet.live.connecting import read_address
@@ -87,9 +93,11 @@ def command(
 
     address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
 
+    signed: list[Statement | None] = [None]
+
     def trusted(content: bytes) -> tuple[Sanitizer, str]:
-        require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
-        found, plan = sanitizer_from_bytes(content, sanitizer)
+        given = () if trust is None else (trust,)
+        found, plan, signed[0] = runnable_sanitizer(sanitizer, content, given, accepted)
         return found, plan or ""
 
     found, plan = trusted(sanitizer_bytes(sanitizer))
@@ -133,6 +141,8 @@ def command(
                 )
             if watch.check():
                 _say(f"a new version of the plan is taken up: {agent.plan}")
+            if signed[0] is not None and signed[0].complaint():
+                raise InvalidPlan(f"{sanitizer}: nothing more is sent: {signed[0].complaint()}")
             if sender.failure is not None:
                 raise sender.failure
             missed += _take(agent, block, key, epochs)
