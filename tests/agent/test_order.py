@@ -56,7 +56,7 @@ def excess(new: vn.Sanitizer, agreed: vn.Sanitizer, spread: Array) -> float:
     return float(np.linalg.eigvalsh((apart + apart.T) / 2)[-1])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SEEDS)
 def test_what_a_receiver_could_have_made_tells_no_more(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -64,7 +64,7 @@ def test_what_a_receiver_could_have_made_tells_no_more(seed: int) -> None:
     assert what_more(garbled(rng, agreed), agreed) == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SEEDS)
 def test_the_answer_is_that_of_the_formula_whatever_r_is(seed: int) -> None:
     """Random pairs, of which most cannot be ordered; near ties, which the two may see differently, are left out."""

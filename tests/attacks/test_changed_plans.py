@@ -17,9 +17,11 @@ import pytest
 import veilnet as vn
 from helpers.small_network import small_network
 from veilnet.cli import run
+from veilnet.io.acceptance import accept, read_accepted
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.signing import PAYLOAD_TYPE, make_key, sign_files
 from veilnet.io.statements import Promise, Statement, read_statement, version_of
+from veilnet.io.trust import read_trust, require_trust
 
 Sanitized = Callable[..., tuple[int, str, str]]
 
@@ -329,3 +331,50 @@ def test_a_promise_survives_infinity() -> None:
     found = read_statement(stated.encoded()).promise
     assert found is not None
     assert found.numbers() == (-0.05, {"a": np.inf, "b": 2.0})
+
+
+def damaged(rng: np.random.Generator, content: bytes) -> bytes:
+    """Some bytes changed, cut, repeated or moved."""
+    changed = bytearray(content)
+    for _ in range(int(rng.integers(1, 4))):
+        start, stop = sorted(int(k) for k in rng.integers(0, len(changed) + 1, 2))
+        match int(rng.integers(4)):
+            case 0:
+                for place in rng.integers(0, max(len(changed), 1), 3):
+                    if changed:
+                        changed[place % len(changed)] ^= 1 << int(rng.integers(8))
+            case 1:
+                del changed[start : min(stop, start + 20)]
+            case 2:
+                changed[start:start] = changed[start : min(stop, start + 50)]
+            case 3:
+                changed = changed[:stop] + changed[:start]
+    return bytes(changed)
+
+
+def test_damaged_envelopes_and_records_are_refused_or_mean_the_same(place: Path) -> None:
+    """Two hundred of each: a signature counts only for what was signed, a record only for what was written."""
+    rng = np.random.default_rng(18)
+    stated = sign(place)
+    content, pins = hall(place).read_bytes(), (read_trust(str(place / "designer.pub")),)
+    agent = vn.Sanitizer.load(hall(place))
+    accept(hall(place), agent, stated)
+    envelope, record = hall(place).with_name("hall.json.dsse"), hall(place).with_suffix(".accepted")
+    originals = envelope.read_bytes(), record.read_bytes()
+    counted = 0
+    for _ in range(200):
+        envelope.write_bytes(damaged(rng, originals[0]))
+        try:
+            assert require_trust(hall(place), content, pins) == stated
+            counted += 1
+        except vn.InvalidPlan:
+            pass
+        record.write_bytes(damaged(rng, originals[1]))
+        try:
+            found = read_accepted(record)
+        except vn.VeilnetError:
+            continue
+        assert found is not None
+        assert (found.version, found.fingerprint) == (stated.version, stated.sha256)
+        assert found.agreed.same_as(agent)
+    assert counted < 100  # most of them do matter

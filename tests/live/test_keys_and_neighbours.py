@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -147,14 +147,9 @@ def test_estimates_arrive_at_the_neighbours(place: Path, broker: Somewhere) -> N
             assert eventually(lambda: len(heard(discovery)) == 2)
             assert heard(discovery)[1] == heard(discovery)[0]
             for agent in ("hall", "attic"):
-                done = subprocess.run(
-                    veilnet(
-                        "agent", place / "plan" / f"{agent}.json", "--broker", address, "--begin",
-                        "--cert", keys.agent(agent).folder, "--in", place / "readings.csv", *trust,
-                    ),
-                    env=environment, timeout=PATIENCE, capture_output=True, text=True, check=False,
-                )  # fmt: skip
-                assert done.returncode == 0, done.stderr
+                arguments = [place / "plan" / f"{agent}.json", "--broker", address, "--begin", *trust]
+                arguments += ["--cert", keys.agent(agent).folder, "--in", place / "readings.csv"]
+                assert run(["agent", *map(str, arguments)]) == 0
             assert eventually(lambda: len(heard(TOPICS.influx)) >= 3)
             estimates = {each["epoch"]: each for each in map(json.loads, heard(TOPICS.estimates))}
             for line in heard(TOPICS.influx):
@@ -164,41 +159,46 @@ def test_estimates_arrive_at_the_neighbours(place: Path, broker: Somewhere) -> N
         assert eventually(lambda: heard(TOPICS.status)[-1:] == [b"offline"])
 
 
-def agent_run(
-    place: Path, broker: Somewhere, readings: bytes, *more: object
-) -> subprocess.CompletedProcess[str]:
-    """The agent of the attic on some readings, in a run of its own."""
-    (place / "more.csv").write_bytes(b"row,a,b\n" + readings)
-    keys = KeyFolder(place / "keys")
-    return subprocess.run(
-        veilnet(
-            "agent", place / "plan" / "attic.json", "--broker", f"mqtts://{broker.host}:{broker.port}",
-            "--cert", keys.agent("attic").folder, "--in", place / "more.csv", "--store", place / "more.sqlite",
-            "--trust", place / "designer.pub", "--accepted", place / "more.accepted", "--patience", 0, *more,
-        ),
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=PATIENCE, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+AgentRun = Callable[..., tuple[int, str]]
 
 
-def test_a_live_agent_refuses_a_step_back_and_more_than_was_agreed_to(place: Path, broker: Somewhere) -> None:
-    """What waits in its store tells whether anything was released: a refused plan adds nothing."""
+@pytest.fixture
+def attic(place: Path, broker: Somewhere, capfd: pytest.CaptureFixture[str]) -> AgentRun:
+    """Run the agent of the attic on some readings, the centre being away: exit code, and what it said."""
+
+    def run_it(readings: str, *more: str) -> tuple[int, str]:
+        (place / "more.csv").write_text(f"row,a,b\n{readings}\n")
+        arguments = [
+            place / "plan" / "attic.json", "--broker", f"mqtts://{broker.host}:{broker.port}",
+            "--cert", KeyFolder(place / "keys").agent("attic").folder, "--in", place / "more.csv",
+            "--store", place / "more.sqlite", "--accepted", place / "more.accepted",
+            "--trust", place / "designer.pub", "--patience", 0,
+        ]  # fmt: skip
+        capfd.readouterr()
+        code = run(["agent", *map(str, arguments), *more])
+        return code, capfd.readouterr().err
+
+    return run_it
+
+
+def test_a_live_agent_refuses_a_step_back_and_more_than_was_agreed_to(place: Path, attic: AgentRun) -> None:
+    """Its store counts what was ever released: a refused plan adds nothing."""
     file, envelope = place / "plan" / "attic.json", place / "plan" / "attic.json.dsse"
     kept = file.read_bytes(), envelope.read_bytes()
-    first = agent_run(place, broker, b"1,1.5,2.5\n", "--begin")
-    assert "1 releases up to epoch 1" in first.stderr
+    assert "1 releases up to epoch 1" in attic("1,1.5,2.5", "--begin")[1]
     try:
         plan = json.loads(file.read_text())["plan"]
         save_sanitizer(vn.Sanitizer(np.eye(2), agent="attic", grid=[2.0**-20] * 2), file, plan)
         sign_files([file], place / "designer.key")
-        more = agent_run(place, broker, b"2,1.5,2.5\n")
-        assert more.returncode == 2
-        assert "it tells more than the plan that was agreed to" in more.stderr
+        code, said = attic("2,1.5,2.5")
+        assert code == 2
+        assert "it tells more than the plan that was agreed to" in said
         file.write_bytes(kept[0])
         sign_files([file], place / "designer.key")
-        assert "2 releases up to epoch 2" in agent_run(place, broker, b"2,1.5,2.5\n").stderr
+        assert "2 releases up to epoch 2" in attic("2,1.5,2.5")[1]
     finally:
         file.write_bytes(kept[0])
         envelope.write_bytes(kept[1])
-    back = agent_run(place, broker, b"3,1.5,2.5\n")
-    assert back.returncode == 2
-    assert "was run already" in back.stderr
+    code, said = attic("3,1.5,2.5")
+    assert code == 2
+    assert "was run already" in said
