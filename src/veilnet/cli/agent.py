@@ -69,6 +69,7 @@ def command(
     taken up with the next reading, if it may be run.
     """
     from veilnet._core.errors import InvalidRequest
+    from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.cli._lines import is_regular, with_first
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import COUNTED
@@ -109,6 +110,7 @@ def command(
     watch = PlanWatch(sanitizer, lambda content: agent.take_up(*trusted(content)), _say)
     sender = Sender(kept, seal, topics, credentials, address, _say)
     sender.start()
+    lattice = LatticeWatch(found)
     missed = 0
     exhausted = False
     lines = sys.stdin.buffer if source is None else source.open("rb")
@@ -135,6 +137,7 @@ def command(
                 _say(f"a new version of the plan is taken up: {agent.plan}")
             if sender.failure is not None:
                 raise sender.failure
+            _say(lattice.look(block.values(agent.sanitizer.readings)))
             missed += _take(agent, block, key, epochs)
             sender.wake()
     except Exhausted:
@@ -149,6 +152,7 @@ def command(
             sender.stop()
             ledger = kept.ledger()
             kept.close()
+    _say(lattice.conclude())
     left = "" if ledger.left is None else f", {ledger.left} more within the budget"
     _say(f"{ledger.releases} releases up to epoch {ledger.epoch}{left}; head {ledger.head}")
     if not arrived:
@@ -199,5 +203,7 @@ def _take(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs) -> int:
 
 
 def _say(sentence: str) -> None:
+    if not sentence:
+        return
     sys.stderr.write(f"veilnet agent: {sentence}\n")
     sys.stderr.flush()
