@@ -50,6 +50,13 @@ def command(
         str | None,
         typer.Option("--trust", help="Fingerprint, public key or trust file: any other plan is refused."),
     ] = None,
+    home_assistant: Annotated[
+        bool,
+        typer.Option("--home-assistant", help="Describe the estimates to Home Assistant, on the broker."),
+    ] = False,
+    influx: Annotated[
+        bool, typer.Option("--influx", help="Publish estimates as lines for InfluxDB too, for Telegraf.")
+    ] = False,
     root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print estimates.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print estimates as JSON lines.")] = False,
@@ -63,6 +70,7 @@ def command(
 
     A new version of the centre's file is taken up while it runs; messages of plans before are fused by those.
     """
+    from veilnet import __version__
     from veilnet._core.errors import InvalidRequest
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.row_keys import duration
@@ -71,8 +79,10 @@ def command(
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
     from veilnet.live.epochs import Epochs, read_step
+    from veilnet.live.home_assistant import PREFIX
     from veilnet.live.keys import Credentials
     from veilnet.live.metrics import MetricsServer, as_metrics
+    from veilnet.live.neighbours import Neighbours
     from veilnet.live.plan_watch import PlanWatch
     from veilnet.live.receiving import Receiver
     from veilnet.live.seals import centre_seals
@@ -107,6 +117,8 @@ def command(
                     f"there is no seal of {agent}, so its messages are refused; 'veilnet live keys' makes one"
                 )
         ended = threading.Event()
+        neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx)
+        neighbours.meet(centre.fusion.model.labels, centre.fusion.model.units)
 
         def shown(made: Estimated) -> dict[str, Any]:
             table = as_table(made, epochs)
@@ -119,6 +131,8 @@ def command(
         def take_up(new: bytes) -> None:
             if centre.take_up(trusted(new), center):
                 _say(f"a new version of the plan is taken up: {centre.plans[-1][:16]}")
+                model = centre.fusion.model
+                receiver.publish(neighbours.meet(model.labels, model.units))
 
         watch = PlanWatch(center, take_up, _say)
         refusals = _Refusals(centre)
@@ -130,7 +144,10 @@ def command(
                 watch.check()
                 refusals.tell()
 
-        receiver = Receiver(centre, seals, topics, credentials, address, say=_say, estimated=shown, idle=idle)
+        receiver = Receiver(
+            centre, seals, topics, credentials, address,
+            say=_say, estimated=shown, idle=idle, neighbours=neighbours,
+        )  # fmt: skip
         server = None
         if metrics is not None:
             server = MetricsServer(

@@ -27,12 +27,12 @@ from types import TracebackType
 
 from veilnet._core.errors import InvalidRequest, MissingExtra, VeilnetError
 from veilnet.io._atomic import write_text
+from veilnet.live.home_assistant import PREFIX, birth_topic
 from veilnet.live.keys import Credentials
 from veilnet.live.topics import CENTRE, Topics, identity, reader_identity
 
 PORT = 8883
 LARGEST_PACKET = 65536  # bytes with topic and head; a message of 1000 numbers has 20,000
-_DISCOVERY = "homeassistant"
 _INSTALL = "the broker Mosquitto is not installed: sudo apt-get install mosquitto"
 _TRIES = 10
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/snap/bin")
@@ -49,7 +49,7 @@ class BrokerPlan:
     agents: Sequence[str]
     topics: Topics = field(default_factory=Topics)
     readers: Sequence[str] = ()
-    discovery: str = _DISCOVERY
+    discovery: str = PREFIX
     largest_packet: int = LARGEST_PACKET
     queued: int = 10_000
 
@@ -63,18 +63,20 @@ def access_list(plan: BrokerPlan) -> str:
         f"topic read {topics.all_messages}",
         f"topic write {topics.root}/acks/+",
         f"topic write {topics.estimates}",
+        f"topic write {topics.influx}",
         f"topic write {topics.status}",
         f"topic write {plan.discovery}/device/+/config",
-        f"topic read {plan.discovery}/status",
+        f"topic read {birth_topic(plan.discovery)}",
         "",
     ]
     for name in plan.readers:
         lines += [
             f"user {reader_identity(name)}",
             f"topic read {topics.estimates}",
+            f"topic read {topics.influx}",
             f"topic read {topics.status}",
             f"topic read {plan.discovery}/device/+/config",
-            f"topic readwrite {plan.discovery}/status",
+            f"topic readwrite {birth_topic(plan.discovery)}",
             "",
         ]
     for agent in plan.agents:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ from veilnet.live.centre import Centre, Estimated
 from veilnet.live.connecting import KEEPALIVE, Address, make_client
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import STORE_BYTES, Receipt, Seal, as_ranges
+from veilnet.live.neighbours import Neighbours, Publication
 from veilnet.live.topics import CENTRE, OFFLINE, ONLINE, Topics
 
 __all__ = ["Receiver"]
@@ -35,6 +36,7 @@ class Receiver:
     say:         told what the centre's owner should know.
     estimated:   told of every estimate that is committed; what it returns is published, where it is not None.
     idle:        called between batches, once or more often a second.
+    neighbours:  what other programs are told beside, None for nothing.
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class Receiver:
         say: Callable[[str], None],
         estimated: Callable[[Estimated], dict[str, Any] | None] = lambda _: None,
         idle: Callable[[], None] = lambda: None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._centre, self._seals, self._topics, self._address = centre, seals, topics, address
         self._say, self._estimated, self._idle = say, estimated, idle
+        self._neighbours = neighbours
         self._client = make_client(CENTRE, credentials, manual_ack=True)
         self._client.will_set(topics.status, OFFLINE, qos=1, retain=True)
         self._client.on_connect = self._on_connect
@@ -106,7 +110,8 @@ class Receiver:
         if reason.is_failure:
             self._tell(f"the broker refuses the centre: {reason}")
         else:
-            client.subscribe(self._topics.all_messages, qos=1)
+            beside = [] if self._neighbours is None else self._neighbours.subscriptions
+            client.subscribe([(topic, 1) for topic in (self._topics.all_messages, *beside)])
 
     def _on_subscribe(self, client: Any, _data: Any, _mid: Any, reasons: Any, _properties: Any) -> None:
         if any(reason.is_failure for reason in reasons):
@@ -115,6 +120,8 @@ class Receiver:
         self.connected, self._pause = True, _PAUSE[0]
         self._tell("connected to the broker")
         client.publish(self._topics.status, ONLINE, qos=1, retain=True)
+        if self._neighbours is not None:
+            self.publish(self._neighbours.greeting())
         hello = Receipt(bytes(STORE_BYTES), [], [])  # whoever waits for a receipt sends again at once
         for agent, seal in self._seals.items():
             client.publish(self._topics.acks(agent), seal.receipt(hello), qos=0)
@@ -124,9 +131,17 @@ class Receiver:
             topic = message.topic
         except UnicodeDecodeError:
             topic = ""
-        self._arrived.append((topic, message.payload))
+        if self._neighbours is not None and self._neighbours.hears(topic):
+            self.publish(self._neighbours.answer(topic, message.payload))
+        else:
+            self._arrived.append((topic, message.payload))
         if message.qos:
             self._mids.append(message.mid)
+
+    def publish(self, publications: Iterable[Publication]) -> None:
+        """Say something beside what a centre says; without a connection it is left unsaid."""
+        for each in publications if self.connected else ():
+            self._client.publish(each.topic, each.payload, qos=1, retain=each.retain)
 
     def _timeout(self) -> float:
         """How long nothing has to be done unless something arrives."""
@@ -178,6 +193,8 @@ class Receiver:
             if shown is not None and self.connected:
                 payload = json.dumps(shown, ensure_ascii=False, allow_nan=False)
                 self._client.publish(self._topics.estimates, payload, qos=0, retain=True)
+                if self._neighbours is not None:
+                    self.publish(self._neighbours.tell(shown))
 
     def _send_receipts(self) -> None:
         if not self._receipts or not self.connected:

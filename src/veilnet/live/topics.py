@@ -3,6 +3,7 @@
     <root>/messages/<agent>   an agent's sanitized messages: written by that agent, read by the centre
     <root>/acks/<agent>       what the centre has committed: written by the centre, read by that agent
     <root>/estimates          estimates of the public parameters: written by the centre, read by readers
+    <root>/influx             the same in lines for InfluxDB: written by the centre, read by readers
     <root>/status             whether the centre is there, retained: written by the centre, read by readers
 
 An agent's name may hold anything; an :func:`identity` holds only letters, digits and ``. _ - = @``, at most 64 of
@@ -94,6 +95,11 @@ class Topics:
     def estimates(self) -> str:
         """Where the centre publishes estimates."""
         return f"{self.root}/estimates"
+
+    @property
+    def influx(self) -> str:
+        """Where the centre publishes estimates as lines for InfluxDB (:mod:`veilnet.live.telegraf`)."""
+        return f"{self.root}/influx"
 
     @property
     def status(self) -> str:
