@@ -48,10 +48,9 @@ def test_killed_at_any_line_nothing_acknowledged_is_lost_and_nothing_counted_twi
     killed = sum(killed_at(lambda: work(epoch), line) for epoch, line in enumerate(chosen, start=2))  # noqa: B023
     assert killed > 0.9 * len(chosen)
     with sqlite3.connect(tmp_path / "estimates.sqlite") as database:
-        rows = database.execute("SELECT agent, sequence FROM messages JOIN agents ON number = messages.agent")
-        there = {(name, sequence) for _, sequence, name in [(a, s, a) for a, s in rows]}
-        names = dict(database.execute("SELECT number, agent FROM agents"))
-    there = {(names.get(agent, agent), sequence) for agent, sequence in there}
+        there = set(
+            database.execute("SELECT a.agent, m.sequence FROM messages m JOIN agents a ON a.number = m.agent")
+        )
     for line in acknowledged.read_text().splitlines():
         agent, kept = json.loads(line)
         for start, stop in kept:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_forged_replayed_and_foreign_messages_end_nothing(live: Live) -> None:
     assert eventually(lambda: live.status().get(("kitchen", "duplicate"), 0) == 1)
     assert live.status() == {
         ("kitchen", "malformed"): 2, ("kitchen", "seal"): 3, ("kitchen", "duplicate"): 1,
-    } or live.status() == {("kitchen", "malformed"): 1, ("kitchen", "seal"): 4, ("kitchen", "duplicate"): 1}  # fmt: skip
+    }  # fmt: skip
     for agent in AGENTS:
         live.start_sender(agent)
     assert all(sender.drain(120) for sender in live.senders.values())
