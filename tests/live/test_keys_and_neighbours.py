@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import veilnet as vn
 from helpers.brokers import PATIENCE, Client, eventually, require_mosquitto
 from helpers.small_network import small_network
 from veilnet.cli import run
+from veilnet.io.sanitizer_files import save_sanitizer
+from veilnet.io.signing import sign_files
 from veilnet.live import broker as module
 from veilnet.live.broker import find_mosquitto
 from veilnet.live.home_assistant import birth_topic, discovery_topic
@@ -159,3 +162,43 @@ def test_estimates_arrive_at_the_neighbours(place: Path, broker: Somewhere) -> N
                 value = float(line.decode().partition("value=")[2].partition(",")[0])
                 assert value == estimates[epoch]["estimates"]["warmth"]["value"]
         assert eventually(lambda: heard(TOPICS.status)[-1:] == [b"offline"])
+
+
+def agent_run(
+    place: Path, broker: Somewhere, readings: bytes, *more: object
+) -> subprocess.CompletedProcess[str]:
+    """The agent of the attic on some readings, in a run of its own."""
+    (place / "more.csv").write_bytes(b"row,a,b\n" + readings)
+    keys = KeyFolder(place / "keys")
+    return subprocess.run(
+        veilnet(
+            "agent", place / "plan" / "attic.json", "--broker", f"mqtts://{broker.host}:{broker.port}",
+            "--cert", keys.agent("attic").folder, "--in", place / "more.csv", "--store", place / "more.sqlite",
+            "--trust", place / "designer.pub", "--accepted", place / "more.accepted", "--patience", 0, *more,
+        ),
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=PATIENCE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_live_agent_refuses_a_step_back_and_more_than_was_agreed_to(place: Path, broker: Somewhere) -> None:
+    """What waits in its store tells whether anything was released: a refused plan adds nothing."""
+    file, envelope = place / "plan" / "attic.json", place / "plan" / "attic.json.dsse"
+    kept = file.read_bytes(), envelope.read_bytes()
+    first = agent_run(place, broker, b"1,1.5,2.5\n", "--begin")
+    assert "1 releases up to epoch 1" in first.stderr
+    try:
+        plan = json.loads(file.read_text())["plan"]
+        save_sanitizer(vn.Sanitizer(np.eye(2), agent="attic", grid=[2.0**-20] * 2), file, plan)
+        sign_files([file], place / "designer.key")
+        more = agent_run(place, broker, b"2,1.5,2.5\n")
+        assert more.returncode == 2
+        assert "it tells more than the plan that was agreed to" in more.stderr
+        file.write_bytes(kept[0])
+        sign_files([file], place / "designer.key")
+        assert "2 releases up to epoch 2" in agent_run(place, broker, b"2,1.5,2.5\n").stderr
+    finally:
+        file.write_bytes(kept[0])
+        envelope.write_bytes(kept[1])
+    back = agent_run(place, broker, b"3,1.5,2.5\n")
+    assert back.returncode == 2
+    assert "was run already" in back.stderr

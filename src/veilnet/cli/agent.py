@@ -10,10 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
-    from veilnet.io.row_keys import RowKey
-    from veilnet.io.streams import Block
-    from veilnet.live.agent import LiveAgent
-    from veilnet.live.epochs import Epochs
+    from veilnet.io.statements import Statement
 
 _FROM_A_FILE = 16  # readings at a time
 
@@ -52,6 +49,10 @@ def command(
         str | None,
         typer.Option("--trust", help="Fingerprint, public key or trust file: any other plan is refused."),
     ] = None,
+    accepted: Annotated[
+        Path | None,
+        typer.Option("--accepted", help="Where it is kept which signed plan was agreed to; beside its file."),
+    ] = None,
     root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
     patience: Annotated[
         float | None,
@@ -66,20 +67,22 @@ def command(
     killed in between, is told as missed, and nothing else of it.
 
     When the readings end, so does the agent, once the centre has everything. A new version of the agent's file is
-    taken up with the next reading, if it may be run.
+    taken up with the next reading, if it may be run: a signed one (--trust and a public key) not when it is older
+    than one that was run, has expired, or tells more than was agreed to ('veilnet inspect --confirm').
     """
-    from veilnet._core.errors import InvalidRequest
+    from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.cli._lines import is_regular, with_first
+    from veilnet.io.acceptance import runnable_sanitizer
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import COUNTED
-    from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
+    from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
-    from veilnet.io.trust import pinned, require_trust
     from veilnet.live.agent import Exhausted, LiveAgent
     from veilnet.live.agent_store import AgentStore, begin_agent_store
     from veilnet.live.connecting import read_address
     from veilnet.live.epochs import Epochs, read_step
+    from veilnet.live.feeding import feed
     from veilnet.live.keys import Credentials
     from veilnet.live.plan_watch import PlanWatch
     from veilnet.live.seals import agent_seal
@@ -88,9 +91,11 @@ def command(
 
     address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
 
+    signed: list[Statement | None] = [None]
+
     def trusted(content: bytes) -> tuple[Sanitizer, str]:
-        require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
-        found, plan = sanitizer_from_bytes(content, sanitizer)
+        given = () if trust is None else (trust,)
+        found, plan, signed[0] = runnable_sanitizer(sanitizer, content, given, accepted)
         return found, plan or ""
 
     found, plan = trusted(sanitizer_bytes(sanitizer))
@@ -107,7 +112,14 @@ def command(
     agent = LiveAgent(kept, seal, found, plan)
     for epoch in agent.recover():
         _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
-    watch = PlanWatch(sanitizer, lambda content: agent.take_up(*trusted(content)), _say)
+
+    def take_up(content: bytes) -> None:
+        new, its_plan = trusted(content)
+        if (new.readings, new.names) != (found.readings, found.names):
+            raise InvalidPlan("it takes other readings; start the agent anew with them")
+        agent.take_up(new, its_plan)
+
+    watch = PlanWatch(sanitizer, take_up, _say)
     sender = Sender(kept, seal, topics, credentials, address, _say)
     sender.start()
     lattice = LatticeWatch(found)
@@ -135,10 +147,12 @@ def command(
                 )
             if watch.check():
                 _say(f"a new version of the plan is taken up: {agent.plan}")
+            if signed[0] is not None and signed[0].complaint():
+                raise InvalidPlan(f"{sanitizer}: nothing more is sent: {signed[0].complaint()}")
             if sender.failure is not None:
                 raise sender.failure
             _say(lattice.look(block.values(agent.sanitizer.readings)))
-            missed += _take(agent, block, key, epochs)
+            missed += feed(agent, block, key, epochs, _say)
             sender.wake()
     except Exhausted:
         exhausted = True
@@ -160,46 +174,6 @@ def command(
             f"{ledger.waiting} messages are not acknowledged; they are in {where}, and the next run sends them"
         )
     return 1 if missed or exhausted or not arrived else 0
-
-
-def _take(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs) -> int:
-    """Sanitize what is new in a block of lines; how many readings were missed."""
-    import numpy as np
-
-    from veilnet.live.agent import Exhausted
-
-    found: dict[int, tuple[str, list[float] | None]] = {}
-    for line, row, reason in block.refused:
-        if row is None:
-            _say(f"line {line} left out: {reason}")
-        else:
-            found.setdefault(epochs.of(row, key), (reason, None))
-    for row, numbers in zip(block.rows, block.numbers, strict=True):
-        if epochs.too_soon(row, key):
-            _say(
-                f"{key.words(row)} left out: it is in the future; set the clock of the sensor, or of this machine"
-            )
-            continue
-        epoch = epochs.of(row, key)
-        if epoch in found and found[epoch][1] is not None:
-            _say(f"{key.words(row)} left out: another reading of epoch {epoch} came before")
-            continue
-        found[epoch] = "", numbers
-    new = sorted(epoch for epoch in found if epoch > agent.store.last_epoch)
-    nothing = [np.nan] * agent.sanitizer.readings
-    missed = 0
-    while new:
-        left = agent.store.left
-        part = new if left is None else new[:left]
-        if not part:
-            raise Exhausted
-        new = new[len(part) :]
-        readings = np.array([nothing if found[epoch][1] is None else found[epoch][1] for epoch in part])
-        released = agent.take(part, readings)
-        for epoch, reason in released.missed.items():
-            _say(f"epoch {epoch} missed: {found[epoch][0] or reason}")
-        missed += len(released.missed)
-    return missed
 
 
 def _say(sentence: str) -> None:

@@ -94,7 +94,9 @@ def command(
             "bench: the benchmarks are not part of an installed veilnet; get its source repository and run "
             "'./veilnet bench' there"
         )
-    if which not in _WITHOUT_SOLVERS and any(find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")):
+    if which not in _WITHOUT_SOLVERS and any(
+        find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")
+    ):
         raise MissingExtra('the benchmarks compare with other solvers: pip install "veilnet[paper]"')
     for name, (script, _) in SCRIPTS.items():
         if which not in (name, "all"):
