@@ -1,4 +1,4 @@
-"""From lines of readings to an agent: each epoch once, the first reading in it; a line that cannot be read is missed."""
+"""From lines of readings to an agent: each epoch once, by its first line; one that cannot be read is missed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Calla
     """
     found: dict[int, tuple[str, list[float] | None]] = {}
     for line, row, reason in block.refused:
-        if row is None:
+        if row is None or epochs.too_soon(row, key):
             say(f"line {line} left out: {reason}")
         else:
             found.setdefault(epochs.of(row, key), (reason, None))
