@@ -32,7 +32,7 @@ from veilnet.live.keys import Credentials
 from veilnet.live.topics import CENTRE, Topics, identity, reader_identity
 
 PORT = 8883
-LARGEST_PACKET = 65536  # bytes with topic and head; a message of 1000 numbers has 20,000
+LARGEST_PACKET = 65536 + 1024  # bytes: a message of 65,536, its topic and its head
 _INSTALL = "the broker Mosquitto is not installed: sudo apt-get install mosquitto"
 _TRIES = 10
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/snap/bin")
