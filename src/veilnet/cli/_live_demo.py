@@ -264,6 +264,7 @@ def _simulated(plan: Plan, epochs: int) -> tuple[Array, dict[str, Array]]:
     rng = np.random.default_rng(1)
     x = draw_x(network, rng, epochs)
     stacked = draw_readings(network, x, rng)
+    stacked = stacked + rng.uniform(-1e-4, 1e-4, stacked.shape)  # no two are equal: they can be looked for
     return x @ network.U.T, {
         agent: np.ascontiguousarray(stacked[:, network.blocks.rows(place)])
         for place, agent in enumerate(network.agents)

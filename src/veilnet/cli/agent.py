@@ -10,11 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
-    from veilnet.io.row_keys import RowKey
     from veilnet.io.statements import Statement
-    from veilnet.io.streams import Block
-    from veilnet.live.agent import LiveAgent
-    from veilnet.live.epochs import Epochs
 
 _FROM_A_FILE = 16  # readings at a time
 
@@ -75,6 +71,7 @@ def command(
     than one that was run, has expired, or tells more than was agreed to ('veilnet inspect --confirm').
     """
     from veilnet._core.errors import InvalidPlan, InvalidRequest
+    from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.cli._lines import is_regular, with_first
     from veilnet.io.acceptance import runnable_sanitizer
     from veilnet.io.reading_streams import ReadingReader
@@ -85,6 +82,7 @@ def command(
     from veilnet.live.agent_store import AgentStore, begin_agent_store
     from veilnet.live.connecting import read_address
     from veilnet.live.epochs import Epochs, read_step
+    from veilnet.live.feeding import feed
     from veilnet.live.keys import Credentials
     from veilnet.live.plan_watch import PlanWatch
     from veilnet.live.seals import agent_seal
@@ -114,9 +112,17 @@ def command(
     agent = LiveAgent(kept, seal, found, plan)
     for epoch in agent.recover():
         _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
-    watch = PlanWatch(sanitizer, lambda content: agent.take_up(*trusted(content)), _say)
+
+    def take_up(content: bytes) -> None:
+        new, its_plan = trusted(content)
+        if (new.readings, new.names) != (found.readings, found.names):
+            raise InvalidPlan("it takes other readings; start the agent anew with them")
+        agent.take_up(new, its_plan)
+
+    watch = PlanWatch(sanitizer, take_up, _say)
     sender = Sender(kept, seal, topics, credentials, address, _say)
     sender.start()
+    lattice = LatticeWatch(found)
     missed = 0
     exhausted = False
     lines = sys.stdin.buffer if source is None else source.open("rb")
@@ -145,7 +151,8 @@ def command(
                 raise InvalidPlan(f"{sanitizer}: nothing more is sent: {signed[0].complaint()}")
             if sender.failure is not None:
                 raise sender.failure
-            missed += _take(agent, block, key, epochs)
+            _say(lattice.look(block.values(agent.sanitizer.readings)))
+            missed += feed(agent, block, key, epochs, _say)
             sender.wake()
     except Exhausted:
         exhausted = True
@@ -159,6 +166,7 @@ def command(
             sender.stop()
             ledger = kept.ledger()
             kept.close()
+    _say(lattice.conclude())
     left = "" if ledger.left is None else f", {ledger.left} more within the budget"
     _say(f"{ledger.releases} releases up to epoch {ledger.epoch}{left}; head {ledger.head}")
     if not arrived:
@@ -168,46 +176,8 @@ def command(
     return 1 if missed or exhausted or not arrived else 0
 
 
-def _take(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs) -> int:
-    """Sanitize what is new in a block of lines; how many readings were missed."""
-    import numpy as np
-
-    from veilnet.live.agent import Exhausted
-
-    found: dict[int, tuple[str, list[float] | None]] = {}
-    for line, row, reason in block.refused:
-        if row is None:
-            _say(f"line {line} left out: {reason}")
-        else:
-            found.setdefault(epochs.of(row, key), (reason, None))
-    for row, numbers in zip(block.rows, block.numbers, strict=True):
-        if epochs.too_soon(row, key):
-            _say(
-                f"{key.words(row)} left out: it is in the future; set the clock of the sensor, or of this machine"
-            )
-            continue
-        epoch = epochs.of(row, key)
-        if epoch in found and found[epoch][1] is not None:
-            _say(f"{key.words(row)} left out: another reading of epoch {epoch} came before")
-            continue
-        found[epoch] = "", numbers
-    new = sorted(epoch for epoch in found if epoch > agent.store.last_epoch)
-    nothing = [np.nan] * agent.sanitizer.readings
-    missed = 0
-    while new:
-        left = agent.store.left
-        part = new if left is None else new[:left]
-        if not part:
-            raise Exhausted
-        new = new[len(part) :]
-        readings = np.array([nothing if found[epoch][1] is None else found[epoch][1] for epoch in part])
-        released = agent.take(part, readings)
-        for epoch, reason in released.missed.items():
-            _say(f"epoch {epoch} missed: {found[epoch][0] or reason}")
-        missed += len(released.missed)
-    return missed
-
-
 def _say(sentence: str) -> None:
+    if not sentence:
+        return
     sys.stderr.write(f"veilnet agent: {sentence}\n")
     sys.stderr.flush()

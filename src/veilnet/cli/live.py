@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from veilnet.cli import _live_budget, _live_demo, _live_keys, _live_status
+from veilnet.cli import _live_budget, _live_demo, _live_keys, _live_page, _live_status
 
 commands: dict[str, Callable[..., object]] = {
     "demo": _live_demo.command,
     "keys": _live_keys.command,
     "budget": _live_budget.command,
     "status": _live_status.command,
+    "page": _live_page.command,
 }

@@ -108,13 +108,23 @@ def newest_estimates(path: Path, most: int) -> list[dict[str, Any]]:
     try:
         rows = database.execute(
             "SELECT epoch, plan, revision, public, covariance, missing, contradicting FROM latest "
-            "ORDER BY epoch DESC, told DESC LIMIT ?",
+            "ORDER BY epoch DESC, told DESC, plan DESC LIMIT ?",
             (most,),
         ).fetchall()
     finally:
         database.close()
     names = ("epoch", "plan", "revision", "public", "covariance", "missing", "contradicting")
     return [dict(zip(names, (*row[:3], *map(json.loads, row[3:])), strict=True)) for row in rows]
+
+
+def plan_document(path: Path, plan: str) -> bytes:
+    """The centre file of a plan that was taken up."""
+    database = _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')")
+    try:
+        (found,) = database.execute("SELECT document FROM plans WHERE plan = ?", (plan,)).fetchone()
+    finally:
+        database.close()
+    return bytes(found)
 
 
 def agent_status(path: Path) -> tuple[str, agent_store.Ledger]:

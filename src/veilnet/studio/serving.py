@@ -11,7 +11,7 @@ from veilnet._core.errors import InvalidRequest, MissingExtra
 from veilnet.studio.uploads import MOST_BYTES
 from veilnet.studio.workbench import Workbench
 
-__all__ = ["serve"]
+__all__ = ["listening_socket", "serve"]
 
 
 def serve(given: Path | None, *, port: int = 0, started: Callable[[str], None]) -> None:
@@ -32,7 +32,7 @@ def serve(given: Path | None, *, port: int = 0, started: Callable[[str], None]) 
         bench = Workbench(Path(folder))
         if given is not None:
             _open(bench, given)
-        listening = _socket(port)
+        listening = listening_socket(port)
         guard = Guard(application(bench), port=listening.getsockname()[1], most_bytes=MOST_BYTES)
         settings = uvicorn.Config(
             guard,
@@ -59,7 +59,8 @@ def _open(bench: Workbench, given: Path) -> None:
         bench.open_table(given.name, content)
 
 
-def _socket(port: int) -> socket.socket:
+def listening_socket(port: int) -> socket.socket:
+    """A socket on the loopback; InvalidRequest where the port is taken."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
