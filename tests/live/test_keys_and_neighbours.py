@@ -19,8 +19,10 @@ import veilnet as vn
 from helpers.brokers import PATIENCE, Client, eventually, require_mosquitto
 from helpers.small_network import small_network
 from veilnet.cli import run
+from veilnet.io.acceptance import accept
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.signing import sign_files
+from veilnet.io.statements import Statement
 from veilnet.live import broker as module
 from veilnet.live.broker import find_mosquitto
 from veilnet.live.home_assistant import birth_topic, discovery_topic
@@ -202,3 +204,40 @@ def test_a_live_agent_refuses_a_step_back_and_more_than_was_agreed_to(place: Pat
     code, said = attic("3,1.5,2.5")
     assert code == 2
     assert "was run already" in said
+
+
+def test_a_live_agent_stops_when_its_plan_expires(
+    place: Path, attic: AgentRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is current at the start, and has expired when the first reading comes."""
+    for name in ("more.sqlite", "more.sqlite.lock", "more.accepted"):
+        (place / name).unlink(missing_ok=True)
+    asked = []
+
+    def complaint(_statement: Statement, _now: object = None) -> str:
+        asked.append(1)
+        return "" if len(asked) == 1 else "it expired"
+
+    monkeypatch.setattr(Statement, "complaint", complaint)
+    code, said = attic("1,1.5,2.5", "--begin")
+    assert code == 2
+    assert "nothing more is sent: it expired" in said
+    assert "releases" not in said
+    monkeypatch.undo()
+    assert "1 releases up to epoch 1" in attic("1,1.5,2.5")[1]
+
+
+def test_a_centre_refuses_a_step_back(
+    place: Path, broker: Somewhere, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, envelope = place / "plan" / "center.json", place / "plan" / "center.json.dsse"
+    kept, record = envelope.read_bytes(), place / "plan" / "center.accepted"
+    newer = sign_files([file], place / "designer.key")[1]
+    accept(file, None, newer)
+    envelope.write_bytes(kept)
+    arguments = [file, "--broker", f"mqtts://{broker.host}:{broker.port}", "--trust", place / "designer.pub"]
+    arguments += ["--cert", KeyFolder(place / "keys").centre.folder, "--out", place / "refused.sqlite"]
+    assert run(["center", *map(str, arguments)]) == 2
+    assert f"version {newer.version} was run already" in capfd.readouterr().err
+    assert not (place / "refused.sqlite").exists()
+    record.unlink()

@@ -57,6 +57,10 @@ def command(
     influx: Annotated[
         bool, typer.Option("--influx", help="Publish estimates as lines for InfluxDB too, for Telegraf.")
     ] = False,
+    accepted: Annotated[
+        Path | None,
+        typer.Option("--accepted", help="Where it is kept which signed plan was run last; beside its file."),
+    ] = None,
     root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print estimates.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print estimates as JSON lines.")] = False,
@@ -73,6 +77,7 @@ def command(
     from veilnet import __version__
     from veilnet._core.errors import InvalidRequest
     from veilnet.io._sealed import sealed_bytes
+    from veilnet.io.acceptance import accept
     from veilnet.io.row_keys import duration
     from veilnet.io.trust import pinned, require_trust
     from veilnet.live.centre import USUAL_GATE, Centre
@@ -98,7 +103,9 @@ def command(
     pins = () if trust is None else (trust,)
 
     def trusted(content: bytes) -> bytes:
-        require_trust(center, content, pinned(center, pins))
+        signed = require_trust(center, content, pinned(center, pins))
+        if signed is not None:
+            accept(center, None, signed, accepted)
         return content
 
     content = trusted(sealed_bytes(center))

@@ -7,7 +7,8 @@ format       "veilnet-accepted/1"
 version      of the newest plan that it ran; anything older is refused (a roll-back)
 fingerprint  of the file of that version: two files of one version are refused
 agreed       the sanitizer that the agent's owner agreed to: the first that ran, or the last that was confirmed with
-             'veilnet inspect --confirm'; whatever tells more (:mod:`veilnet.agent.order`) is refused until confirmed
+             'veilnet inspect --confirm'; whatever tells more (:mod:`veilnet.agent.order`) is refused until confirmed;
+             null in the record of a centre, which tells nothing of its own
 checksum     see :mod:`veilnet.io._sealed`
 
 A plan that tells less is run without asking and does not change what was agreed to.
@@ -41,7 +42,7 @@ class AcceptedDocument(msgspec.Struct, forbid_unknown_fields=True):
     format: str
     version: int
     fingerprint: str
-    agreed: dict[str, Any]
+    agreed: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Accepted:
 
     version: int
     fingerprint: str
-    agreed: Sanitizer
+    agreed: Sanitizer | None
 
 
 def accepted_beside(path: Path) -> Path:
@@ -63,8 +64,8 @@ def read_accepted(record: Path) -> Accepted | None:
     if not record.exists():
         return None
     document = convert(open_sealed(record, FORMAT), AcceptedDocument, record)
-    agreed = dict(document.agreed)
-    return Accepted(document.version, document.fingerprint, sanitizer_files.from_document(agreed, record))
+    agreed = None if document.agreed is None else sanitizer_files.from_document(dict(document.agreed), record)
+    return Accepted(document.version, document.fingerprint, agreed)
 
 
 def step_back(statement: Statement, before: Accepted | None) -> str:
@@ -87,6 +88,8 @@ def more_told(sanitizer: Sanitizer, before: Accepted | None) -> tuple[str, ...]:
     """What a sanitizer tells beyond what was agreed to, in words."""
     if before is None:
         return ()
+    if before.agreed is None:
+        return ("what is remembered is of a centre, not of an agent",)
     if sanitizer.agent != before.agreed.agent:
         return (
             f"it is the file of {sanitizer.agent!r}, and what was agreed to that of {before.agreed.agent!r}",
@@ -115,7 +118,7 @@ def runnable_sanitizer(
 
 def accept(
     path: Path,
-    sanitizer: Sanitizer,
+    sanitizer: Sanitizer | None,
     statement: Statement,
     record: Path | None = None,
     *,
@@ -123,7 +126,8 @@ def accept(
 ) -> None:
     """Remember, durably, that a signed file is run from now on; InvalidPlan if it must not be, and nothing is sent.
 
-    path:      the agent's file, to name it; ``sanitizer`` is what it holds, ``statement`` what was signed of it.
+    path:      the agent's file, to name it; ``sanitizer`` is what it holds, ``statement`` what was signed of it. Of
+               the centre's file there is no sanitizer, and its version alone is remembered.
     record:    where to remember; beside the file if None.
     confirmed: whether the agent's owner agreed to it, however much it tells.
     """
@@ -132,7 +136,7 @@ def accept(
     why = step_back(statement, before)
     if why:
         raise InvalidPlan(f"{path}: refused ({why}), so nothing is sent")
-    more = () if confirmed else more_told(sanitizer, before)
+    more = () if confirmed or sanitizer is None else more_told(sanitizer, before)
     if more:
         raise InvalidPlan(
             f"{path}: refused (it tells more than the plan that was agreed to: {join_names(more)}), so nothing is "
@@ -145,7 +149,7 @@ def accept(
             "format": FORMAT,
             "version": now.version,
             "fingerprint": now.fingerprint,
-            "agreed": sanitizer_files.to_document(agreed, None),
+            "agreed": None if agreed is None else sanitizer_files.to_document(agreed, None),
         }
         try:
             write_bytes(where, seal(document))

@@ -14,17 +14,28 @@ certificate is the party's :func:`~veilnet.live.topics.identity`. Certificates o
 
 from __future__ import annotations
 
-import ipaddress
-import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
-from veilnet.io._atomic import moved_into_place, write_bytes
+from veilnet._core.errors import InvalidRequest
+from veilnet.io._atomic import write_bytes
+from veilnet.live._certificates import (
+    as_host,
+    as_name,
+    as_pem,
+    common_name_of,
+    hosts_of,
+    key_usage,
+    library,
+    make_private_folder,
+    read_certificate,
+    read_secret,
+    write_secret,
+)
 from veilnet.live.topics import CENTRE, identity, reader_identity
 
 if TYPE_CHECKING:
@@ -61,11 +72,11 @@ class Credentials:
 
     def identity(self) -> str:
         """The common name in the certificate."""
-        return _common_name(_read_certificate(self.certificate))
+        return common_name_of(read_certificate(self.certificate))
 
     def expires(self) -> datetime:
         """Until when the certificate is valid."""
-        return _read_certificate(self.certificate).not_valid_after_utc
+        return read_certificate(self.certificate).not_valid_after_utc
 
     def client_context(self) -> ssl.SSLContext:
         """TLS for a client: shows this certificate, and accepts only a broker that the authority vouches for.
@@ -79,7 +90,7 @@ class Credentials:
                     f"{file}: no such file; expected a folder made by 'veilnet live keys', with ca.crt, party.crt "
                     "and party.key"
                 )
-        found, now = _read_certificate(self.certificate), datetime.now(UTC)
+        found, now = read_certificate(self.certificate), datetime.now(UTC)
         if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
             raise InvalidRequest(
                 f"{self.certificate}: valid from {found.not_valid_before_utc:%Y-%m-%d %H:%M} to "
@@ -157,7 +168,7 @@ def make_keys(
     if not 1 <= days <= _AUTHORITY_DAYS:
         raise InvalidRequest(f"days: expected 1 to {_AUTHORITY_DAYS}, found {days}")
     for each in hosts:
-        _host(each)
+        as_host(each)
     keys = KeyFolder(folder)
     authority = Authority.open(keys.authority)
     parties = [
@@ -192,18 +203,18 @@ class Authority:
             )
         if not secret.exists():
             made = cls._make()
-            _private_folder(folder)
-            _write_secret(secret, made.key)
-            write_bytes(public, _pem(made.certificate))
+            make_private_folder(folder)
+            write_secret(secret, made.key)
+            write_bytes(public, as_pem(made.certificate))
             return made
-        return cls(_read_secret(secret), _read_certificate(public))
+        return cls(read_secret(secret), read_certificate(public))
 
     @classmethod
     def _make(cls) -> Authority:
-        library = _library()
-        x509 = library.x509
-        key = library.ec.generate_private_key(library.ec.SECP256R1())
-        name = _name(f"veilnet authority {x509.random_serial_number():x}"[:40])
+        parts = library()
+        x509 = parts.x509
+        key = parts.ec.generate_private_key(parts.ec.SECP256R1())
+        name = as_name(f"veilnet authority {x509.random_serial_number():x}"[:40])
         now = datetime.now(UTC)
         certificate = (
             x509.CertificateBuilder()
@@ -214,9 +225,9 @@ class Authority:
             .not_valid_before(now - _SKEW)
             .not_valid_after(now + timedelta(days=_AUTHORITY_DAYS))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(key_usage(signs_certificates=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .sign(key, library.hashes.SHA256())
+            .sign(key, parts.hashes.SHA256())
         )
         return cls(key, certificate)
 
@@ -230,22 +241,22 @@ class Authority:
         start: datetime | None = None,
     ) -> None:
         """A new key and certificate in a party's folder; with ``hosts`` those of a server, else those of a client."""
-        library = _library()
-        x509 = library.x509
-        key = library.ec.generate_private_key(library.ec.SECP256R1())
+        parts = library()
+        x509 = parts.x509
+        key = parts.ec.generate_private_key(parts.ec.SECP256R1())
         start = start or datetime.now(UTC)
         end = min(start + timedelta(days=days), self.certificate.not_valid_after_utc)
         purpose = x509.ExtendedKeyUsageOID
         builder = (
             x509.CertificateBuilder()
-            .subject_name(_name(common_name))
+            .subject_name(as_name(common_name))
             .issuer_name(self.certificate.subject)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(start - _SKEW)
             .not_valid_after(end)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(key_usage(signs_certificates=False), critical=True)
             .add_extension(
                 x509.ExtendedKeyUsage([purpose.SERVER_AUTH if hosts else purpose.CLIENT_AUTH]), critical=True
             )
@@ -256,141 +267,29 @@ class Authority:
         )
         if hosts:
             builder = builder.add_extension(
-                x509.SubjectAlternativeName([_host(each) for each in hosts]), critical=False
+                x509.SubjectAlternativeName([as_host(each) for each in hosts]), critical=False
             )
-        certificate = builder.sign(self.key, library.hashes.SHA256())
-        _private_folder(where.folder)
-        write_bytes(where.authority, _pem(self.certificate))
-        _write_secret(where.key, key)
-        write_bytes(where.certificate, _pem(certificate))
+        certificate = builder.sign(self.key, parts.hashes.SHA256())
+        make_private_folder(where.folder)
+        write_bytes(where.authority, as_pem(self.certificate))
+        write_secret(where.key, key)
+        write_bytes(where.certificate, as_pem(certificate))
 
     def vouches(self, where: Credentials, common_name: str, hosts: Sequence[str], left: timedelta) -> bool:
         """Whether a party's folder holds this authority's certificate for these names, valid for that long yet."""
-        library = _library()
+        parts = library()
         if not all(file.is_file() for file in (where.authority, where.certificate, where.key)):
             return False
-        if where.authority.read_bytes() != _pem(self.certificate):
+        if where.authority.read_bytes() != as_pem(self.certificate):
             return False
-        found = _read_certificate(where.certificate)
+        found = read_certificate(where.certificate)
         try:
             found.verify_directly_issued_by(self.certificate)
-        except (ValueError, TypeError, library.InvalidSignature):
+        except (ValueError, TypeError, parts.InvalidSignature):
             return False
         return (
-            _read_secret(where.key).public_key() == found.public_key()
-            and _common_name(found) == common_name
-            and _hosts(found) == {str(_host(each).value) for each in hosts}
+            read_secret(where.key).public_key() == found.public_key()
+            and common_name_of(found) == common_name
+            and hosts_of(found) == {str(as_host(each).value) for each in hosts}
             and found.not_valid_after_utc - datetime.now(UTC) >= left
         )
-
-
-class _Library:
-    """The parts of the package ``cryptography`` that are used here."""
-
-    def __init__(self) -> None:
-        from cryptography import x509
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-
-        self.x509, self.hashes, self.serialization, self.ec = x509, hashes, serialization, ec
-        self.InvalidSignature = InvalidSignature
-
-
-def _library() -> Any:
-    try:
-        return _Library()
-    except ImportError:
-        raise MissingExtra('a live network needs its packages: pip install "veilnet[live]"') from None
-
-
-def _name(common_name: str) -> x509.Name:
-    library = _library()
-    common = library.x509.oid.NameOID.COMMON_NAME
-    name: x509.Name = library.x509.Name([library.x509.NameAttribute(common, common_name)])
-    return name
-
-
-def _common_name(certificate: x509.Certificate) -> str:
-    found = certificate.subject.get_attributes_for_oid(_library().x509.oid.NameOID.COMMON_NAME)
-    return str(found[0].value) if len(found) == 1 else ""
-
-
-def _host(given: str) -> Any:
-    """A host in a certificate: an address or a DNS name."""
-    x509 = _library().x509
-    try:
-        return x509.IPAddress(ipaddress.ip_address(given))
-    except ValueError:
-        pass
-    labels = given.split(".")
-    good = all(
-        0 < len(label) <= 63 and label.isascii() and label.replace("-", "").replace("_", "").isalnum()
-        for label in labels
-    )
-    if not good or len(given) > 253:
-        raise InvalidRequest(
-            f"--host: expected broker.example or 192.0.2.7, without a port, found {given[:80]!r}"
-        )
-    return x509.DNSName(given.lower())
-
-
-def _hosts(certificate: x509.Certificate) -> set[str]:
-    x509 = _library().x509
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return set()
-    return {str(each.value) for each in names}
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    usage: x509.KeyUsage = _library().x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    return usage
-
-
-def _read_certificate(path: Path) -> x509.Certificate:
-    try:
-        found: x509.Certificate = _library().x509.load_pem_x509_certificate(path.read_bytes())
-    except ValueError:
-        raise InvalidRequest(f"{path}: not readable as a certificate in PEM; is it the right file?") from None
-    return found
-
-
-def _read_secret(path: Path) -> EllipticCurvePrivateKey:
-    try:
-        key: EllipticCurvePrivateKey = _library().serialization.load_pem_private_key(
-            path.read_bytes(), password=None
-        )
-    except (ValueError, TypeError):
-        raise InvalidRequest(
-            f"{path}: not readable as a secret key in PEM; bring the right one back"
-        ) from None
-    return key
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(_library().serialization.Encoding.PEM)
-
-
-def _private_folder(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-
-def _write_secret(path: Path, key: EllipticCurvePrivateKey) -> None:
-    """A secret key, readable by its owner alone from the first byte on."""
-    serialization = _library().serialization
-    content = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    os.close(moved_into_place(path, content, 0o600))
