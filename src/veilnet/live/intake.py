@@ -8,9 +8,10 @@ Refusals have a word each, are counted per agent, and never quote what was refus
     malformed   sealed, and still no message
     impostor    an agent's message on another agent's topic
     plan        of a plan that the centre does not know (yet): the agent keeps it, and sends it again
-    numbers     not as many numbers as the plan says, or some that are not finite
+    numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
     conflict    another message for an epoch that this agent has told
-    late        of a stream: for a row too far back to be changed
+    late        of a stream: kept, but for a row too far back to be changed
+    far         of a stream: kept, but for a row so far ahead that it must be a mistake
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from veilnet.live.topics import Topics, agents_by_identity
 __all__ = ["REASONS", "Accepted", "Intake", "Refused"]
 
 REASONS = (
-    "stranger", "oversized", "seal", "malformed", "impostor", "plan", "numbers", "conflict", "late",
+    "stranger", "oversized", "seal", "malformed", "impostor", "plan", "numbers", "conflict", "late", "far",
 )  # fmt: skip
 STRANGER = ""
+_LARGEST = 1e100  # of a number: its square and sums of such can still be computed with
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,6 @@ class Intake:
         if len(message.values) != 8 * sent[agent]:
             return Refused(agent, "numbers", message)
         values = message.numbers()
-        if values is None or not np.isfinite(values).all():
+        if values is None or not (np.abs(values) < _LARGEST).all():  # nor is what is not a number
             return Refused(agent, "numbers", message)
         return Accepted(message, values)
