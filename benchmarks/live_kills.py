@@ -32,7 +32,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -191,7 +191,6 @@ class Network:
         self.row = 0
         self.rng = np.random.default_rng(0)
         self.centre: Child | None = None
-        self.begun: set[str] = set()
 
     def readings(self) -> None:
         """The next rows of every agent, each number read once only."""
@@ -370,7 +369,10 @@ def main() -> None:
 
     rng = random.Random(options.seed)
     scores = []
-    with tempfile.TemporaryDirectory(prefix="veilnet-kills-") as folder, network(Path(folder)) as net:
+    with (
+        tempfile.TemporaryDirectory(prefix="veilnet-kills-") as folder,
+        closing(Network(Path(folder))) as net,
+    ):
         lines = rehearse(net)
         for place, (who, at) in enumerate(KINDS):
             score = Score(f"{who} killed" + ("" if who == at else f", with the {at} at a line"))
@@ -403,16 +405,6 @@ def spread(lines: list[Line], wanted: int, rng: random.Random) -> Iterator[Line]
         yield lines[place * len(lines) // min(wanted, len(lines))]
     for _ in range(4 * wanted):
         yield rng.choice(lines)
-
-
-@contextmanager
-def network(folder: Path) -> Iterator[Network]:
-    """A network in a folder, ended at the end."""
-    made = Network(folder)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 if __name__ == "__main__":

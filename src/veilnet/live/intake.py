@@ -23,7 +23,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.live.messages import Malformed, Message, Seal
-from veilnet.live.topics import Topics, agents_by_identity
+from veilnet.live.topics import Topics
 
 __all__ = ["REASONS", "Accepted", "Intake", "Refused"]
 
@@ -70,9 +70,16 @@ class Intake:
     def __init__(
         self, seals: Mapping[str, Seal], plans: Mapping[str, Mapping[str, int]], topics: Topics
     ) -> None:
-        self._plans = plans
-        names = agents_by_identity(seals)
-        self._agents = {topics.messages(agent): (agent, seals[agent]) for agent in names.values()}
+        self._plans, self._topics = plans, topics
+        self._agents: dict[str, tuple[str, Seal]] = {}
+        self.admit(seals)
+
+    def admit(self, seals: Mapping[str, Seal]) -> None:
+        """Listen to further agents.
+
+        seals: agent -> its seal.
+        """
+        self._agents |= {self._topics.messages(agent): (agent, seal) for agent, seal in seals.items()}
 
     def look(self, topic: str, payload: bytes) -> Accepted | Refused:
         """Whether bytes that came by a topic may be kept."""
