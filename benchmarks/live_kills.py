@@ -28,11 +28,10 @@ import signal
 import sqlite3
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,23 +41,18 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 import veilnet as vn  # noqa: E402
-from veilnet import cli  # noqa: E402
-from veilnet.cli import agent as _agent  # noqa: E402, F401 - forked children have them loaded
-from veilnet.live import agent as live_agent  # noqa: E402
+from live_children import PATIENCE, Child, Line  # noqa: E402
 from veilnet.live.broker import Broker, BrokerPlan  # noqa: E402
 from veilnet.live.keys import KeyFolder, make_keys  # noqa: E402
 from veilnet.live.messages import Message, Seal  # noqa: E402
 from veilnet.live.seals import agent_seal, make_seals  # noqa: E402
 
 ROWS = 3  # readings of each agent in a round
-PATIENCE = 120.0
-WATCHED = ("/veilnet/live/", "/veilnet/cli/agent.py", "/veilnet/cli/center.py")
 _LOADED = (
     "live.receiving", "live.sending", "live.plan_watch", "live.showing", "live.metrics", "live.status",
-    "io.reading_streams", "io.trust", "cli._lines", "cli._group", "live.epochs",
+    "io.reading_streams", "io.trust", "io.acceptance", "cli._lines", "cli._group", "cli.agent", "cli.center",
+    "live.epochs", "live.feeding", "live.neighbours",
 )  # fmt: skip
-
-Line = tuple[str, int]
 
 
 @dataclass
@@ -70,98 +64,6 @@ class Score:
     hit: int = 0
     recovered: int = 0
     found: Counter[str] = field(default_factory=Counter)
-
-
-# --- processes
-
-
-class Child:
-    """A command of veilnet in a forked process, which ends itself, or another, at a line."""
-
-    def __init__(self, arguments: list[str], log: Path, *, line: Line | None = None, victim: int = 0,
-                 lines_to: Path | None = None, draws: Path | None = None) -> None:  # fmt: skip
-        self.pid = os.fork()
-        self._status: int | None = None
-        if self.pid:
-            return
-        try:
-            with log.open("a") as words:
-                os.dup2(words.fileno(), 1)
-                os.dup2(words.fileno(), 2)
-            sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-            sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
-            if draws is not None:
-                _log_draws(draws)
-            seen: set[Line] = set()
-            if line is not None or lines_to is not None:
-                trace = _tracer(seen, line, victim or os.getpid())
-                threading.settrace(trace)
-                sys.settrace(trace)
-            code = cli.run(arguments)
-            sys.settrace(None)
-            if lines_to is not None:
-                lines_to.write_text(json.dumps(sorted(seen)))
-            sys.stderr.flush()
-            os._exit(code)
-        except BaseException as error:
-            os.write(2, f"child: {error!r}\n".encode())
-        finally:
-            os._exit(70)
-
-    def poll(self) -> int | None:
-        """The exit code, -9 where it was killed; None while it runs."""
-        if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._status = os.waitstatus_to_exitcode(status)
-        return self._status
-
-    def wait(self) -> int:
-        """The exit code; TimeoutError where it does not end."""
-        deadline = time.monotonic() + PATIENCE
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                os.kill(self.pid, signal.SIGKILL)
-                raise TimeoutError("stuck")
-            time.sleep(0.005)
-        assert self._status is not None
-        return self._status
-
-    def end(self, how: signal.Signals) -> None:
-        """End it, unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, how)
-            self.wait()
-
-
-def _tracer(seen: set[Line], line: Line | None, victim: int) -> Callable[..., object]:
-    def trace(frame: object, event: str, _argument: object) -> object:
-        name = frame.f_code.co_filename  # type: ignore[attr-defined]
-        if not any(part in name for part in WATCHED):
-            return None
-        if event == "line":
-            here = name.rpartition("/veilnet/")[2], frame.f_lineno  # type: ignore[attr-defined]
-            if line is None:
-                seen.add(here)
-            elif here == line and not seen:
-                seen.add(here)  # once
-                os.kill(victim, signal.SIGKILL)
-        return trace
-
-    return trace
-
-
-def _log_draws(path: Path) -> None:
-    """Write down, before noise is drawn, for which reading it is."""
-    original = live_agent.Stream.advance
-
-    def advance(self: object, rows: np.ndarray) -> object:
-        if np.isfinite(rows).all():
-            with path.open("a") as file:
-                file.write(f"{rows[0, 0]!r}\n")
-        return original(self, rows)  # type: ignore[arg-type]
-
-    live_agent.Stream.advance = advance  # type: ignore[assignment,method-assign]
 
 
 # --- the network
@@ -191,7 +93,6 @@ class Network:
         self.row = 0
         self.rng = np.random.default_rng(0)
         self.centre: Child | None = None
-        self.begun: set[str] = set()
 
     def readings(self) -> None:
         """The next rows of every agent, each number read once only."""
@@ -370,7 +271,10 @@ def main() -> None:
 
     rng = random.Random(options.seed)
     scores = []
-    with tempfile.TemporaryDirectory(prefix="veilnet-kills-") as folder, network(Path(folder)) as net:
+    with (
+        tempfile.TemporaryDirectory(prefix="veilnet-kills-") as folder,
+        closing(Network(Path(folder))) as net,
+    ):
         lines = rehearse(net)
         for place, (who, at) in enumerate(KINDS):
             score = Score(f"{who} killed" + ("" if who == at else f", with the {at} at a line"))
@@ -382,6 +286,8 @@ def main() -> None:
                 hit, troubles = walk(net, who, at, line)
                 score.hit += hit
                 score.recovered += hit and not troubles
+                if not options.json and score.tried % 25 == 0:
+                    sys.stderr.write(f"{score.what}: {score.hit} of {wanted}\n")
                 if troubles:
                     score.found.update(set(troubles))
                     sys.stderr.write(f"{score.what} {line}: {', '.join(sorted(set(troubles)))}\n")
@@ -403,16 +309,6 @@ def spread(lines: list[Line], wanted: int, rng: random.Random) -> Iterator[Line]
         yield lines[place * len(lines) // min(wanted, len(lines))]
     for _ in range(4 * wanted):
         yield rng.choice(lines)
-
-
-@contextmanager
-def network(folder: Path) -> Iterator[Network]:
-    """A network in a folder, ended at the end."""
-    made = Network(folder)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 if __name__ == "__main__":

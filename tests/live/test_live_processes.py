@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import veilnet as vn
-from helpers.brokers import require_mosquitto
+from helpers.brokers import eventually, require_mosquitto
 from helpers.live_networks import house_plan
+from helpers.small_network import small_network
 from veilnet.cli import run
+from veilnet.live.broker import Broker, BrokerPlan
+from veilnet.live.keys import make_keys
+from veilnet.live.seals import make_seals
+from veilnet.live.status import read_status
 
 pytestmark = [pytest.mark.xdist_group("broker"), pytest.mark.slow]
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -79,3 +86,78 @@ def test_status_of_something_else_is_refused(tmp_path: Path, capsys) -> None:
     assert "expected a centre's store" in capsys.readouterr().err
     assert run(["live", "status", str(tmp_path / "nothing.sqlite")]) == 2
     assert "no such file" in capsys.readouterr().err
+
+
+def test_a_new_version_is_taken_up_by_agent_and_centre_while_they_run(tmp_path: Path) -> None:
+    """Rows 1 and 2 by one plan, 3 and 4 by the next; the centre hears of it after the agent has sent by it."""
+    require_mosquitto()
+    network = small_network()
+    agent = network.agents[0]
+    plans = {"plan": vn.design(network), "new": vn.design(network.replace(resolution=0.25))}
+    for name, plan in plans.items():
+        plan.save(tmp_path / name)
+    made = make_keys(tmp_path / "keys", network.agents)
+    make_seals(made.keys, network.agents)
+    readings = [f"{row}," + ",".join(["1.5"] * int(network.blocks.sizes[0])) + "\n" for row in range(1, 5)]
+    out = tmp_path / "estimates.sqlite"
+    log = tmp_path / "log.txt"
+
+    def start(*arguments: object) -> subprocess.Popen[bytes]:
+        with log.open("ab") as words:
+            return subprocess.Popen(
+                [sys.executable, "-m", "veilnet", *map(str, arguments)],
+                stdin=subprocess.PIPE, stdout=words, stderr=words, env=ENVIRONMENT,
+            )  # fmt: skip
+
+    def messages() -> int:
+        return 0 if not out.exists() else read_status(out).agents[0].messages
+
+    with Broker(made.keys.broker, BrokerPlan(network.agents)) as broker:
+        common = ("--broker", broker.address)
+        centre = start(
+            "center", tmp_path / "plan/center.json", *common, "--cert", made.keys.centre.folder, "--out", out,
+            "--wait", "100ms",
+        )  # fmt: skip
+        running = start(
+            "agent",
+            tmp_path / f"plan/{agent}.json",
+            *common,
+            "--cert",
+            made.keys.agent(agent).folder,
+            "--begin",
+        )
+        try:
+            feed = running.stdin
+            assert feed is not None
+            header = "row," + ",".join(f"r{k}" for k in range(int(network.blocks.sizes[0]))) + "\n"
+            feed.write((header + "".join(readings[:2])).encode())
+            feed.flush()
+            assert eventually(lambda: messages() == 2), log.read_text()
+            (tmp_path / f"new/{agent}.json").replace(tmp_path / f"plan/{agent}.json")
+            feed.write("".join(readings[2:]).encode())
+            feed.flush()
+            assert eventually(lambda: read_status(out).counts.get((agent, "plan"), 0) > 0), log.read_text()
+            (tmp_path / "new/center.json").replace(tmp_path / "plan/center.json")
+            feed.close()
+            assert running.wait(120) == 0, log.read_text()
+            assert eventually(lambda: read_status(out).epochs == 4), log.read_text()
+        finally:
+            for process in (running, centre):
+                if process.poll() is None:
+                    process.terminate()
+                process.wait(120)
+    status = read_status(out)
+    assert (len(status.plans), status.agents[0].messages, status.agents[0].missed) == (2, 4, 0)
+    with closing(sqlite3.connect(out)) as database:
+        assert database.execute("SELECT epoch, plan FROM messages").fetchall() == [
+            (1, 1),
+            (2, 1),
+            (3, 2),
+            (4, 2),
+        ]
+        assert database.execute("SELECT epoch, plan FROM latest").fetchall() == [
+            (1, 1),
+            (2, 1),
+            (3, 2),
+            (4, 2),
+        ]

@@ -74,6 +74,7 @@ def test_strangers_impostors_and_forgers_are_refused(wired: Wired) -> None:
         ({"values": b"\0" * 8}, "numbers"),
         ({"values": np.array([np.nan, 0.0]).tobytes()}, "numbers"),
         ({"values": np.array([np.inf, 0.0]).tobytes()}, "numbers"),
+        ({"values": np.array([0.0, -1e101]).tobytes()}, "numbers"),
         ({"sequence": 0}, "malformed"),
         ({"sequence": -1}, "malformed"),
         ({"epoch": 2**63}, "malformed"),
@@ -191,6 +192,33 @@ def test_nonsense_that_is_sealed_never_ends_the_centre(wired: Wired) -> None:
     wired.centre.take([], wired.clock)
     with pytest.raises(Malformed):
         seal.open_receipt(wired.outbox("kitchen")[0])
+
+
+def test_numbers_of_any_size_and_epochs_of_any_distance_end_nothing(tmp_path: Path) -> None:
+    for stream in (False, True):
+        (tmp_path / str(stream)).mkdir()
+        wired = Wired(tmp_path / str(stream), house_plan(stream=stream))
+        seal, sent = wired.seals["kitchen"], wired.plan.sanitizers["kitchen"].sent
+        told = zip((2**61, 7, 3, 2**40, 8), (1e99, -1e99, 1e50, 5e-324, 1e20), strict=True)
+        for sequence, (epoch, size) in enumerate(told, 1):
+            values = np.full(sent, size).tobytes()
+            message = Message(wired.id[:16], "kitchen", bytes(8), sequence, epoch, 0, True, values)
+            taken = wired.centre.take([(TOPICS.messages("kitchen"), seal.message(message))], wired.clock)
+            assert taken.new == 1
+            wired.clock += 2 * wired.wait
+            wired.centre.take([], wired.clock)
+        wired.start_centre()
+        _, readings = house_readings(wired.plan, 2)
+        for agent, own in readings.items():
+            if agent != "kitchen":
+                wired.agents[agent].take([9, 10], own)
+        wired.hand_over()
+        wired.clock += 2 * wired.wait
+        wired.centre.take([], wired.clock)
+        with sqlite3.connect(wired.folder / "estimates.sqlite") as database:
+            estimated = {row[0] for row in database.execute("SELECT epoch FROM estimates")}
+        wired.close()
+        assert estimated >= {9, 10}
 
 
 def test_receipts_are_sealed_too() -> None:

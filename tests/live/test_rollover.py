@@ -128,3 +128,16 @@ def test_a_replaced_file_is_taken_up_once_and_a_bad_one_never(tmp_path: Path) ->
     assert taken == [b"second", b"thirds"]
     assert len(said) == 1
     assert "the plan before goes on: it is not signed" in said[0]
+
+
+def test_an_agent_that_a_new_plan_adds_is_admitted(tmp_path: Path) -> None:
+    wired = Wired(tmp_path, house_plan())
+    _, readings = house_readings(wired.plan, 1)
+    study = wired.seals.pop("study")
+    wired.start_centre()
+    wired.agents["study"].take([1], readings["study"])
+    assert wired.hand_over("study").refused == 1
+    assert wired.centre.store.counts == {("", "stranger"): 1}
+    wired.centre.admit({"study": study})
+    assert wired.hand_over("study").new == 1
+    wired.close()

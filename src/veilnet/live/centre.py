@@ -106,6 +106,13 @@ class Centre:
         """That of a plan by its id."""
         return self._plans[plan[:SHORT]].fusion
 
+    def admit(self, seals: Mapping[str, Seal]) -> None:
+        """Listen to further agents, which a new plan may have.
+
+        seals: agent -> its seal.
+        """
+        self._intake.admit(seals)
+
     def take_up(self, document: bytes, path: Path) -> bool:
         """Take messages of another plan too, by its centre file; whether it was new.
 

@@ -2,7 +2,7 @@
 
 A message is told from others by agent, epoch and sequence number. It is committed before it is acknowledged; one that
 comes again is acknowledged again and changes nothing. An agent tells each epoch once: another message for it, with
-other bytes, is a conflict. The file is SQLite's and may be read while the centre runs:
+other bytes, is a conflict. The file is SQLite's, and its owner may read it while the centre runs:
 
     estimates   epoch, plan, revision, when it was made, public (JSON), covariance (JSON), missing, contradicting
     latest      the same, the last revision of each epoch and plan alone
@@ -72,7 +72,7 @@ class StoredPlan:
 
 
 class CentreStore:
-    """The store of one centre, nobody else's while it is open, and readable by all.
+    """The store of one centre, nobody else's to write to while it is open.
 
     path: the file; it is begun where there is none.
     """

@@ -117,6 +117,8 @@ class StreamEstimator:
         self._newest = self._start - 1
         epoch = self._start
         while any(each is not None for each in nexts.values()):
+            if min(each[0] for each in nexts.values() if each is not None) - epoch > _LONGEST_GAP:
+                break  # as in tell: an epoch that far ahead is somebody's mistake
             row: dict[str, Array | None] = {}
             for agent, each in nexts.items():
                 if each is None:
@@ -142,7 +144,7 @@ class StreamEstimator:
         if not self._start:
             self._start, self._newest = message.epoch, message.epoch - 1
         if message.epoch - self._newest > _LONGEST_GAP:
-            return "late"
+            return "far"
         problem = ""
         for epoch in range(max(message.after + 1, self._start), message.epoch):
             problem = self._note(epoch, message.agent, None, now) or problem

@@ -8,9 +8,10 @@ Refusals have a word each, are counted per agent, and never quote what was refus
     malformed   sealed, and still no message
     impostor    an agent's message on another agent's topic
     plan        of a plan that the centre does not know (yet): the agent keeps it, and sends it again
-    numbers     not as many numbers as the plan says, or some that are not finite
+    numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
     conflict    another message for an epoch that this agent has told
-    late        of a stream: for a row too far back to be changed
+    late        of a stream: kept, but for a row too far back to be changed
+    far         of a stream: kept, but for a row so far ahead that it must be a mistake
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.live.messages import Malformed, Message, Seal
-from veilnet.live.topics import Topics, agents_by_identity
+from veilnet.live.topics import Topics
 
 __all__ = ["REASONS", "Accepted", "Intake", "Refused"]
 
 REASONS = (
-    "stranger", "oversized", "seal", "malformed", "impostor", "plan", "numbers", "conflict", "late",
+    "stranger", "oversized", "seal", "malformed", "impostor", "plan", "numbers", "conflict", "late", "far",
 )  # fmt: skip
 STRANGER = ""
+_LARGEST = 1e100  # of a number: its square and sums of such can still be computed with
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +70,16 @@ class Intake:
     def __init__(
         self, seals: Mapping[str, Seal], plans: Mapping[str, Mapping[str, int]], topics: Topics
     ) -> None:
-        self._plans = plans
-        names = agents_by_identity(seals)
-        self._agents = {topics.messages(agent): (agent, seals[agent]) for agent in names.values()}
+        self._plans, self._topics = plans, topics
+        self._agents: dict[str, tuple[str, Seal]] = {}
+        self.admit(seals)
+
+    def admit(self, seals: Mapping[str, Seal]) -> None:
+        """Listen to further agents.
+
+        seals: agent -> its seal.
+        """
+        self._agents |= {self._topics.messages(agent): (agent, seal) for agent, seal in seals.items()}
 
     def look(self, topic: str, payload: bytes) -> Accepted | Refused:
         """Whether bytes that came by a topic may be kept."""
@@ -92,6 +101,6 @@ class Intake:
         if len(message.values) != 8 * sent[agent]:
             return Refused(agent, "numbers", message)
         values = message.numbers()
-        if values is None or not np.isfinite(values).all():
+        if values is None or not (np.abs(values) < _LARGEST).all():  # nor is what is not a number
             return Refused(agent, "numbers", message)
         return Accepted(message, values)
