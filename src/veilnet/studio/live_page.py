@@ -13,13 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet._core.errors import MissingExtra
 from veilnet._core.words import join_names, number
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.status import AgentStatus, Status, newest_estimates, plan_document, read_status
 from veilnet.report.html import Html, element, join, paragraph, shown, table
 from veilnet.report.page import stylesheet
 from veilnet.report.svg import figure, label, line, nice_ticks, path, picture
+from veilnet.studio.loopback import serve_guarded
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -165,29 +165,8 @@ def serve_live(store: Path, *, port: int = 0, started: Callable[[str], None]) ->
     port:    0 for any that is free.
     started: called with the one-time address once requests are answered.
     """
-    try:
-        import uvicorn
-
-        from veilnet.studio.guard import Guard
-        from veilnet.studio.serving import listening_socket
-    except ImportError as error:
-        raise MissingExtra('the live page needs the studio: pip install "veilnet[studio]"') from error
     live_page(store)  # refuses what is no centre's store before anybody looks
-    listening = listening_socket(port)
-    guard = Guard(_application(store), port=listening.getsockname()[1], most_bytes=0)
-    settings = uvicorn.Config(
-        guard,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        timeout_graceful_shutdown=1,
-    )
-    started(guard.address)
-    try:
-        uvicorn.Server(settings).run(sockets=[listening])
-    finally:
-        listening.close()
+    serve_guarded(_application(store), port=port, most_bytes=0, started=started)
 
 
 def _application(store: Path) -> Callable[[Scope, Receive, Send], Any]:
