@@ -80,7 +80,7 @@ def processes(client: Any) -> dict[str, int]:
     return dict(client.run(os.getpid))
 
 
-def wait_for_workers(client: Any, count: int = 2, patience: float = 60.0) -> dict[str, int]:
+def wait_for_workers(client: Any, count: int = 2, patience: float = 120.0) -> dict[str, int]:
     end = time.monotonic() + patience
     while time.monotonic() < end:
         try:
@@ -224,6 +224,7 @@ def test_a_scheduler_that_does_not_answer_is_told(address: str) -> None:
         raise AssertionError("connected to nothing")
 
 
+@pytest.mark.long
 def test_workers_that_die_at_random_change_no_bit(
     client: Any, network: cluster.Parts, here: dict[str, bytes]
 ) -> None:
@@ -234,7 +235,7 @@ def test_workers_that_die_at_random_change_no_bit(
 
     before = set(wait_for_workers(client).values())
     client.run(curse)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while before & set(wait_for_workers(client).values()) and time.monotonic() < end:
         anew(network)
         assert fingerprint(network, cluster.design(network, client=client)) == here

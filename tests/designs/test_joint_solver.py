@@ -245,7 +245,7 @@ def grid_of_planar_agents(form: StandardForm, target: float) -> float:
     return best
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2)), 3])
 def test_two_agents_with_two_readings_against_a_grid(seed: int) -> None:
     form = small_network(seed, (2, 2), 2, prior="full", independent=seed == 3)
     targets = between(form, 0.5)
@@ -297,7 +297,7 @@ NETWORKS: dict[str, Callable[[], StandardForm]] = {
 def test_every_kind_of_network(name: str) -> None:
     form = NETWORKS[name]()
     targets = between(form, 0.4)
-    result = least_loss(form, targets, starts=6)
+    result = least_loss(form, targets, starts=3)
     check_promise(form, result, targets)
     assert result.privacy.min() > 0
     assert np.min(result.privacy / targets) < 1 + 1e-6
@@ -310,8 +310,8 @@ def test_every_kind_of_network(name: str) -> None:
 def test_targets_of_zero_ask_nothing() -> None:
     form = small_network(1, (3, 3, 3), 4, private=(2, 2))
     targets = between(form, 0.4)
-    alone = least_loss(form, np.array([targets[0], 0.0]), starts=6)
-    both = least_loss(form, targets, starts=6)
+    alone = least_loss(form, np.array([targets[0], 0.0]), starts=2)
+    both = least_loss(form, targets, starts=2)
     assert alone.privacy[0] == pytest.approx(targets[0], rel=1e-6)
     assert alone.loss <= both.loss * (1 + 1e-6)
 
@@ -330,7 +330,7 @@ def test_most_privacy_is_the_inverse_of_least_loss() -> None:
 
 def test_just_above_the_ceiling_the_loss_is_quadratic() -> None:
     """The ceiling is where privacy stops being free, smoothly: ten times nearer costs a hundred times less."""
-    form = small_network(1, (3, 3, 3, 3), 4, private=(2,))
+    form = small_network(1, (3, 3, 3), 4, private=(2,))
     ceiling = ceiling_and_limit(form)[0]
     far, near = (least_loss(form, ceiling * (1 + step), starts=1) for step in (1e-2, 1e-3))
     assert far.loss / near.loss == pytest.approx(100, rel=0.1)
@@ -339,12 +339,12 @@ def test_just_above_the_ceiling_the_loss_is_quadratic() -> None:
 
 def test_without_a_prior_very_much_privacy_means_hiding_a_direction() -> None:
     """A billionfold costs no more than infinite privacy does, and hardly more than ten thousandfold."""
-    form = small_network(2, (3,) * 6, 4, public=2, private=(2,), prior="none")
-    much = least_loss(form, np.array([1e4]), starts=3)
-    more = least_loss(form, np.array([1e9]), starts=3)
+    form = small_network(2, (3,) * 4, 4, public=2, private=(2,), prior="none")
+    much = least_loss(form, np.array([1e4]), starts=2)
+    more = least_loss(form, np.array([1e9]), starts=2)
     assert np.all(more.privacy >= 1e9)
     assert much.loss <= more.loss <= much.loss * 1.1
-    within = most_privacy(form, more.loss * 1.05, np.ones(1), starts=3)
+    within = most_privacy(form, more.loss * 1.05, np.ones(1), starts=1)
     assert within.loss <= more.loss * 1.05
     assert np.all(within.privacy >= 1e9)
 
@@ -373,7 +373,7 @@ def test_a_warm_start_costs_far_less() -> None:
 def test_same_seed_same_answer() -> None:
     form = small_network(9, (2, 3, 3, 2), 4)
     targets = between(form, 0.5)
-    one, two = least_loss(form, targets, starts=4), least_loss(form, targets, starts=4)
+    one, two = least_loss(form, targets, starts=2), least_loss(form, targets, starts=2)
     assert one.loss == two.loss
     assert all(np.array_equal(a, b) for a, b in zip(one.shrink, two.shrink, strict=True))
 
