@@ -82,7 +82,7 @@ def test_a_sound_deployment_passes(noise: str, prior: str) -> None:
 def test_p_values_are_honest(plan: Plan) -> None:
     """Over many audits with seeded noise, small p-values are no more frequent than they claim."""
     small, total, smallest = 0, 0, 1.0
-    for seed in range(40):
+    for seed in range(24):
         rngs = {agent: np.random.default_rng([seed, k, 2**40]) for k, agent in enumerate(plan.sanitizers)}
         deployed = {
             agent: (lambda y, s=s, agent=agent, rngs=rngs: np.asarray(s.sanitize(y, rng=rngs[agent])))
@@ -93,7 +93,7 @@ def test_p_values_are_honest(plan: Plan) -> None:
         small += int(np.sum(ps <= 1e-3))
         total += ps.size
         smallest = min(smallest, float(ps.min()))
-    assert total > 5000
+    assert total > 3000
     assert small <= 1e-3 * total + 6 * np.sqrt(1e-3 * total)
     assert smallest > 1e-6 / total
 

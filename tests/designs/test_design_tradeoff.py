@@ -253,9 +253,8 @@ def test_frontier_is_monotone_and_marks_what_is_free_and_impossible() -> None:
     assert losses == sorted(losses)
     for point in curve.rows[:-1]:
         assert min(point.privacy.values()) >= point.asked
-    for place in (2, 4):
-        alone = vn.design(network, privacy=levels[place])
-        assert losses[place] <= -alone.utility * 1.01 + 1e-9
+    alone = vn.design(network, privacy=levels[3])
+    assert losses[3] <= -alone.utility * 1.01 + 1e-9
     assert len(curve.table().splitlines()) == 7
 
 
