@@ -283,12 +283,16 @@ def test_the_command_serves_it_at_the_address_it_prints(opened: Any) -> None:
     command = [sys.executable, "-m", "veilnet", "studio"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        address = next(found.group(0) for line in process.stdout if (found := re.search(r"http://\S+", line)))
-        with visiting(opened, address) as visit:
-            visit.page.click("#house")
-            visit.shown("#headline", "as well as before")
-            assert visit.heard == []
-        process.terminate()
+        try:
+            address = next(
+                found.group(0) for line in process.stdout if (found := re.search(r"http://\S+", line))
+            )
+            with visiting(opened, address) as visit:
+                visit.page.click("#house")
+                visit.shown("#headline", "as well as before")
+                assert visit.heard == []
+        finally:
+            process.terminate()
 
 
 def test_nothing_can_be_clicked_before_it_is_known_what_is_open(
