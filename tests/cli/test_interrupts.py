@@ -124,7 +124,7 @@ def test_ctrl_c_ends_in_one_line_and_leaves_nothing(verb: str, home: Path) -> No
     assert contents(home) == before
 
 
-@pytest.mark.parametrize(("jobs", "group"), [(1, False), (2, True)])
+@pytest.mark.parametrize(("jobs", "group"), [pytest.param(1, False, marks=pytest.mark.long), (2, True)])
 def test_an_interrupted_reproduction_keeps_its_draws_and_is_resumed(
     jobs: int, group: bool, tmp_path: Path
 ) -> None:

@@ -293,7 +293,12 @@ NETWORKS: dict[str, Callable[[], StandardForm]] = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+LONG = {"no prior, independent", "ten private"}  # like "no prior", and like "sizes"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in NETWORKS]
+)
 def test_every_kind_of_network(name: str) -> None:
     form = NETWORKS[name]()
     targets = between(form, 0.4)
@@ -337,6 +342,7 @@ def test_just_above_the_ceiling_the_loss_is_quadratic() -> None:
     assert np.all(near.privacy >= ceiling * (1 + 1e-3))
 
 
+@pytest.mark.long
 def test_without_a_prior_very_much_privacy_means_hiding_a_direction() -> None:
     """A billionfold costs no more than infinite privacy does, and hardly more than ten thousandfold."""
     form = small_network(2, (3,) * 6, 4, public=2, private=(2,), prior="none")
@@ -370,6 +376,7 @@ def test_a_warm_start_costs_far_less() -> None:
     assert warm.starts == 1
 
 
+@pytest.mark.long
 def test_same_seed_same_answer() -> None:
     form = small_network(9, (2, 3, 3, 2), 4)
     targets = between(form, 0.5)
@@ -378,6 +385,7 @@ def test_same_seed_same_answer() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one.shrink, two.shrink, strict=True))
 
 
+@pytest.mark.long
 def test_beats_or_matches_plain_random_starts() -> None:
     """An independent search: random shrinkages only, no race, no jumps, no search for hidden directions."""
     form = standard_paper_network(4, 18, 2, True)
