@@ -72,6 +72,7 @@ def test_the_number_is_on_the_disk_before_noise_is_drawn(path: Path) -> None:
     assert (1, 7, "reserved") in seen
 
 
+@pytest.mark.slow
 @pytest.mark.system_entropy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked and killed")
 @pytest.mark.parametrize("stream", [False, True])

@@ -24,6 +24,7 @@ WATCHED = (
 EPOCHS = 120
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked and killed")
 def test_killed_at_any_line_nothing_acknowledged_is_lost_and_nothing_counted_twice(tmp_path: Path) -> None:
     wired = Wired(tmp_path, house_plan())

@@ -102,15 +102,15 @@ def test_a_new_version_is_taken_up_by_agent_and_centre_while_they_run(tmp_path: 
     out = tmp_path / "estimates.sqlite"
     log = tmp_path / "log.txt"
 
-    def start(*arguments: object) -> subprocess.Popen[bytes]:
+    def start(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         with log.open("ab") as words:
             return subprocess.Popen(
                 [sys.executable, "-m", "veilnet", *map(str, arguments)],
-                stdin=subprocess.PIPE, stdout=words, stderr=words, env=ENVIRONMENT,
+                stdin=stdin, stdout=words, stderr=words, env=ENVIRONMENT,
             )  # fmt: skip
 
     def messages() -> int:
-        return 0 if not out.exists() else read_status(out).agents[0].messages
+        return sum(each.messages for each in read_status(out).agents) if out.exists() else 0
 
     with Broker(made.keys.broker, BrokerPlan(network.agents)) as broker:
         common = ("--broker", broker.address)
@@ -125,6 +125,7 @@ def test_a_new_version_is_taken_up_by_agent_and_centre_while_they_run(tmp_path: 
             "--cert",
             made.keys.agent(agent).folder,
             "--begin",
+            stdin=subprocess.PIPE,
         )
         try:
             feed = running.stdin

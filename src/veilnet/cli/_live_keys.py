@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -73,6 +74,11 @@ def command(
         soft_wrap=True,
     )
     console.print(f"Start the broker with: mosquitto -c {written}", soft_wrap=True)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        console.print(
+            f"As root it becomes the user mosquitto; let that one read it: chown -R mosquitto {written.parent}",
+            soft_wrap=True,
+        )
     console.print(
         f"Hand each party its own folder and nothing else; keep {made.keys.authority} to yourself.",
         soft_wrap=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -24,5 +25,6 @@ def command(
         console.print("Open this address in a browser on this machine (it works once):\n")
         console.print(f"  {address}\n", soft_wrap=True)
         console.print("Ctrl-C ends it.")
+        sys.stdout.flush()  # whoever reads it through a pipe waits for the address
 
     serve_live(store, port=port, started=started)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from veilnet.live.centre import Estimated
+    from veilnet.live.centre import Centre, Estimated
+    from veilnet.live.messages import Seal
 
 
 def command(
@@ -110,19 +111,27 @@ def command(
 
     content = trusted(sealed_bytes(center))
     credentials = Credentials(cert)
+    seals: dict[str, Seal] = {}
     store = CentreStore(out)
     try:
-        seals = _seals(centre_seals, credentials, content, center, store)
         centre = Centre(
             store, seals, topics, wait=waiting, gate=USUAL_GATE if gate is None else gate, keep=keep
         )
-        if centre.take_up(content, center):
-            _say(f"plan {centre.plans[-1][:16]} is taken up, with {len(centre.fusion.agents)} agents")
-        for agent in centre.fusion.agents:
-            if agent not in seals:
-                _say(
-                    f"there is no seal of {agent}, so its messages are refused; 'veilnet live keys' makes one"
-                )
+
+        def take_up(content: bytes) -> bool:
+            new = centre.take_up(content, center)
+            seals.update(centre_seals(credentials, centre.agents))
+            centre.admit(seals)
+            if new:
+                _say(f"plan {centre.plans[-1][:16]} is taken up, with {len(centre.fusion.agents)} agents")
+            for agent in centre.fusion.agents:
+                if agent not in seals:
+                    _say(
+                        f"{agent} has no seal here, so what it sends is refused; 'veilnet live keys' makes one"
+                    )
+            return new
+
+        take_up(content)
         ended = threading.Event()
         neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx)
         neighbours.meet(centre.fusion.model.labels, centre.fusion.model.units)
@@ -135,13 +144,12 @@ def command(
                 sys.stdout.flush()
             return table
 
-        def take_up(new: bytes) -> None:
-            if centre.take_up(trusted(new), center):
-                _say(f"a new version of the plan is taken up: {centre.plans[-1][:16]}")
+        def roll_over(new: bytes) -> None:
+            if take_up(trusted(new)):
                 model = centre.fusion.model
                 receiver.publish(neighbours.meet(model.labels, model.units))
 
-        watch = PlanWatch(center, take_up, _say)
+        watch = PlanWatch(center, roll_over, _say)
         refusals = _Refusals(centre)
         looked = [0.0]
 
@@ -174,21 +182,10 @@ def command(
     return 0
 
 
-def _seals(read: Any, credentials: Any, content: bytes, center: Path, store: Any) -> dict[str, Any]:
-    """The seals of all agents of this plan and of those before."""
-    from veilnet.io.centre_files import centre_from_bytes
-
-    agents = dict.fromkeys(centre_from_bytes(content, center).agents)
-    for stored in store.plans():
-        agents |= dict.fromkeys(centre_from_bytes(stored.document, store.path).agents)
-    found: dict[str, Any] = read(credentials, agents)
-    return found
-
-
 class _Refusals:
     """Says what was refused since it was last said, once in a while."""
 
-    def __init__(self, centre: Any) -> None:
+    def __init__(self, centre: Centre) -> None:
         self._centre, self._told = centre, dict(centre.store.counts)
 
     def tell(self) -> None:

@@ -98,6 +98,11 @@ class Centre:
         return tuple(each.plan for each in self._plans.values())
 
     @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents of all these plans."""
+        return tuple(dict.fromkeys(agent for each in self._plans.values() for agent in each.fusion.agents))
+
+    @property
     def fusion(self) -> Fusion:
         """That of the newest plan."""
         return list(self._plans.values())[-1].fusion

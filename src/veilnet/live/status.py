@@ -21,7 +21,8 @@ class AgentStatus:
 
     messages: kept; ``missed`` epochs of which it said that it had no reading to release.
     silent:   epochs that were estimated without a word of it.
-    epoch:    the newest one it told, 0 for none; ``lag`` how many epochs that is behind the newest of all.
+    epoch:    the newest one it told, 0 for none; ``lag`` how many epochs that is behind the newest of all (of one
+              that was never heard: how many were estimated).
     heard:    when a message of it was last committed, in seconds since 1970; 0 for never.
     refused:  how many of its messages were refused; ``duplicates`` came again.
     """
@@ -92,7 +93,7 @@ def read_status(path: Path) -> Status:
             missed=missed,
             silent=max(0, epochs - messages - missed),
             epoch=epoch,
-            lag=newest - epoch if epoch else newest,
+            lag=newest - epoch if epoch else epochs,
             heard=heard,
             refused=sum(n for (who, what), n in counts.items() if who == agent and what != "duplicate"),
             duplicates=counts.get((agent, "duplicate"), 0),
