@@ -30,15 +30,18 @@ def run(verbs: Mapping[str, str], arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _load(verb: str) -> Any:
-    """The verb's own command, with its options, or its group of commands: imports the verb's module."""
+def _load(verb: str, line: str | None) -> Any:
+    """The verb's own command, with its options, or its group of commands: imports the verb's module.
+
+    line: the verb's line of help, which a group has for its own.
+    """
     module = import_module(f"{_PACKAGE}.{verb}")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     commands = getattr(module, "commands", None)
     if commands is None:
         app.command(name=verb)(_interruptible(module.command))
         return typer.main.get_command(app)
-    app.callback()(_placeholder)  # else a group of one would not ask for the name of its command
+    app.callback(help=line)(_placeholder)  # else a group of one would not ask for the name of its command
     for name, command in commands.items():
         app.command(name=name)(_interruptible(command))
     return typer.main.get_command(app)
@@ -60,7 +63,7 @@ class _LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in self.commands:
-            self.commands[args[0]] = _load(args[0])
+            self.commands[args[0]] = _load(args[0], self.commands[args[0]].help)
         return super().resolve_command(ctx, args)
 
 
