@@ -225,3 +225,32 @@ def test_a_store_is_its_owners_alone(path: Path) -> None:
     modes = Counter(each.stat().st_mode & 0o777 for each in path.parent.glob("kitchen.sqlite*"))
     running.store.close()
     assert set(modes) == {0o600}
+
+
+def test_a_full_disk_sends_nothing_and_loses_no_sequence_number(path: Path) -> None:
+    running = agent(path)
+    running.take([1], readings(1))
+    (pages,) = running.store._db.execute("PRAGMA page_count").fetchone()
+    running.store._db.execute(f"PRAGMA max_page_count = {pages}")
+    tried = []
+
+    def fill() -> None:
+        for epoch in range(2, 2000):
+            tried.append(epoch)
+            running.take([epoch], readings(1))
+
+    with pytest.raises(VeilnetError, match=r"could not be written .*full"):
+        fill()
+    epoch = tried[-1]
+    kept = [SEAL.open_message(payload) for _, payload in running.store.waiting(0, 10**6)]
+    assert [each.epoch for each in kept] == list(range(1, epoch))
+    running.store.close()
+    running = agent(path)  # there is room again
+    reserved = running.recover()
+    running.take([epoch + 1], readings(1))
+    kept = [SEAL.open_message(payload) for _, payload in running.store.waiting(0, 10**6)]
+    running.store.close()
+    assert reserved in ([], [epoch])
+    assert [each.sequence for each in kept] == list(range(1, len(kept) + 1))
+    assert kept[-1].values is not None
+    assert all(each.values is None for each in kept if each.epoch in reserved)
