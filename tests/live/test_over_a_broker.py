@@ -19,6 +19,7 @@ import pytest
 from helpers.brokers import Client, eventually, require_mosquitto
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
 from veilnet.centre.fusion import Fusion
+from veilnet.io.template import house
 from veilnet.live.broker import Broker, BrokerPlan
 from veilnet.live.centre import Centre
 from veilnet.live.epochs import Epochs
@@ -31,7 +32,7 @@ from veilnet.live.showing import as_table
 from veilnet.live.status import read_status
 
 pytestmark = [pytest.mark.xdist_group("broker"), pytest.mark.slow]
-AGENTS = tuple(house_plan().network.agents)
+AGENTS = tuple(house().agents)
 
 
 @pytest.fixture(scope="module")
