@@ -59,7 +59,7 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
     if audit is None:
         return paragraph(
             "No audit was run, or none was given. ",
-            element("code", "veilnet audit plan/ --json > audit.json"),
+            element("code", "veilnet audit plan/ --out audit.json"),
             " attacks the plan and what is deployed of it; give the file with ",
             element("code", "--audit audit.json"),
             ".",

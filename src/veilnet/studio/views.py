@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, join_names
+from veilnet._core.words import NOTHING, join_names, percent
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.report.agents_section import agents_section
 from veilnet.report.audit_section import audit_section
@@ -133,8 +133,13 @@ def _public(now: Loaded, errors: dict[str, TypicalError]) -> dict[str, Any]:
     public = [errors[name] for name in now.network.public if not errors[name].private]
     guess = [each.guessing / each.raw for each in public]
     most = float(np.sqrt(np.mean(np.square(guess)))) if guess else _MOST_PUBLIC
+    grown = float(np.sqrt(1 - now.plan.utility))
+    bound = "" if now.refined else "at most "
     return {
-        "fold": float(np.sqrt(1 - now.plan.utility)),
+        "fold": grown,
+        "grown": "nothing is lost"
+        if grown < 1 + NOTHING
+        else f"{bound}{percent(grown - 1)} larger than from raw readings",
         "most": min(most, _MOST_PUBLIC),
         "loss": -now.plan.utility,
         "raw": {each.name: _in_unit(each.raw, each.unit) for each in public},
