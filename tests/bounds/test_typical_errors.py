@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.networks import direct_information, prior_information, random_network
 
 import veilnet as vn
-from veilnet._core.words import percent, plain_number, plus_minus, side_by_side, times
+from veilnet._core.words import percent, plain_number, plus_minus, side_by_side, three_digits, times
 from veilnet.bounds.typical_errors import typical_errors, unit_of
 
 
@@ -73,4 +73,12 @@ def test_percentages_and_folds_are_written_without_exponents() -> None:
         "10.2-fold",
         "1,230-fold",
         "123,000-fold",
+    ]
+    assert [three_digits(value) for value in (4.789e-05, 0.1234, 12.345, 1234.5, 0.0, 3e-9)] == [
+        "0.0000479",
+        "0.123",
+        "12.3",
+        "1230",
+        "0",
+        "3e-09",
     ]

@@ -81,6 +81,13 @@ def alike(values: Mapping[str, float], unit: str = "") -> dict[str, str]:
     }
 
 
+def three_digits(value: float) -> str:
+    """Three significant digits, without the exponent of :func:`number` where people do without: 0.0000479."""
+    if value and 10.0**-_SMALLEST <= abs(value) < 1e6:
+        return np.format_float_positional(float(f"{value:.3g}"), trim="-")
+    return number(value)
+
+
 def plus_minus(value: float, unit: str = "") -> str:
     """One error: ``±7.2 °C``."""
     return f"±{_decimals(value, abs(value) or 1.0, 2)}{unit and ' '}{unit}"
