@@ -24,7 +24,7 @@ def finding_in_words(what: str, public: str) -> str:
     plain = {
         "utility": f"error variance on {public} grows",
         LOSS_ALLOWED: f"error variance on {public} may grow",
-        DITHERED: "agents that forget to dither (to move readings at random within a step)",
+        DITHERED: "agents that forget to dither",
         "grids": "messages are rounded finely enough for their noise",
         "names, limits, resolution": "agents know their readings' names, limits and steps",
     }
