@@ -328,6 +328,7 @@ function showAgents(loaded) {
       const label = document.createElement("label");
       const box = Object.assign(document.createElement("input"), { type: "checkbox", value: agent.name });
       box.dataset.kind = kind;
+      box.checked = loaded[kind].includes(agent.name); // a page that is loaded anew
       box.setAttribute("aria-label", `${agent.name}: ${words}`);
       box.addEventListener("change", () => attempt(() => post("api/what-if", { silent: chosen("silent"), betrayed: chosen("betrayed") })));
       label.append(box, ` ${words}`);
