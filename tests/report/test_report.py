@@ -158,6 +158,7 @@ def test_bars_are_as_long_as_the_errors(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_verdict_is_that_of_check(kind: str) -> None:
     verdict = vn.check(plan_of(kind).network)
+    assert "in the way" not in page_of(kind).by_id("verdict").text
     for row in page_of(kind).by_id("verdict").one("table", "verdict").cells():
         name = row[0]
         assert figure_in(row[1]) == pytest.approx(np.sqrt(1 + verdict.ceiling[name]), rel=6e-3)
