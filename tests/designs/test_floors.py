@@ -133,6 +133,29 @@ def test_what_nothing_is_told_of_stays_so(prior: vn.Prior | None, question: str)
     assert paid.privacy["mixed"] == pytest.approx(given.privacy["mixed"], rel=1e-3)
 
 
+def test_agents_of_one_size_may_all_have_no_share() -> None:
+    """m4 alone has one reading, and no share but rounding: it was heard all the same, and the plan refused."""
+    network = vn.Network(
+        observe={
+            "m1": [[1.0, 0.0, 0.5, 0.0], [0.0, 1.0, 0.0, 0.0]],
+            "m2": [[1.0, 1.0, 0.0, 0.0], [0.0, 0.5, 1.0, 0.0]],
+            "m3": [[0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.5]],
+            "m4": [[0.0, 1.0, 0.0, 1.0]],
+        },
+        noise=[1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 2.0],
+        public={"u": [1.0, 0.5, 0.0, 0.0]},
+        private={"g1": [0.0, 1.0, 0.0, 0.0], "g2": [0.0, 0.0, 1.0, 0.0], "g3": [1.0, 0.0, 0.0, 1.0]},
+        resolution=0.0,
+    )
+    assert np.isinf(vn.check(network).ceiling["g3"])
+    plan = vn.design(network, privacy={"g1": 7.0, "g2": 7.0})
+    assert plan.sent["m4"] == 0
+    found = grown(plan)
+    assert found["g3"] > 1e8
+    assert min(found["g1"], found["g2"]) >= 7 * (1 - 1e-7)
+    assert 0 < -plan.utility < 0.02
+
+
 def test_every_point_of_a_frontier_keeps_what_is_free() -> None:
     network = beside(TIED)
     free = vn.design(network).privacy
