@@ -21,7 +21,7 @@ def command(
         list[str], typer.Option("--private", help="Columns that must not be known, likewise.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Network file to write: .toml, .json or .npz.")
+        Path | None, typer.Option("--out", help="Network file to write: .toml, .json, .npz or .mat.")
     ] = None,
     time: Annotated[
         str | None,

@@ -147,9 +147,9 @@ def _mat_contents(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
     try:
         return {name: (tuple(shape), kind) for name, shape, kind in whosmat(str(path), appendmat=False)}
     except NotImplementedError as error:
-        raise _hdf5(path) from error
+        raise hdf5_mat(path) from error
     except Exception as error:  # a damaged file fails anywhere in the reader
-        raise _damaged_mat(path, error) from error
+        raise damaged_mat(path, error) from error
 
 
 def _mat_variable(path: Path, variable: str) -> Any:
@@ -159,12 +159,14 @@ def _mat_variable(path: Path, variable: str) -> Any:
         # Only the variable asked for is decoded, so that whatever else the file holds is never touched.
         return loadmat(str(path), appendmat=False, variable_names=[variable])[variable]
     except Exception as error:
-        raise _damaged_mat(path, error) from error
+        raise damaged_mat(path, error) from error
 
 
-def _hdf5(path: Path) -> InvalidNetwork:
+def hdf5_mat(path: Path) -> InvalidNetwork:
+    """The error for a .mat file of a version that is not read."""
     return InvalidNetwork(f"{path}: a MATLAB 7.3 (HDF5) file, which is not read; save it with the option -v7")
 
 
-def _damaged_mat(path: Path, error: Exception) -> InvalidNetwork:
+def damaged_mat(path: Path, error: Exception) -> InvalidNetwork:
+    """The error for a .mat file that cannot be decoded."""
     return InvalidNetwork(f"{path}: not readable as a .mat file ({error}); write or copy it again")
