@@ -22,6 +22,7 @@ from helpers.networks import random_network
 from helpers.stream_plans import noisy_stream_plan, stream_network
 from veilnet.cli import run
 from veilnet.io import _reading
+from veilnet.io._mat import read_variables
 from veilnet.io.template import house
 
 H1, H2 = np.array([[1.0, 0.3, 0.8], [0.0, 1.0, 0.5]]), np.array([[0.9, 0.8, 0.1]])
@@ -153,7 +154,7 @@ def test_matlab_sees_matrices_columns_and_cells(tmp_path: Path) -> None:
         ({"public": np.eye(3)[:1]}, "public_names: missing"),
         ({"public_names": ["x"]}, "public: a struct names its rows"),
         ({"public": {"a": np.ones((1, 3)), "b": np.ones((1, 2))}}, "a number for every entry of x"),
-        ({"prior_covariance": scipy.sparse.eye(3).tocsc()}, "expected a full matrix, found csc"),
+        ({"prior_covariance": scipy.sparse.eye(3).tocsc()}, "found sparse; use full"),
         ({"observe": [H1.astype(complex) * 1j, H2]}, "complex"),
         ({"observe": [H1 * np.nan, H2]}, "nan"),
         ({"format": "veilnet-network/9"}, "another version of veilnet"),
@@ -181,11 +182,36 @@ def test_files_that_are_none_of_matlab_s(tmp_path: Path, monkeypatch: pytest.Mon
     save(path, MADE_BY_HAND | {"prior_mean": np.zeros((1, 100_000))}, do_compression=True)
     assert path.stat().st_size < 10_000
     monkeypatch.setattr(_reading, "ARRAY_LIMIT", 20_000)
-    assert "oversized" in refused(path)
+    assert "unfolds to more than is read" in refused(path)
 
 
 def test_complex_models_are_told_what_to_do(tmp_path: Path) -> None:
     assert "from_complex" in refused(changed(tmp_path, observe=[H1 * (1 + 1j), H2]))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_kind_of_value_is_what_scipy_wrote(tmp_path: Path, packed: bool) -> None:
+    rng = np.random.default_rng(3)
+    kinds = ["f8", "f4", *(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))]
+    values: dict[str, Any] = {f"v_{kind}": rng.integers(0, 100, (2, 3, 2)).astype(kind) for kind in kinds}
+    values |= {
+        "logical": np.array([[True, False]]),
+        "z": np.array([[1 + 2j, 3 - 4j]]),
+        "empty": np.zeros((0, 3)),
+    }
+    values |= {"text": "grüße 😀", "nothing": "", "padded": np.array(["ab ", "cde"])}
+    values |= {"deep": cells(["a", cells([np.eye(2), "b"])]), "table": {"f": np.eye(1), "g": "text"}}
+    scipy.io.savemat(tmp_path / "v.mat", values, do_compression=packed)
+    found = read_variables(tmp_path / "v.mat")
+    for name in (*(f"v_{kind}" for kind in kinds), "z", "empty"):
+        assert found[name].dtype == values[name].dtype
+        assert np.array_equal(found[name], values[name])
+    assert found["logical"].tolist() == [[1, 0]]
+    assert (found["text"], found["nothing"], found["padded"]) == ("grüße 😀", "", ["ab", "cde"])
+    assert found["deep"][0] == "a"
+    assert np.array_equal(found["deep"][1][0], np.eye(2))
+    assert found["deep"][1][1] == "b"
+    assert found["table"] == {"f": np.eye(1), "g": "text"}
 
 
 # --- plans
