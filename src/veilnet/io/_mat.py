@@ -25,7 +25,8 @@ def write_variables(file: IO[bytes], variables: Mapping[str, Any]) -> None:
     from scipy.io import savemat
 
     start = file.tell()
-    savemat(file, {name: _as_matlab(value) for name, value in variables.items()}, long_field_names=True)
+    made = {name: _as_matlab(value) for name, value in variables.items()}
+    savemat(file, made, long_field_names=True)  # type: ignore[arg-type]  # a file will do, whatever the stubs say
     end = file.tell()
     file.seek(start)
     file.write(_DESCRIPTION)  # without the time of day, so that the same content is the same file

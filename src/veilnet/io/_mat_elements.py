@@ -135,7 +135,7 @@ class Variable:
         return self.parts[number]
 
 
-_DTYPES = {
+_DTYPES: dict[str, np.dtype[Any]] = {
     "double": np.dtype(np.float64),
     "single": np.dtype(np.float32),
     **{f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},

@@ -193,7 +193,7 @@ def _whole(value: Any, name: str) -> np.ndarray[Any, Any]:
 
 def _numbers(value: Any, name: str) -> np.ndarray[Any, Any]:
     if not isinstance(value, np.ndarray):
-        kind = {str: "text", list: "cells", dict: "a struct"}.get(type(value), type(value).__name__)
+        kind = {"str": "text", "list": "cells", "dict": "a struct"}[type(value).__name__]
         raise InvalidNetwork(f"{name}: expected numbers, found {kind}")
     return value
 
