@@ -182,8 +182,11 @@ def test_fit_and_audit_take_every_table(kind: str) -> None:
     network = vn.fit(MADE_OF[kind](table), **calibration_table.ROLES)
     assert np.array_equal(network.H, vn.fit(table, **calibration_table.ROLES).H)
     new = calibration_table.table(120, seed=1)
-    expected = read_samples(network, {}, new)
-    found = read_samples(network, {}, MADE_OF[kind](new))
+    agents = calibration_table.AGENTS
+    raw = {agent: vn.Sanitizer.raw(len(names), agent=agent) for agent, names in agents.items()}
+    named = {agent: sanitizer.for_agent(agent, network) for agent, sanitizer in raw.items()}
+    expected = read_samples(network, named, new)
+    found = read_samples(network, named, MADE_OF[kind](new))
     assert np.array_equal(found.readings, expected.readings)
     assert np.array_equal(found.private["people"], expected.private["people"])
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
@@ -241,7 +242,7 @@ class Fusion:
         for place, (agent, size) in enumerate(self.sent.items()):
             if agent not in messages:
                 continue
-            part = as_message(messages[agent], f"messages[{agent!r}]", size, lambda n=size: numbered("z", n))
+            part = as_message(messages[agent], f"messages[{agent!r}]", size, partial(numbered, "z", size))
             parts[place] = part
             shapes.setdefault(part.shape[:-1], agent)
         if len(shapes) > 1:
