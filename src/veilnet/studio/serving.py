@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet.studio.uploads import MOST_BYTES
 from veilnet.studio.workbench import Workbench
 
@@ -27,7 +28,7 @@ def serve(given: Path | None, *, port: int = 0, started: Callable[[str], None]) 
         from veilnet.studio.app import application
         from veilnet.studio.guard import Guard
     except ImportError as error:
-        raise MissingExtra('the studio needs its extra: pip install "veilnet[studio]"') from error
+        raise missing_extra("the studio needs its extra", "studio") from error
     with tempfile.TemporaryDirectory(prefix="veilnet-studio-") as folder:
         bench = Workbench(Path(folder))
         if given is not None:
