@@ -34,8 +34,11 @@ def test_verbs_and_options_are_offered() -> None:
 
 
 def script_for(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as ended:
-        run(["--show-completion", shell])
+    """What --show-completion prints in that shell."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("_VEILNET_COMPLETE", f"source_{shell}")
+        with pytest.raises(SystemExit) as ended:
+            run([])
     assert ended.value.code == 0
     return capsys.readouterr().out
 
@@ -44,7 +47,12 @@ def script_for(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_the_script_calls_the_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     script = script_for(shell, capsys)
     assert f"_VEILNET_COMPLETE=complete_{shell}" in script
-    assert "veilnet" in script
+    assert "_veilnet_completion" in script or "--command veilnet" in script
+
+
+def test_the_help_tells_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    assert "--install-completion" in capsys.readouterr().out
 
 
 @pytest.mark.slow

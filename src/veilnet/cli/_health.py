@@ -9,8 +9,9 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
@@ -105,11 +106,17 @@ def _fault(module: str) -> str:
 
 
 def _version(module: str) -> str:
-    distribution = packages_distributions().get(module, [module])[0]
+    distribution = _distributions().get(module, [module])[0]
     try:
         return f"{distribution} {version(distribution)}"
     except PackageNotFoundError:
         return module
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Module -> the packages that bring it; looking takes a while."""
+    return packages_distributions()
 
 
 def _at_work() -> Finding:
