@@ -149,16 +149,16 @@ def _algebra() -> Finding:
     try:
         pools = import_module("threadpoolctl").threadpool_info()
     except ImportError:
-        built = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
-        found = f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
-        threads = 0
-    else:
-        blas = [pool for pool in pools if pool.get("user_api") == "blas"]
-        found = (
-            ", ".join(sorted({f"{each['internal_api']} {each.get('version')}" for each in blas})) or "unknown"
-        )
-        threads = max((int(each["num_threads"]) for each in blas), default=0)
-    counted = f"{threads} threads" if threads else "threads not counted (pip install threadpoolctl)"
+        pools = []
+    blas = [
+        pool for pool in pools if pool.get("user_api") == "blas"
+    ]  # an old threadpoolctl knows none of them
+    built = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    found = ", ".join(sorted({f"{each['internal_api']} {each.get('version')}" for each in blas})) or (
+        f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
+    )
+    threads = max((int(each["num_threads"]) for each in blas), default=0)
+    counted = f"{threads} threads" if threads else "threads not counted (a newer threadpoolctl would)"
     words = f"{found}, {counted} on {cores} cores{f' ({set_})' if set_ else ''}"
     if threads > 1 and not set_:
         return Finding(
