@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from veilnet import __version__
+from veilnet.cli._examples import example_text
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -33,6 +35,8 @@ def run(verbs: Mapping[str, str], arguments: list[str]) -> int:
 def _load(verb: str) -> Any:
     """The verb's own command, with its options: imports the verb's module."""
     command = import_module(f"{_PACKAGE}.{verb}").command
+    if verb in import_module(_PACKAGE).QUICK:
+        return _of_quick(verb, command)
 
     @wraps(command)
     def interruptible(*arguments: Any, **options: Any) -> Any:
@@ -42,8 +46,39 @@ def _load(verb: str) -> Any:
             raise Interrupted(*interrupt.args) from interrupt
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name=verb)(interruptible)
+    app.command(name=verb, epilog=_unwrapped(example_text(verb)))(interruptible)
     return typer.main.get_command(app)
+
+
+def _of_quick(verb: str, command: Any) -> Any:
+    """The options of a verb that does without typer, as typer has them: shells complete it so."""
+    from veilnet.cli._quick import parser
+
+    def stand_in(**_: Any) -> None:
+        """Never called."""
+
+    options = [action for action in parser(verb, command)._actions if action.option_strings]
+    stand_in.__annotations__ = {
+        action.dest: Annotated[
+            bool if action.nargs == 0 else str, typer.Option(action.option_strings[0], help=action.help)
+        ]
+        for action in options
+        if action.dest != "help"
+    }
+    stand_in.__signature__ = Signature(  # type: ignore[attr-defined]  # what inspect looks at first
+        [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            for name, hint in stand_in.__annotations__.items()
+        ]
+    )
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name=verb)(stand_in)
+    return typer.main.get_command(app)
+
+
+def _unwrapped(text: str) -> str:
+    """Text whose lines click leaves as they are."""
+    return f"\b\n{text}" if text else ""
 
 
 class _LazyGroup(TyperGroup):
@@ -76,7 +111,7 @@ def _placeholder() -> None:
 def _assemble(verbs: Mapping[str, str]) -> typer.Typer:
     assembled = typer.Typer(
         cls=_LazyGroup,
-        add_completion=False,
+        epilog=_unwrapped(example_text("")),
         rich_markup_mode=None,
         pretty_exceptions_show_locals=False,  # older versions of typer show them: readings, among others
         context_settings={"help_option_names": ["-h", "--help"]},

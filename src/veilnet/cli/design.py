@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
+    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json, .npz or .mat.")],
     privacy: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,7 +78,8 @@ def command(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write the plan to, or plan.npz: one file.")
+        Path | None,
+        typer.Option("--out", help="Folder to write the plan to, or plan.npz, plan.mat: one file."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")

@@ -9,7 +9,7 @@ import typer
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="A plan that is one file, plan.npz.")],
+    plan: Annotated[Path, typer.Argument(help="A plan that is one file, plan.npz or plan.mat.")],
     agent: Annotated[str, typer.Argument(help="Whose file to extract, by name; center for the centre's.")],
     out: Annotated[
         Path | None,
@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Write the file that one agent needs, the same as in the folder of the plan.
 
-    A plan.npz that was cut off or changed is refused, and nothing is written. What it promises is not recomputed
+    A plan that was cut off or changed is refused, and nothing is written. What it promises is not recomputed
     here: 'veilnet verify' does. Exit code 0: written; 2: no such agent, or not readable as a plan.
     """
     from veilnet._core.errors import InvalidRequest
@@ -30,7 +30,7 @@ def command(
 
     if not is_archive(plan):
         raise InvalidRequest(
-            f"{plan}: expected a plan.npz; in the folder of a plan every agent has its file already, "
+            f"{plan}: expected a plan.npz or plan.mat; in the folder of a plan every agent has its file already, "
             "and of a network in parts PartsPlan.sanitizer() gives what it runs"
         )
     archive = Archive.read(plan)

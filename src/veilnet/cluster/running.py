@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest, VeilnetError
+from veilnet._core.extras import install_line
 from veilnet._core.progress import Progress
 from veilnet.cluster.tasks import Sums, joined
 
@@ -91,7 +92,7 @@ def _on_the_cluster(
         ) from error
     except ImportError as error:
         raise InvalidRequest(
-            f'cluster: a worker lacks a package ({error}); pip install "veilnet[cluster]" there, as here'
+            f"cluster: a worker lacks a package ({error}); there, as here: {install_line('cluster')}"
         ) from error
     finally:
         _forget(client, futures)

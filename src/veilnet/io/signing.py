@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from veilnet._core.errors import InvalidPlan, InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet.io._atomic import write_bytes
 
 PAYLOAD_TYPE = "application/vnd.veilnet.plan-file+json"
-_INSTALL = 'signatures need their packages: pip install "veilnet[sign]"'
 _MOST_BYTES = 2**31
 
 
@@ -120,7 +120,7 @@ def _securesystemslib() -> tuple[Any, Any]:
     try:
         from securesystemslib import dsse, signer
     except ImportError:
-        raise MissingExtra(_INSTALL) from None
+        raise missing_extra("signatures need their packages", "sign") from None
     return dsse, signer
 
 
@@ -129,5 +129,5 @@ def _cryptography() -> tuple[Any, Any]:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
-        raise MissingExtra(_INSTALL) from None
+        raise missing_extra("signatures need their packages", "sign") from None
     return serialization, ed25519
