@@ -30,7 +30,7 @@ from veilnet.model.standard_form import StandardForm
 from veilnet.plans.plan import Plan
 
 # A floor lies so far below what the free plan was confirmed to reach, relative, that rounding does not decide.
-_ROUNDING = 1e-7
+KEPT_OF_FREE = 1e-7
 _NOTHING = 1e-9  # less is not protection, but rounding
 # A floor so near its limit, relative, is the limit.
 _AT_LIMIT = 1e-6
@@ -60,7 +60,7 @@ def floors_of(free: Plan, given_up: frozenset[str]) -> dict[str, float]:
     free: the plan without loss, as it was confirmed.
     """
     return {
-        name: reached * (1 - _ROUNDING)
+        name: reached * (1 - KEPT_OF_FREE)
         for name, reached in free.privacy.items()
         if name not in given_up and reached > _NOTHING
     }

@@ -19,7 +19,7 @@ class Known:
     """What is known when all agents answer in one way.
 
     information: J̃, (L, L).
-    hidden:      (J - J̃) A, (L, r): what is lost for the rows of A = [U; G_1; ...; G_J]', to all digits however little.
+    hidden:      (J - J̃) A, (L, r): what is lost for A = [U; G_1; ...; G_J]', to all digits however little.
     """
 
     information: Array

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import null_space
 
 from veilnet._core.progress import Progress, Stopped
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 from veilnet.designs.joint import JointResult
 from veilnet.designs.joint.objective import infinite_where_unknown
 from veilnet.designs.joint.settings import SETTINGS
@@ -38,15 +38,22 @@ class ManySearch:
     """Mixtures of answers for any question to a crowd.
 
     crowd:   all agents.
-    form:    what is not of agents: prior, public and private rows in standard form.
     sample:  a few agents that stand for all.
+    starts, seed: beginnings on the sample, and what the later ones are drawn from.
+    effort:  among all agents.
     stopped: whether the caller asked the search to stop.
     """
 
     def __init__(
-        self, crowd: Crowd, form: StandardForm, sample: Sample, starts: int | None, seed: int, tell: Teller
+        self,
+        crowd: Crowd,
+        sample: Sample,
+        starts: int | None,
+        seed: int,
+        tell: Teller,
+        effort: Effort = _ON_ALL,
     ) -> None:
-        self._form, self._sample, self._tell = form, sample, tell
+        self._sample, self._tell, self._effort = sample, tell, effort
         self.starts = _STARTS if starts is None else starts
         self._seed = seed
         self._all = Descent(crowd, sample.scale, tell)
@@ -75,7 +82,7 @@ class ManySearch:
                 self._all.add(recipes)
             except Stopped:
                 self.stopped = True
-        effort = Effort(0, 0, 0, 0) if self.stopped else _ON_ALL
+        effort = Effort(0, 0, 0, 0) if self.stopped else self._effort
         found = self._all.answer(question, effort)
         self.stopped |= found.interrupted
         return found, max(agreed, 1)
@@ -87,9 +94,7 @@ class ManySearch:
         found: list[Found] = []
         for first in self._beginnings():
             descent = Descent(crowd, lambda recipe: middle_price(form, recipe), self._tell)
-            mine = as_asked_of_all(
-                question, (self.ceiling, self.limit), (descent.ceiling, descent.limit)
-            )
+            mine = as_asked_of_all(question, (self.ceiling, self.limit), (descent.ceiling, descent.limit))
             found.append(descent.answer(mine, _ON_SAMPLE, first))
             if found[-1].interrupted:
                 raise Stopped
@@ -119,7 +124,7 @@ class ManySearch:
 
 
 class ManyCurve:
-    """As :class:`veilnet.designs.joint.Curve`, for very many agents: level t with p_j >= t·weights_j, against loss."""
+    """As :class:`veilnet.designs.joint.Curve`, for very many agents: loss against level t, p_j >= t·weights_j."""
 
     def __init__(
         self,
@@ -138,7 +143,7 @@ class ManyCurve:
 
     @cached_property
     def _search(self) -> ManySearch:
-        search = ManySearch(self._crowd, self._form, sample_of(self._form), *self._options)
+        search = ManySearch(self._crowd, sample_of(self._form), *self._options)
         search_closed_forms(search, self._form, self.weights > 0)
         return search
 
@@ -172,7 +177,7 @@ class ManyCurve:
         )
 
 
-def search_closed_forms(search: ManySearch, form: StandardForm, asked: Array) -> None:
+def search_closed_forms(search: ManySearch, form: StandardForm, asked: Booleans) -> None:
     """Let the search know what it is to tell nothing of what is asked about, where a prior says what that is."""
     if null_space(form.information, rcond=1e-11).shape[1] == 0:
         private = np.concatenate([rows for rows, chosen in zip(form.private, asked, strict=True) if chosen])

@@ -1,9 +1,9 @@
 """New prices until no answer to them helps: fully corrective Frank-Wolfe steps on J̃.
 
-The best mixture of the answers so far has a Lagrangian; its gradient by J̃ is the next price matrix, and what all agents
-answer to it is the one answer that a first-order model promises most of. When it promises next to nothing, the mixture
-is a stationary point of the whole problem. Each step is one pass over all agents. Where steps go on too slowly, prices
-are searched for themselves (:mod:`veilnet.designs.many.prices`).
+The best mixture of the answers so far has a Lagrangian; its gradient by J̃ is the next price matrix, and what all
+agents answer to it is the one answer that a first-order model promises most of. When it promises next to nothing, the
+mixture is a stationary point of the whole problem. Each step is one pass over all agents. Where steps go on too
+slowly, prices are searched for themselves (:mod:`veilnet.designs.many.prices`).
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Descent:
         self._recipes = [Recipe.span(public), Recipe.span(public[:, :0])]
         self._known = [crowd.ask(recipe) for recipe in self._recipes]
         self._passes = len(self._recipes)
+        self._prices = np.ones(int(crowd.owner.max()))
 
     @property
     def ceiling(self) -> Array:
@@ -104,7 +105,8 @@ class Descent:
             if gap > _OPEN_GAP and effort.steps:
                 before = self._answers().at(weights)
                 prices = self._next(question, weights, before)[0]
-                self.add(self._searched(question, prices, effort))
+                recipes, self._prices = self._searched(question, prices, effort)
+                self.add(recipes)
                 weights = np.append(weights, np.zeros(len(self._known) - weights.size))
                 rival = self._begin(question, refuge)
                 if question.value(self._answers().at(rival)) < question.value(before):
@@ -149,7 +151,7 @@ class Descent:
             self._keep(recipe, known)
         return self._answers().best(question, weights, refuge), gap
 
-    def _searched(self, question: Question, start: Recipe, effort: Effort) -> list[Recipe]:
+    def _searched(self, question: Question, start: Recipe, effort: Effort) -> tuple[list[Recipe], Array]:
         search = PriceSearch(self.crowd, self._scale, self._tell)
         try:
             return search.best(
@@ -164,9 +166,9 @@ class Descent:
         The prices of hiding are raised or lowered together until the answer just satisfies the question.
         """
         at = self._answers().at(weights)
-        prices = self._answers().prices(question, weights, at)
-        if np.count_nonzero(weights) == 1 or not np.any(prices):
+        if np.count_nonzero(weights) == 1:
             return weights
+        prices = self._worth(question, weights, at)
         low, high = -np.inf, np.inf
         tried: list[tuple[float, float]] = []
         factor = 0.0  # a logarithm
@@ -220,9 +222,15 @@ class Descent:
 
     def _next(self, question: Question, weights: Array, at: Figures) -> tuple[Recipe, Array]:
         """The gradient of the Lagrangian by J̃ as prices, and their weights."""
-        prices = self._answers().prices(question, weights, at)
-        worth = (np.concatenate([[-1.0], prices]) / at.values)[self.crowd.owner]
+        worth = (np.concatenate([[-1.0], self._worth(question, weights, at)]) / at.values)[self.crowd.owner]
         return Recipe.prices(at.estimate, worth), worth
+
+    def _worth(self, question: Question, weights: Array, at: Figures) -> Array:
+        """What a logarithm of each privacy is worth; one answer alone does not tell, what was known last does."""
+        if np.count_nonzero(weights) > 1:
+            found = self._answers().prices(question, weights, at)
+            self._prices = found if np.any(found) else self._prices
+        return self._prices
 
     def _forget(self, weights: Array) -> Array:
         """Room for one more: the oldest answer out of use goes; shares and silence stay."""

@@ -5,8 +5,8 @@ J̃ is linear in the mixture, so with J̃_k the information of each answer alone
     J̃ = Σ_k a_k J̃_k,   f = tr(A J̃^-1 A') - tr(A A') = tr(A D A') + tr(A D J̃^-1 D A'),   D = J - J̃,
     ∂f/∂a_k = tr(E' D_k E) - const,   E = J̃^-1 A' = A' + S,   S = J̃^-1 D A',
 
-and D A' is kept for each answer, so that no two nearly equal numbers are subtracted however small the loss. What is left
-to minimise is a problem in a few dozen weights, by sequential quadratic programming.
+and D A' is kept for each answer, so that no two nearly equal numbers are subtracted however small the loss. What is
+left to minimise is a problem in a few dozen weights, by sequential quadratic programming.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Figures:
     @property
     def values(self) -> Array:
         """Loss, then privacies."""
-        return np.maximum(np.concatenate([[self.loss], self.privacy]), _TINY)
+        return np.asarray(np.maximum(np.concatenate([[self.loss], self.privacy]), _TINY))
 
 
 class Answers:
@@ -97,7 +97,9 @@ class Answers:
         spread = np.linalg.solve(information + self._floor, hidden)
         sums = self._select @ np.einsum("lr,lr->r", self._wanted + spread, hidden)
         lost = np.einsum("lr,klr->kr", self._wanted + 2 * spread, self._hidden)
-        lost += np.einsum("lr,lr->r", spread, spread) - np.einsum("klr,lr->kr", self._information @ spread, spread)
+        lost += np.einsum("lr,lr->r", spread, spread) - np.einsum(
+            "klr,lr->kr", self._information @ spread, spread
+        )
         return Figures(
             max(float(sums[0]), 0.0),
             np.maximum(sums[1:], 0.0),
@@ -107,7 +109,7 @@ class Answers:
         )
 
     def retreated(self, question: Question, weights: Array, refuge: int) -> Array | None:
-        """The weights nearest to these, on the way to one answer alone, that satisfy the question; None if none do."""
+        """The weights nearest to these, on the way to one answer alone, that satisfy the question; None if none."""
         alone = np.zeros(len(self))
         alone[refuge] = 1.0
         if question.safe(self.at(weights)):
@@ -138,11 +140,15 @@ class Answers:
         reference = before.loss if question.budget is None else question.budget
         reference = max(reference, _TINY)
         # Each weight in units of what moves the logarithms by one: answers far off need tiny ones.
-        relative = (before.slopes - (before.slopes @ weights)[:, None]) / np.maximum(before.values, reference * 1e-3)[:, None]
+        relative = (before.slopes - (before.slopes @ weights)[:, None]) / np.maximum(
+            before.values, reference * 1e-3
+        )[:, None]
         scale = 1.0 / np.maximum(np.abs(relative).sum(axis=0), 1.0)
         most = question.budget is not None
         asked = question.targets > 0
-        divided = question.weights > 0 if most and question.weights is not None else np.zeros(asked.size, bool)
+        divided = (
+            question.weights > 0 if most and question.weights is not None else np.zeros(asked.size, bool)
+        )
         last: tuple[bytes, Figures] = (b"", before)
 
         def at(point: Array) -> Figures:
@@ -164,7 +170,7 @@ class Answers:
             found = at(point)
             return np.log(found.values[1:]), found.slopes[1:] / found.values[1:, None]
 
-        constraints: list[dict[str, Any]] = [
+        constraints: list[Any] = [
             {"type": "eq", "fun": lambda p: p[:count] @ scale - 1, "jac": lambda _: extended(np.ones(count))}
         ]
         if np.any(asked):

@@ -1,8 +1,8 @@
 """The best prices: minimising over the price matrix itself, where mixing answers goes on too slowly.
 
-Γ = D diag(signs) D' has as many columns as there are public and private rows, so D is a handful of numbers however many
-agents there are, and all the search of :mod:`veilnet.designs.joint` for X can be made for D instead. Much privacy is
-reached along a curved valley, on which mixtures creep and a quasi-Newton method does not.
+D of Γ = D diag(signs) D' has a column for each public and private row: a handful of numbers however many agents there
+are, and the search of :mod:`veilnet.designs.joint` for X is made for D instead. Much privacy is reached along a curved
+valley, on which mixtures creep and a quasi-Newton method does not.
 """
 
 from __future__ import annotations
@@ -47,8 +47,12 @@ class PriceSearch:
         self._crowd, self._scale, self._tell = crowd, scale, tell
         self.passes = 0
 
-    def best(self, problem: LeastLoss | MostPrivacy, start: Recipe, steps: int, rounds: int) -> list[Recipe]:
-        """Prices reached from ``start``: as they were searched for, softly answered, and at the Lagrangian's gradient."""
+    def best(
+        self, problem: LeastLoss | MostPrivacy, start: Recipe, steps: int, rounds: int
+    ) -> tuple[list[Recipe], Array]:
+        """Prices reached from ``start``, softly answered and at the Lagrangian's gradient; and what a logarithm of
+        each privacy is then worth in logarithms of the loss.
+        """
         shape = start.directions.shape
         point = (start.directions / np.sqrt(max(self._scale(start), _TINY))).reshape(-1)
         curvature = Curvature(point.size)
@@ -79,7 +83,8 @@ class PriceSearch:
             before = reached
         by_loss, by_privacy = problem.lagrangian(at)
         worth = -np.concatenate([[by_loss], by_privacy])[self._crowd.owner]
-        return [recipe(point), Recipe.prices(figures.estimate, worth)]
+        prices = -by_privacy * figures.privacy / max(by_loss * figures.loss, _TINY)
+        return [recipe(point), Recipe.prices(figures.estimate, worth)], prices
 
     def _evaluate(self, recipe: Recipe) -> tuple[Evaluation, Figures]:
         self.passes += 1
@@ -90,7 +95,9 @@ class PriceSearch:
         self.passes += 1
         return self._crowd.pull(recipe, figures.estimate, worths)
 
-    def _fit(self, problem: LeastLoss | MostPrivacy, recipe: Recipe, at: Evaluation, figures: Figures) -> None:
+    def _fit(
+        self, problem: LeastLoss | MostPrivacy, recipe: Recipe, at: Evaluation, figures: Figures
+    ) -> None:
         units = np.diag(1 / figures.values)
         worths = -units[:, self._crowd.owner]
         slopes = self._pull(recipe, figures, worths).reshape(len(worths), -1)

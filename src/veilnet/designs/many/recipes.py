@@ -93,7 +93,7 @@ def answers(recipe: Recipe, observe: Array, wanted: Array) -> tuple[Array, Array
 
 
 def pulled(recipe: Recipe, observe: Array, estimate: Array, worths: Array) -> Array:
-    """Derivatives by D, (m, L, k), of Σ_r worths_mr Σ_i |X_i^½ H_i e_r|² over a stack; e_r are columns of ``estimate``."""
+    """Derivatives by D, (m, L, k), of Σ_r worths_mr Σ_i e_r'H_i'X_i H_i e_r over a stack, e_r in ``estimate``."""
     shown = observe @ recipe.directions
     values, vectors = np.linalg.eigh((shown * recipe.signs) @ shown.transpose(0, 2, 1))
     inverse = vectors.transpose(0, 2, 1)
@@ -129,7 +129,7 @@ def _told(values: Array, softness: float) -> Array:
     """φ: 1 below -μ, 0 above 0."""
     if softness == 0.0:
         least = _NO_PRICE * np.abs(values).max(axis=1, keepdims=True)
-        return (values < -least).astype(float)
+        return np.asarray(values < -least, dtype=np.float64)
     part = np.clip(-values / softness, 0.0, 1.0)
     return np.asarray(part**2 * (3 - 2 * part))
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 from veilnet.designs.many.mixture import Question
 from veilnet.designs.many.recipes import Recipe
 from veilnet.model.standard_form import StandardForm
@@ -35,7 +35,9 @@ class Sample:
 
     def scale(self, recipe: Recipe) -> float:
         """The largest price that an agent in the middle sees; the recipe in the coordinates of all."""
-        return middle_price(self.form, recipe.in_coordinates(np.linalg.inv(self.change)))
+        return middle_price(
+            self.form, recipe.in_coordinates(np.asarray(np.linalg.inv(self.change), dtype=np.float64))
+        )
 
 
 def middle_price(form: StandardForm, recipe: Recipe) -> float:
@@ -59,10 +61,10 @@ def sample_of(form: StandardForm) -> Sample:
     return standing_for(form, stacks, stand_for)
 
 
-def evenly(count: int, part: float) -> Array:
+def evenly(count: int, part: float) -> Integers:
     """The places of a part of ``count`` agents, at least one, evenly spread."""
     wanted = int(np.clip(np.ceil(part * count), 1, count))
-    return (np.arange(wanted) * count) // wanted
+    return np.asarray((np.arange(wanted) * count) // wanted, dtype=np.intp)
 
 
 def standing_for(form: StandardForm, stacks: Sequence[Array], stand_for: Sequence[float]) -> Sample:
@@ -93,7 +95,9 @@ def standing_for(form: StandardForm, stacks: Sequence[Array], stand_for: Sequenc
     return Sample(made, change)
 
 
-def as_asked_of_all(question: Question, of_all: tuple[Array, Array], of_sample: tuple[Array, Array]) -> Question:
+def as_asked_of_all(
+    question: Question, of_all: tuple[Array, Array], of_sample: tuple[Array, Array]
+) -> Question:
     """The same question to the sample: privacies as far between its ceilings and its limits as those of all.
 
     of_all, of_sample: privacies of shares and of silence.
