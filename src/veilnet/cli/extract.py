@@ -40,7 +40,8 @@ def command(
         content = centre_file(plan) if agent == "center" else archive.agent_file(agent)
     else:
         raise InvalidRequest(
-            f"{plan}: expected a plan.npz or a folder of parts; in the folder of a plan every agent has its file already"
+            f"{plan}: expected a plan.npz or a folder of parts; in the folder of a plan every agent has its file "
+            "already"
         )
     write_bytes(target, content)
     if json:

@@ -1,7 +1,7 @@
 """Trade-offs of a network in parts: prices go to all parts, L x L sums come back.
 
-The search is that for very many agents in one piece (:mod:`veilnet.designs.many`), and every number it decides by is a
-sum over parts in an order of their own; so it takes the same steps with any number of workers, with none, and after
+The search is that for very many agents in one piece (:mod:`veilnet.designs.many`), and every number it decides by is
+a sum over parts in an order of their own; so it takes the same steps with any number of workers, with none, and after
 some died. What was answered is kept in ``plan/search`` until the plan is there: a run that was cut off goes on where
 it was.
 """

@@ -208,17 +208,16 @@ class Descent:
     def _begin(self, question: Question, refuge: int, only: int | None = None) -> Array:
         """The best of the answers, each on its own as far as it satisfies the question; or one of them."""
         answers = self._answers()
-        best: tuple[float, Array] | None = None
-        for place in [refuge, *range(len(self._known))] if only is None else [refuge, only]:
+        best = np.zeros(len(self._known))
+        best[refuge] = 1.0  # satisfies the question, if anything does
+        least = np.inf
+        for place in range(len(self._known)) if only is None else [only]:
             alone = np.zeros(len(self._known))
             alone[place] = 1.0
             tried = answers.retreated(question, alone, refuge)
-            if tried is not None:
-                value = question.value(answers.at(tried))
-                if best is None or value < best[0] or place == only:
-                    best = (value, tried)
-        assert best is not None  # the refuge satisfies the question
-        return best[1]
+            if tried is not None and (value := question.value(answers.at(tried))) < least:
+                best, least = tried, value
+        return best
 
     def _next(self, question: Question, weights: Array, at: Figures) -> tuple[Recipe, Array]:
         """The gradient of the Lagrangian by J̃ as prices, and their weights."""

@@ -1,8 +1,8 @@
 """The best prices: minimising over the price matrix itself, where mixing answers goes on too slowly.
 
 D of Γ = D diag(signs) D' has a column for each public and private row: a handful of numbers however many agents there
-are, and the search of :mod:`veilnet.designs.joint` for X is made for D instead. Much privacy is reached along a curved
-valley, on which mixtures creep and a quasi-Newton method does not.
+are, and the search of :mod:`veilnet.designs.joint` for X is made for D instead. Much privacy is reached along a
+curved valley, on which mixtures creep and a quasi-Newton method does not.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ def as_asked_of_all(
     low, high = (np.log1p(each) for each in of_all)
     mine, top = (np.log1p(each) for each in of_sample)
     part = np.clip((np.log1p(question.targets) - low) / np.maximum(high - low, 1e-12), 0.0, 1 - 1e-9)
-    moved = np.expm1(mine + part * (top - mine))
+    free = np.expm1(mine) * question.targets / np.maximum(of_all[0], np.finfo(float).tiny)
+    moved = np.where(question.targets <= of_all[0], free, np.expm1(mine + part * (top - mine)))
     return Question(np.where(question.targets > 0, moved, 0.0), question.weights, question.budget)
 
 
