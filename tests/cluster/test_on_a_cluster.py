@@ -82,7 +82,7 @@ def processes(client: Any) -> dict[str, int]:
     return dict(client.run(os.getpid))
 
 
-def wait_for_workers(client: Any, count: int = 2, patience: float = 60.0) -> dict[str, int]:
+def wait_for_workers(client: Any, count: int = 2, patience: float = 120.0) -> dict[str, int]:
     end = time.monotonic() + patience
     while time.monotonic() < end:
         try:

@@ -75,6 +75,7 @@ class Descent:
         self._known = [crowd.ask(recipe) for recipe in self._recipes]
         self._passes = len(self._recipes)
         self._prices = np.ones(int(crowd.owner.max()))
+        self._reached = np.zeros(0)  # the weights a search had when it was stopped
 
     @property
     def ceiling(self) -> Array:
@@ -98,6 +99,7 @@ class Descent:
         if first is not None:
             self.add([first])
         weights = self._begin(question, refuge, only=None if first is None else len(self._known) - 1)
+        self._reached = weights
         history: list[tuple[float, Array]] = []
         gap, interrupted = np.inf, False
         try:
@@ -111,11 +113,13 @@ class Descent:
                 rival = self._begin(question, refuge)
                 if question.value(self._answers().at(rival)) < question.value(before):
                     weights = rival
+                self._reached = weights
                 weights, gap = self._steps(question, refuge, weights, effort.last, history)
-            weights = self._pure(question, weights)
+            if effort.first:
+                weights = self._pure(question, weights)
         except Stopped:
             interrupted = True
-            weights = np.append(weights, np.zeros(len(self._known) - weights.size))
+            weights = np.append(self._reached, np.zeros(len(self._known) - self._reached.size))
         at = self._answers().at(weights)
         used = weights > 0
         return Found(
@@ -135,7 +139,7 @@ class Descent:
         """So many Frank-Wolfe steps at most; the weights they end with, and the gap."""
         gap, still, before = np.inf, 0, np.inf
         for turn in range(count):
-            weights = self._answers().best(question, weights, refuge)
+            weights = self._reached = self._answers().best(question, weights, refuge)
             at = self._answers().at(weights)
             history.append((at.loss, at.privacy))
             self._tell("passes over all agents", turn / count)
@@ -149,6 +153,7 @@ class Descent:
                 break
             weights = np.append(self._forget(weights), 0.0)
             self._keep(recipe, known)
+            self._reached = weights
         return self._answers().best(question, weights, refuge), gap
 
     def _searched(self, question: Question, start: Recipe, effort: Effort) -> tuple[list[Recipe], Array]:
@@ -188,7 +193,7 @@ class Descent:
                 low = max(low, factor) if question.budget is None else low
                 high = high if question.budget is None else min(high, factor)
             tried.append((factor, missing))
-            factor = _secant(tried, low, high)
+            factor = _secant(tried, low, high, 1.0 if question.budget is None else -1.0)
         return weights
 
     def _answers(self) -> Answers:
@@ -241,11 +246,14 @@ class Descent:
         return np.delete(weights, gone)
 
 
-def _secant(tried: list[tuple[float, float]], low: float, high: float) -> float:
-    """The next factor: where a line through the last two meets zero, inside what is bracketed."""
+def _secant(tried: list[tuple[float, float]], low: float, high: float, towards: float) -> float:
+    """The next factor: where a line through the last two meets zero, inside what is bracketed.
+
+    towards: 1 where more of it helps what is missing, -1 where less does.
+    """
     (last, missing) = tried[-1]
     if len(tried) == 1:
-        guess = last + np.clip(missing, -0.5, 0.5)
+        guess = last + towards * np.clip(missing, -0.5, 0.5)
     else:
         before, missed = tried[-2]
         slope = (missing - missed) / (last - before) if last != before else 0.0
