@@ -11,9 +11,9 @@ arrays count, as a multiple of those.
 
 The trade-offs, with a prior, ask for twice the free privacy and for what a loss of 10 % buys, by prices that all
 agents answer (also at a thousand agents, where design() would search for one matrix per agent; that search is a row
-of its own). The time of a pass is that of asking all agents once; a thousand agents are their own sample. ``--seconds``
-stops a search when it next reports after so many, as ``progress=`` lets anybody do: the plan is then the best so far,
-certified as always. ``--picture`` draws the tables.
+of its own). The time of a pass is that of asking all agents once; a thousand agents are their own sample.
+``--seconds`` stops a search when it next reports after so many, as ``progress=`` lets anybody do: the plan is then
+the best so far, certified as always. ``--picture`` draws the tables.
 """
 
 from __future__ import annotations

@@ -35,7 +35,6 @@ from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.tasks import PLAN, Sums
 from veilnet.designs.floors import KEPT_OF_FREE
 from veilnet.designs.joint import SETTINGS
-from veilnet.designs.joint.telling import Teller
 from veilnet.designs.many import (
     SAMPLE_ENTRIES,
     Effort,
@@ -145,7 +144,7 @@ class Search:
         stacks, stand_for = self.crowd.chosen(SAMPLE_ENTRIES * parts.agents / readings**2)
         with one_thread():
             sample = standing_for(self.crowd.form, stacks, stand_for)
-            self._search = ManySearch(self.crowd, sample, starts, seed, Teller(progress), EFFORT)
+            self._search = ManySearch(self.crowd, sample, starts, seed, progress, EFFORT)
             search_closed_forms(self._search, self.crowd.form, np.ones(len(self._names), bool))
 
     @property

@@ -50,13 +50,13 @@ class ManySearch:
         sample: Sample,
         starts: int | None,
         seed: int,
-        tell: Teller,
+        progress: Progress | None,
         effort: Effort = _ON_ALL,
     ) -> None:
-        self._sample, self._tell, self._effort = sample, tell, effort
+        self._sample, self._tell, self._effort = sample, Teller(progress), effort
         self.starts = _STARTS if starts is None else starts
         self._seed = seed
-        self._all = Descent(crowd, sample.scale, tell)
+        self._all = Descent(crowd, sample.scale, self._tell)
         self.stopped = False
 
     @property
@@ -139,7 +139,7 @@ class ManyCurve:
         self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
         self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
         self._form, self._crowd = form, FormCrowd(form)
-        self._options = (starts, seed, Teller(progress))
+        self._options = (starts, seed, progress)
 
     @cached_property
     def _search(self) -> ManySearch:
