@@ -33,7 +33,7 @@ EXTRAS = {
     ),
     "sign": Extra("signatures of plans", ("securesystemslib", "cryptography")),
     "cluster": Extra("networks on a Dask cluster", ("dask", "distributed", "threadpoolctl")),
-    "studio": Extra("the page in the browser", ("fastapi", "uvicorn")),
+    "studio": Extra("the page in the browser", ("fastapi", "uvicorn", "threadpoolctl")),
     "stonesoup": Extra("sanitized measurements in Stone Soup", ("stonesoup",)),
 }
 
