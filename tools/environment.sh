@@ -138,6 +138,11 @@ explain_pip_failure() {
     fail "$reason and try again; details in $log"
 }
 
+# Debian puts the broker where only root's PATH looks.
+has_mosquitto() {
+    command -v mosquitto >/dev/null 2>&1 || [ -x /usr/sbin/mosquitto ]
+}
+
 # install_debian_packages NAME...: true if all are there in the end.
 install_debian_packages() {
     missing=

@@ -49,6 +49,15 @@ def test_only_verbs_with_a_module_are_listed(verb, capsys) -> None:
     assert cli.run(["absent"]) == 2
 
 
+def test_a_group_of_commands_has_the_verb_s_line_for_its_help(capsys) -> None:
+    assert cli.run(["live", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert cli.VERBS["live"] in shown
+    assert "keys" in shown
+    assert cli.run(["live", "nothing"]) == 2
+    assert "No such command 'nothing'" in capsys.readouterr().err
+
+
 def test_arguments_reach_the_verb(verb) -> None:
     seen = []
 

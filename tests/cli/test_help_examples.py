@@ -87,6 +87,21 @@ def without_serving(monkeypatch: pytest.MonkeyPatch) -> list[Path | None]:
     return asked
 
 
+def without_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker answers at broker.example: who would send to it or hear from it ends at once."""
+    offline = SimpleNamespace(
+        start=lambda: None,
+        wake=lambda: None,
+        drain=lambda _: True,
+        stop=lambda: None,
+        run=lambda _: None,
+        failure=None,
+    )
+    monkeypatch.setattr("veilnet.live.sending.Sender", lambda *_: offline)
+    monkeypatch.setattr("veilnet.live.receiving.Receiver", lambda *_, **__: offline)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+
 SLOW = {"demo", "reproduce", "audit", "report"}
 STOOD_IN = {"studio", "bench"}
 
@@ -104,6 +119,8 @@ def test_the_example_runs(
     if verb == "":
         shutil.rmtree(folder / "plan")
     asked = without_serving(monkeypatch) if verb in STOOD_IN else []
+    if verb in ("agent", "center"):
+        without_a_broker(monkeypatch)
     if verb == "doctor":  # importing every optional package takes long, and is tested elsewhere
         monkeypatch.setattr(_health, "EXTRAS", {})
     before = {path for path in folder.rglob("*") if path.is_file()}

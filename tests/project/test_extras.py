@@ -19,7 +19,7 @@ from veilnet.cli import run
 from veilnet.io.template import house
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_CALLED_SO = {"scikit-learn": "sklearn"}
+NOT_CALLED_SO = {"scikit-learn": "sklearn", "paho-mqtt": "paho"}
 
 
 def requirements() -> dict[str, list[str]]:
@@ -106,6 +106,8 @@ USES: list[tuple[str, str, Callable[[Path], Any]]] = [
     ("sign", "securesystemslib", called("veilnet.io.signing:_securesystemslib")),
     ("sign", "cryptography", called("veilnet.io.signing:_cryptography")),
     ("cluster", "distributed", called("veilnet.cluster.connecting:_distributed")),
+    ("live", "paho", called("veilnet.live.connecting:make_client", "kitchen", None)),
+    ("live", "cryptography", called("veilnet.live._certificates:library")),
     ("studio", "uvicorn", called("veilnet.studio.serving:serve", None, started=print)),
     ("stonesoup", "stonesoup", imported("veilnet.adapters.stone_soup")),
 ]

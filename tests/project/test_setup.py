@@ -166,6 +166,17 @@ def test_signatures_are_installed_where_they_are_needed(sandbox: Sandbox, argume
 
 
 @pytest.mark.parametrize(
+    "arguments", [("live", "keys", "plan"), ("agent", "a.json"), ("center", "center.json")]
+)
+def test_a_live_network_s_packages_are_installed_where_they_are_needed(
+    sandbox: Sandbox, arguments: tuple[str, ...]
+) -> None:
+    sandbox.run(sandbox.root / "veilnet", *arguments)
+    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
+    assert installed == ["live,plot]"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "extras"),
     [(("design", "city"), "cluster,plot]"), (("reproduce", "fig1"), "cluster,paper]")],
 )

@@ -6,6 +6,8 @@ annotations; its docstring is the long help::
     def command(network: Annotated[Path, typer.Argument(help="A network file.")], json: bool = False) -> None:
         \"\"\"Say whether privacy can be free in this network.\"\"\"
 
+A group of commands (``veilnet live keys``) has a table ``commands``, name -> function, in their place.
+
 Such a module imports the mathematics inside the function, so that ``veilnet check --help`` stays quick too. The verbs
 of ``QUICK`` run in loops: they do without typer, see ``_quick``.
 It raises what went wrong and lets :func:`main` say it, in one line on standard error. Exit codes:
@@ -43,9 +45,12 @@ VERBS = {
     "sign": "Sign the files of a plan, for agents that trust your key.",
     "sanitize": "Make an agent's readings safe to send.",
     "fuse": "Estimate the public parameters from what arrived.",
+    "agent": "Run an agent: read, sanitize, send over a broker.",
+    "center": "Run the centre: receive over a broker, estimate, acknowledge.",
     "audit": "Attack a plan and report what can be learned.",
     "verify": "Recompute what a saved plan promises.",
     "report": "One page that shows a plan, to look at and to hand on.",
+    "live": "Keys, a demo and the status of agents and a centre over a broker.",
     "studio": "The same live in the browser: drag privacy, see what it costs.",
     "fit": "Make a network from calibration data.",
     "refit": "Make a new plan from new calibration data, and compare.",

@@ -17,9 +17,20 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sign": ("veilnet sign --new-key designer.key", "veilnet sign plan/ --key designer.key"),
     "sanitize": ("veilnet sanitize plan/kitchen.json --in readings.csv --out kitchen.csv",),
     "fuse": ("veilnet fuse plan/center.json kitchen=kitchen.csv hall=hall.csv --out estimates.csv",),
+    "agent": (
+        "veilnet live keys plan/ --out keys/ --host broker.example",
+        "veilnet agent plan/kitchen.json --broker mqtts://broker.example:8883 --cert keys/agents/kitchen "
+        "--begin --in readings.csv",
+    ),
+    "center": (
+        "veilnet live keys plan/ --out keys/ --host broker.example",
+        "veilnet center plan/center.json --broker mqtts://broker.example:8883 --cert keys/centre "
+        "--out estimates.sqlite",
+    ),
     "audit": ("veilnet audit plan/ --only promise --only deployed",),
     "verify": ("veilnet verify plan/ house.toml",),
     "report": ("veilnet report plan/ --out report.html",),
+    "live": ("veilnet live keys plan/ --out keys/ --host broker.example",),
     "studio": ("veilnet studio house.toml",),
     "fit": (
         "veilnet fit winter.csv --agent kitchen=T1,RH1 --agent hall=T2 --public T_out --private people "

@@ -32,22 +32,36 @@ def run(verbs: Mapping[str, str], arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _load(verb: str) -> Any:
-    """The verb's own command, with its options: imports the verb's module."""
-    command = import_module(f"{_PACKAGE}.{verb}").command
-    if verb in import_module(_PACKAGE).QUICK:
-        return _of_quick(verb, command)
+def _load(verb: str, line: str | None) -> Any:
+    """The verb's own command, with its options, or its group of commands: imports the verb's module.
 
+    line: the verb's line of help, which a group has for its own.
+    """
+    module = import_module(f"{_PACKAGE}.{verb}")
+    if verb in import_module(_PACKAGE).QUICK:
+        return _of_quick(verb, module.command)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    example = _unwrapped(example_text(verb))
+    commands = getattr(module, "commands", None)
+    if commands is None:
+        app.command(name=verb, epilog=example)(_interruptible(module.command))
+        return typer.main.get_command(app)
+    # without a callback a group of one would not ask for the name of its command
+    app.callback(help=line, epilog=example)(_placeholder)
+    for name, command in commands.items():
+        app.command(name=name)(_interruptible(command))
+    return typer.main.get_command(app)
+
+
+def _interruptible(command: Any) -> Any:
     @wraps(command)
-    def interruptible(*arguments: Any, **options: Any) -> Any:
+    def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
             raise Interrupted(*interrupt.args) from interrupt
 
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name=verb, epilog=_unwrapped(example_text(verb)))(interruptible)
-    return typer.main.get_command(app)
+    return wrapped
 
 
 def _of_quick(verb: str, command: Any) -> Any:
@@ -86,7 +100,7 @@ class _LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in self.commands:
-            self.commands[args[0]] = _load(args[0])
+            self.commands[args[0]] = _load(args[0], self.commands[args[0]].help)
         return super().resolve_command(ctx, args)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
 from typing import get_type_hints
@@ -35,10 +36,14 @@ def in_options(text: str, verb: str) -> str:
 def options_of(verb: str) -> dict[str, str]:
     """Argument -> option, for all options of a verb; none where there is no such verb."""
     try:
-        command = import_module(f"veilnet.cli.{verb}").command
-        hints = get_type_hints(command, include_extras=True)
+        return options_of_command(import_module(f"veilnet.cli.{verb}").command)
     except (ImportError, AttributeError, NameError):
         return {}
+
+
+def options_of_command(command: Callable[..., object]) -> dict[str, str]:
+    """Argument -> option, for all options of the function of a verb or of a command in a group."""
+    hints = get_type_hints(command, include_extras=True)
     found = {}
     for name in signature(command).parameters:
         about = next(iter(getattr(hints[name], "__metadata__", ())), None)

@@ -45,8 +45,11 @@ SCRIPTS = {
         "the audit's verdicts on data with planted leaks, and its false alarms where promises hold",
     ),
     "many": ("many_agents.py", "a thousand to a million agents with a bare batched NumPy script"),
+    "live-kills": ("live_kills.py", "a live network whose agent, broker and centre are killed at every step"),
+    "live-load": ("live_load.py", "messages a second at the centre of a live network with a bare subscriber"),
     "lattice": ("lattice.py", "attacks on readings on a lattice, without and with dither"),
 }
+_WITHOUT_SOLVERS = ("start", "live-kills", "live-load")
 LIST = "; ".join(f"{name}: {what}" for name, (_, what) in SCRIPTS.items())
 
 
@@ -92,7 +95,9 @@ def command(
             "bench: the benchmarks are not part of an installed veilnet; get its source repository and run "
             "'./veilnet bench' there"
         )
-    if which != "start" and any(find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")):
+    if which not in _WITHOUT_SOLVERS and any(
+        find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")
+    ):
         raise missing_extra("the benchmarks compare with other solvers", "paper")
     for name, (script, _) in SCRIPTS.items():
         if which not in (name, "all"):

@@ -17,6 +17,16 @@ def command(
     pin: Annotated[
         bool, typer.Option("--pin", help="Pin this very file: sanitize then refuses any other in its place.")
     ] = False,
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            "--confirm", help="Agree to this signed file, though it tells more than the one before."
+        ),
+    ] = False,
+    accepted: Annotated[
+        Path | None,
+        typer.Option("--accepted", help="Where it is kept what was agreed to; beside its file if left out."),
+    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option("--ledger", help="The agent's ledger of releases (sanitize --ledger) to audit."),
@@ -30,13 +40,17 @@ def command(
 ) -> None:
     """Say what an agent's file would send of each reading: exactly, with noise, mixed, or nothing.
 
-    Raises an alarm where raw readings can be recovered from what is sent. Shows the file's fingerprint, to compare by
-    another way with whoever designed the plan. With --ledger, says whether the agent's record of releases is whole,
-    continues --head, and has as many rows as the centre received. Exit code 0: nothing alarming; 1: an alarm, or a
-    file that is not trusted; 2: not readable as an agent's file.
+    Raises an alarm where raw readings can be recovered from what is sent. Says what the plan promises, where whoever
+    signed it, or the plan.json beside it, states that. Shows the file's fingerprint, to compare by another way with
+    whoever designed the plan. Of a signed plan (--trust and a public key), says whether it is older than one that was
+    run, or tells more than the one agreed to, which --confirm then agrees to. With --ledger, says whether the
+    agent's record of releases is whole, continues --head, and has as many rows as the centre received. Exit code 0:
+    nothing alarming; 1: an alarm, or a file that is not trusted or tells more than was agreed to; 2: not readable as
+    an agent's file.
     """
     from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.agent.inspection import inspect
+    from veilnet.cli._agreeing import agreement, promise_of
     from veilnet.cli._shared import console, print_json
     from veilnet.io.release_ledger import audit_releases
     from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
@@ -54,13 +68,20 @@ def command(
     released = None if ledger is None else audit_releases(ledger, plan or "", agent.agent, head, received)
     mark = fingerprint(content)
     distrust = ""
+    signed = None
     pins = pinned(sanitizer, trust or ())
     if pin:  # gives the pin beside the file a new content, so only those given count
         pins = pins[:1] if trust else ()
     try:
-        require_trust(sanitizer, content, pins)
+        signed = require_trust(sanitizer, content, pins)
     except InvalidPlan as error:
         distrust = str(error)
+    promise = promise_of(sanitizer, plan, signed)
+    agreed = agreement(sanitizer, agent, signed, accepted, confirm=confirm and not distrust)
+    if confirm and signed is None and not distrust:
+        raise InvalidRequest(
+            "--confirm: only a signed plan is agreed to; give --trust and the public key, or --pin"
+        )
     if json:
         print_json(
             {
@@ -68,6 +89,12 @@ def command(
                 "plan": plan,
                 "fingerprint": mark,
                 "trusted": None if not pins else not distrust,
+                "version": None if signed is None else signed.version,
+                "expires": None if signed is None else signed.expires,
+                "promise": promise.lines,
+                "more": agreed.more,
+                "refused": agreed.refused,
+                "confirmed": agreed.confirmed,
                 "numbers": found.numbers,
                 "readings": found.exposures,
                 "alarms": found.alarms,
@@ -77,9 +104,12 @@ def command(
         )
     else:
         console.print(str(found), soft_wrap=True)
+        console.print(str(promise), soft_wrap=True)
         console.print(f"Plan {plan or 'none'}; fingerprint of this file {mark}", soft_wrap=True)
         if pins:
             console.print(distrust or "It is trusted: pinned, or signed with a pinned key.", soft_wrap=True)
+        for line in agreed.lines:
+            console.print(line, soft_wrap=True)
         if released is not None:
             console.print(str(released), soft_wrap=True)
     if pin and (found.alarms or distrust):
@@ -91,5 +121,5 @@ def command(
             console.print(
                 f"Pinned in {written}: sanitize refuses any other file in its place.", soft_wrap=True
             )
-    if found.alarms or distrust or (released is not None and released.problems):
+    if found.alarms or distrust or agreed.objection or (released is not None and released.problems):
         raise typer.Exit(1)

@@ -62,6 +62,12 @@ def command(
     trust: Annotated[
         str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
     ] = None,
+    accepted: Annotated[
+        Path | None,
+        Option(
+            "--accepted", "Where it is kept which signed plan was agreed to; beside its file if left out."
+        ),
+    ] = None,
 ) -> int:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 
@@ -74,6 +80,9 @@ def command(
     With --append or --ledger, a run goes on after the last row that was sent; readings that come through a pipe
     must then tell their rows.
 
+    A signed plan (--trust and a public key) is refused when it has expired, when it is older than one that was run,
+    and when it tells more than the one that was agreed to, until 'veilnet inspect --confirm'.
+
     An agent with a memory, of a plan for streams, keeps it in a file that only its owner may read, and always goes on
     after the last row. It sends a line for every row: its message, or that its reading was missed.
     """
@@ -81,18 +90,17 @@ def command(
     from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.agent.randomness import noise_source
     from veilnet.agent.release import release_valid
+    from veilnet.io.acceptance import runnable_sanitizer
     from veilnet.io.message_streams import MessageMark, message_lines
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.release_ledger import open_release_ledger
     from veilnet.io.row_keys import COUNTED
-    from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
+    from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
-    from veilnet.io.trust import pinned, require_trust
 
     _check_options(source, out, append, ledger, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
-    require_trust(sanitizer, content, pinned(sanitizer, () if trust is None else (trust,)))
-    agent, plan = sanitizer_from_bytes(content, sanitizer)
+    agent, plan, _ = runnable_sanitizer(sanitizer, content, () if trust is None else (trust,), accepted)
     kind = format_for(source, out, given=format)
     sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)

@@ -15,16 +15,29 @@ def command(
         Path | None,
         typer.Option("--new-key", help="Make a key: the secret half here, the public one beside it."),
     ] = None,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            "--version",
+            min=1,
+            help="Version of this plan; the time, as 20261117093000, if left out. It must go up.",
+        ),
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, help="How long agents may run it; 365 if left out.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Sign every file of a plan (Ed25519, in DSSE envelopes beside them), after verifying the plan.
 
     Agents then trust the key instead of each file: veilnet sanitize kitchen.json --trust designer.pub. Hand out the
-    public key by another way than the plan's files.
+    public key by another way than the plan's files. They refuse a version older than one they ran, and what has
+    expired: sign again, the same plan or a new one, before that.
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import console, print_json
     from veilnet.io.signing import make_key, sign_files
+    from veilnet.io.statements import Promise
     from veilnet.plans.verification import load_plan
 
     if new_key is None and (plan is None or key is None):
@@ -37,10 +50,16 @@ def command(
         if not json:
             console.print(f"Keep {secret} to yourself; hand {public} to the agents.", soft_wrap=True)
     if plan is not None and key is not None:
-        load_plan(plan)  # nobody signs what does not hold
-        written = sign_files(sorted(plan.glob("*.json")), key)
-        answer["signed"] = written
+        held = load_plan(plan)  # nobody signs what does not hold
+        promise = Promise.of(list(held.network.public), held.utility, held.privacy)
+        files = sorted(plan.glob("*.json"))
+        written, statement = sign_files(files, key, version=version, days=days, promise=promise)
+        answer |= {"signed": written, "version": statement.version, "expires": statement.expires}
         if not json:
-            console.print(f"Signed {len(written)} files of {plan}.", soft_wrap=True)
+            console.print(
+                f"Signed {len(written)} files of {plan} as version {statement.version}, valid until "
+                f"{statement.expires}.",
+                soft_wrap=True,
+            )
     if json:
         print_json(answer)

@@ -69,11 +69,14 @@ class CentreDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 def load_centre(path: str | PathLike[str]) -> Messages:
     """Read a centre file; a changed, truncated or foreign one is refused."""
-    source = Path(path)
-    content = sealed_bytes(source)
+    return centre_from_bytes(sealed_bytes(Path(path)), Path(path))
+
+
+def centre_from_bytes(content: bytes, path: Path) -> Messages:
+    """The model in the bytes of a centre file; ``path`` only names the file in errors."""
     if STREAM_FORMAT.encode() in content[:_BEGINNING]:
-        return stream_centre_from_document(open_sealed(source, STREAM_FORMAT, content), source)
-    return centre_from_document(open_sealed(source, FORMAT, content), source)
+        return stream_centre_from_document(open_sealed(path, STREAM_FORMAT, content), path)
+    return centre_from_document(open_sealed(path, FORMAT, content), path)
 
 
 def centre_document(model: Messages) -> dict[str, Any]:

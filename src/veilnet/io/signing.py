@@ -1,23 +1,36 @@
 """Signatures of whoever designs: Ed25519, in DSSE envelopes beside the files of a plan.
 
-``kitchen.json.dsse`` holds the very bytes of ``kitchen.json`` and signatures over them (DSSE, by securesystemslib;
-keys by cryptography). A file is signed when its envelope holds the same bytes and a signature by a trusted key.
+``kitchen.json.dsse`` holds a statement on ``kitchen.json`` (:mod:`veilnet.io.statements`: its SHA-256, version,
+expiry, the plan's promise) and signatures over it (DSSE, by securesystemslib; keys by cryptography). A file is signed
+when the statement is of its very bytes, and one of the signatures by a trusted key.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet.io._atomic import write_bytes
+from veilnet.io.statements import (
+    DAYS,
+    Promise,
+    Statement,
+    make_statement,
+    plan_id_in,
+    read_statement,
+    version_of,
+)
 
-PAYLOAD_TYPE = "application/vnd.veilnet.plan-file+json"
-_MOST_BYTES = 2**31
+PAYLOAD_TYPE = "application/vnd.veilnet.plan-statement+json"
+_WITHOUT_VERSION = "application/vnd.veilnet.plan-file+json"
+_MOST_BYTES = 2**26
 
 
 def envelope_of(path: Path) -> Path:
@@ -47,36 +60,71 @@ def make_key(path: Path) -> tuple[Path, Path]:
     return path, public
 
 
-def sign_files(paths: Sequence[Path], key: Path) -> list[Path]:
-    """Sign each file with a secret key; signatures of other keys over the same bytes are kept."""
+def sign_files(
+    paths: Sequence[Path],
+    key: Path,
+    *,
+    version: int | None = None,
+    days: float | None = None,
+    promise: Promise | None = None,
+    now: datetime | None = None,
+) -> tuple[list[Path], Statement]:
+    """Sign each file with a secret key, all as one version; the envelopes, and the statement on the last of them.
+
+    version: of what is signed; the time, as 20261117093000, if None, which goes up by itself.
+    days:    how long it may be run; 365 if None.
+    promise: of the plan that the files are of.
+
+    Where neither is given, and all files have been signed by others alone, the same statements are signed: then the
+    key vouches for the same version, beside theirs.
+    """
     dsse, signer_module = _securesystemslib()
-    serialization, ed25519 = _cryptography()
-    try:
-        secret = serialization.load_pem_private_key(key.read_bytes(), password=None)
-    except (ValueError, TypeError):
+    signer = signer_module.CryptoSigner(_secret_key(key))
+    now = now or datetime.now(UTC)
+    contents = {path: path.read_bytes() for path in paths}
+    there = {path: _there(path, dsse) for path in contents}
+    others = (
+        version is None
+        and days is None
+        and all(
+            found is not None
+            and found[1].sha256 == _sha256(contents[path])
+            and not found[1].complaint(now)
+            and signer.public_key.keyid not in found[0].signatures
+            for path, found in there.items()
+        )
+    )
+    last = max((found[1].version for found in there.values() if found is not None), default=0)
+    if version is not None and 0 < version <= last:
         raise InvalidRequest(
-            f"{key}: expected a secret key in PEM without a passphrase; 'veilnet sign --new-key FILE' makes one"
-        ) from None
-    if not isinstance(secret, ed25519.Ed25519PrivateKey):
-        raise InvalidRequest(f"{key}: expected an Ed25519 key; 'veilnet sign --new-key FILE' makes one")
-    signer = signer_module.CryptoSigner(secret)
+            f"--version: version {last} was signed before, and agents that ran it refuse {version}; "
+            f"give {last + 1} or more"
+        )
+    number = max(version_of(now), last + 1) if version is None else version
     written = []
-    for path in paths:
-        content = path.read_bytes()
-        target = envelope_of(path)
-        envelope = _read_envelope(target, dsse) if target.exists() else None
-        if envelope is None or envelope.payload != content or envelope.payload_type != PAYLOAD_TYPE:
-            envelope = dsse.Envelope(content, PAYLOAD_TYPE, {})
+    for path, content in contents.items():
+        found = there[path]
+        if others and found is not None:
+            envelope, statement = found
+        else:
+            statement = make_statement(
+                path.name, _sha256(content), _plan_id(content), number, days or DAYS, promise, now
+            )
+            envelope = dsse.Envelope(statement.encoded(), PAYLOAD_TYPE, {})
         envelope.sign(signer)
+        target = envelope_of(path)
         write_bytes(target, (json.dumps(envelope.to_dict(), indent=1) + "\n").encode())
         written.append(target)
-    return written
+    if not written:
+        raise InvalidRequest("plan: expected files to sign, found none")
+    return written, statement
 
 
-def signature_complaint(path: Path, content: bytes, keys: Sequence[str]) -> str:
-    """Why the content of a file does not count as signed by one of the keys (PEM); empty if it does.
+def verified_statement(path: Path, content: bytes, keys: Sequence[str]) -> Statement:
+    """What one of the keys (PEM) signed of the content of a file; InvalidPlan says why it does not count as signed.
 
-    The file is not opened again; ``path`` tells where its envelope is.
+    The file is not opened again; ``path`` tells where its envelope is. Whether it has expired is for
+    :meth:`Statement.complaint`.
     """
     dsse, signer_module = _securesystemslib()
     serialization, _ = _cryptography()
@@ -84,13 +132,14 @@ def signature_complaint(path: Path, content: bytes, keys: Sequence[str]) -> str:
 
     target = envelope_of(path)
     if not target.exists():
-        return f"it is not signed: there is no {target.name} beside it"
-    try:
-        envelope = _read_envelope(target, dsse)
-    except InvalidPlan as error:
-        return str(error)
-    if envelope.payload_type != PAYLOAD_TYPE or envelope.payload != content:
-        return f"the signature in {target.name} is that of another file"
+        raise InvalidPlan(f"it is not signed: there is no {target.name} beside it")
+    envelope = _read_envelope(target, dsse)
+    if envelope.payload_type == _WITHOUT_VERSION:
+        raise InvalidPlan(
+            f"{target.name} has no version and no expiry, as veilnet signed before; ask whoever designs to sign anew"
+        )
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise InvalidPlan(f"{target.name} is not the signature of a file of a plan")
     known = []
     for pem in keys:
         try:
@@ -103,8 +152,46 @@ def signature_complaint(path: Path, content: bytes, keys: Sequence[str]) -> str:
     try:
         envelope.verify(known, 1)
     except VerificationError:
-        return f"{target.name} holds no valid signature by a trusted key"
-    return ""
+        raise InvalidPlan(f"{target.name} holds no valid signature by a trusted key") from None
+    statement = read_statement(envelope.payload)
+    if statement.sha256 != _sha256(content):
+        raise InvalidPlan(f"the signature in {target.name} is that of another file")
+    return statement
+
+
+def _secret_key(path: Path) -> Any:
+    serialization, ed25519 = _cryptography()
+    try:
+        secret = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (ValueError, TypeError):
+        raise InvalidRequest(
+            f"{path}: expected a secret key in PEM without a passphrase; 'veilnet sign --new-key FILE' makes one"
+        ) from None
+    if not isinstance(secret, ed25519.Ed25519PrivateKey):
+        raise InvalidRequest(f"{path}: expected an Ed25519 key; 'veilnet sign --new-key FILE' makes one")
+    return secret
+
+
+def _there(path: Path, dsse: Any) -> tuple[Any, Statement] | None:
+    """The envelope that is there already and what it states, unverified: only to go on from it."""
+    try:
+        envelope = _read_envelope(envelope_of(path), dsse)
+        if envelope.payload_type != PAYLOAD_TYPE:
+            return None
+        return envelope, read_statement(envelope.payload)
+    except InvalidPlan:
+        return None
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _plan_id(content: bytes) -> str | None:
+    try:
+        return plan_id_in(json.loads(content))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_envelope(path: Path, dsse: Any) -> Any:

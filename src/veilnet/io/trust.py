@@ -19,12 +19,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._atomic import write_bytes
+from veilnet.io.statements import Statement
 
 FORMAT = "veilnet-trust/1"
 _FINGERPRINT = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
@@ -109,25 +111,37 @@ def pinned(path: Path, given: Sequence[str] = ()) -> tuple[Trust, ...]:
     return tuple(sets)
 
 
-def require_trust(path: Path, content: bytes, pins: Sequence[Trust]) -> None:
-    """InvalidPlan where some set of pins has neither the fingerprint of the content nor a key that signed it."""
+def require_trust(
+    path: Path, content: bytes, pins: Sequence[Trust], now: datetime | None = None
+) -> Statement | None:
+    """InvalidPlan where some set of pins has neither the fingerprint of the content nor a key that signed it.
+
+    What was signed, where a signature counted: :mod:`veilnet.io.acceptance` decides whether it may follow what ran
+    before. An expired signature does not count.
+    """
+    signed = None
     for trust in pins:
-        reason = _distrust(path, content, trust)
-        if reason:
+        try:
+            signed = _trusted(path, content, trust, now) or signed
+        except InvalidPlan as error:
             raise InvalidPlan(
-                f"{path}: not trusted ({reason}), so nothing is sent; ask whoever designs for the right file, or "
+                f"{path}: not trusted ({error}), so nothing is sent; ask whoever designs for the right file, or "
                 f"read it with 'veilnet inspect {path}' and pin it with --pin"
-            )
+            ) from None
+    return signed
 
 
-def _distrust(path: Path, content: bytes, trust: Trust) -> str:
+def _trusted(path: Path, content: bytes, trust: Trust, now: datetime | None) -> Statement | None:
     if fingerprint(content) in trust.fingerprints:
-        return ""
+        return None
     if not trust.keys:
-        return "its fingerprint is not one that is pinned"
-    from veilnet.io.signing import signature_complaint
+        raise InvalidPlan("its fingerprint is not one that is pinned")
+    from veilnet.io.signing import verified_statement
 
-    return signature_complaint(path, content, trust.keys)
+    statement = verified_statement(path, content, trust.keys)
+    if statement.complaint(now):
+        raise InvalidPlan(statement.complaint(now))
+    return statement
 
 
 def pin(path: Path, content: bytes) -> Path:

@@ -153,6 +153,23 @@ def _grows(plan: Told, name: str) -> str:
     return "From what is sent alone it cannot be estimated any more."
 
 
+def promise_in_words(public: Sequence[str], utility: float, privacy: Mapping[str, float]) -> list[str]:
+    """What a plan promises, to somebody who knows its names and numbers alone: one line for each parameter."""
+    lost = "nothing is lost on" if -utility < NOTHING else f"the error variance grows {times(1 - utility)} on"
+    lines = [f"{lost} {join_names(list(public))}, which may be known"]
+    for name, gained in privacy.items():
+        if np.isinf(gained):
+            lines.append(f"{name} cannot be estimated any more from what all agents send")
+        elif gained < NOTHING:
+            lines.append(f"{name} is NOT protected: it can be estimated as well as from raw readings")
+        else:
+            lines.append(
+                f"the error variance of {name} grows {times(1 + gained)}: whoever sees all messages, and knows the "
+                "whole plan, cannot estimate it better"
+            )
+    return lines
+
+
 def quality(plan: Told) -> str:
     """How far from the best possible the plan can be."""
     if plan.gap == 0.0:

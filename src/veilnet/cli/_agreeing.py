@@ -1,0 +1,101 @@
+"""What ``veilnet inspect`` says of a plan's promise, and of whether a signed plan may follow the one before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.io.statements import Promise, Statement
+
+
+@dataclass(frozen=True)
+class PromiseTold:
+    """The promise of a plan, a line for each parameter, and whose word it is."""
+
+    lines: tuple[str, ...]
+    source: str
+
+    def __str__(self) -> str:
+        if not self.lines:
+            return f"The promise is not stated: {self.source}"
+        return "\n".join([f"The promise of this plan, {self.source}:", *(f"  {line}" for line in self.lines)])
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether a signed file may follow what ran before: why not, what it tells more, and what was done about it."""
+
+    lines: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    refused: str = ""
+    confirmed: bool = False
+
+    @property
+    def objection(self) -> bool:
+        """Whether sanitize would refuse the file."""
+        return bool(self.refused or (self.more and not self.confirmed))
+
+
+def promise_of(path: Path, plan: str | None, signed: Statement | None) -> PromiseTold:
+    """The promise that was signed, or that plan.json beside the file states, in words."""
+    if signed is not None and signed.promise is not None:
+        return _in_words(signed.promise, "verified by whoever signed it")
+    found = _beside(path, plan)
+    if found is not None:
+        return _in_words(found, "as plan.json beside it states ('veilnet verify' recomputes it)")
+    return PromiseTold((), "ask whoever designs for a signed file, or for the whole plan")
+
+
+def _in_words(promise: Promise, source: str) -> PromiseTold:
+    from veilnet.plans.in_words import promise_in_words
+
+    utility, privacy = promise.numbers()
+    return PromiseTold(tuple(promise_in_words(promise.public, utility, privacy)), source)
+
+
+def _beside(path: Path, plan: str | None) -> Promise | None:
+    """The promise in the plan.json beside an agent's file, if that is of the same plan."""
+    from veilnet._core.errors import VeilnetError
+    from veilnet.io._sealed import open_sealed
+    from veilnet.io.plan_files import FORMAT, WHOLE
+    from veilnet.io.statements import Promise
+
+    whole = path.with_name(WHOLE)
+    if plan is None or not whole.exists():
+        return None
+    try:
+        document = open_sealed(whole, FORMAT)
+        if document["plan"] != plan:
+            return None
+        privacy = {str(name): float(p) for name, p in document["privacy"].items()}
+        return Promise.of(list(document["network"]["public"]), float(document["utility"]), privacy)
+    except (VeilnetError, KeyError, TypeError, ValueError, AttributeError):
+        return None  # what cannot be read states nothing
+
+
+def agreement(
+    path: Path, sanitizer: Sanitizer, signed: Statement | None, record: Path | None, *, confirm: bool
+) -> Agreement:
+    """What the record of earlier plans says of a signed file; with ``confirm`` it is agreed to from now on."""
+    if signed is None:
+        return Agreement()
+    from veilnet.io.acceptance import accept, accepted_beside, more_told, read_accepted, step_back
+
+    said = [f"Signed as version {signed.version}, valid until {signed.expires}."]
+    before = read_accepted(record or accepted_beside(path))
+    refused = step_back(signed, before)
+    if refused:
+        return Agreement((*said, f"REFUSED: {refused}."), (), refused)
+    more = more_told(sanitizer, before)
+    said += [f"MORE than the plan that was agreed to: {each}." for each in more]
+    if confirm:
+        accept(path, sanitizer, signed, record, confirmed=True)
+        said.append("Agreed to: sanitize runs it, and what tells no more, from now on.")
+    elif more:
+        said.append("sanitize refuses it until you agree with --confirm.")
+    elif before is not None:
+        said.append("It tells no more than the plan that was agreed to.")
+    return Agreement(tuple(said), more, "", confirm)

@@ -1,0 +1,97 @@
+"""``veilnet live keys``: certificates for every party of a plan, and the broker's configuration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    plan: Annotated[Path, typer.Argument(help="The plan: its folder, its center.json, or plan.npz.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="The folder for all keys; one that has some is completed.")
+    ],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host", help="Name or address by which the broker is reached (repeat); localhost if left out."
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where the broker listens.")] = 8883,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-folder", help="Where keys/broker will be on the broker's machine, if elsewhere."
+        ),
+    ] = None,
+    persistence: Annotated[
+        str | None,
+        typer.Option(
+            "--persistence", help="Where the broker may keep what it queues; in memory if left out."
+        ),
+    ] = None,
+    reader: Annotated[
+        list[str] | None,
+        typer.Option("--reader", help="A program that reads estimates, as telegraf (repeat)."),
+    ] = None,
+    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
+    days: Annotated[int, typer.Option("--days", min=1, help="How long certificates are valid.")] = 365,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Make a certificate for the broker, the centre and every agent of a plan, and Mosquitto's configuration.
+
+    Hand each party its own folder and nothing else: keys/broker, keys/centre, keys/agents/kitchen, ... The folder
+    keys/authority stays with you: whoever has it can pose as anybody. Run it again after a change of the plan, or to
+    renew: the authority is kept, and so are certificates with at least 30 days left; mosquitto.conf and the list of
+    who may do what are written anew, and agents that left the plan may do nothing any more.
+    """
+    from veilnet.cli._shared import console, print_json
+    from veilnet.live.broker import BrokerPlan, write_configuration
+    from veilnet.live.keys import LOOPBACK, make_keys
+    from veilnet.live.seals import make_seals
+    from veilnet.live.topics import Topics
+
+    topics = Topics(root)
+    agents = _agents(plan)
+    made = make_keys(out, agents, hosts=tuple(host or LOOPBACK), readers=tuple(reader or ()), days=days)
+    make_seals(made.keys, agents)
+    written = write_configuration(
+        made.keys.broker,
+        BrokerPlan(agents, topics, tuple(reader or ())),
+        folder=folder,
+        port=port,
+        address=None if host else "127.0.0.1",
+        persistence=persistence,
+    )
+    if json:
+        print_json({"folder": out, "configuration": written, "new": made.new, "kept": made.kept})
+        return
+    console.print(
+        f"Made keys for {len(made.new)} parties in {out}, kept those of {len(made.kept)}; valid for {days} days.",
+        soft_wrap=True,
+    )
+    console.print(f"Start the broker with: mosquitto -c {written}", soft_wrap=True)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        console.print(
+            f"As root it becomes the user mosquitto; let that one read it: chown -R mosquitto {written.parent}",
+            soft_wrap=True,
+        )
+    console.print(
+        f"Hand each party its own folder and nothing else; keep {made.keys.authority} to yourself.",
+        soft_wrap=True,
+    )
+
+
+def _agents(plan: Path) -> list[str]:
+    """The names of the agents in a plan."""
+    from veilnet.io.centre_files import load_centre
+    from veilnet.io.plan_archives import is_archive
+    from veilnet.io.plan_files import CENTRE
+    from veilnet.plans.plan import Plan
+
+    if is_archive(plan):
+        return list(Plan.load(plan).network.agents)
+    return list(load_centre(plan / CENTRE if plan.is_dir() else plan).agents)

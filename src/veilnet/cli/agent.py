@@ -1,0 +1,183 @@
+"""``veilnet agent``: reads, sanitizes, and sends over a broker, each reading once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.io.statements import Statement
+
+_FROM_A_FILE = 16  # readings at a time
+
+
+def command(
+    sanitizer: Annotated[Path, typer.Argument(help="This agent's file in a plan folder.")],
+    broker: Annotated[str, typer.Option("--broker", help="mqtts://host:8883")],
+    cert: Annotated[
+        Path,
+        typer.Option("--cert", help="This agent's folder of 'veilnet live keys': certificate, key, seal."),
+    ],
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store", help="Sequence numbers, outbox, memory; beside the agent's file if left out."
+        ),
+    ] = None,
+    begin: Annotated[bool, typer.Option("--begin", help="The very first start: begin the store.")] = False,
+    source: Annotated[Path | None, typer.Option("--in", help="Readings; standard input if left out.")] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", help="The column of times, if it is not called time.")
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option("--step", help="How long an epoch is, such as 15min, where readings carry times."),
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", min=1, help="With --begin: most releases ever ('veilnet live budget')."),
+    ] = None,
+    format: Annotated[str | None, typer.Option("--format", help="csv or jsonl; told from the name.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether a CSV begins with names.")
+    ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option("--trust", help="Fingerprint, public key or trust file: any other plan is refused."),
+    ] = None,
+    accepted: Annotated[
+        Path | None,
+        typer.Option("--accepted", help="Where it is kept which signed plan was agreed to; beside its file."),
+    ] = None,
+    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
+    patience: Annotated[
+        float | None,
+        typer.Option("--patience", min=0, help="Seconds to wait, at the end, for the centre to have it all."),
+    ] = None,
+) -> int:
+    """Sanitize an agent's readings as they come, and send them until the centre has them.
+
+    Each reading is sanitized once, whatever is killed when: its sequence number is on the disk before noise is drawn,
+    the message before it is sent, and the very same message is sent until the centre acknowledges it. Readings tell
+    their epoch by a column "row" or by a time. A reading that may not be released, or that was lost with a process
+    killed in between, is told as missed, and nothing else of it.
+
+    When the readings end, so does the agent, once the centre has everything. A new version of the agent's file is
+    taken up with the next reading, if it may be run: a signed one (--trust and a public key) not when it is older
+    than one that was run, has expired, or tells more than was agreed to ('veilnet inspect --confirm').
+    """
+    from veilnet._core.errors import InvalidPlan, InvalidRequest
+    from veilnet.agent.lattice_watch import LatticeWatch
+    from veilnet.cli._lines import is_regular, with_first
+    from veilnet.io.acceptance import runnable_sanitizer
+    from veilnet.io.reading_streams import ReadingReader
+    from veilnet.io.row_keys import COUNTED
+    from veilnet.io.sanitizer_files import sanitizer_bytes
+    from veilnet.io.streams import format_for
+    from veilnet.live.agent import Exhausted, LiveAgent
+    from veilnet.live.agent_store import AgentStore, begin_agent_store
+    from veilnet.live.connecting import read_address
+    from veilnet.live.epochs import Epochs, read_step
+    from veilnet.live.feeding import feed
+    from veilnet.live.keys import Credentials
+    from veilnet.live.plan_watch import PlanWatch
+    from veilnet.live.seals import agent_seal
+    from veilnet.live.sending import Sender
+    from veilnet.live.topics import Topics
+
+    address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
+
+    signed: list[Statement | None] = [None]
+
+    def trusted(content: bytes) -> tuple[Sanitizer, str]:
+        given = () if trust is None else (trust,)
+        found, plan, signed[0] = runnable_sanitizer(sanitizer, content, given, accepted)
+        return found, plan or ""
+
+    found, plan = trusted(sanitizer_bytes(sanitizer))
+    credentials = Credentials(cert)
+    seal = agent_seal(credentials)
+    where = sanitizer.with_suffix(".sqlite") if store is None else store
+    if begin:
+        begin_agent_store(where, found.agent, budget)
+    elif budget is not None:
+        raise InvalidRequest(
+            "--budget: a store keeps the budget it was begun with; leave it out, or --begin another"
+        )
+    kept = AgentStore(where, found.agent)
+    agent = LiveAgent(kept, seal, found, plan)
+    for epoch in agent.recover():
+        _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
+
+    def take_up(content: bytes) -> None:
+        new, its_plan = trusted(content)
+        if (new.readings, new.names) != (found.readings, found.names):
+            raise InvalidPlan("it takes other readings; start the agent anew with them")
+        agent.take_up(new, its_plan)
+
+    watch = PlanWatch(sanitizer, take_up, _say)
+    sender = Sender(kept, seal, topics, credentials, address, _say)
+    sender.start()
+    lattice = LatticeWatch(found)
+    missed = 0
+    exhausted = False
+    lines = sys.stdin.buffer if source is None else source.open("rb")
+    try:
+        reader = ReadingReader(
+            lines,
+            format_for(source, given=format),
+            found.readings,
+            names=found.names,
+            header=header,
+            time=time,
+            label="standard input" if source is None else str(source),
+        )
+        blocks = with_first(reader.blocks(_FROM_A_FILE if is_regular(lines) else 1), reader)
+        for block in blocks:
+            key = reader.key or COUNTED
+            epochs.check(key)
+            if key == COUNTED and not is_regular(lines):
+                raise InvalidRequest(
+                    "standard input: nothing tells which readings these are, so a restart could send some twice; "
+                    "give each its number in a column 'row', or its time in one called 'time' (and --step)"
+                )
+            if watch.check():
+                _say(f"a new version of the plan is taken up: {agent.plan}")
+            if signed[0] is not None and signed[0].complaint():
+                raise InvalidPlan(f"{sanitizer}: nothing more is sent: {signed[0].complaint()}")
+            if sender.failure is not None:
+                raise sender.failure
+            _say(lattice.look(block.values(agent.sanitizer.readings)))
+            missed += feed(agent, block, key, epochs, _say)
+            sender.wake()
+    except Exhausted:
+        exhausted = True
+        _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
+    finally:
+        if source is not None:
+            lines.close()
+        try:
+            arrived = sender.drain(0.0 if sys.exc_info()[0] else patience)
+        finally:
+            sender.stop()
+            ledger = kept.ledger()
+            kept.close()
+    _say(lattice.conclude())
+    left = "" if ledger.left is None else f", {ledger.left} more within the budget"
+    _say(f"{ledger.releases} releases up to epoch {ledger.epoch}{left}; head {ledger.head}")
+    if not arrived:
+        _say(
+            f"{ledger.waiting} messages are not acknowledged; they are in {where}, and the next run sends them"
+        )
+    return 1 if missed or exhausted or not arrived else 0
+
+
+def _say(sentence: str) -> None:
+    if not sentence:
+        return
+    sys.stderr.write(f"veilnet agent: {sentence}\n")
+    sys.stderr.flush()

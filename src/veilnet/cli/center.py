@@ -1,0 +1,203 @@
+"""``veilnet center``: receives from a broker, keeps, acknowledges, and estimates."""
+
+from __future__ import annotations
+
+import json as json_module
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from veilnet.live.centre import Centre, Estimated
+    from veilnet.live.messages import Seal
+
+
+def command(
+    center: Annotated[Path, typer.Argument(help="The centre's file, plan/center.json.")],
+    broker: Annotated[str, typer.Option("--broker", help="mqtts://host:8883")],
+    cert: Annotated[
+        Path,
+        typer.Option("--cert", help="The centre's folder of 'veilnet live keys': certificate, key, seals."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="Messages and estimates, an SQLite file; it is continued.")
+    ],
+    wait: Annotated[
+        str, typer.Option("--wait", help="How long an epoch waits for agents after its first message.")
+    ] = "30s",
+    step: Annotated[
+        str | None, typer.Option("--step", help="How long an epoch is, as agents have it, to tell its time.")
+    ] = None,
+    gate: Annotated[
+        float | None,
+        typer.Option(
+            "--gate", help="Chance that a message made by the model is taken to contradict it (1e-6)."
+        ),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Name messages that contradict the model, and use them all the same."),
+    ] = False,
+    metrics: Annotated[
+        int | None,
+        typer.Option("--metrics", min=0, max=65535, help="Port on the loopback for Prometheus; 0 for any."),
+    ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option("--trust", help="Fingerprint, public key or trust file: any other plan is refused."),
+    ] = None,
+    home_assistant: Annotated[
+        bool,
+        typer.Option("--home-assistant", help="Describe the estimates to Home Assistant, on the broker."),
+    ] = False,
+    influx: Annotated[
+        bool, typer.Option("--influx", help="Publish estimates as lines for InfluxDB too, for Telegraf.")
+    ] = False,
+    accepted: Annotated[
+        Path | None,
+        typer.Option("--accepted", help="Where it is kept which signed plan was run last; beside its file."),
+    ] = None,
+    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not print estimates.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print estimates as JSON lines.")] = False,
+) -> int:
+    """Estimate the public parameters of every epoch, from whatever arrived by its deadline.
+
+    Every message is kept once and committed before it is acknowledged. An epoch is estimated when all agents have
+    told it, or --wait after its first message; a message that comes later revises it. Agents that did not send are
+    named, and so are those whose messages contradict the model, which are left out. What is refused (unknown agents,
+    forged, changed or malformed messages, other plans) is counted and said, without its content, and ends nothing.
+
+    A new version of the centre's file is taken up while it runs; messages of plans before are fused by those.
+    """
+    from veilnet import __version__
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.io._sealed import sealed_bytes
+    from veilnet.io.acceptance import accept
+    from veilnet.io.row_keys import duration
+    from veilnet.io.trust import pinned, require_trust
+    from veilnet.live.centre import USUAL_GATE, Centre
+    from veilnet.live.centre_store import CentreStore
+    from veilnet.live.connecting import read_address
+    from veilnet.live.epochs import Epochs, read_step
+    from veilnet.live.home_assistant import PREFIX
+    from veilnet.live.keys import Credentials
+    from veilnet.live.metrics import MetricsServer, as_metrics
+    from veilnet.live.neighbours import Neighbours
+    from veilnet.live.plan_watch import PlanWatch
+    from veilnet.live.receiving import Receiver
+    from veilnet.live.seals import centre_seals
+    from veilnet.live.showing import as_line, as_table
+    from veilnet.live.status import read_status
+    from veilnet.live.topics import Topics
+
+    address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
+    try:
+        waiting = duration(wait) / 1e6
+    except ValueError as error:
+        raise InvalidRequest(f"--wait: {error}") from None
+    pins = () if trust is None else (trust,)
+
+    def trusted(content: bytes) -> bytes:
+        signed = require_trust(center, content, pinned(center, pins))
+        if signed is not None:
+            accept(center, None, signed, accepted)
+        return content
+
+    content = trusted(sealed_bytes(center))
+    credentials = Credentials(cert)
+    seals: dict[str, Seal] = {}
+    store = CentreStore(out)
+    try:
+        centre = Centre(
+            store, seals, topics, wait=waiting, gate=USUAL_GATE if gate is None else gate, keep=keep
+        )
+
+        def take_up(content: bytes) -> bool:
+            new = centre.take_up(content, center)
+            seals.update(centre_seals(credentials, centre.agents))
+            centre.admit(seals)
+            if new:
+                _say(f"plan {centre.plans[-1][:16]} is taken up, with {len(centre.fusion.agents)} agents")
+            for agent in centre.fusion.agents:
+                if agent not in seals:
+                    _say(
+                        f"{agent} has no seal here, so what it sends is refused; 'veilnet live keys' makes one"
+                    )
+            return new
+
+        take_up(content)
+        ended = threading.Event()
+        neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx)
+        neighbours.meet(centre.fusion.model.labels, centre.fusion.model.units)
+
+        def shown(made: Estimated) -> dict[str, Any]:
+            table = as_table(made, epochs)
+            if not quiet:
+                line = json_module.dumps(table, ensure_ascii=False) if json else as_line(made, epochs)
+                sys.stdout.write(line + "\n")
+                sys.stdout.flush()
+            return table
+
+        def roll_over(new: bytes) -> None:
+            if take_up(trusted(new)):
+                model = centre.fusion.model
+                receiver.publish(neighbours.meet(model.labels, model.units))
+
+        watch = PlanWatch(center, roll_over, _say)
+        refusals = _Refusals(centre)
+        looked = [0.0]
+
+        def idle() -> None:
+            if time.monotonic() > looked[0] + 0.5:
+                looked[0] = time.monotonic()
+                watch.check()
+                refusals.tell()
+
+        receiver = Receiver(
+            centre, seals, topics, credentials, address,
+            say=_say, estimated=shown, idle=idle, neighbours=neighbours,
+        )  # fmt: skip
+        server = None
+        if metrics is not None:
+            server = MetricsServer(
+                metrics, lambda: as_metrics(read_status(out), connected=receiver.connected)
+            ).start()
+            _say(f"metrics at {server.address}")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ended.set())
+        try:
+            receiver.run(ended.is_set)
+        finally:
+            if server is not None:
+                server.stop()
+        refusals.tell()
+    finally:
+        store.close()
+    return 0
+
+
+class _Refusals:
+    """Says what was refused since it was last said, once in a while."""
+
+    def __init__(self, centre: Centre) -> None:
+        self._centre, self._told = centre, dict(centre.store.counts)
+
+    def tell(self) -> None:
+        counts = self._centre.store.counts
+        for (agent, reason), count in counts.items():
+            new = count - self._told.get((agent, reason), 0)
+            if new and reason != "duplicate":
+                whose = f"on the topic of {agent}" if agent else "on a topic of nobody's"
+                _say(f"refused {new} message{'s' if new > 1 else ''} {whose}: {reason} ({count} so far)")
+        self._told = dict(counts)
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"veilnet center: {sentence}\n")
+    sys.stderr.flush()

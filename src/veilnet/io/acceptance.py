@@ -1,0 +1,160 @@
+"""Whether a signed plan may follow the one that an agent ran before: no step back, and no more than was agreed to.
+
+A key that is trusted once is trusted for every plan that it signs, so an agent remembers, in ``kitchen.accepted``
+beside ``kitchen.json`` (or where ``--accepted`` says):
+
+format       "veilnet-accepted/1"
+version      of the newest plan that it ran; anything older is refused (a roll-back)
+fingerprint  of the file of that version: two files of one version are refused
+agreed       the sanitizer that the agent's owner agreed to: the first that ran, or the last that was confirmed with
+             'veilnet inspect --confirm'; whatever tells more (:mod:`veilnet.agent.order`) is refused until confirmed;
+             null in the record of a centre, which tells nothing of its own
+checksum     see :mod:`veilnet.io._sealed`
+
+A plan that tells less is run without asking and does not change what was agreed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.words import join_names
+from veilnet.agent.order import what_more
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.io import sanitizer_files
+from veilnet.io._atomic import write_bytes
+from veilnet.io._sealed import convert, open_sealed, seal
+from veilnet.io.statements import Statement
+from veilnet.io.trust import pinned, require_trust
+
+FORMAT = "veilnet-accepted/1"
+
+
+class AcceptedDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """The keys of the file."""
+
+    format: str
+    version: int
+    fingerprint: str
+    agreed: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The newest version that ran, its file, and the sanitizer that was agreed to."""
+
+    version: int
+    fingerprint: str
+    agreed: Sanitizer | None
+
+
+def accepted_beside(path: Path) -> Path:
+    """Where it is kept what an agent agreed to: ``kitchen.accepted`` beside ``kitchen.json``."""
+    return path.with_suffix(".accepted")
+
+
+def read_accepted(record: Path) -> Accepted | None:
+    """What is remembered; None before the first plan. A damaged record is an error: nothing is sent then."""
+    if not record.exists():
+        return None
+    document = convert(open_sealed(record, FORMAT), AcceptedDocument, record)
+    agreed = None if document.agreed is None else sanitizer_files.from_document(dict(document.agreed), record)
+    return Accepted(document.version, document.fingerprint, agreed)
+
+
+def step_back(statement: Statement, before: Accepted | None) -> str:
+    """Why a statement must not follow what ran before, whoever confirms it; empty if it may."""
+    if before is None or statement.version > before.version:
+        return ""
+    if statement.version < before.version:
+        return (
+            f"it is version {statement.version}, and version {before.version} was run already: an older plan is "
+            "never run again; ask whoever designs to sign it as a new version"
+        )
+    if statement.sha256 != before.fingerprint:
+        return (
+            f"another file was signed as version {statement.version}, too; ask whoever designs which is right"
+        )
+    return ""
+
+
+def more_told(sanitizer: Sanitizer, before: Accepted | None) -> tuple[str, ...]:
+    """What a sanitizer tells beyond what was agreed to, in words."""
+    if before is None:
+        return ()
+    if before.agreed is None:
+        return ("what is remembered is of a centre, not of an agent",)
+    if sanitizer.agent != before.agreed.agent:
+        return (
+            f"it is the file of {sanitizer.agent!r}, and what was agreed to that of {before.agreed.agent!r}",
+        )
+    return what_more(sanitizer, before.agreed)
+
+
+def runnable_sanitizer(
+    path: Path, content: bytes, given: Sequence[str] = (), record: Path | None = None
+) -> tuple[Sanitizer, str | None, Statement | None]:
+    """(sanitizer, plan id, what was signed) of an agent's file that may be run now; InvalidPlan, and nothing is sent.
+
+    given:  what ``--trust`` says, beside the pins next to the file.
+    record: where it is remembered what was agreed to; beside the file if None.
+
+    Whoever runs for long asks ``statement.complaint()`` again, since a signature expires.
+    """
+    signed = require_trust(path, content, pinned(path, given))
+    sanitizer, plan = sanitizer_files.sanitizer_from_bytes(content, path)
+    if signed is not None:
+        accept(path, sanitizer, signed, record)
+    elif record is not None:
+        raise InvalidRequest("--accepted: it goes with a signed plan; give --trust and the public key")
+    return sanitizer, plan, signed
+
+
+def accept(
+    path: Path,
+    sanitizer: Sanitizer | None,
+    statement: Statement,
+    record: Path | None = None,
+    *,
+    confirmed: bool = False,
+) -> None:
+    """Remember, durably, that a signed file is run from now on; InvalidPlan if it must not be, and nothing is sent.
+
+    path:      the agent's file, to name it; ``sanitizer`` is what it holds, ``statement`` what was signed of it. Of
+               the centre's file there is no sanitizer, and its version alone is remembered.
+    record:    where to remember; beside the file if None.
+    confirmed: whether the agent's owner agreed to it, however much it tells.
+    """
+    where = record or accepted_beside(path)
+    before = read_accepted(where)
+    why = step_back(statement, before)
+    if why:
+        raise InvalidPlan(f"{path}: refused ({why}), so nothing is sent")
+    more = () if confirmed or sanitizer is None else more_told(sanitizer, before)
+    if more:
+        raise InvalidPlan(
+            f"{path}: refused (it tells more than the plan that was agreed to: {join_names(more)}), so nothing is "
+            f"sent; read it with 'veilnet inspect {path} --trust KEY', and agree with --confirm"
+        )
+    agreed = sanitizer if before is None or confirmed else before.agreed
+    now = Accepted(statement.version, statement.sha256, agreed)
+    if before is None or confirmed or (before.version, before.fingerprint) != (now.version, now.fingerprint):
+        document = {
+            "format": FORMAT,
+            "version": now.version,
+            "fingerprint": now.fingerprint,
+            "agreed": None if agreed is None else sanitizer_files.to_document(agreed, None),
+        }
+        try:
+            write_bytes(where, seal(document))
+        except OSError as error:
+            raise InvalidPlan(
+                f"{where}: cannot be written ({error.strerror}), and an agent has to remember which plan it ran, so "
+                "nothing is sent; give --accepted FILE in a folder of the agent's own"
+            ) from None

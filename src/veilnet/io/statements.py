@@ -1,0 +1,130 @@
+"""What is signed of a file of a plan: which bytes, of which version, until when, and what the plan promises.
+
+format    "veilnet-signed/1"
+file      its name when it was signed, for people
+sha256    of its bytes: these are what is signed
+plan      id of the plan it belongs to, null for a file of no plan
+version   a whole number that goes up with every plan, so that nobody can put an older one back
+signed    when it was signed, in UTC
+expires   until when it may be run: whoever holds back a newer plan cannot do so for ever
+promise   public parameters, utility and privacy of the plan as they were verified when it was signed; may be null
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.io._json import plain
+
+FORMAT = "veilnet-signed/1"
+DAYS = 365
+_MOST_DAYS = 3650
+_SKEW = timedelta(days=1)
+_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+_LARGEST = 2**53  # what every reader of JSON reads exactly
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Promise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a plan promises: utility u <= 0, and p_j of each private parameter; "inf" where it is infinite."""
+
+    public: list[str]
+    utility: float | str
+    privacy: dict[str, float | str]
+
+    @classmethod
+    def of(cls, public: Sequence[str], utility: float, privacy: Mapping[str, float]) -> Promise:
+        """The promise of a plan."""
+        return cls(
+            list(public), plain(float(utility)), plain({name: float(p) for name, p in privacy.items()})
+        )
+
+    def numbers(self) -> tuple[float, dict[str, float]]:
+        """(utility, privacy) as numbers."""
+        return float(self.utility), {name: float(p) for name, p in self.privacy.items()}
+
+
+class Statement(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The keys of what is signed."""
+
+    format: str
+    file: str
+    sha256: str
+    plan: str | None
+    version: int
+    signed: str
+    expires: str
+    promise: Promise | None
+
+    def until(self) -> datetime:
+        """Until when it may be run."""
+        return _moment(self.expires)
+
+    def complaint(self, now: datetime | None = None) -> str:
+        """Why it must not be run at this time; empty if it may."""
+        now = now or datetime.now(UTC)
+        if now > self.until():
+            return f"its signature of version {self.version} expired on {self.expires}; ask for a new one"
+        if now < _moment(self.signed) - _SKEW:
+            return (
+                f"it was signed on {self.signed}, and the clock of this machine says {now:{_MOMENT}}; set it"
+            )
+        return ""
+
+    def encoded(self) -> bytes:
+        """The bytes that are signed."""
+        return msgspec.json.encode(self)
+
+
+def make_statement(
+    file: str,
+    sha256: str,
+    plan: str | None,
+    version: int,
+    days: float,
+    promise: Promise | None,
+    now: datetime,
+) -> Statement:
+    """The statement of a file, valid for so many days from now."""
+    if not 0 < version <= _LARGEST:
+        raise InvalidRequest(f"--version: expected a whole number from 1 to 2^53, found {version}")
+    if not 0 < days <= _MOST_DAYS:
+        raise InvalidRequest(f"--days: expected 1 to {_MOST_DAYS}, found {days}")
+    end = now + timedelta(days=days)
+    return Statement(FORMAT, file, sha256, plan, version, f"{now:{_MOMENT}}", f"{end:{_MOMENT}}", promise)
+
+
+def read_statement(content: bytes) -> Statement:
+    """The statement in the payload of an envelope whose signature was verified; InvalidPlan if it is none."""
+    try:
+        found = msgspec.json.decode(content, type=Statement)
+        found.until()
+        _moment(found.signed)
+        if found.promise is not None:
+            found.promise.numbers()
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise InvalidPlan(f"what was signed is not readable ({type(error).__name__})") from None
+    if found.format != FORMAT or not 0 < found.version <= _LARGEST or not _DIGEST.fullmatch(found.sha256):
+        raise InvalidPlan("what was signed is not a statement of this version of veilnet")
+    return found
+
+
+def version_of(moment: datetime) -> int:
+    """A version that goes up by itself: 20261117093000 for 2026-11-17 09:30:00 in UTC."""
+    return int(f"{moment.astimezone(UTC):%Y%m%d%H%M%S}")
+
+
+def _moment(text: str) -> datetime:
+    return datetime.strptime(text, _MOMENT).replace(tzinfo=UTC)
+
+
+def plan_id_in(document: Any) -> str | None:
+    """The id of the plan that the table of a file names."""
+    found = document.get("plan") if isinstance(document, dict) else None
+    return found if isinstance(found, str) else None

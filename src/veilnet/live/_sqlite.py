@@ -1,0 +1,120 @@
+"""SQLite files that survive kills: opened by one process, durable at every commit, refused when damaged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
+from veilnet.io._locking import require_lock
+
+__all__ = ["Lock", "connect", "create_database", "open_database", "transaction"]
+
+_PATIENCE = 60.0  # seconds that a connection waits for another one of the same process
+
+
+class Lock:
+    """Keeps other runs away from a file until it is closed, or the process ends: a lock on ``<file>.lock``.
+
+    path: the file; ``use`` says what another run would be doing with it.
+    """
+
+    def __init__(self, path: Path, use: str) -> None:
+        # not on the database itself: closing any handle of it would drop the locks of SQLite's own
+        beside = path.with_name(path.name + ".lock")
+        self._handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            require_lock(self._handle, path, use, wait=False)
+        except BaseException:
+            os.close(self._handle)
+            raise
+
+    def close(self) -> None:
+        """Let others in."""
+        os.close(self._handle)
+
+
+def create_database(path: Path, kind: str, schema: str) -> None:
+    """A new file with these tables, readable by its owner alone; nothing of it is there if this is interrupted.
+
+    kind: what it is, kept inside; FileExistsError where there is a file of that name.
+    """
+    partial = path.with_name(path.name + ".new")
+    if path.exists():
+        raise FileExistsError(path)
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    database = connect(partial)
+    try:
+        database.execute("PRAGMA journal_mode = DELETE")
+        with transaction(database):
+            for statement in schema.split(";"):
+                database.execute(statement)
+            database.execute("CREATE TABLE kind (kind TEXT NOT NULL)")
+            database.execute("INSERT INTO kind VALUES (?)", (kind,))
+    finally:
+        database.close()
+    partial.rename(path)
+    _remember(path.absolute().parent)
+
+
+def open_database(path: Path, kind: str, *, what: str) -> sqlite3.Connection:
+    """A connection to an existing file of this kind whose pages are whole; each commit is on the disk.
+
+    what: names its content in errors.
+    """
+    if not path.is_file():
+        raise InvalidRequest(f"{path}: no such file; it should be {what}")
+    try:
+        database = connect(path)
+        database.execute("PRAGMA journal_mode = WAL")
+        found = database.execute("SELECT kind FROM kind").fetchone()
+        whole = database.execute("PRAGMA quick_check").fetchone()
+    except sqlite3.Error as error:
+        raise InvalidPlan(f"{path}: expected {what}, found a file that cannot be read ({error})") from None
+    if found is None or found[0] != kind:
+        raise InvalidPlan(f"{path}: expected {what} ({kind}), found {'' if found is None else found[0]!r}")
+    if whole[0] != "ok":
+        raise InvalidPlan(f"{path}: {what} is damaged ({whole[0]}); bring back a whole one")
+    return database
+
+
+def connect(path: Path, *, durable: bool = True, read_only: bool = False) -> sqlite3.Connection:
+    """A connection without hidden transactions; not durable means that a crash of the machine may undo commits."""
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}{'?mode=ro' if read_only else ''}",
+        uri=True,
+        timeout=_PATIENCE,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    return database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing."""
+    try:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("COMMIT")
+    except BaseException as error:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise VeilnetError(
+                f"the store could not be written ({error}); nothing of it was changed"
+            ) from error
+        raise
+
+
+def _remember(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,317 @@
+"""What an agent has on its disk: which sequence numbers are taken, what waits to be acknowledged, its memory.
+
+The order of things is what makes a message count once, whenever the process is killed:
+
+1. :meth:`AgentStore.reserve` commits that a sequence number and an epoch are taken. Noise is drawn only afterwards.
+2. :meth:`AgentStore.keep` commits the sealed message, its entry in the ledger and the agent's memory together.
+3. The message is sent, and sent again, the same bytes, until the centre says that it has it: :meth:`settle`.
+
+A process killed between 1 and 2 leaves an epoch for which noise may have been drawn and nothing was kept. That epoch
+is never drawn for again: the next run says that its reading was missed. Readings are never written down. The memory
+of an agent with one is as private as the readings it was made of, so the file is its owner's alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
+from veilnet._core.types import Array
+from veilnet.live._sqlite import Lock, connect, create_database, open_database, transaction
+from veilnet.live.messages import STORE_BYTES
+
+__all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store"]
+
+KIND = "veilnet-agent/1"
+_WHAT = "an agent's sequence store"
+_SCHEMA = """
+CREATE TABLE about (
+    agent TEXT NOT NULL, store BLOB NOT NULL, budget INTEGER, clock REAL NOT NULL,
+    sequence INTEGER NOT NULL, epoch INTEGER NOT NULL, head BLOB NOT NULL
+);
+CREATE TABLE releases (
+    sequence INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, plan TEXT NOT NULL,
+    state TEXT NOT NULL, hash BLOB
+);
+CREATE TABLE outbox (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL);
+CREATE TABLE memory (plan TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state BLOB NOT NULL)
+"""
+_CLOCK_MAY_GO_BACK = 60.0  # seconds: clocks are set right now and then
+_SOONEST = 1_704_067_200.0  # 2024: a clock before that was never set
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """A sequence number that is taken, and the epoch it is for."""
+
+    sequence: int
+    epoch: int
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What is to be kept of a release.
+
+    payload:  the sealed message; ``released`` whether it has numbers, or says that the reading was missed.
+    memory:   the agent's memory after this epoch, None where it has none.
+    """
+
+    reserved: Reserved
+    payload: bytes
+    released: bool
+    memory: Array | None = None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What the store has recorded.
+
+    releases: messages with numbers; ``missed`` those that say that there were none to release.
+    waiting:  messages that the centre has not acknowledged; ``refused`` those it will not take.
+    left:     how many releases the budget still allows, None for any number.
+    epoch:    the last one; ``head`` a hash of all releases so far, for an auditor to keep.
+    """
+
+    releases: int
+    missed: int
+    waiting: int
+    refused: int
+    left: int | None
+    epoch: int
+    head: str
+
+
+def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None:
+    """An empty store, from sequence number 1 on.
+
+    budget: the most releases that it ever lets through.
+    """
+    if budget is not None and budget < 1:
+        raise InvalidRequest(f"--budget: expected at least one release, found {budget}")
+    try:
+        create_database(path, KIND, _SCHEMA)
+    except FileExistsError:
+        raise InvalidRequest(
+            f"--begin: {path} exists, and a second beginning would use its sequence numbers twice; leave --begin out "
+            "to go on with it, or choose another name (--store)"
+        ) from None
+    database = connect(path)
+    with transaction(database):
+        database.execute(
+            "INSERT INTO about VALUES (?, ?, ?, ?, 0, 0, ?)",
+            (agent, secrets.token_bytes(STORE_BYTES), budget, time.time(), bytes(32)),
+        )
+    database.close()
+
+
+class AgentStore:
+    """The store of one agent, nobody else's while it is open; threads may share it.
+
+    path:  the file; ``agent`` whose it is.
+    """
+
+    def __init__(self, path: Path, agent: str) -> None:
+        if not path.exists():
+            raise InvalidRequest(
+                f"{path}: there is no sequence store of this agent, so nothing is sent. At its very first start give "
+                "--begin; afterwards the file has to be where it was (--store says where)"
+            )
+        self.path = path
+        self._turn = threading.RLock()
+        self._lock = Lock(path, "sends from this store")
+        try:
+            self._db = open_database(path, KIND, what=_WHAT)
+            # settling may be undone by a crash of the machine: the centre acknowledges again
+            self._settling = connect(path, durable=False)
+            about = self._db.execute(
+                "SELECT agent, store, budget, sequence, epoch, clock FROM about"
+            ).fetchone()
+        except sqlite3.Error as error:
+            self._lock.close()
+            raise InvalidPlan(f"{path}: {_WHAT} is broken ({error}); nothing is sent") from None
+        except BaseException:
+            self._lock.close()
+            raise
+        if about is None or about[0] != agent:
+            found = "" if about is None else about[0]
+            self.close()
+            raise InvalidPlan(
+                f"{path}: expected the sequence store of {agent!r}, found that of {found!r}; nothing is sent: give "
+                "its own with --store"
+            )
+        self.agent = agent
+        self.id: bytes = about[1]
+        self.budget: int | None = about[2]
+        self.last_epoch: int = about[4]
+        self._sequence: int = about[3]
+        self._clock: float = about[5]
+        counted = self._db.execute("SELECT count(*) FROM releases WHERE state <> 'missed'").fetchone()
+        self._released = int(counted[0])
+
+    def close(self) -> None:
+        """Let others open it."""
+        self._db.close()
+        self._settling.close()
+        self._lock.close()
+
+    @property
+    def left(self) -> int | None:
+        """How many more releases the budget allows; None for any number."""
+        return None if self.budget is None else max(0, self.budget - self._released)
+
+    # --- before noise is drawn, and after
+
+    def reserve(self, plan: str, epochs: Sequence[int], *, now: float | None = None) -> list[Reserved]:
+        """Take sequence numbers for epochs, each after the one before: on the disk when this returns.
+
+        now: seconds since 1970, the clock when left out. One that went back, or was never set, is refused.
+        """
+        now = time.time() if now is None else now
+        if now < max(_SOONEST, self._clock - _CLOCK_MAY_GO_BACK):
+            raise VeilnetError(
+                "the clock of this machine was set back or never set, so epochs could be told twice; nothing is "
+                f"sent: set it right (it was {_moment(self._clock)} at the last release, and is {_moment(now)})"
+            )
+        with self._turn:
+            last = self.last_epoch
+            for epoch in epochs:
+                if epoch <= last:
+                    raise VeilnetError(
+                        f"epoch {epoch} was told before, up to {last}; nothing is sent of it twice"
+                    )
+                last = epoch
+            if self.left is not None and len(epochs) > self.left:
+                raise VeilnetError("the budget is used up: nothing more is sent from this store")
+            taken = [Reserved(self._sequence + 1 + k, epoch) for k, epoch in enumerate(epochs)]
+            if not taken:
+                return []
+            with transaction(self._db):
+                self._db.executemany(
+                    "INSERT INTO releases VALUES (?, ?, ?, 'reserved', NULL)",
+                    [(each.sequence, each.epoch, plan) for each in taken],
+                )
+                self._db.execute(
+                    "UPDATE about SET sequence = ?, epoch = ?, clock = ?",
+                    (taken[-1].sequence, last, max(now, self._clock)),
+                )
+            self._sequence, self.last_epoch, self._clock = taken[-1].sequence, last, max(now, self._clock)
+            self._released += len(taken)
+            return taken
+
+    def keep(self, plan: str, releases: Sequence[Kept]) -> None:
+        """Keep messages, their entries in the ledger and the memory: all are on the disk afterwards, or nothing."""
+        with self._turn, transaction(self._db):
+            (head,) = self._db.execute("SELECT head FROM about").fetchone()
+            for each in releases:
+                head = hashlib.sha256(head + each.payload).digest()
+                self._db.execute(
+                    "UPDATE releases SET state = ?, hash = ? WHERE sequence = ? AND state = 'reserved'",
+                    ("waiting" if each.released else "missed", head, each.reserved.sequence),
+                )
+                self._db.execute("INSERT INTO outbox VALUES (?, ?)", (each.reserved.sequence, each.payload))
+            self._db.execute("UPDATE about SET head = ?", (head,))
+            newest = releases[-1] if releases else None
+            if newest is not None and newest.memory is not None:
+                state = np.ascontiguousarray(newest.memory, dtype="<f8").tobytes()
+                self._db.execute(
+                    "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)", (plan, newest.reserved.epoch, state)
+                )
+        self._released -= sum(not each.released for each in releases)
+
+    def unfinished(self) -> list[tuple[Reserved, str]]:
+        """Sequence numbers that an earlier run took and kept nothing for, with their plans."""
+        with self._turn:
+            rows = self._db.execute(
+                "SELECT sequence, epoch, plan FROM releases WHERE state = 'reserved' ORDER BY sequence"
+            ).fetchall()
+        return [(Reserved(sequence, epoch), plan) for sequence, epoch, plan in rows]
+
+    def memory(self, plan: str, order: int) -> tuple[int, Array]:
+        """(the last epoch that entered, the memory) under a plan; (0, zeros) where none has begun."""
+        with self._turn:
+            row = self._db.execute("SELECT epoch, state FROM memory WHERE plan = ?", (plan,)).fetchone()
+        if row is None:
+            return 0, np.zeros(order)
+        state = np.frombuffer(row[1], dtype="<f8").copy()
+        if state.size != order or not np.isfinite(state).all():
+            raise InvalidPlan(f"{self.path}: the agent's memory is damaged; nothing is sent")
+        return int(row[0]), state
+
+    # --- what waits for the centre
+
+    def waiting(self, after: int, most: int) -> list[tuple[int, bytes]]:
+        """The first messages in the outbox beyond a sequence number, with their numbers."""
+        with self._turn:
+            return self._db.execute(
+                "SELECT sequence, payload FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?",
+                (after, most),
+            ).fetchall()
+
+    def payloads(self, sequences: Sequence[int]) -> dict[int, bytes]:
+        """Those of some messages that are still in the outbox."""
+        found = {}
+        with self._turn:
+            for sequence in sequences:
+                row = self._db.execute(
+                    "SELECT payload FROM outbox WHERE sequence = ?", (sequence,)
+                ).fetchone()
+                if row is not None:
+                    found[sequence] = row[0]
+        return found
+
+    def count_waiting(self) -> int:
+        """How many messages the centre has not acknowledged."""
+        with self._turn:
+            return int(self._db.execute("SELECT count(*) FROM outbox").fetchone()[0])
+
+    def settle(self, kept: Sequence[tuple[int, int]], refused: Sequence[int] = ()) -> int:
+        """What the centre has, by (first, last), or will not take, leaves the outbox; how many messages that were."""
+        gone = 0
+        with self._turn, transaction(self._settling):
+            for first, last in kept:
+                gone += self._settling.execute(
+                    "DELETE FROM outbox WHERE sequence BETWEEN ? AND ?", (first, last)
+                ).rowcount
+            for sequence in refused:
+                found = self._settling.execute("DELETE FROM outbox WHERE sequence = ?", (sequence,)).rowcount
+                gone += found
+                if found:
+                    self._settling.execute(
+                        "UPDATE releases SET state = 'refused' WHERE sequence = ?", (sequence,)
+                    )
+        return gone
+
+    def ledger(self) -> Ledger:
+        """What the store has recorded so far."""
+        with self._turn:
+            return read_ledger(self._db)
+
+
+def read_ledger(database: sqlite3.Connection) -> Ledger:
+    """The ledger of a store that may be open elsewhere."""
+    counts = dict(database.execute("SELECT state, count(*) FROM releases GROUP BY state").fetchall())
+    budget, epoch, head = database.execute("SELECT budget, epoch, head FROM about").fetchone()
+    (waiting,) = database.execute("SELECT count(*) FROM outbox").fetchone()
+    released = sum(counts.values()) - counts.get("missed", 0)
+    return Ledger(
+        releases=released,
+        missed=counts.get("missed", 0),
+        waiting=waiting,
+        refused=counts.get("refused", 0),
+        left=None if budget is None else max(0, budget - released),
+        epoch=epoch,
+        head=f"{sum(counts.values())}-{head.hex()}",
+    )
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

@@ -1,0 +1,243 @@
+"""What the centre has on its disk: every message once, every estimate with its revisions, and what was refused.
+
+A message is told from others by agent, epoch and sequence number. It is committed before it is acknowledged; one that
+comes again is acknowledged again and changes nothing. An agent tells each epoch once: another message for it, with
+other bytes, is a conflict. The file is SQLite's, and its owner may read it while the centre runs:
+
+    estimates   epoch, plan, revision, when it was made, public (JSON), covariance (JSON), missing, contradicting
+    latest      the same, the last revision of each epoch and plan alone
+    messages    epoch, agent, sequence, plan, values (float64, little-endian; null where the reading was missed)
+    agents      what is known of each: last epoch, messages, when last heard
+    counts      refusals and duplicates, per agent
+    plans       the centre's file of every plan that was taken up
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from veilnet._core.errors import InvalidPlan
+from veilnet._core.types import Array
+from veilnet.centre.estimates import Estimate
+from veilnet.live._sqlite import Lock, create_database, open_database, transaction
+from veilnet.live.messages import Message
+
+__all__ = ["CentreStore", "StoredPlan"]
+
+KIND = "veilnet-centre/1"
+_WHAT = "a centre's store of estimates"
+_SCHEMA = """
+CREATE TABLE plans (
+    number INTEGER PRIMARY KEY, plan TEXT NOT NULL UNIQUE, taken REAL NOT NULL, document BLOB NOT NULL
+);
+CREATE TABLE agents (
+    number INTEGER PRIMARY KEY, agent TEXT NOT NULL UNIQUE, epoch INTEGER NOT NULL DEFAULT 0,
+    messages INTEGER NOT NULL DEFAULT 0, missed INTEGER NOT NULL DEFAULT 0, heard REAL NOT NULL DEFAULT 0
+);
+CREATE TABLE messages (
+    epoch INTEGER NOT NULL, agent INTEGER NOT NULL, sequence INTEGER NOT NULL, store BLOB NOT NULL,
+    plan INTEGER NOT NULL, after INTEGER NOT NULL, private INTEGER NOT NULL, "values" BLOB,
+    PRIMARY KEY (epoch, agent)
+) WITHOUT ROWID;
+CREATE TABLE estimates (
+    epoch INTEGER NOT NULL, plan INTEGER NOT NULL, revision INTEGER NOT NULL, made REAL NOT NULL,
+    told INTEGER NOT NULL, public TEXT NOT NULL, covariance TEXT NOT NULL, missing TEXT NOT NULL,
+    contradicting TEXT NOT NULL, PRIMARY KEY (epoch, plan, revision)
+) WITHOUT ROWID;
+CREATE VIEW latest AS SELECT * FROM estimates AS e WHERE revision =
+    (SELECT max(revision) FROM estimates AS f WHERE f.epoch = e.epoch AND f.plan = e.plan);
+CREATE TABLE counts (
+    agent TEXT NOT NULL, what TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (agent, what)
+)
+"""
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """A plan that the centre took up: its number here, its whole id, and the bytes of its centre file."""
+
+    number: int
+    plan: str
+    document: bytes
+
+
+class CentreStore:
+    """The store of one centre, nobody else's to write to while it is open.
+
+    path: the file; it is begun where there is none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = Lock(path, "estimates into this store")
+        try:
+            if not path.exists():
+                create_database(path, KIND, _SCHEMA)
+            self._db = open_database(path, KIND, what=_WHAT)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._agents: dict[str, int] = dict(self._db.execute("SELECT agent, number FROM agents").fetchall())
+        self._heard: dict[int, list[float]] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()
+        for agent, what, count in self._db.execute("SELECT agent, what, count FROM counts"):
+            self.counts[agent, what] = count
+        self._uncounted: Counter[tuple[str, str]] = Counter()
+
+    def close(self) -> None:
+        """Let others open it."""
+        self._db.close()
+        self._lock.close()
+
+    # --- plans
+
+    def plans(self) -> list[StoredPlan]:
+        """All plans that were taken up, the oldest first."""
+        rows = self._db.execute("SELECT number, plan, document FROM plans ORDER BY number").fetchall()
+        return [StoredPlan(*row) for row in rows]
+
+    def take_up(self, plan: str, agents: Sequence[str], document: bytes) -> StoredPlan:
+        """Remember a plan, so that its messages can be fused for as long as they come."""
+        with transaction(self._db):
+            self._db.execute(
+                "INSERT OR IGNORE INTO plans (plan, taken, document) VALUES (?, ?, ?)",
+                (plan, time.time(), document),
+            )
+            for agent in agents:
+                self._db.execute("INSERT OR IGNORE INTO agents (agent) VALUES (?)", (agent,))
+        self._agents = dict(self._db.execute("SELECT agent, number FROM agents").fetchall())
+        row = self._db.execute("SELECT number, plan, document FROM plans WHERE plan = ?", (plan,)).fetchone()
+        return StoredPlan(*row)
+
+    # --- what arrives; all of a batch in one transaction
+
+    @property
+    def batch(self) -> AbstractContextManager[None]:
+        """A transaction: what is added in it is on the disk when it ends, or not at all."""
+        return transaction(self._db)
+
+    def add(self, message: Message, plan: int) -> str:
+        """Keep a message: "new", "duplicate" (the same one came before) or "conflict" (another one did)."""
+        agent = self._agents[message.agent]
+        added = self._db.execute(
+            "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                message.epoch, agent, message.sequence, message.store, plan, message.after, message.private,
+                message.values,
+            ),
+        ).rowcount  # fmt: skip
+        if added:
+            heard = self._heard.setdefault(agent, [0, 0, 0])
+            heard[0] = max(heard[0], message.epoch)
+            heard[1] += message.values is not None
+            heard[2] += message.values is None
+            return "new"
+        there = self._db.execute(
+            'SELECT sequence, store, plan, after, private, "values" FROM messages WHERE epoch = ? AND agent = ?',
+            (message.epoch, agent),
+        ).fetchone()
+        same = (message.sequence, message.store, plan, message.after, message.private, message.values)
+        return "duplicate" if there == same else "conflict"
+
+    def count(self, agent: str, what: str) -> None:
+        """One more of something, written with the next :meth:`note`."""
+        self.counts[agent, what] += 1
+        self._uncounted[agent, what] += 1
+
+    def note(self) -> None:
+        """Write what was heard of whom and what was counted since the last time; inside a batch."""
+        now = time.time()
+        self._db.executemany(
+            "UPDATE agents SET epoch = max(epoch, ?), messages = messages + ?, missed = missed + ?, heard = ? "
+            "WHERE number = ?",
+            [(*heard, now, agent) for agent, heard in self._heard.items()],
+        )
+        self._heard.clear()
+        self._db.executemany(
+            "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
+            [(*key, count) for key, count in self._uncounted.items()],
+        )
+        self._uncounted.clear()
+
+    # --- what is told of an epoch
+
+    def told(self, plan: int, epoch: int) -> dict[str, Array | None]:
+        """agent -> numbers (None: missed) of an epoch under a plan."""
+        rows = self._db.execute(
+            'SELECT a.agent, m."values" FROM messages m JOIN agents a ON a.number = m.agent '
+            "WHERE m.epoch = ? AND m.plan = ? ORDER BY m.agent",
+            (epoch, plan),
+        )
+        return {agent: _numbers(values) for agent, values in rows}
+
+    def all_told(self, plan: int, agent: str) -> Iterator[tuple[int, int, Array | None]]:
+        """(epoch, the epoch before that entered the memory, numbers) of an agent under a plan, in order."""
+        rows = self._db.execute(
+            'SELECT epoch, after, "values" FROM messages WHERE plan = ? AND agent = ? ORDER BY epoch',
+            (plan, self._agents[agent]),
+        )
+        return ((epoch, after, _numbers(values)) for epoch, after, values in rows)
+
+    def unestimated(self, plan: int) -> list[int]:
+        """Epochs of which more was told than their last estimate used."""
+        rows = self._db.execute(
+            "SELECT m.epoch, count(*) AS told, (SELECT told FROM estimates e WHERE e.epoch = m.epoch AND "
+            "e.plan = m.plan ORDER BY revision DESC LIMIT 1) AS used FROM messages m WHERE m.plan = ? "
+            "GROUP BY m.epoch HAVING used IS NULL OR used <> told ORDER BY m.epoch",
+            (plan,),
+        )
+        return [row[0] for row in rows]
+
+    # --- estimates
+
+    def newest_estimate(self, plan: int) -> int:
+        """The last epoch that was estimated under a plan; 0 where none was."""
+        (newest,) = self._db.execute("SELECT max(epoch) FROM estimates WHERE plan = ?", (plan,)).fetchone()
+        return int(newest or 0)
+
+    def add_estimate(self, plan: int, epoch: int, told: int, estimate: Estimate) -> int:
+        """Keep an estimate as the next revision of its epoch, inside a batch; the number of the revision, from 0."""
+        (revision,) = self._db.execute(
+            "SELECT coalesce(max(revision) + 1, 0) FROM estimates WHERE epoch = ? AND plan = ?", (epoch, plan)
+        ).fetchone()
+        self._db.execute(
+            "INSERT INTO estimates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                epoch, plan, revision, time.time(), told, _json(estimate.public), _json(estimate.covariance),
+                json.dumps(list(estimate.missing)), json.dumps(list(estimate.contradicting)),
+            ),
+        )  # fmt: skip
+        return int(revision)
+
+
+def _numbers(values: bytes | None) -> Array | None:
+    return None if values is None else np.frombuffer(values, dtype="<f8")
+
+
+def _json(values: Array) -> str:
+    """Numbers with the fewest digits that read back to the same bits; null where there is none."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, list):
+            return [plain(each) for each in value]
+        return value if isinstance(value, float) and math.isfinite(value) else None
+
+    return json.dumps(plain(np.asarray(values, dtype=float).tolist()))
+
+
+def plan_of(path: Path, database: sqlite3.Connection) -> str:
+    """The id of the newest plan of a store."""
+    row = database.execute("SELECT plan FROM plans ORDER BY number DESC LIMIT 1").fetchone()
+    if row is None:
+        raise InvalidPlan(f"{path}: no plan was ever taken up; is it the centre's store?")
+    return str(row[0])

@@ -1,0 +1,67 @@
+"""Which epoch a reading belongs to: one for each step of time, or one for each numbered row."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from veilnet._core.errors import InvalidRequest
+from veilnet.io.row_keys import RowKey, duration
+
+__all__ = ["Epochs", "read_step"]
+
+_AHEAD = 300 * 10**6  # microseconds: a time further in the future than that and a step is a fault
+
+
+def read_step(step: str | None) -> int | None:
+    """``15min`` as microseconds; None stays None."""
+    if step is None:
+        return None
+    try:
+        found = duration(step)
+    except ValueError as error:
+        raise InvalidRequest(f"--step: {error}") from None
+    if found < 1000:
+        raise InvalidRequest(f"--step: expected a millisecond or more, found {step}")
+    return found
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """From rows of readings (:mod:`veilnet.io.row_keys`) to epochs, counted from 1.
+
+    step: microseconds of an epoch, for readings that carry a time. Epochs are then counted from 1970, so that agents
+          agree on them without a word.
+    """
+
+    step: int | None = None
+
+    def check(self, key: RowKey) -> None:
+        """InvalidRequest where readings tell their time and nobody said how long an epoch is, or the other way."""
+        if key.is_time and self.step is None:
+            raise InvalidRequest(
+                "--step: the readings carry times; say how long an epoch is, such as --step 15min, the same for all"
+            )
+        if not key.is_time and self.step is not None:
+            raise InvalidRequest(
+                "--step: the readings carry no times; name their column (--time), or leave --step out and number "
+                "them in a column 'row'"
+            )
+
+    def of(self, row: int, key: RowKey) -> int:
+        """The epoch of a row."""
+        if not key.is_time:
+            return row
+        assert self.step is not None
+        return (row - 1) // self.step + 1
+
+    def too_soon(self, row: int, key: RowKey, now: float | None = None) -> bool:
+        """Whether a reading says it was taken in the future, which would leave no epoch for those until then."""
+        if not key.is_time or key.style == "seconds" or self.step is None:
+            return False
+        slack = _AHEAD + self.step + (0 if key.style == "zoned" else 14 * 3600 * 10**6)
+        return row - 1 > (time.time() if now is None else now) * 1e6 + slack
+
+    def start(self, epoch: int) -> float | None:
+        """When an epoch began, in seconds since 1970; None where epochs are rows."""
+        return None if self.step is None else (epoch - 1) * self.step / 1e6

@@ -1,0 +1,147 @@
+"""Estimates in Home Assistant: the centre as a device, each public parameter as a sensor (MQTT device discovery).
+
+The centre publishes :func:`discovery_payload`, retained, on :func:`discovery_topic` when it connects, and again
+whenever Home Assistant says that it has started (:func:`is_birth`, on :func:`birth_topic`). The sensors read the
+estimates from the topic where the centre publishes them anyway, and are available as long as the centre's retained
+status says so. Everything here makes text; nothing sends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from veilnet.live.topics import OFFLINE, ONLINE, Topics
+
+PREFIX = "homeassistant"
+"""The root of Home Assistant's topics, unless its owner chose another."""
+
+# Units that only one kind of quantity has, and Home Assistant's word for it.
+_KINDS = {
+    **dict.fromkeys(("°C", "°F", "K"), "temperature"),
+    **dict.fromkeys(("W", "kW"), "power"),
+    **dict.fromkeys(("Pa", "hPa", "kPa", "mbar"), "pressure"),
+    **dict.fromkeys(("A", "mA"), "current"),
+    **dict.fromkeys(("V", "mV"), "voltage"),
+    "lx": "illuminance",
+}
+
+
+def discovery_topic(topics: Topics, prefix: str = PREFIX) -> str:
+    """Where the device is described."""
+    return f"{prefix}/device/{_device(topics)}/config"
+
+
+def birth_topic(prefix: str = PREFIX) -> str:
+    """Where Home Assistant says that it has started."""
+    return f"{prefix}/status"
+
+
+def is_birth(topic: str, payload: bytes, prefix: str = PREFIX) -> bool:
+    """Whether a message says that Home Assistant has started, so that the device has to be described again."""
+    return topic == birth_topic(prefix) and payload == b"online"
+
+
+def discovery_payload(
+    topics: Topics,
+    labels: Sequence[str],
+    units: Sequence[str],
+    version: str,
+    *,
+    gone: Iterable[str] = (),
+) -> str:
+    """The device: for every public parameter its estimate and the deviation of it, and how many agents are missing.
+
+    labels:  names of the public parameters, as in the published estimates; ``units`` theirs, empty for none.
+    version: of veilnet.
+    gone:    names of parameters of an earlier plan, whose sensors are taken away.
+    """
+    device = _device(topics)
+    components: dict[str, dict[str, Any]] = {}
+    for label, unit in zip(labels, units, strict=True):
+        of_unit = {"unit_of_measurement": unit} if unit else {}
+        kind = {"device_class": _KINDS[unit]} if unit in _KINDS else {}
+        value, deviation = _components(device, label)
+        components[value] = {
+            "p": "sensor",
+            "unique_id": value,
+            "name": label,
+            "value_template": _reads(label, "value"),
+            "state_class": "measurement",
+            **of_unit,
+            **kind,
+        }
+        components[deviation] = {
+            "p": "sensor",
+            "unique_id": deviation,
+            "name": f"{label} deviation",
+            "value_template": _reads(label, "deviation"),
+            "state_class": "measurement",
+            "entity_category": "diagnostic",
+            **of_unit,
+        }
+    missing = f"{device}_missing"
+    components[missing] = {
+        "p": "sensor",
+        "unique_id": missing,
+        "name": "agents missing",
+        "value_template": "{{ value_json.missing | length }}",
+        "state_class": "measurement",
+        "entity_category": "diagnostic",
+    }
+    for label in gone:
+        if label not in labels:
+            components |= {each: {"p": "sensor"} for each in _components(device, label)}
+    return json.dumps(
+        {
+            "device": {
+                "identifiers": [device],
+                "name": f"veilnet ({topics.root})",
+                "manufacturer": "veilnet",
+                "model": "fusion centre",
+                "sw_version": version,
+            },
+            "origin": {"name": "veilnet", "sw_version": version},
+            "components": components,
+            "state_topic": topics.estimates,
+            "availability": [
+                {
+                    "topic": topics.status,
+                    "payload_available": ONLINE,
+                    "payload_not_available": OFFLINE,
+                }
+            ],
+            "qos": 1,
+        },
+        ensure_ascii=False,
+    )
+
+
+def removal_payload() -> str:
+    """What takes the device away, published retained on :func:`discovery_topic`."""
+    return ""
+
+
+def _device(topics: Topics) -> str:
+    """A name of the device that Home Assistant allows, different for every root."""
+    return _plain("veilnet", topics.root)
+
+
+def _components(device: str, label: str) -> tuple[str, str]:
+    """The ids of a parameter's estimate and of its deviation: they stay the same over restarts and plans."""
+    name = _plain(device, label)
+    return f"{name}_value", f"{name}_deviation"
+
+
+def _plain(start: str, text: str) -> str:
+    """Letters, digits and _, different for different texts."""
+    kept = "".join(c if c.isascii() and c.isalnum() else "_" for c in text)[:30]
+    return f"{start}_{kept}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _reads(label: str, what: str) -> str:
+    """A template that takes a number out of an estimate; a number that cannot be estimated becomes unknown."""
+    quoted = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{{{{ value_json.estimates["{quoted}"].{what} }}}}'

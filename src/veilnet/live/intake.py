@@ -1,0 +1,106 @@
+"""The centre's door: what comes in from the broker is a message of a known agent under a known plan, or is refused.
+
+Refusals have a word each, are counted per agent, and never quote what was refused:
+
+    stranger    the topic is no agent's
+    oversized   more bytes than a message may have
+    seal        not sealed with this agent's secret: forged, changed, or of another agent
+    malformed   sealed, and still no message
+    impostor    an agent's message on another agent's topic
+    plan        of a plan that the centre does not know (yet): the agent keeps it, and sends it again
+    numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
+    conflict    another message for an epoch that this agent has told
+    late        of a stream: kept, but for a row too far back to be changed
+    far         of a stream: kept, but for a row so far ahead that it must be a mistake
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.types import Array
+from veilnet.live.messages import Malformed, Message, Seal
+from veilnet.live.topics import Topics
+
+__all__ = ["REASONS", "Accepted", "Intake", "Refused"]
+
+REASONS = (
+    "stranger", "oversized", "seal", "malformed", "impostor", "plan", "numbers", "conflict", "late", "far",
+)  # fmt: skip
+STRANGER = ""
+_LARGEST = 1e100  # of a number: its square and sums of such can still be computed with
+
+
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """A message that may be kept.
+
+    number: of the agent among those of the plan; ``values`` its numbers, None where the reading was missed.
+    """
+
+    message: Message
+    values: Array | None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """What was not taken.
+
+    agent:   whose topic it came by; empty where it was nobody's.
+    reason:  one of :data:`REASONS`.
+    message: what it said, where it was sealed by the agent and will never be taken: the agent is told so.
+    """
+
+    agent: str
+    reason: str
+    message: Message | None = None
+
+
+class Intake:
+    """Looks at what arrives, and changes nothing.
+
+    seals:  agent -> its seal.
+    plans:  short id of a plan -> agent -> how many numbers it sends; plans may be added while it runs.
+    topics: where agents send.
+    """
+
+    def __init__(
+        self, seals: Mapping[str, Seal], plans: Mapping[str, Mapping[str, int]], topics: Topics
+    ) -> None:
+        self._plans, self._topics = plans, topics
+        self._agents: dict[str, tuple[str, Seal]] = {}
+        self.admit(seals)
+
+    def admit(self, seals: Mapping[str, Seal]) -> None:
+        """Listen to further agents.
+
+        seals: agent -> its seal.
+        """
+        self._agents |= {self._topics.messages(agent): (agent, seal) for agent, seal in seals.items()}
+
+    def look(self, topic: str, payload: bytes) -> Accepted | Refused:
+        """Whether bytes that came by a topic may be kept."""
+        known = self._agents.get(topic)
+        if known is None:
+            return Refused(STRANGER, "stranger")
+        agent, seal = known
+        try:
+            message = seal.open_message(payload)
+        except Malformed as error:
+            return Refused(agent, str(error))
+        if message.agent != agent:
+            return Refused(agent, "impostor")
+        sent = self._plans.get(message.plan)
+        if sent is None or agent not in sent:
+            return Refused(agent, "plan")
+        if message.values is None:
+            return Accepted(message, None)
+        if len(message.values) != 8 * sent[agent]:
+            return Refused(agent, "numbers", message)
+        values = message.numbers()
+        if values is None or not (np.abs(values) < _LARGEST).all():  # nor is what is not a number
+            return Refused(agent, "numbers", message)
+        return Accepted(message, values)

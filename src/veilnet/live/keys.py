@@ -1,0 +1,295 @@
+"""Who is who: a certificate authority of the network's own, and a certificate for each party.
+
+Every party gets a folder with all it needs, and nothing else is handed to it::
+
+    keys/authority/        ca.key ca.crt       stays with whoever makes keys
+    keys/broker/           ca.crt party.crt party.key (and mosquitto.conf, acl: :mod:`veilnet.live.broker`)
+    keys/centre/           ca.crt party.crt party.key
+    keys/agents/<agent>/   ca.crt party.crt party.key
+    keys/readers/<name>/   ca.crt party.crt party.key
+
+Keys are ECDSA on P-256, which every TLS library knows, and readable by their owner alone. The common name of a
+certificate is the party's :func:`~veilnet.live.topics.identity`. Certificates of clients cannot stand for the broker.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veilnet._core.errors import InvalidRequest
+from veilnet.io._atomic import write_bytes
+from veilnet.live._certificates import (
+    as_host,
+    as_name,
+    as_pem,
+    common_name_of,
+    hosts_of,
+    key_usage,
+    library,
+    make_private_folder,
+    read_certificate,
+    read_secret,
+    write_secret,
+)
+from veilnet.live.topics import CENTRE, identity, reader_identity
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+DAYS = 365
+_AUTHORITY_DAYS = 3650
+_SKEW = timedelta(hours=1)  # clocks of small machines are behind at times
+_RENEW = timedelta(days=30)
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The folder of one party: its certificate, its secret key, and the authority it trusts."""
+
+    folder: Path
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority."""
+        return self.folder / "ca.crt"
+
+    @property
+    def certificate(self) -> Path:
+        """The party's certificate."""
+        return self.folder / "party.crt"
+
+    @property
+    def key(self) -> Path:
+        """The party's secret key."""
+        return self.folder / "party.key"
+
+    def identity(self) -> str:
+        """The common name in the certificate."""
+        return common_name_of(read_certificate(self.certificate))
+
+    def expires(self) -> datetime:
+        """Until when the certificate is valid."""
+        return read_certificate(self.certificate).not_valid_after_utc
+
+    def client_context(self) -> ssl.SSLContext:
+        """TLS for a client: shows this certificate, and accepts only a broker that the authority vouches for.
+
+        Refuses what the broker would refuse only in the middle of a handshake: files that are missing or belong to
+        different keys, and a certificate that is not valid now.
+        """
+        for file in (self.authority, self.certificate, self.key):
+            if not file.is_file():
+                raise InvalidRequest(
+                    f"{file}: no such file; expected a folder made by 'veilnet live keys', with ca.crt, party.crt "
+                    "and party.key"
+                )
+        found, now = read_certificate(self.certificate), datetime.now(UTC)
+        if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
+            raise InvalidRequest(
+                f"{self.certificate}: valid from {found.not_valid_before_utc:%Y-%m-%d %H:%M} to "
+                f"{found.not_valid_after_utc:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M}; set the clock, or "
+                "ask for a new one ('veilnet live keys' renews)"
+            )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        try:
+            context.load_verify_locations(self.authority)
+            context.load_cert_chain(self.certificate, self.key)
+        except (ssl.SSLError, OSError) as error:
+            raise InvalidRequest(
+                f"{self.folder}: not usable as certificate and key ({error}); make them anew with 'veilnet live keys'"
+            ) from None
+        return context
+
+
+@dataclass(frozen=True)
+class KeyFolder:
+    """All parties' folders."""
+
+    folder: Path
+
+    @property
+    def authority(self) -> Path:
+        """The folder of the authority."""
+        return self.folder / "authority"
+
+    @property
+    def broker(self) -> Credentials:
+        """The broker's folder."""
+        return Credentials(self.folder / "broker")
+
+    @property
+    def centre(self) -> Credentials:
+        """The centre's folder."""
+        return Credentials(self.folder / "centre")
+
+    def agent(self, name: str) -> Credentials:
+        """An agent's folder."""
+        return Credentials(self.folder / "agents" / identity(name))
+
+    def reader(self, name: str) -> Credentials:
+        """The folder of a program that reads estimates."""
+        return Credentials(self.folder / "readers" / reader_identity(name).removeprefix("@"))
+
+
+@dataclass(frozen=True)
+class Made:
+    """What :func:`make_keys` did: names of parties with new keys, and of those whose keys were left as they are."""
+
+    keys: KeyFolder
+    new: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def make_keys(
+    folder: Path,
+    agents: Sequence[str],
+    *,
+    hosts: Sequence[str] = LOOPBACK,
+    readers: Sequence[str] = (),
+    days: int = DAYS,
+) -> Made:
+    """Keys and certificates of every party, in a folder of their own each.
+
+    hosts: names and addresses by which clients reach the broker. days: how long certificates are valid.
+
+    In a folder that has keys already the authority is kept, and so is every certificate that the authority signed,
+    for the same names, with 30 days left (or half of ``days``, where that is less).
+    """
+    if not hosts:
+        raise InvalidRequest("hosts: expected the name or address of the broker, found none")
+    if not 1 <= days <= _AUTHORITY_DAYS:
+        raise InvalidRequest(f"days: expected 1 to {_AUTHORITY_DAYS}, found {days}")
+    for each in hosts:
+        as_host(each)
+    keys = KeyFolder(folder)
+    authority = Authority.open(keys.authority)
+    parties = [
+        ("broker", keys.broker, hosts[0][:64], tuple(hosts)),
+        ("centre", keys.centre, CENTRE, ()),
+        *((f"agent {name}", keys.agent(name), identity(name), ()) for name in agents),
+        *((f"reader {name}", keys.reader(name), reader_identity(name), ()) for name in readers),
+    ]
+    new, kept = [], []
+    for words, where, common_name, names in parties:
+        if authority.vouches(where, common_name, names, min(_RENEW, timedelta(days=days) / 2)):
+            kept.append(words)
+        else:
+            authority.issue(where, common_name, names, days=days)
+            new.append(words)
+    return Made(keys, tuple(new), tuple(kept))
+
+
+class Authority:
+    """A certificate authority: its secret key, and its certificate."""
+
+    def __init__(self, key: EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+        self.key, self.certificate = key, certificate
+
+    @classmethod
+    def open(cls, folder: Path) -> Authority:
+        """The authority in a folder; a new one where there is none."""
+        secret, public = folder / "ca.key", folder / "ca.crt"
+        if secret.exists() != public.exists():
+            raise InvalidRequest(
+                f"{folder}: expected ca.key and ca.crt, found only one; bring the other back"
+            )
+        if not secret.exists():
+            made = cls._make()
+            make_private_folder(folder)
+            write_secret(secret, made.key)
+            write_bytes(public, as_pem(made.certificate))
+            return made
+        return cls(read_secret(secret), read_certificate(public))
+
+    @classmethod
+    def _make(cls) -> Authority:
+        parts = library()
+        x509 = parts.x509
+        key = parts.ec.generate_private_key(parts.ec.SECP256R1())
+        name = as_name(f"veilnet authority {x509.random_serial_number():x}"[:40])
+        now = datetime.now(UTC)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _SKEW)
+            .not_valid_after(now + timedelta(days=_AUTHORITY_DAYS))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(key_usage(signs_certificates=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .sign(key, parts.hashes.SHA256())
+        )
+        return cls(key, certificate)
+
+    def issue(
+        self,
+        where: Credentials,
+        common_name: str,
+        hosts: Sequence[str] = (),
+        *,
+        days: float = DAYS,
+        start: datetime | None = None,
+    ) -> None:
+        """A new key and certificate in a party's folder; with ``hosts`` those of a server, else those of a client."""
+        parts = library()
+        x509 = parts.x509
+        key = parts.ec.generate_private_key(parts.ec.SECP256R1())
+        start = start or datetime.now(UTC)
+        end = min(start + timedelta(days=days), self.certificate.not_valid_after_utc)
+        purpose = x509.ExtendedKeyUsageOID
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(as_name(common_name))
+            .issuer_name(self.certificate.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start - _SKEW)
+            .not_valid_after(end)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(key_usage(signs_certificates=False), critical=True)
+            .add_extension(
+                x509.ExtendedKeyUsage([purpose.SERVER_AUTH if hosts else purpose.CLIENT_AUTH]), critical=True
+            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
+            )
+        )
+        if hosts:
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([as_host(each) for each in hosts]), critical=False
+            )
+        certificate = builder.sign(self.key, parts.hashes.SHA256())
+        make_private_folder(where.folder)
+        write_bytes(where.authority, as_pem(self.certificate))
+        write_secret(where.key, key)
+        write_bytes(where.certificate, as_pem(certificate))
+
+    def vouches(self, where: Credentials, common_name: str, hosts: Sequence[str], left: timedelta) -> bool:
+        """Whether a party's folder holds this authority's certificate for these names, valid for that long yet."""
+        parts = library()
+        if not all(file.is_file() for file in (where.authority, where.certificate, where.key)):
+            return False
+        if where.authority.read_bytes() != as_pem(self.certificate):
+            return False
+        found = read_certificate(where.certificate)
+        try:
+            found.verify_directly_issued_by(self.certificate)
+        except (ValueError, TypeError, parts.InvalidSignature):
+            return False
+        return (
+            read_secret(where.key).public_key() == found.public_key()
+            and common_name_of(found) == common_name
+            and hosts_of(found) == {str(as_host(each).value) for each in hosts}
+            and found.not_valid_after_utc - datetime.now(UTC) >= left
+        )

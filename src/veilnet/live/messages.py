@@ -1,0 +1,144 @@
+"""What goes over the wire: messages of agents and receipts of the centre, typed, limited in size, sealed.
+
+Each is MessagePack (by msgspec) followed by a seal: BLAKE2b with a secret that this agent and the centre share
+(:mod:`veilnet.live.seals`), over the bytes and what they are for. So a broker, or whoever got hold of one, can drop
+messages and hold them back, but neither change nor invent one.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from veilnet._core.types import Array
+
+__all__ = ["MOST_BYTES", "SHORT", "Malformed", "Message", "Receipt", "Seal", "as_ranges"]
+
+MOST_BYTES = 65536  # of a message on the wire, as the broker's configuration allows
+SHORT = 16  # characters of a plan's id that its messages carry
+STORE_BYTES = 8
+LARGEST = 2**62  # of epochs and sequence numbers: SQLite's are signed
+_TAG = 16  # bytes of a seal
+_MOST_TOLD = 4096  # ranges in one receipt
+
+
+class Malformed(ValueError):
+    """Bytes that are no message: a word says why, and nothing of the content."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What an agent tells of one epoch.
+
+    plan:     the beginning of the plan's id.
+    agent:    who sends.
+    store:    which sequence store it comes from: a random number, made when that store was begun.
+    sequence: counted from 1 in that store.
+    epoch:    which one it tells of.
+    after:    of an agent with a memory, the epoch before which entered it last (0: none): those between were missed.
+    private:  False for a simulation with seeded noise.
+    values:   the numbers sent, float64 in little-endian order; None says that there was no reading to release.
+    """
+
+    plan: str
+    agent: str
+    store: bytes
+    sequence: int
+    epoch: int
+    after: int = 0
+    private: bool = True
+    values: bytes | None = None
+
+    def numbers(self) -> Array | None:
+        """The numbers as an array; None where the reading was missed."""
+        return None if self.values is None else np.frombuffer(self.values, dtype="<f8")
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the centre tells an agent: which of its messages are committed, and which it will never take.
+
+    store:   of the messages.
+    kept:    (first, last) sequence numbers that are on the centre's disk.
+    refused: (sequence number, why).
+    """
+
+    store: bytes
+    kept: list[tuple[int, int]]
+    refused: list[tuple[int, str]]
+
+
+_Told = TypeVar("_Told", Message, Receipt)
+_ENCODER = msgspec.msgpack.Encoder()
+_MESSAGES = msgspec.msgpack.Decoder(Message)
+_RECEIPTS = msgspec.msgpack.Decoder(Receipt)
+
+
+class Seal:
+    """The secret of one agent and the centre, and what it makes of bytes.
+
+    secret: 32 bytes.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != 32:
+            raise ValueError("a seal's secret has 32 bytes")
+        self._secret = secret
+
+    def message(self, message: Message) -> bytes:
+        """A message as it goes over the wire."""
+        body = _ENCODER.encode(message)
+        return body + self._tag(body, b"veilnet message")
+
+    def receipt(self, receipt: Receipt) -> bytes:
+        """A receipt as it goes over the wire."""
+        body = _ENCODER.encode(receipt)
+        return body + self._tag(body, b"veilnet receipt")
+
+    def open_message(self, payload: bytes) -> Message:
+        """The message in some bytes; Malformed where they are none of this agent's."""
+        message = self._opened(payload, b"veilnet message", _MESSAGES)
+        if not 0 < message.sequence < LARGEST or len(message.store) != STORE_BYTES:
+            raise Malformed("malformed")
+        if not 0 < message.epoch < LARGEST or not 0 <= message.after < message.epoch:
+            raise Malformed("malformed")
+        return message
+
+    def open_receipt(self, payload: bytes) -> Receipt:
+        """The receipt in some bytes; Malformed where they are none for this agent."""
+        receipt = self._opened(payload, b"veilnet receipt", _RECEIPTS)
+        if len(receipt.kept) > _MOST_TOLD or any(not 0 < a <= b < LARGEST for a, b in receipt.kept):
+            raise Malformed("malformed")
+        if len(receipt.refused) > _MOST_TOLD or any(not 0 < a < LARGEST for a, _ in receipt.refused):
+            raise Malformed("malformed")
+        return receipt
+
+    def _opened(self, payload: bytes, use: bytes, decoder: msgspec.msgpack.Decoder[_Told]) -> _Told:
+        if len(payload) > MOST_BYTES:
+            raise Malformed("oversized")
+        if len(payload) <= _TAG:
+            raise Malformed("malformed")
+        body, tag = payload[:-_TAG], payload[-_TAG:]
+        if not hmac.compare_digest(self._tag(body, use), tag):
+            raise Malformed("seal")
+        try:
+            return decoder.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise Malformed("malformed") from None
+
+    def _tag(self, body: bytes, use: bytes) -> bytes:
+        return blake2b(body, digest_size=_TAG, key=self._secret, person=use).digest()
+
+
+def as_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Whole numbers as (first, last) of those that follow one another."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found

@@ -1,0 +1,74 @@
+"""What a centre tells programs beside it, Home Assistant and Telegraf, where it was asked to. It makes text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from veilnet.live import home_assistant, telegraf
+from veilnet.live.topics import Topics
+
+__all__ = ["Neighbours", "Publication"]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Something to publish."""
+
+    topic: str
+    payload: str
+    retain: bool = False
+
+
+@dataclass
+class Neighbours:
+    """What to subscribe to and to publish, beside estimates and status.
+
+    topics:         of the network. version: of veilnet.
+    home_assistant: the root of its topics, None without it.
+    influx:         whether lines for InfluxDB are published.
+    """
+
+    topics: Topics
+    version: str
+    home_assistant: str | None = None
+    influx: bool = False
+    _labels: tuple[str, ...] = ()
+    _units: tuple[str, ...] = ()
+    _gone: set[str] = field(default_factory=set)
+
+    def meet(self, labels: Sequence[str], units: Sequence[str]) -> list[Publication]:
+        """Describe the public parameters of the plan that counts from now on; earlier ones are taken away."""
+        self._gone |= set(self._labels)
+        self._labels, self._units = tuple(labels), tuple(units)
+        return self.greeting()
+
+    @property
+    def subscriptions(self) -> list[str]:
+        """What to listen to."""
+        return [] if self.home_assistant is None else [home_assistant.birth_topic(self.home_assistant)]
+
+    def greeting(self) -> list[Publication]:
+        """What to say after every connection."""
+        if self.home_assistant is None or not self._labels:
+            return []
+        payload = home_assistant.discovery_payload(
+            self.topics, self._labels, self._units, self.version, gone=sorted(self._gone)
+        )
+        return [Publication(home_assistant.discovery_topic(self.topics, self.home_assistant), payload, True)]
+
+    def hears(self, topic: str) -> bool:
+        """Whether a message on this topic is for the neighbours and not for the centre."""
+        return topic in self.subscriptions
+
+    def answer(self, topic: str, payload: bytes) -> list[Publication]:
+        """What to say to a message for the neighbours."""
+        if self.home_assistant is not None and home_assistant.is_birth(topic, payload, self.home_assistant):
+            return self.greeting()
+        return []
+
+    def tell(self, estimate: Mapping[str, Any]) -> list[Publication]:
+        """What to say of an estimate, given as the table that is published."""
+        lines = telegraf.lines(estimate, self.topics) if self.influx else ""
+        return [Publication(self.topics.influx, lines)] if lines else []

@@ -1,0 +1,162 @@
+"""How a live network is doing, read from the centre's store, whether the centre runs or not."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.live import agent_store, centre_store
+from veilnet.live._sqlite import connect
+
+__all__ = ["AgentStatus", "Status", "agent_status", "read_status"]
+
+
+@dataclass(frozen=True)
+class AgentStatus:
+    """One agent, as the centre knows it.
+
+    messages: kept; ``missed`` epochs of which it said that it had no reading to release.
+    silent:   epochs that were estimated without a word of it.
+    epoch:    the newest one it told, 0 for none; ``lag`` how many epochs that is behind the newest of all (of one
+              that was never heard: how many were estimated).
+    heard:    when a message of it was last committed, in seconds since 1970; 0 for never.
+    refused:  how many of its messages were refused; ``duplicates`` came again.
+    """
+
+    agent: str
+    messages: int
+    missed: int
+    silent: int
+    epoch: int
+    lag: int
+    heard: float
+    refused: int
+    duplicates: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A centre's store at a glance.
+
+    plans:     ids of the plans taken up, the newest last.
+    newest:    the newest epoch that any agent told; ``epochs`` how many were estimated, ``estimates`` with revisions.
+    counts:    (agent, reason) -> how many; the agent is empty for strangers.
+    """
+
+    plans: tuple[str, ...]
+    newest: int
+    epochs: int
+    estimates: int
+    agents: tuple[AgentStatus, ...]
+    counts: dict[tuple[str, str], int]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "plans": list(self.plans),
+            "newest_epoch": self.newest,
+            "epochs": self.epochs,
+            "estimates": self.estimates,
+            "agents": {each.agent: _fields(each) for each in self.agents},
+            "refusals": [
+                {"agent": agent, "reason": reason, "count": count}
+                for (agent, reason), count in sorted(self.counts.items())
+                if reason != "duplicate"
+            ],
+        }
+
+
+def read_status(path: Path) -> Status:
+    """The status in a centre's store, which is not changed."""
+    database = _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')")
+    try:
+        database.execute("BEGIN")  # one moment for all that follows
+        plans = tuple(row[0] for row in database.execute("SELECT plan FROM plans ORDER BY number"))
+        epochs, estimates = database.execute(
+            "SELECT count(DISTINCT epoch), count(*) FROM estimates"
+        ).fetchone()
+        counts = {
+            (agent, what): n for agent, what, n in database.execute("SELECT agent, what, count FROM counts")
+        }
+        rows = database.execute("SELECT agent, epoch, messages, missed, heard FROM agents").fetchall()
+    finally:
+        database.close()
+    newest = max((row[1] for row in rows), default=0)
+    agents = tuple(
+        AgentStatus(
+            agent=agent,
+            messages=messages,
+            missed=missed,
+            silent=max(0, epochs - messages - missed),
+            epoch=epoch,
+            lag=newest - epoch if epoch else epochs,
+            heard=heard,
+            refused=sum(n for (who, what), n in counts.items() if who == agent and what != "duplicate"),
+            duplicates=counts.get((agent, "duplicate"), 0),
+        )
+        for agent, epoch, messages, missed, heard in rows
+    )
+    return Status(plans, newest, epochs, estimates, agents, counts)
+
+
+def newest_estimates(path: Path, most: int) -> list[dict[str, Any]]:
+    """The last revisions of the newest epochs, the newest first."""
+    database = _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')")
+    try:
+        rows = database.execute(
+            "SELECT epoch, plan, revision, public, covariance, missing, contradicting FROM latest "
+            "ORDER BY epoch DESC, told DESC, plan DESC LIMIT ?",
+            (most,),
+        ).fetchall()
+    finally:
+        database.close()
+    names = ("epoch", "plan", "revision", "public", "covariance", "missing", "contradicting")
+    return [dict(zip(names, (*row[:3], *map(json.loads, row[3:])), strict=True)) for row in rows]
+
+
+def plan_document(path: Path, plan: str) -> bytes:
+    """The centre file of a plan that was taken up."""
+    database = _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')")
+    try:
+        (found,) = database.execute("SELECT document FROM plans WHERE plan = ?", (plan,)).fetchone()
+    finally:
+        database.close()
+    return bytes(found)
+
+
+def agent_status(path: Path) -> tuple[str, agent_store.Ledger]:
+    """(agent, ledger) in an agent's store, which is not changed."""
+    database = _reading(path, agent_store.KIND, "an agent's store (the --store of 'veilnet agent')")
+    try:
+        (agent,) = database.execute("SELECT agent FROM about").fetchone()
+        return agent, agent_store.read_ledger(database)
+    finally:
+        database.close()
+
+
+def kind_of(path: Path) -> str:
+    """What a store is, by its own word; empty where it is none."""
+    if not path.is_file():
+        raise InvalidRequest(f"{path}: no such file")
+    try:
+        database = connect(path, read_only=True)
+        try:
+            return str(database.execute("SELECT kind FROM kind").fetchone()[0])
+        finally:
+            database.close()
+    except (sqlite3.Error, TypeError):
+        return ""
+
+
+def _reading(path: Path, kind: str, what: str) -> sqlite3.Connection:
+    if kind_of(path) != kind:
+        raise InvalidPlan(f"{path}: expected {what}, found another file")
+    return connect(path, read_only=True)
+
+
+def _fields(each: AgentStatus) -> dict[str, Any]:
+    return {name: value for name, value in vars(each).items() if name != "agent"}

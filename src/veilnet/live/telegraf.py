@@ -1,0 +1,93 @@
+"""Estimates in InfluxDB, by Telegraf: the lines that the centre publishes, and Telegraf's configuration.
+
+    veilnet,network=home,parameter=warmth value=21.3,deviation=0.2,missing=0i,revision=0i,epoch=9i 1763371800000000000
+
+One line for each public parameter (:func:`lines`), on :attr:`~veilnet.live.topics.Topics.influx`. The time is that of
+the epoch, so that a revision takes the place of the estimate before; where epochs are rows there is no time, and
+Telegraf takes that of the arrival. Everything here makes text; nothing sends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from veilnet._core.errors import InvalidRequest
+from veilnet.live.topics import Topics, reader_identity
+
+MEASUREMENT = "veilnet"
+
+
+def lines(estimate: Mapping[str, Any], topics: Topics) -> str:
+    """A published estimate (its table, :func:`veilnet.live.showing.as_table`) in InfluxDB's line protocol.
+
+    A parameter that cannot be estimated has no line: the protocol has no word for unknown.
+    """
+    end = "" if estimate["time"] is None else f" {_nanoseconds(estimate['time'])}"
+    missing, revision, epoch = len(estimate["missing"]), int(estimate["revision"]), int(estimate["epoch"])
+    counts = f"missing={missing}i,revision={revision}i,epoch={epoch}i"
+    found = []
+    for label, each in estimate["estimates"].items():
+        if each["value"] is None or not math.isfinite(each["value"]):
+            continue
+        fields = [f"value={float(each['value'])!r}"]
+        if each["deviation"] is not None and math.isfinite(each["deviation"]):
+            fields.append(f"deviation={float(each['deviation'])!r}")
+        unit = f",unit={_tag(each['unit'])}" if each["unit"] else ""
+        tags = f"network={_tag(topics.root)},parameter={_tag(label)}{unit}"
+        found.append(f"{MEASUREMENT},{tags} {','.join(fields)},{counts}{end}\n")
+    return "".join(found)
+
+
+def configuration(
+    topics: Topics,
+    host: str,
+    *,
+    port: int = 8883,
+    folder: str = "/etc/telegraf/veilnet",
+    reader: str = "telegraf",
+) -> str:
+    """telegraf.conf: reads the lines as a reader of 'veilnet live keys --reader telegraf', writes to InfluxDB 2.
+
+    host and port: of the broker. folder: the reader's folder of keys on Telegraf's machine.
+    """
+    for name, value in (("host", host), ("folder", folder)):
+        if any(mark in value for mark in '"\\\n'):
+            raise InvalidRequest(
+                f"{name}: expected text without quotes, backslashes and line ends, found {value!r}"
+            )
+    server = f"[{host}]" if ":" in host else host
+    return f"""\
+# Estimates of a network of veilnet, from its broker to InfluxDB.
+[[inputs.mqtt_consumer]]
+  servers = ["ssl://{server}:{port}"]
+  topics = ["{topics.influx}"]
+  protocol = "5"
+  qos = 1
+  # What arrives while Telegraf is away waits at the broker; that takes a fixed name, which is the certificate's.
+  persistent_session = true
+  client_id = "{reader_identity(reader)}"
+  tls_ca = "{folder}/ca.crt"
+  tls_cert = "{folder}/party.crt"
+  tls_key = "{folder}/party.key"
+  data_format = "influx"
+
+[[outputs.influxdb_v2]]
+  urls = ["http://127.0.0.1:8086"]
+  token = "${{INFLUX_TOKEN}}"
+  organization = "home"
+  bucket = "veilnet"
+"""
+
+
+def _tag(text: str) -> str:
+    """A tag's value: commas, equals signs and spaces get a backslash; line ends and a last backslash cannot be."""
+    plain = " ".join(text.split()).rstrip("\\") or "_"
+    return plain.replace(",", "\\,").replace("=", "\\=").replace(" ", "\\ ")
+
+
+def _nanoseconds(text: str) -> int:
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    return round(moment.timestamp()) * 10**9

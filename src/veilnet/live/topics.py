@@ -1,0 +1,110 @@
+"""Who says what where: the topics of a live network, and the names by which the broker knows its parties.
+
+    <root>/messages/<agent>   an agent's sanitized messages: written by that agent, read by the centre
+    <root>/acks/<agent>       what the centre has committed: written by the centre, read by that agent
+    <root>/estimates          estimates of the public parameters: written by the centre, read by readers
+    <root>/influx             the same in lines for InfluxDB: written by the centre, read by readers
+    <root>/status             whether the centre is there, retained: written by the centre, read by readers
+
+An agent's name may hold anything; an :func:`identity` holds only letters, digits and ``. _ - = @``, at most 64 of
+them. It is the common name of a certificate, the broker's user name, and the last level of a topic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from veilnet._core.errors import InvalidRequest
+
+CENTRE = "@centre"
+"""The identity of the centre; no agent's, since ``@`` is encoded in those."""
+
+LONGEST = 64  # characters of a common name (X.509, ub-common-name)
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_KEPT = 30  # characters that a shortened identity keeps of the name
+_ROOT = re.compile(r"[A-Za-z0-9._-]{1,64}(/[A-Za-z0-9._-]{1,64}){0,3}")
+_READER = re.compile(r"[A-Za-z0-9._-]{1,60}")
+
+
+def identity(agent: str) -> str:
+    """The identity of an agent: different for different names, and the name itself where that is plain.
+
+    Other characters become ``=`` and two hexadecimal digits for each byte in UTF-8, as in quoted-printable text. What
+    grows too long is cut, and ends in ``==`` and 32 digits of its SHA-256, which no uncut identity has.
+    """
+    if not agent:
+        raise InvalidRequest("agent: expected a name, found an empty one")
+    encoded = "".join(
+        each if each in _PLAIN else "".join(f"={byte:02X}" for byte in each.encode()) for each in agent
+    )
+    if len(encoded) <= LONGEST:
+        return encoded
+    return f"{encoded[:_KEPT]}=={hashlib.sha256(agent.encode()).hexdigest()[:32]}"
+
+
+def reader_identity(name: str) -> str:
+    """The identity of a program that reads estimates (``telegraf``): ``@telegraf``."""
+    if not _READER.fullmatch(name) or f"@{name}" == CENTRE:
+        raise InvalidRequest(
+            f"reader: expected a name of at most 60 letters, digits and . _ -, other than centre, found {name[:80]!r}"
+        )
+    return f"@{name}"
+
+
+def agents_by_identity(agents: Iterable[str]) -> dict[str, str]:
+    """identity -> agent, for whoever reads a topic."""
+    return {identity(agent): agent for agent in agents}
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The topics below a root, so that several networks can share a broker."""
+
+    root: str = "veilnet"
+
+    def __post_init__(self) -> None:
+        if not _ROOT.fullmatch(self.root):
+            raise InvalidRequest(
+                f"root: expected one to four levels of letters, digits and . _ -, as in home/veilnet, found "
+                f"{self.root[:80]!r}"
+            )
+
+    def messages(self, agent: str) -> str:
+        """Where an agent sends its messages."""
+        return f"{self.root}/messages/{identity(agent)}"
+
+    @property
+    def all_messages(self) -> str:
+        """What the centre subscribes to: the messages of every agent."""
+        return f"{self.root}/messages/+"
+
+    def sender(self, topic: str) -> str | None:
+        """The identity that alone may write to a topic of messages; None if it is no such topic."""
+        start = f"{self.root}/messages/"
+        rest = topic[len(start) :]
+        return rest if topic.startswith(start) and rest and "/" not in rest else None
+
+    def acks(self, agent: str) -> str:
+        """Where the centre tells an agent what it has committed."""
+        return f"{self.root}/acks/{identity(agent)}"
+
+    @property
+    def estimates(self) -> str:
+        """Where the centre publishes estimates."""
+        return f"{self.root}/estimates"
+
+    @property
+    def influx(self) -> str:
+        """Where the centre publishes estimates as lines for InfluxDB (:mod:`veilnet.live.telegraf`)."""
+        return f"{self.root}/influx"
+
+    @property
+    def status(self) -> str:
+        """Where the centre says, retained, whether it is there: :data:`ONLINE` or :data:`OFFLINE`."""
+        return f"{self.root}/status"
+
+
+ONLINE, OFFLINE = "online", "offline"

@@ -1,0 +1,115 @@
+"""From lines of readings to epochs: times by steps, rows by number, and what is left out."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.live_networks import Wired, house_plan
+from veilnet._core.errors import InvalidRequest
+from veilnet.io.reading_streams import ReadingReader
+from veilnet.io.row_keys import COUNTED, ROW, RowKey, read_time
+from veilnet.live.agent import Exhausted, LiveAgent
+from veilnet.live.agent_store import AgentStore, begin_agent_store
+from veilnet.live.epochs import Epochs, read_step
+from veilnet.live.feeding import feed
+
+QUARTER = 15 * 60 * 10**6
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[Wired]:
+    made = Wired(tmp_path, house_plan())
+    yield made
+    made.close()
+
+
+def fed(
+    agent: LiveAgent, text: str, step: str | None = None
+) -> tuple[list[tuple[int, bool]], list[str], int]:
+    """((epoch, whether it has numbers) of what was kept, what was said, how many were missed)."""
+    said: list[str] = []
+    epochs = Epochs(read_step(step))
+    names = agent.sanitizer.names
+    reader = ReadingReader(io.BytesIO(text.encode()), "csv", len(names), names=names)
+    missed = 0
+    for block in reader.blocks(100):
+        key = reader.key or COUNTED
+        epochs.check(key)
+        missed += feed(agent, block, key, epochs, said.append)
+    seal = agent._seal
+    kept = [seal.open_message(payload) for _, payload in agent.store.waiting(0, 1000)]
+    return [(each.epoch, each.values is not None) for each in kept], said, missed
+
+
+HALL = "temperature,humidity,vibration"
+
+
+def test_times_fall_into_steps_and_the_first_reading_of_a_step_counts(wired: Wired) -> None:
+    lines = [
+        f"time,{HALL}",
+        "2026-03-01 10:01:00Z,19,7.5,43",
+        "2026-03-01 10:14:59Z,19,7.6,43",
+        "2026-03-01 10:15:00Z,19,7.7,43",
+        "2026-03-01 11:00:00Z,19,nonsense,43",
+    ]
+    kept, said, missed = fed(wired.agents["hall"], "\n".join(lines) + "\n", "15min")
+    first = (read_time("2026-03-01 10:01:00Z")[0] - 1) // QUARTER + 1
+    assert kept == [(first, True), (first + 1, True), (first + 4, False)]
+    assert missed == 1
+    assert any("another reading of epoch" in each for each in said)
+    assert any("field 3 is not a number" in each or "not a number" in each for each in said)
+    assert not any("nonsense" in each for each in said)
+
+
+def test_what_was_told_before_is_passed_over(wired: Wired) -> None:
+    text = f"row,{HALL}\n1,19,7.5,43\n2,19,7.5,43\n"
+    assert fed(wired.agents["hall"], text)[0] == [(1, True), (2, True)]
+    again = wired.start_agent("hall")
+    assert fed(again, text + "5,19,7.5,43\n")[0] == [(1, True), (2, True), (5, True)]
+
+
+def test_a_reading_of_the_future_takes_no_epoch(wired: Wired) -> None:
+    soon = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(time.time() + 86400))
+    kept, said, _ = fed(wired.agents["hall"], f"time,{HALL}\n{soon},19,7.5,43\n", "15min")
+    assert kept == []
+    assert "future" in said[0]
+
+
+def test_the_budget_ends_in_the_middle_of_a_block(tmp_path: Path, wired: Wired) -> None:
+    begin_agent_store(tmp_path / "few.sqlite", "hall", budget=2)
+    store = AgentStore(tmp_path / "few.sqlite", "hall")
+    agent = LiveAgent(store, wired.seals["hall"], wired.plan.sanitizers["hall"], wired.id)
+    rows = "".join(f"{k},19,7.5,43\n" for k in range(1, 6))
+    with pytest.raises(Exhausted):
+        fed(agent, f"row,{HALL}\n{rows}")
+    assert store.ledger().releases == 2
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("step", "key", "words"),
+    [
+        (None, RowKey("time", "zoned"), "say how long"),
+        ("15min", ROW, "carry no times"),
+        ("15min", COUNTED, "--time"),
+    ],
+)
+def test_steps_and_times_go_together(step: str | None, key: RowKey, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        Epochs(read_step(step)).check(key)
+
+
+@pytest.mark.parametrize("step", ["soon", "0s", "5us", "-3s"])
+def test_a_step_is_a_duration(step: str) -> None:
+    with pytest.raises(InvalidRequest, match="--step"):
+        read_step(step)
+
+
+def test_an_epoch_knows_when_it_began() -> None:
+    assert Epochs(QUARTER).start(3) == 1800.0
+    assert Epochs().start(3) is None

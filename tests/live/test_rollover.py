@@ -1,0 +1,143 @@
+"""A new version of a plan is taken up while agents and centre run: no epoch is lost, old messages stay true."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.live_networks import Wired, house_plan, house_readings
+from veilnet._core.errors import InvalidPlan
+from veilnet.centre.fusion import Fusion
+from veilnet.io.centre_files import load_centre
+from veilnet.io.plan_files import save_plan
+from veilnet.live.messages import SHORT
+from veilnet.live.plan_watch import PlanWatch
+from veilnet.plans.plan import Plan
+
+EPOCHS = 6
+SWITCH = {
+    "kitchen": 3,
+    "living room": 4,
+    "hall": 4,
+    "bedroom": 4,
+    "study": 5,
+}  # the first epoch by the new plan
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[Wired]:
+    made = Wired(tmp_path, house_plan())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> tuple[Plan, str, Path]:
+    """Another plan of the house: (plan, its id, its centre file)."""
+    plan = house_plan().network
+    changed = Plan.load(_saved(tmp_path / "new", plan.replace(resolution=dict.fromkeys(plan.agents, 0.5))))
+    path = tmp_path / "new" / "center.json"
+    return changed, load_centre(path).plan, path
+
+
+def _saved(folder: Path, network: object) -> Path:
+    from veilnet.designs import design
+
+    save_plan(design(network), folder)  # type: ignore[arg-type]
+    return folder
+
+
+def test_no_epoch_is_lost_and_old_messages_are_fused_by_the_old_plan(
+    wired: Wired, newer: tuple[Plan, str, Path]
+) -> None:
+    plan, name, path = newer
+    _, readings = house_readings(wired.plan, EPOCHS)
+    for agent, own in readings.items():
+        running = wired.agents[agent]
+        for epoch in range(1, EPOCHS + 1):
+            if epoch == SWITCH[agent]:
+                running.take_up(plan.sanitizers[agent], name)
+            running.take([epoch], own[epoch - 1 : epoch])
+    sent = {
+        agent: [wired.seals[agent].open_message(payload) for payload in wired.outbox(agent)]
+        for agent in readings
+    }
+    # the centre does not know the new plan yet: nothing is lost, agents keep what it does not take
+    early = wired.hand_over()
+    assert early.refused == sum(EPOCHS + 1 - first for first in SWITCH.values())
+    assert {reason for _, reason in wired.centre.store.counts} == {"plan"}
+    assert wired.centre.take_up(path.read_bytes(), path)
+    assert not wired.centre.take_up(path.read_bytes(), path)
+    assert wired.hand_over().refused == 0
+    wired.clock += 2 * wired.wait
+    wired.centre.take([], wired.clock)
+    wired.start_centre()  # and all of it after a restart
+    assert wired.centre.plans == (wired.id, name)
+    with sqlite3.connect(wired.folder / "estimates.sqlite") as database:
+        rows = database.execute(
+            "SELECT epoch, p.plan, public, missing FROM latest JOIN plans p ON p.number = latest.plan"
+        ).fetchall()
+    fusions = {wired.id: Fusion(wired.plan, gate=1e-6), name: Fusion(plan, gate=1e-6)}
+    assert {epoch for epoch, *_ in rows} == set(range(1, EPOCHS + 1))
+    for epoch, by, public, missing in rows:
+        told = {
+            agent: message.numbers()
+            for agent, messages in sent.items()
+            for message in messages
+            if message.epoch == epoch and message.plan == by[:SHORT]
+        }
+        assert set(json.loads(missing)) == set(readings) - set(told)
+        assert np.array(json.loads(public)).tobytes() == fusions[by].estimate(told).public.tobytes()
+    mixed = {epoch for epoch, *_ in rows if len([1 for other, *_ in rows if other == epoch]) > 1}
+    assert mixed == {3, 4}
+
+
+def test_a_plan_for_another_agent_or_of_none_is_not_taken_up(wired: Wired) -> None:
+    kitchen = wired.agents["kitchen"]
+    with pytest.raises(InvalidPlan, match="expected the file of 'kitchen'"):
+        kitchen.take_up(wired.plan.sanitizers["hall"], wired.id)
+    with pytest.raises(InvalidPlan, match="saved on its own"):
+        kitchen.take_up(wired.plan.sanitizers["kitchen"], "")
+    assert kitchen.plan == wired.id[:SHORT]
+
+
+def test_a_replaced_file_is_taken_up_once_and_a_bad_one_never(tmp_path: Path) -> None:
+    path, said, taken = tmp_path / "kitchen.json", [], []
+    path.write_bytes(b"first")
+
+    def accept(content: bytes) -> None:
+        if content == b"forged":
+            raise InvalidPlan("it is not signed")
+        taken.append(content)
+
+    watch = PlanWatch(path, accept, said.append)
+    assert not watch.check()
+    path.unlink()
+    assert not watch.check()
+    for content, new in ((b"second", True), (b"forged", False), (b"thirds", True)):
+        other = path.with_suffix(".new")
+        other.write_bytes(content)
+        other.replace(path)
+        assert watch.check() is new
+        assert not watch.check()
+    assert taken == [b"second", b"thirds"]
+    assert len(said) == 1
+    assert "the plan before goes on: it is not signed" in said[0]
+
+
+def test_an_agent_that_a_new_plan_adds_is_admitted(tmp_path: Path) -> None:
+    wired = Wired(tmp_path, house_plan())
+    _, readings = house_readings(wired.plan, 1)
+    study = wired.seals.pop("study")
+    wired.start_centre()
+    wired.agents["study"].take([1], readings["study"])
+    assert wired.hand_over("study").refused == 1
+    assert wired.centre.store.counts == {("", "stranger"): 1}
+    wired.centre.admit({"study": study})
+    assert wired.hand_over("study").new == 1
+    wired.close()
