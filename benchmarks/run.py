@@ -25,7 +25,7 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name not in ("cvxpy", "clarabel", "scs"):
         raise
-    sys.exit('benchmarks need the solvers of the paper: pip install "veilnet[paper]"')
+    sys.exit('benchmarks need the solvers of the paper: pip install ".[paper]" in the folder of its source')
 
 BASE = Instance()
 GROWTH: dict[str, tuple[Instance, ...]] = {

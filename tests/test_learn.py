@@ -214,4 +214,8 @@ def test_without_scikit_learn_the_error_is_the_line_that_installs_it() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import veilnet.learn"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert ran.stderr.strip().splitlines()[-1].endswith('pip install "veilnet[sklearn]"')
+    assert (
+        ran.stderr.strip()
+        .splitlines()[-1]
+        .endswith('(in the folder of its source: pip install ".[sklearn]")')
+    )

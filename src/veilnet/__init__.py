@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from veilnet.plans.verification import verify
     from veilnet.verdict.exact_test import Verdict, check
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ColouredNoise",

@@ -1,4 +1,5 @@
-"""Sanitization as scikit-learn estimators: ``pip install "veilnet[sklearn]"``.
+"""Sanitization as scikit-learn estimators: ``pip install "veilnet[sklearn]"``, ``pip install ".[sklearn]"`` in the
+folder of its source.
 
 The columns of X are readings, y is what may be known, ``sensitive`` (an argument of ``fit``, as long as y) is
 what must not. Both estimators fit the linear Gaussian model of :mod:`veilnet.calibration.fitting` and design a
@@ -24,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest, MissingExtra, VeilnetError
+from veilnet._core.errors import InvalidRequest, VeilnetError
+from veilnet._core.extras import missing_extra
 from veilnet._core.types import Array
 from veilnet.calibration.coarseness import found_resolution, with_rounding
 from veilnet.calibration.fitting import DoubtfulModel, fit_report
@@ -38,7 +40,7 @@ try:
     from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
     from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 except ImportError as error:  # pragma: no cover - tested in a process of its own
-    raise MissingExtra('veilnet.learn needs scikit-learn: pip install "veilnet[sklearn]"') from error
+    raise missing_extra("veilnet.learn needs scikit-learn", "sklearn") from error
 
 __all__ = ["PublicRegressor", "SanitizingTransformer"]
 

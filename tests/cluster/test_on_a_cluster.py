@@ -23,6 +23,8 @@ from helpers.tiny_paper import TINY
 from veilnet import cli, cluster
 from veilnet.cli import _parts, reproduce
 from veilnet.cluster import parts as parts_module
+from veilnet.cluster import tradeoff
+from veilnet.designs.many import Effort
 from veilnet.paper import runs
 
 dask = pytest.importorskip("dask")
@@ -144,6 +146,34 @@ def test_a_worker_killed_in_the_middle_changes_no_bit(
         assert killed == [victim]
         assert fingerprint(network, plan) == here
         assert victim not in wait_for_workers(client).values()
+
+
+def test_a_worker_killed_in_a_search_changes_no_bit(
+    client: Any, network: cluster.Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trade-off: with no worker, with two, and with one of them killed while prices go to all agents."""
+    monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=6, steps=2, rounds=1, last=4))
+    found = []
+    for place in ("here", "two", "one killed"):
+        anew(network)
+        killed: list[int] = []
+        victim = min(wait_for_workers(client).values())
+
+        def kill(
+            what: str, _: float, *, place: str = place, victim: int = victim, killed: list[int] = killed
+        ) -> None:
+            if place == "one killed" and what == "passes over all agents" and not killed:
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim)
+
+        plan = cluster.design(
+            network, utility_loss=0.03, starts=1, client=None if place == "here" else client, progress=kill
+        )
+        assert bool(killed) == (place == "one killed")
+        assert -0.03 <= plan.utility < 0
+        found.append(fingerprint(network, plan))
+    assert found[0] == found[1] == found[2]
+    assert cluster.verify(network, client=client).ok
 
 
 def test_a_damaged_part_stops_the_run_and_keeps_the_rest(

@@ -69,7 +69,7 @@ def test_parts_one_network_and_dense_formulas_agree(folder: Path) -> None:
     assert plan.utility == 0.0
     assert plan.certificate.ok
     assert not plan.verdict.achievable
-    assert "42 agents send 42 numbers" in str(plan)
+    assert "42 agents send 42 numbers." in str(plan)
     # what an agent runs is what it would run in the network as a whole
     mine, theirs = plan.sanitizer("part-00002.npz", 4), whole.sanitizers[network.agents[18]]
     assert mine.agent == network.agents[18]
@@ -294,8 +294,8 @@ def test_the_command_line_takes_a_folder_of_parts(folder: Path, capsys: pytest.C
     assert cli.run(["check", str(folder)]) == 0
     assert cli.run(["verify", str(folder)]) == 0
     assert "privacy of g" in capsys.readouterr().out
-    assert cli.run(["design", str(folder), "--privacy", "2"]) == 2
-    assert "--privacy: a network in parts is designed at perfect utility" in capsys.readouterr().err
+    assert cli.run(["design", str(folder), "--power", "2"]) == 2
+    assert "--power: not for a network in parts" in capsys.readouterr().err
     assert cli.run(["design", str(folder / "header.json"), "--cluster", "local"]) == 2
     assert "goes with a folder of parts" in capsys.readouterr().err
     promised = folder / "plan" / "plan.json"

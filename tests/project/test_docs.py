@@ -17,7 +17,8 @@ _SNIPPET = re.compile(r"```python\n(.*?)```\s*(?:```text\n(.*?)```)?", re.DOTALL
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/when-is-privacy-free.md", "docs/streams.md", "docs/scaling.md"]
+    "page",
+    ["README.md", "docs/when-is-privacy-free.md", "docs/streams.md", "docs/scaling.md", "docs/adapters.md"],
 )
 def test_examples_print_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,12 +17,14 @@ adding the dither round once more each than the bound of :func:`veilnet.agent.gr
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidReading
+from veilnet._core.labelled import labels_of, picked
 from veilnet._core.types import AnyArray, Array, Booleans
 from veilnet.agent.randomness import NoiseSource, noise_source
 from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe
@@ -104,7 +106,11 @@ def release_valid(recipe: Recipe, rows: Array, source: NoiseSource) -> Released:
 
 
 def as_numbers(readings: Any, recipe: Recipe) -> Array:
-    """Readings as float64; refusals never quote what was given, and never chain an error that would."""
+    """Readings as float64; refusals never quote what was given, and never chain an error that would.
+
+    Columns with names are taken by name where the sanitizer knows those of its readings; others are left alone.
+    """
+    readings = _by_name(readings, recipe)
     masked = isinstance(readings, np.ma.MaskedArray)
     try:
         raw = readings.filled(np.nan) if masked and readings.dtype.kind == "f" else np.asarray(readings)
@@ -127,6 +133,21 @@ def as_numbers(readings: Any, recipe: Recipe) -> Array:
             f"(T, {recipe.readings}), found {numbers.shape}; nothing was sent"
         )
     return numbers
+
+
+def _by_name(readings: Any, recipe: Recipe) -> Any:
+    """Readings with names in the order of the sanitizer; anything else as it is."""
+    if labels_of(readings) is None:
+        return readings
+    name = f"{recipe.speaker}readings (nothing was sent)"
+    if recipe.names:
+        return picked(readings, recipe.names, name, InvalidReading)
+    if isinstance(readings, Mapping):
+        raise InvalidReading(
+            f"{name}: the sanitizer knows no names of its readings, so that these cannot be put in order; give them "
+            "as an array, or names= to the sanitizer"
+        )
+    return readings
 
 
 def _converted(raw: AnyArray) -> Array | None:

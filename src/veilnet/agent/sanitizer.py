@@ -224,7 +224,8 @@ class Sanitizer(Frozen):
     def sanitize(self, readings: Any, *, rng: np.random.Generator | int | None = None) -> AnyArray:
         """What the agent sends of its readings; see :mod:`veilnet.agent.release`.
 
-        readings: one row (N_i,) or a block (T, N_i).
+        readings: one row (N_i,) or a block (T, N_i). Of a pandas or polars frame, or anything else with named
+                  columns, those that the sanitizer knows by name (:mod:`veilnet.adapters.frames` gives frames back).
         rng:      a generator or seed, for simulation: it replaces the operating system's entropy, from which noise
                   comes otherwise, and the result is a :class:`veilnet.agent.release.NotPrivate` array.
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet.auditing.baselines import Baseline
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def baseline_figure(found: list[Baseline]) -> Figure:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtra('plots need matplotlib: pip install "veilnet[plot]"') from None
+        raise missing_extra("plots need matplotlib", "plot") from None
     names = list(found[0].curve[0].privacy)
     figure = Figure(figsize=(4.2 * len(names), 3.8), layout="constrained")
     FigureCanvasAgg(figure)

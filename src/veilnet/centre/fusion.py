@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,6 +23,7 @@ from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.validation import refuse_unknown, unknown
+from veilnet.centre.arrivals import as_message, numbered, rows_in_words
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.gate import Gate
 from veilnet.centre.grouping import by_who_sent
@@ -110,7 +112,8 @@ class Fusion:
         """The public parameters, estimated from whatever arrived.
 
         messages: agent -> message, (M_i,) for one row or (T, M_i) for many, all of the same length; or one array,
-                  (M,) or (T, M), with the numbers of all agents side by side in sending order.
+                  (M,) or (T, M), with the numbers of all agents side by side in sending order. Columns with names,
+                  of a pandas or polars frame, must be called z1, z2, ..., or side by side kitchen_1, kitchen_2, ...
 
         An agent that is left out, or whose numbers in a row are not all finite, is missing in that row. Of a stream,
         rows begin with row 1; not a number is a message that did not arrive, infinite in every number one in which
@@ -239,11 +242,11 @@ class Fusion:
         for place, (agent, size) in enumerate(self.sent.items()):
             if agent not in messages:
                 continue
-            part = _as_message(messages[agent], f"messages[{agent!r}]", size)
+            part = as_message(messages[agent], f"messages[{agent!r}]", size, partial(numbered, "z", size))
             parts[place] = part
             shapes.setdefault(part.shape[:-1], agent)
         if len(shapes) > 1:
-            found = ", ".join(f"{agent!r} {_rows_in_words(shape)}" for shape, agent in shapes.items())
+            found = ", ".join(f"{agent!r} {rows_in_words(shape)}" for shape, agent in shapes.items())
             raise InvalidReading(
                 f"messages: expected the same number of rows from every agent, found {found}; "
                 "fill rows that did not arrive with nan"
@@ -252,7 +255,12 @@ class Fusion:
         return parts, shape[0] if shape else None
 
     def _read_stacked(self, messages: Any) -> tuple[list[Array | None], int | None]:
-        stacked = _as_message(messages, "messages", self.model.blocks.total)
+        stacked = as_message(
+            messages,
+            "messages",
+            self.model.blocks.total,
+            lambda: [name for agent, size in self.sent.items() for name in numbered(f"{agent}_", size)],
+        )
         return [stacked], len(stacked) if stacked.ndim == 2 else None
 
     def _side_by_side(self, parts: list[Array | None], rows: int) -> Iterator[tuple[int, Array]]:
@@ -378,21 +386,3 @@ def _turned(stacked: Array, rows: Integers) -> Array:
     if columns.flags.c_contiguous or columns.strides[1] == columns.itemsize:
         return np.take(columns, rows, axis=1)
     return np.ascontiguousarray(stacked[rows].T)
-
-
-def _as_message(value: Any, name: str, size: int) -> Array:
-    try:
-        raw = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
-        part = np.asarray(raw, dtype=np.float64) if raw.dtype.kind in "fiubO" else None
-    except (TypeError, ValueError, OverflowError):
-        part = None
-    if part is None:
-        raise InvalidReading(f"{name}: expected numbers, found something else; nan means missing")
-    if part.ndim not in (1, 2) or part.shape[-1] != size:
-        advice = "; write z[:, None] for a column of single numbers" if size == 1 and part.ndim == 1 else ""
-        raise InvalidReading(f"{name}: expected shape ({size},) or (T, {size}), found {part.shape}{advice}")
-    return part
-
-
-def _rows_in_words(shape: tuple[int, ...]) -> str:
-    return f"{shape[0]} rows" if shape else "one row as a vector"

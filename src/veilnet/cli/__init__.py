@@ -56,6 +56,7 @@ VERBS = {
     "refit": "Make a new plan from new calibration data, and compare.",
     "reproduce": "Repeat the experiments of the paper.",
     "bench": "Measure how fast this machine does it.",
+    "doctor": "What works on this machine, and what to do about the rest.",
 }
 QUICK = ("sanitize", "fuse")
 

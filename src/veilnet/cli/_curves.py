@@ -39,12 +39,12 @@ def track_in_blocks(track: Track, rows: int) -> list[str]:
 
 def plot_track(track: Track, rows: int, path: Path) -> None:
     """The same as a figure: .svg, .png or .pdf."""
-    from veilnet._core.errors import MissingExtra
+    from veilnet._core.extras import missing_extra
 
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtra('plots need matplotlib: pip install "veilnet[plot]"') from error
+        raise missing_extra("plots need matplotlib", "plot") from error
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.add_subplot()
     hours = np.arange(rows) / 4

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from veilnet import __version__
+from veilnet.cli._examples import example_text
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -36,12 +38,16 @@ def _load(verb: str, line: str | None) -> Any:
     line: the verb's line of help, which a group has for its own.
     """
     module = import_module(f"{_PACKAGE}.{verb}")
+    if verb in import_module(_PACKAGE).QUICK:
+        return _of_quick(verb, module.command)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    example = _unwrapped(example_text(verb))
     commands = getattr(module, "commands", None)
     if commands is None:
-        app.command(name=verb)(_interruptible(module.command))
+        app.command(name=verb, epilog=example)(_interruptible(module.command))
         return typer.main.get_command(app)
-    app.callback(help=line)(_placeholder)  # else a group of one would not ask for the name of its command
+    # without a callback a group of one would not ask for the name of its command
+    app.callback(help=line, epilog=example)(_placeholder)
     for name, command in commands.items():
         app.command(name=name)(_interruptible(command))
     return typer.main.get_command(app)
@@ -56,6 +62,37 @@ def _interruptible(command: Any) -> Any:
             raise Interrupted(*interrupt.args) from interrupt
 
     return wrapped
+
+
+def _of_quick(verb: str, command: Any) -> Any:
+    """The options of a verb that does without typer, as typer has them: shells complete it so."""
+    from veilnet.cli._quick import parser
+
+    def stand_in(**_: Any) -> None:
+        """Never called."""
+
+    options = [action for action in parser(verb, command)._actions if action.option_strings]
+    stand_in.__annotations__ = {
+        action.dest: Annotated[
+            bool if action.nargs == 0 else str, typer.Option(action.option_strings[0], help=action.help)
+        ]
+        for action in options
+        if action.dest != "help"
+    }
+    stand_in.__signature__ = Signature(  # type: ignore[attr-defined]  # what inspect looks at first
+        [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            for name, hint in stand_in.__annotations__.items()
+        ]
+    )
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name=verb)(stand_in)
+    return typer.main.get_command(app)
+
+
+def _unwrapped(text: str) -> str:
+    """Text whose lines click leaves as they are."""
+    return f"\b\n{text}" if text else ""
 
 
 class _LazyGroup(TyperGroup):
@@ -88,7 +125,7 @@ def _placeholder() -> None:
 def _assemble(verbs: Mapping[str, str]) -> typer.Typer:
     assembled = typer.Typer(
         cls=_LazyGroup,
-        add_completion=False,
+        epilog=_unwrapped(example_text("")),
         rich_markup_mode=None,
         pretty_exceptions_show_locals=False,  # older versions of typer show them: readings, among others
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,17 +41,17 @@ def refuse_options(options: Mapping[str, Any], cluster: str | None, path: Path) 
     given = [name for name, value in options.items() if value]
     if given:
         raise InvalidRequest(
-            f"{given[0]}: a network in parts is designed at perfect utility, without targets, and written beside its "
-            "parts; leave it out"
+            f"{given[0]}: not for a network in parts, which is designed without a target, for --privacy or for "
+            "--utility-loss, and written beside its parts; leave it out"
         )
 
 
-def design_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
+def design_parts(folder: Path, cluster: str | None, request: Mapping[str, Any], *, json: bool) -> None:
     """``veilnet design`` of a folder of parts."""
     from veilnet.cli._shared import console, print_json
     from veilnet.cluster import design
 
-    plan: PartsPlan = _with_client(design, folder, cluster)
+    plan: PartsPlan = _with_client(partial(design, **request), folder, cluster)
     if json:
         print_json(_as_document(plan))
         return
@@ -167,6 +168,8 @@ def _as_document(plan: PartsPlan) -> dict[str, Any]:
     return {
         "utility": plan.utility,
         "privacy": plan.privacy,
+        "targets": plan.targets,
+        "details": plan.details,
         "limit": plan.verdict.limit,
         "agents": plan.verdict.agents,
         "numbers_sent": plan.verdict.numbers,

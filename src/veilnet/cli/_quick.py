@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from veilnet._core.errors import InvalidRequest
+from veilnet.cli._examples import example_text
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def parser(verb: str, command: Callable[..., int | None]) -> argparse.ArgumentPa
     made = _Parser(
         prog=f"veilnet {verb}",
         description=inspect.getdoc(command),
+        epilog=example_text(verb),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

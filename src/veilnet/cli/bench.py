@@ -78,7 +78,8 @@ def command(
     from importlib.util import find_spec
 
     import veilnet
-    from veilnet._core.errors import InvalidRequest, MissingExtra, VeilnetError
+    from veilnet._core.errors import InvalidRequest, VeilnetError
+    from veilnet._core.extras import missing_extra
 
     if which != "all" and which not in SCRIPTS:
         raise InvalidRequest(f"bench: expected {', '.join(SCRIPTS)} or all, found {which!r}")
@@ -97,7 +98,7 @@ def command(
     if which not in _WITHOUT_SOLVERS and any(
         find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")
     ):
-        raise MissingExtra('the benchmarks compare with other solvers: pip install "veilnet[paper]"')
+        raise missing_extra("the benchmarks compare with other solvers", "paper")
     for name, (script, _) in SCRIPTS.items():
         if which not in (name, "all"):
             continue

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
+    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json, .npz or .mat.")],
     privacy: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,7 +78,8 @@ def command(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write the plan to, or plan.npz: one file.")
+        Path | None,
+        typer.Option("--out", help="Folder to write the plan to, or plan.npz, plan.mat: one file."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let --out replace the plan of another network.")
@@ -99,10 +100,11 @@ def command(
     from veilnet.cli._views import how_found, sending_table
     from veilnet.io.plan_reading import check_destination
 
+    request: dict[str, Any]
     if cluster is not None or is_parts(network):
         refuse_options(
             {
-                "--privacy": privacy, "--utility-loss": utility_loss, "--give-up": give_up, "--power": power,
+                "--give-up": give_up, "--power": power,
                 "--method": method not in ("auto", "perfect"), "--partial": partial, "--prove": prove, "--gap": gap,
                 "--model-error": model_error, "--accept": accept, "--out": out, "--force": force,
                 "--explain": explain,
@@ -110,7 +112,11 @@ def command(
             cluster,
             network,
         )  # fmt: skip
-        design_parts(network, cluster, json=json)
+        request = {
+            "privacy": targets(privacy, "--privacy"),
+            "utility_loss": loss_allowed(utility_loss, "--utility-loss"),
+        }
+        design_parts(network, cluster, request, json=json)
         return
     loss = loss_allowed(utility_loss, "--utility-loss")
     error = None if model_error is None else fraction(model_error, "--model-error")
@@ -121,7 +127,7 @@ def command(
         stated, model = model, model.replace(model_error=error)
     if out is not None:
         check_destination(out, model, force=force)
-    request: dict[str, Any] = {
+    request = {
         "privacy": targets(privacy, "--privacy"),
         "utility_loss": loss,
         "power": amounts(power, "--power"),

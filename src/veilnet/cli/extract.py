@@ -1,4 +1,4 @@
-"""``veilnet extract``: one agent's own file, out of a plan that is one file."""
+"""``veilnet extract``: one agent's own file, out of a plan that is one file, or in parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="A plan that is one file, plan.npz.")],
+    plan: Annotated[Path, typer.Argument(help="A plan in one file, plan.npz or plan.mat, or a folder of parts.")],
     agent: Annotated[str, typer.Argument(help="Whose file to extract, by name; center for the centre's.")],
     out: Annotated[
         Path | None,
@@ -19,25 +19,32 @@ def command(
 ) -> None:
     """Write the file that one agent needs, the same as in the folder of the plan.
 
-    A plan.npz that was cut off or changed is refused, and nothing is written. What it promises is not recomputed
+    A plan that was cut off or changed is refused, and nothing is written. What it promises is not recomputed
     here: 'veilnet verify' does. Exit code 0: written; 2: no such agent, or not readable as a plan.
     """
     from veilnet._core.errors import InvalidRequest
+    from veilnet.cli._parts import is_parts
     from veilnet.cli._shared import console, print_json
     from veilnet.io._atomic import write_bytes
     from veilnet.io.plan_archives import Archive, is_archive
     from veilnet.io.plan_files import CENTRE, centre_file, file_names
 
-    if not is_archive(plan):
-        raise InvalidRequest(
-            f"{plan}: expected a plan.npz; in the folder of a plan every agent has its file already, "
-            "and of a network in parts PartsPlan.sanitizer() gives what it runs"
-        )
-    archive = Archive.read(plan)
     target = out or Path(CENTRE if agent == "center" else file_names([agent])[agent])
-    content = centre_file(plan) if agent == "center" else archive.agent_file(agent)
+    if is_parts(plan):
+        from veilnet.cluster import agent_file
+
+        name, content = agent_file(plan, agent)
+    elif is_archive(plan):
+        archive = Archive.read(plan)
+        name = archive.plan
+        content = centre_file(plan) if agent == "center" else archive.agent_file(agent)
+    else:
+        raise InvalidRequest(
+            f"{plan}: expected a plan.npz, a plan.mat or a folder of parts; in the folder of a plan every agent has its file "
+            "already"
+        )
     write_bytes(target, content)
     if json:
-        print_json({"agent": agent, "plan": archive.plan, "saved": target})
+        print_json({"agent": agent, "plan": name, "saved": target})
     else:
-        console.print(f"Wrote {target}: what {agent} needs of plan {archive.plan}.", soft_wrap=True)
+        console.print(f"Wrote {target}: what {agent} needs of plan {name}.", soft_wrap=True)

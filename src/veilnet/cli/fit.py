@@ -26,7 +26,7 @@ def command(
         list[str], typer.Option("--private", help="Columns that must not be known, likewise.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Network file to write: .toml, .json or .npz.")
+        Path | None, typer.Option("--out", help="Network file to write: .toml, .json, .npz or .mat.")
     ] = None,
     time: Annotated[
         str | None,
@@ -68,11 +68,7 @@ def command(
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
-    """Make a network from calibration data and say how good it is.
-
-    Example: veilnet fit data.csv --agent kitchen=T1,RH_1 --agent hall=T2 --public T_out --private lights
-    --out house.toml
-    """
+    """Make a network from calibration data and say how good it is."""
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.fingerprint import network_fingerprint
     from veilnet.calibration.fitting import fit_report

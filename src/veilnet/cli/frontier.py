@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json or .npz.")],
+    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json, .npz or .mat.")],
     privacy: Annotated[
         list[str] | None,
         typer.Option(

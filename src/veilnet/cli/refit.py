@@ -35,10 +35,7 @@ def command(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
-    """Fit the network anew and design as before; say what the old messages allow now, and what the new plan gives.
-
-    Example: veilnet refit plan/ spring.csv --out plan-spring/
-    """
+    """Fit the network anew and design as before; say what the old messages allow now, and what the new plan gives."""
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.calibration.refitting import refit

@@ -11,7 +11,9 @@ import typer
 def command(
     given: Annotated[
         Path | None,
-        typer.Argument(help="A network (.toml, .json, .npz) or a table (.csv, .parquet, ...) to open first."),
+        typer.Argument(
+            help="A network (.toml, .json, .npz, .mat) or a table (.csv, .parquet, ...) to open first."
+        ),
     ] = None,
     port: Annotated[int, typer.Option("--port", help="Port on this machine; 0 takes one that is free.")] = 0,
 ) -> None:

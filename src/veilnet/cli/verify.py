@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="A saved plan, a folder or plan.npz.")],
+    plan: Annotated[Path, typer.Argument(help="A saved plan, a folder, plan.npz or plan.mat.")],
     network: Annotated[
         Path | None,
         typer.Argument(help="The network file you trust; without it, the plan's own is taken on trust."),

@@ -6,12 +6,14 @@
 
 from veilnet.cluster.calls import PartsPlan, PartsVerdict, check, design, verify
 from veilnet.cluster.connecting import connect, local_cluster
+from veilnet.cluster.extracting import agent_file
 from veilnet.cluster.parts import Parts, open_parts, save_parts
 
 __all__ = [
     "Parts",
     "PartsPlan",
     "PartsVerdict",
+    "agent_file",
     "check",
     "connect",
     "design",

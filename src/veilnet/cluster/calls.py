@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,20 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet._core.names import NumberedNames
 from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
-from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
-from veilnet.cluster.parts import Parts, open_parts, read_part
+from veilnet.cluster.extracting import sanitizer_of
+from veilnet.cluster.parts import Parts, open_parts
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import PLAN, Sums, certificate_sums, raw_sums, read_plan_part, share_sums
+from veilnet.cluster.tasks import PLAN, Sums, certificate_sums, raw_sums, share_sums
+from veilnet.cluster.tradeoff import Search
+from veilnet.designs.floors import beyond
+from veilnet.designs.questions import Worst, read_loss
+from veilnet.designs.questions import read_targets as targets_and_worst
+from veilnet.designs.tradeoff import MARGINS
 from veilnet.io._atomic import write_text
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify
@@ -47,7 +51,7 @@ class PartsVerdict:
     ceiling: name -> most privacy at perfect utility.
     limit:   name -> what the prior allows at most.
     agents:  how many there are.
-    numbers: how many numbers they have to send in all.
+    numbers: how many numbers they send in all.
     """
 
     ceiling: Mapping[str, float]
@@ -66,7 +70,7 @@ class PartsVerdict:
             f"{1 + self.limit[name]:.4g}-fold at most"
             for name in self.ceiling
         ]
-        return "\n".join([f"{self.agents} agents send {self.numbers} numbers at perfect utility.", *lines])
+        return "\n".join([f"{self.agents} agents send {self.numbers} numbers.", *lines])
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +84,9 @@ class PartsPlan:
                  made (:func:`verify` recomputes them all).
     verdict:     what is free.
     computed:    names of the parts worked on by this run; the others were finished before.
+    targets:     the p_j asked for.
+    most_loss:   the utility loss allowed, None where privacy was asked for.
+    details:     of a trade-off: how it was found.
     """
 
     parts: Parts
@@ -88,6 +95,9 @@ class PartsPlan:
     certificate: Certificate
     verdict: PartsVerdict
     computed: tuple[str, ...]
+    targets: Mapping[str, float] = field(default_factory=dict)
+    most_loss: float | None = 0.0
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def sanitizer(self, part: str, place: int) -> Sanitizer:
         """What one agent runs.
@@ -95,29 +105,17 @@ class PartsPlan:
         part:  the name of its part, "part-00000.npz".
         place: its place in it, from 0.
         """
-        known = [each.name for each in self.parts.parts]
-        if part not in known:
-            raise unknown([part], known, "part", error=InvalidRequest)
-        found = read_plan_part(self.parts.folder, part)
-        count = len(found["sent"])
-        if place not in range(count):
-            raise InvalidRequest(f"place: expected 0 to {count - 1} in {part}, found {place}")
-        sent = int(found["sent"][place])
-        rows = np.array(found["compression"][place, :sent])
-        made = Sanitizer.exact(rows, offset=np.zeros(rows.shape[1]), agent=self._name(part, place))
-        return made.with_grid(found["grid"][place, :sent])
-
-    def _name(self, part: str, place: int) -> str:
-        """Its own name, or its number among all agents."""
-        given = read_part(self.parts.folder / part, self.parts.length).names
-        if given is not None:
-            return given[place]
-        before = [each.name for each in self.parts.parts].index(part)
-        return NumberedNames(self.parts.agents)[sum(p.agents for p in self.parts.parts[:before]) + place]
+        return sanitizer_of(self.parts, part, place)
 
     def __str__(self) -> str:
         written = f"Written to {self.parts.folder / PLAN}."
-        return f"{self.verdict}\nWhat is public is estimated as well as from raw readings. {written}"
+        if self.utility == 0.0:
+            return f"{self.verdict}\nWhat is public is estimated as well as from raw readings. {written}"
+        grown = "; ".join(f"{name} {1 + each:.4g}-fold" for name, each in self.privacy.items())
+        return (
+            f"{self.verdict}\nThe centre's error variance grows: {grown}; of what is public by "
+            f"{-100 * self.utility:.3g} %. {written}"
+        )
 
 
 def check(
@@ -133,19 +131,90 @@ def check(
 
 
 def design(
-    parts: Parts | str | PathLike[str], *, client: Any = None, progress: Progress | None = None
+    parts: Parts | str | PathLike[str],
+    privacy: float | Mapping[str, float] | None = None,
+    utility_loss: float | None = None,
+    *,
+    starts: int | None = None,
+    seed: int = 0,
+    client: Any = None,
+    progress: Progress | None = None,
 ) -> PartsPlan:
-    """The most privacy at perfect utility: every agent sends its share and nothing else (mathematics, section 3).
+    """What each agent of a network in parts should send.
 
-    The arguments are those of :func:`check`. Parts of the plan are written to ``plan/`` beside the inputs; those that
-    an earlier run finished are not computed again. InvalidPlan where the promise is not confirmed.
+    Without a target: the most privacy at perfect utility; every agent sends its share and nothing else (mathematics,
+    section 3).
+
+    privacy:      p_j to reach, one number for all or name -> number: least utility loss.
+    utility_loss: loss allowed (0.05 is 5 %): the largest privacy that all reach.
+    starts, seed: of the search for a trade-off.
+
+    The other arguments are those of :func:`check`. Whatever is paid for, nothing is hidden less than it is for free.
+    Parts of the plan are written to ``plan/`` beside the inputs; those that an earlier run finished are not computed
+    again. InvalidPlan where the promise is not confirmed.
     """
     network = parts if isinstance(parts, Parts) else open_parts(parts)
-    batches = network.batches()
+    if privacy is not None and utility_loss is not None:
+        raise InvalidRequest("privacy and utility_loss: expected one target, found 2; choose one")
     where = (network.folder, network.length)
-    first = over_all_parts(raw_sums, batches, where, client=client, progress=progress, what="adding up")
+    first = over_all_parts(
+        raw_sums, network.batches(), where, client=client, progress=progress, what="adding up"
+    )
     with one_thread():
         whole = _summary(network, first)
+    targets = {} if privacy is None else read_targets(whole, privacy)
+    loss = None if utility_loss is None else read_loss(utility_loss)
+    if any(targets.values()) or loss:
+        search = Search(network, whole, first.readings, starts, seed, progress, client)
+        if loss or any(target > search.ceiling[name] for name, target in targets.items()):
+            return _traded(network, whole, first, search, targets, loss, progress)
+    return _perfect(network, whole, first, targets, client, progress)
+
+
+def _traded(
+    network: Parts,
+    whole: Network,
+    first: Sums,
+    search: Search,
+    targets: Mapping[str, float],
+    loss: float | None,
+    progress: Progress | None,
+) -> PartsPlan:
+    """The trade-off found, with more margin where the first was not confirmed."""
+    limit = privacy_limit(whole)
+    asked = search.asked(targets, loss, limit)
+    for margin in MARGINS:
+        sums, details = search.answer(asked, margin, progress)
+        with one_thread():
+            known = knowledge_of_factor(whole, sums.triangle)
+            hidden = {name: known.growth(rows) for name, rows in whole.private.items()}
+            promise = Promise(
+                0.0 - known.growth(whole.U), hidden, targets, loss, {}, beyond(asked.floors, targets)
+            )
+            certificate = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
+        if certificate.ok:
+            break
+    else:
+        raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
+    verdict = PartsVerdict(search.ceiling, limit, sums.agents, sums.numbers)
+    computed = tuple(sorted({*first.computed, *sums.computed}))
+    plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets, loss, details)
+    _save(plan, first, promise)
+    search.crowd.forget()
+    return plan
+
+
+def _perfect(
+    network: Parts,
+    whole: Network,
+    first: Sums,
+    targets: Mapping[str, float],
+    client: Any,
+    progress: Progress | None,
+) -> PartsPlan:
+    batches = network.batches()
+    where = (network.folder, network.length)
+    with one_thread():
         weights = share_weights(whole.raw_triangle, whole.U)
         tolerance = share_tolerance(max(whole.conditioning, first.condition), first.readings)
     second = over_all_parts(
@@ -155,14 +224,14 @@ def design(
         known = knowledge_of_factor(whole, second.triangle)
         utility = 0.0 - known.growth(whole.U)
         ceiling = {name: known.growth(rows) for name, rows in whole.private.items()}
-        promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, ceiling, {}, 0.0)
+        promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, ceiling, targets, 0.0)
         certificate = certify(whole, {}, promise, begun=SummedRecheck(whole, second.raw, second.left))
         verdict = PartsVerdict(ceiling, privacy_limit(whole), second.agents, second.numbers)
     if not certificate.ok:
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
     computed = tuple(sorted({*first.computed, *second.computed}))
-    plan = PartsPlan(network, promise.utility, ceiling, certificate, verdict, computed)
-    _save(plan, first)
+    plan = PartsPlan(network, promise.utility, ceiling, certificate, verdict, computed, targets)
+    _save(plan, first, promise)
     return plan
 
 
@@ -188,6 +257,14 @@ def verify(
     return Certificate((*found.findings, count))
 
 
+def read_targets(whole: Network, privacy: float | Mapping[str, float]) -> dict[str, float]:
+    """The privacy asked of every private parameter; nothing is asked of single directions in parts."""
+    targets, worst = targets_and_worst(whole, privacy)
+    if worst:
+        raise InvalidRequest(f"privacy: {Worst.__name__}(...) is for networks in one piece; ask for a number")
+    return targets
+
+
 def _summary(parts: Parts, sums: Sums) -> Network:
     if sums.agents != parts.agents:
         raise InvalidRequest(
@@ -205,7 +282,7 @@ def _reached(ceiling: float, limit: float) -> bool:
     return bool(ceiling >= limit - 1e-9 * (1 + limit)) if np.isfinite(limit) else bool(np.isinf(ceiling))
 
 
-def _save(plan: PartsPlan, sums: Sums) -> None:
+def _save(plan: PartsPlan, sums: Sums, promise: Promise) -> None:
     document = {
         "format": FORMAT,
         "agents": plan.verdict.agents,
@@ -214,6 +291,9 @@ def _save(plan: PartsPlan, sums: Sums) -> None:
         "utility": repr(plan.utility),
         "privacy": {name: repr(value) for name, value in plan.privacy.items()},
         "limit": {name: repr(value) for name, value in plan.verdict.limit.items()},
+        "targets": {name: repr(value) for name, value in promise.targets.items() if value > 0},
+        "floors": {name: repr(value) for name, value in promise.floors.items()},
+        "most_loss": None if promise.most_loss is None else repr(promise.most_loss),
     }
     write_text(plan.parts.folder / PLAN / "plan.json", json.dumps(document, indent=2) + "\n")
 
@@ -227,7 +307,13 @@ def _load(parts: Parts) -> Promise:
                 f"{path}: not a plan for the private parameters of {parts.folder}; design once more"
             )
         privacy = {name: float(value) for name, value in document["privacy"].items()}
-        return Promise(float(document["utility"]), privacy, {}, 0.0)
+        targets, floors = (
+            {name: float(value) for name, value in document.get(what, {}).items()}
+            for what in ("targets", "floors")
+        )
+        allowed = document.get("most_loss", "0.0")
+        most_loss = None if allowed is None else float(allowed)
+        return Promise(float(document["utility"]), privacy, targets, most_loss, {}, floors)
     except OSError as error:
         raise InvalidPlan(f"{path}: {error.strerror}; design first") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

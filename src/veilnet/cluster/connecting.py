@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 
-_MISSING = 'working on a cluster needs more packages: pip install "veilnet[cluster]"'
 _PATIENCE = 10  # seconds within which a scheduler has to answer
 
 
@@ -60,5 +60,5 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise MissingExtra(_MISSING) from error
+        raise missing_extra("working on a cluster needs more packages", "cluster") from error
     return distributed

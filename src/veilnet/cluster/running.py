@@ -12,12 +12,13 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest, VeilnetError
+from veilnet._core.extras import install_line
 from veilnet._core.progress import Progress
-from veilnet.cluster.tasks import Sums, joined
+from veilnet.cluster.tasks import joined
 
 _TOGETHER = 16  # sums joined by one task: few enough to hold, many enough for few tasks
 
-Task = Callable[..., Sums]
+Task = Callable[..., Any]
 
 
 def over_all_parts(
@@ -28,12 +29,14 @@ def over_all_parts(
     client: Any = None,
     progress: Progress | None = None,
     what: str = "",
-) -> Sums:
+    join: Callable[[Sequence[Any]], Any] = joined,
+) -> Any:
     """The sums of all batches.
 
     task:      called with the names of a batch, then with ``arguments``, which every worker gets.
     client:    a ``dask.distributed`` client; None does the same here.
     progress:  called after each batch with (what, the part that is done).
+    join:      makes one of several answers, in the order given.
     """
     tell = progress or (lambda _what, _part: None)
     if client is None:
@@ -42,9 +45,9 @@ def over_all_parts(
             sums.append(task(names, *arguments))
             tell(what, done / len(batches))
         while len(sums) > 1:
-            sums = [joined(sums[start : start + _TOGETHER]) for start in range(0, len(sums), _TOGETHER)]
+            sums = [join(sums[start : start + _TOGETHER]) for start in range(0, len(sums), _TOGETHER)]
         return sums[0]
-    return _on_the_cluster(task, batches, arguments, client, tell, what)
+    return _on_the_cluster(task, batches, arguments, client, tell, what, join)
 
 
 def _on_the_cluster(
@@ -54,7 +57,8 @@ def _on_the_cluster(
     client: Any,
     tell: Progress,
     what: str,
-) -> Sums:
+    join: Callable[[Sequence[Any]], Any],
+) -> Any:
     from distributed import KilledWorker, as_completed
 
     run = secrets.token_hex(4)
@@ -73,10 +77,10 @@ def _on_the_cluster(
         level = futures
         while len(level) > 1:
             level = [
-                client.submit(joined, level[start : start + _TOGETHER], pure=False)
+                client.submit(join, level[start : start + _TOGETHER], pure=False)
                 for start in range(0, len(level), _TOGETHER)
             ]
-        found: Sums = level[0].result()
+        found = level[0].result()
     except VeilnetError:
         raise
     except KilledWorker as error:
@@ -91,7 +95,7 @@ def _on_the_cluster(
         ) from error
     except ImportError as error:
         raise InvalidRequest(
-            f'cluster: a worker lacks a package ({error}); pip install "veilnet[cluster]" there, as here'
+            f"cluster: a worker lacks a package ({error}); there, as here: {install_line('cluster')}"
         ) from error
     finally:
         _forget(client, futures)

@@ -36,7 +36,7 @@ class Sums:
 
     triangle: T with T'T the information, of raw readings in the first pass and of what is sent in the second.
     raw:      Σ H'R^-1 H, and
-    left:     Σ H'C'(C R C')^+ C H, by the formulas of the certificate.
+    left:     Σ H'C'(C R C' + Θ)^+ C H, by the formulas of the certificate.
     """
 
     triangle: Array
@@ -111,7 +111,7 @@ def read_plan_part(folder: Path, name: str) -> dict[str, Any]:
 
 def _raw(name: str, part: LoadedPart, folder: Path, length: int) -> Sums:
     path = folder / PLAN / _SUMS / name
-    before = _finished(path, part.digest, {"triangle": (length, length)})
+    before = finished(path, part.digest, {"triangle": (length, length)})
     triangle = raw_triangle(part.observe, part.roots) if before is None else before["triangle"]
     if before is None:
         written(path, {"key": np.array(part.digest), "triangle": triangle})
@@ -134,8 +134,8 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
     shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length)) | dict.fromkeys(
         ("kept", "dropped"), ()
     )
-    found = _finished(path, key, shapes)
-    if found is not None and not _tells_what_it_says(part, found, most):
+    found = finished(path, key, shapes)
+    if found is not None and not tells_what_it_says(part, found, most):
         found = None
     fresh = found is None
     if found is None:
@@ -148,12 +148,12 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
     )  # fmt: skip
 
 
-def _tells_what_it_says(part: LoadedPart, found: Mapping[str, Any], most: int) -> bool:
+def tells_what_it_says(part: LoadedPart, found: Mapping[str, Any], most: int) -> bool:
     """Whether the rows of a finished part still tell what was written beside them, to the last bit."""
     sent = found["sent"]
     if not np.all((sent >= 0) & (sent <= most)):
         return False
-    raw, left = _information(part, found["compression"], sent)
+    raw, left = information(part, found["compression"], sent, found.get("variances"))
     return np.array_equal(raw, found["raw"]) and np.array_equal(left, found["left"])
 
 
@@ -168,11 +168,11 @@ def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, An
             sending = np.ascontiguousarray(rows[mine, :sent])
             triangles.append(sent_triangle(part.observe[mine], part.roots[mine], sending))
     length = part.observe.shape[2]
-    raw, left = _information(part, rows, found.ranks)
+    raw, left = information(part, rows, found.ranks)
     return {
         "compression": rows,
         "sent": found.ranks,
-        "grid": _grids(part, rows, found.ranks),
+        "grid": grids(part, rows, found.ranks),
         "kept": np.array(found.kept),
         "dropped": np.array(found.dropped),
         "triangle": joined_triangle(triangles, length),
@@ -181,12 +181,12 @@ def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, An
     }
 
 
-def _grids(part: LoadedPart, rows: Array, sent: Any) -> Array:
+def grids(part: LoadedPart, rows: Array, sent: Any, variances: Array | None = None) -> Array:
     """The grid for each number sent, (s, k); 0 where there is none."""
     grid = np.zeros(rows.shape[:2])
     for number in np.unique(sent[sent > 0]).tolist():
         mine = np.flatnonzero(sent == number)
-        covariances = own_covariances(rows[mine, :number], part.noise[mine], None)
+        covariances = own_covariances(rows[mine, :number], part.noise[mine], _added(variances, mine, number))
         try:
             grid[mine, :number] = grid_steps(covariances)
         except InvalidNetwork:  # numbers that repeat others: no grid is right
@@ -199,16 +199,26 @@ def _same_grid(found: Array, expected: Array) -> bool:
     return bool(np.all((found <= 2 * expected) & (expected <= 2 * found)))
 
 
-def _information(part: LoadedPart, rows: Array, sent: Any) -> tuple[Array, Array]:
-    """(Σ H'R^-1 H, Σ H'C'(C R C')^+ C H), by the certificate's own formulas."""
+def information(
+    part: LoadedPart, rows: Array, sent: Any, variances: Array | None = None
+) -> tuple[Array, Array]:
+    """(Σ H'R^-1 H, Σ H'C'(C R C' + Θ)^+ C H), by the certificate's own formulas."""
     length = part.observe.shape[2]
     left = np.zeros((length, length))
     for number in np.unique(sent).tolist():
         mine = np.flatnonzero(sent == number)
         left += sent_information(
-            part.observe[mine], part.noise[mine], np.ascontiguousarray(rows[mine, :number])
+            part.observe[mine],
+            part.noise[mine],
+            np.ascontiguousarray(rows[mine, :number]),
+            _added(variances, mine, number),
         )
     return raw_information(part.observe, part.noise), left
+
+
+def _added(variances: Array | None, mine: Any, number: int) -> Array | None:
+    """Θ_i of some agents that send so many numbers, (s, k, k)."""
+    return None if variances is None else variances[mine, :number, None] * np.eye(number)
 
 
 def _recomputed(name: str, part: LoadedPart, folder: Path) -> Sums:
@@ -226,18 +236,25 @@ def _recomputed(name: str, part: LoadedPart, folder: Path) -> Sums:
     fits = fits and grid.shape == rows.shape[:2]
     if not fits or sent.dtype.kind not in "iu" or np.any((sent < 0) | (sent > rows.shape[1])):
         raise InvalidPlan(f"{path}: expected what {count} agents of {size} readings send; design once more")
+    variances = found.get("variances")
+    if variances is not None and (
+        variances.shape != grid.shape
+        or variances.dtype != np.float64
+        or np.any((variances != 0) & (variances != 1))
+    ):
+        raise InvalidPlan(f"{path}: expected noise of variance 0 or 1 for each number; design once more")
     if not np.all(np.isfinite(rows)):
         raise InvalidPlan(f"{path}: expected finite numbers to send; design once more")
-    if not _same_grid(grid, _grids(part, rows, sent)):
+    if not _same_grid(grid, grids(part, rows, sent, variances)):
         raise InvalidPlan(f"{path}: not the grid that the noise calls for; design once more")
-    raw, left = _information(part, rows, sent)
+    raw, left = information(part, rows, sent, variances)
     return Sums(
         np.zeros((length, length)), raw, left,
         agents=count, readings=count * size, numbers=int(sent.sum()), condition=part.condition, computed=(name,),
     )  # fmt: skip
 
 
-def _finished(path: Path, key: str, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any] | None:
+def finished(path: Path, key: str, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any] | None:
     """What an earlier run left for the same inputs; None where it left nothing, or nothing that can be read."""
     try:
         with path.open("rb") as file:

@@ -24,12 +24,13 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import refuse_unknown
 from veilnet.designs.joint import Curve, JointObjective, JointResult, inside, within
 from veilnet.designs.joint.withholding import both, hiding_what_shares_hide, telling_nothing
+from veilnet.designs.many import ManyCurve, are_many
 from veilnet.model.network import Network
 from veilnet.model.standard_form import StandardForm
 from veilnet.plans.plan import Plan
 
 # A floor lies so far below what the free plan was confirmed to reach, relative, that rounding does not decide.
-_ROUNDING = 1e-7
+KEPT_OF_FREE = 1e-7
 _NOTHING = 1e-9  # less is not protection, but rounding
 # A floor so near its limit, relative, is the limit.
 _AT_LIMIT = 1e-6
@@ -59,7 +60,7 @@ def floors_of(free: Plan, given_up: frozenset[str]) -> dict[str, float]:
     free: the plan without loss, as it was confirmed.
     """
     return {
-        name: reached * (1 - _ROUNDING)
+        name: reached * (1 - KEPT_OF_FREE)
         for name, reached in free.privacy.items()
         if name not in given_up and reached > _NOTHING
     }
@@ -73,6 +74,11 @@ def beyond(floors: Mapping[str, float], targets: Mapping[str, float]) -> dict[st
 def in_order(floors: Mapping[str, float], names: Iterable[str]) -> Array:
     """The floors in the order of the names, 0 where there is none."""
     return np.array([floors.get(name, 0.0) for name in names])
+
+
+def curve_through(form: StandardForm, weights: Array, **options: Any) -> Curve | ManyCurve:
+    """The curve of a network: by prices where its agents are very many."""
+    return ManyCurve(form, weights, **options) if are_many(form) else Curve(form, weights, **options)
 
 
 class FlooredCurve:
@@ -98,14 +104,14 @@ class FlooredCurve:
         return bool(np.all((found.privacy >= self._floors) | (self._floors <= 0)))
 
     @cached_property
-    def _plain(self) -> Curve:
-        return Curve(self._form, self._weights, **self._options)
+    def _plain(self) -> Curve | ManyCurve:
+        return curve_through(self._form, self._weights, **self._options)
 
     @cached_property
-    def _kept(self) -> Curve | Within:
+    def _kept(self) -> Curve | ManyCurve | Within:
         hidden = at_limit(self._form, self._floors)
         if not np.any(hidden):
-            return Curve(self._form, self._weights, floors=self._floors, **self._options)
+            return curve_through(self._form, self._weights, floors=self._floors, **self._options)
         return Within(self._form, self._weights, self._floors, hidden, **self._options)
 
 
@@ -117,7 +123,7 @@ class Within:
     ) -> None:
         self._objective = JointObjective(form)
         self._faces = hiding_faces(form, hidden, options.get("seed", 0))
-        self._curve = Curve(
+        self._curve = curve_through(
             within(form, self._faces),
             np.where(hidden, 0.0, weights),
             floors=np.where(hidden, 0.0, floors),

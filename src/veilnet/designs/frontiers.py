@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.words import join_names, number, percent, times
@@ -132,7 +133,7 @@ class Frontier:
             from matplotlib.figure import Figure
             from matplotlib.ticker import StrMethodFormatter
         except ImportError as error:
-            raise MissingExtra('plots need matplotlib: pip install "veilnet[plot]"') from error
+            raise missing_extra("plots need matplotlib", "plot") from error
         figure = Figure(figsize=(7, 4.2), layout="constrained")
         axes = figure.add_subplot()
         shown = sorted(

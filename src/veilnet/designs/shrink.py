@@ -22,7 +22,7 @@ def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> StackedSani
     """Agent -> Sanitizer in normal form, from X per size group, (count, n, n)."""
     stacks = []
     for group, roots, stack in zip(network.blocks.groups, network.noise.own_roots(), shrink, strict=True):
-        rows, variances, sent = _normal_rows(stack, roots)
+        rows, variances, sent = normal_rows(stack, roots)
         for number in np.unique(sent).tolist():
             chosen = sent == number
             noisy = np.ascontiguousarray(variances[chosen, :number])
@@ -36,7 +36,7 @@ def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> StackedSani
     return StackedSanitizers(network, stacks)
 
 
-def _normal_rows(shrink: Array, roots: Array) -> tuple[Array, Array, Integers]:
+def normal_rows(shrink: Array, roots: Array) -> tuple[Array, Array, Integers]:
     """(rows, variances of their noise, how many are sent) of a stack: exact rows first, withheld ones last."""
     rows, variances = np.empty(shrink.shape), np.empty(shrink.shape[:2])
     sent = np.empty(len(shrink), dtype=np.intp)

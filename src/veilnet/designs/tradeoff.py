@@ -17,10 +17,9 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
-from veilnet.designs.floors import FlooredCurve, at_limit, beyond, hiding_faces, in_order
+from veilnet.designs.floors import FlooredCurve, at_limit, beyond, curve_through, hiding_faces, in_order
 from veilnet.designs.joint import (
     SETTINGS,
-    Curve,
     JointObjective,
     JointResult,
     inside,
@@ -245,5 +244,5 @@ def _at_the_limit(
 
 def _within_faces(form: StandardForm, faces: list[Array], others: Array, **options: Any) -> JointResult:
     """The least loss that reaches the other targets with what the faces leave to send."""
-    found = Curve(within(form, faces), others, **options).at(float(others.max()))
+    found = curve_through(within(form, faces), others, **options).at(float(others.max()))
     return replace(found, shrink=inside(faces, found.shrink))

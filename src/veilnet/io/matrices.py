@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet.io import _reading
+from veilnet.io._mat import open_mat, value_of
 
 _MAT_NUMBERS = frozenset(
     {"double", "single", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
@@ -118,8 +119,7 @@ def _read_csv(path: Path) -> NDArray[Any]:
 
 
 def _read_mat(path: Path, variable: str | None) -> NDArray[Any]:
-    _reading.size_of(path, _reading.ARRAY_LIMIT)
-    contents = _mat_contents(path)
+    contents = open_mat(path)
     shown = ", ".join(repr(name) for name in list(contents)[:8]) or "none"
     if variable is None:
         raise InvalidNetwork(
@@ -128,43 +128,11 @@ def _read_mat(path: Path, variable: str | None) -> NDArray[Any]:
         )
     if variable not in contents:
         raise InvalidNetwork(f"{path}: no variable {variable!r} in the file; there are {shown}")
-    shape, kind = contents[variable]
+    kind = contents[variable].kind
     if kind not in _MAT_NUMBERS:
         raise InvalidNetwork(
             f"{path}: expected {variable!r} to be a full matrix of numbers, found {kind}; "
             "in MATLAB or Octave, save full(double(...))"
         )
-    _reading.refuse_oversized(path, math.prod(shape) * 8, _reading.ARRAY_LIMIT)
-    array = _mat_variable(path, variable)
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiuc":
-        raise InvalidNetwork(f"{path}: expected {variable!r} to be a matrix of numbers, found something else")
-    return array
-
-
-def _mat_contents(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
-    from scipy.io import whosmat
-
-    try:
-        return {name: (tuple(shape), kind) for name, shape, kind in whosmat(str(path), appendmat=False)}
-    except NotImplementedError as error:
-        raise _hdf5(path) from error
-    except Exception as error:  # a damaged file fails anywhere in the reader
-        raise _damaged_mat(path, error) from error
-
-
-def _mat_variable(path: Path, variable: str) -> Any:
-    from scipy.io import loadmat
-
-    try:
-        # Only the variable asked for is decoded, so that whatever else the file holds is never touched.
-        return loadmat(str(path), appendmat=False, variable_names=[variable])[variable]
-    except Exception as error:
-        raise _damaged_mat(path, error) from error
-
-
-def _hdf5(path: Path) -> InvalidNetwork:
-    return InvalidNetwork(f"{path}: a MATLAB 7.3 (HDF5) file, which is not read; save it with the option -v7")
-
-
-def _damaged_mat(path: Path, error: Exception) -> InvalidNetwork:
-    return InvalidNetwork(f"{path}: not readable as a .mat file ({error}); write or copy it again")
+    # Only the variable asked for is decoded, so that whatever else the file holds is never touched.
+    return np.asarray(value_of(path, contents[variable]))

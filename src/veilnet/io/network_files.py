@@ -1,4 +1,7 @@
-"""Networks in files: .toml for people, .json for programs, .npz for many agents. Exact to the last bit."""
+"""Networks in files: .toml for people, .json for programs, .npz for many agents, .mat for MATLAB.
+
+Exact to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ from veilnet.io._atomic import replacing, write_bytes
 from veilnet.io._document import from_document, to_document
 from veilnet.io._npz import read_npz, write_npz
 from veilnet.io._toml import to_toml
+from veilnet.io.mat_networks import read_network, write_network
 from veilnet.model.network import Network
 
-_SUFFIXES = (".toml", ".json", ".npz")
+_SUFFIXES = (".toml", ".json", ".npz", ".mat")
 
 
 def load_network(path: str | PathLike[str]) -> Network:
-    """Read a network from a .toml, .json or .npz file. Nothing is ever unpickled.
+    """Read a network from a .toml, .json, .npz or .mat file. Nothing is ever unpickled.
 
     Raises InvalidNetwork (or NotObservable), naming the file and the key at fault.
     """
@@ -30,6 +34,8 @@ def load_network(path: str | PathLike[str]) -> Network:
     try:
         if suffix == ".npz":
             return read_npz(source)
+        if suffix == ".mat":
+            return read_network(source)
         text = _reading.read_text(source)
         document = _parse_toml(text) if suffix == ".toml" else _parse_json(text)
         return from_document(document, source.parent)
@@ -40,12 +46,12 @@ def load_network(path: str | PathLike[str]) -> Network:
 
 
 def save_network(network: Network, path: str | PathLike[str]) -> None:
-    """Write a network to a .toml, .json or .npz file, whole or not at all."""
+    """Write a network to a .toml, .json, .npz or .mat file, whole or not at all."""
     target = Path(path)
     suffix = _suffix(target)
-    if suffix == ".npz":
+    if suffix in (".npz", ".mat"):
         with replacing(target) as file:
-            write_npz(network, file)
+            (write_npz if suffix == ".npz" else write_network)(network, file)
         return
     document = to_document(network)
     write_bytes(target, _within_limit(to_toml(document) if suffix == ".toml" else _to_json(document), target))
@@ -55,7 +61,7 @@ def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
         raise InvalidNetwork(
-            f"{path}: expected a file name ending in .toml, .json or .npz, found {path.suffix or 'no suffix'}"
+            f"{path}: expected a file name ending in .toml, .json, .npz or .mat, found {path.suffix or 'no suffix'}"
         )
     return suffix
 

@@ -1,5 +1,7 @@
 """A plan as one file, plan.npz: a few arrays however many agents there are (:mod:`veilnet.io.plan_arrays`).
 
+For MATLAB the same plan is plan.mat (:mod:`veilnet.io.mat_plans`), with the same id.
+
 Beside those arrays it holds its ``format`` and the ``plan``'s id, a digest of them all, so that a file that was cut
 off or changed is noticed. Any agent's own file is extracted from it, the same to the last byte as in the folder of
 the plan.
@@ -20,7 +22,7 @@ from veilnet._core.types import Array
 from veilnet.agent.grid import round_to_grid
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
-from veilnet.io import _json, sanitizer_files
+from veilnet.io import _json, mat_plans, sanitizer_files
 from veilnet.io._atomic import replacing
 from veilnet.io._npz import Arrays, network_arrays, network_from_arrays, open_arrays
 from veilnet.io._sealed import seal
@@ -28,7 +30,7 @@ from veilnet.io.plan_arrays import arrays_id, plan_arrays
 from veilnet.model.network import Network
 
 FORMAT = "veilnet-plan-archive/1"
-SUFFIX = ".npz"
+SUFFIXES = (".npz", ".mat")
 _CONTENT = ("network.", "sent")
 _AGAIN = "copy it again, or save the plan again"
 _STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance"}
@@ -37,7 +39,7 @@ _STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance"}
 def is_archive(path: str | PathLike[str]) -> bool:
     """Whether a plan by this name is one file and not a folder."""
     target = Path(path)
-    return target.suffix.lower() == SUFFIX and not target.is_dir()
+    return target.suffix.lower() in SUFFIXES and not target.is_dir()
 
 
 def write_archive(
@@ -53,6 +55,9 @@ def write_archive(
     if promises.get("proof") is not None:
         raise InvalidPlan(f"{path}: a plan with a proof needs more than one file; save it as a folder")
     with replacing(path) as file:
+        if path.suffix.lower() == ".mat":
+            mat_plans.write_plan(file, arrays_id(arrays), str(arrays["document"]), network, sanitizers)
+            return
         marks = {"format": np.array(FORMAT), "plan": np.array(arrays_id(arrays))}
         np.savez(file, **marks, **arrays)  # type: ignore[arg-type]  # the stubs take the names for options
 
@@ -118,21 +123,9 @@ class Archive:
     @classmethod
     def read(cls, path: Path) -> Archive:
         """All arrays of a file; InvalidPlan where it is none of a plan, cut off or changed."""
-        try:
-            arrays = open_arrays(path)
-        except InvalidNetwork as error:
-            text = str(error).removeprefix(f"{path}: ")
-            raise InvalidPlan(f"{path}: {text}") from error
-        found = _text(path, arrays, "format")
-        if found != FORMAT:
-            kind = FORMAT.partition("/")[0]
-            newer = found.startswith(kind + "/")
-            advice = (
-                "it was written by another version of veilnet; update" if newer else "is it the right file?"
-            )
-            raise InvalidPlan(f"{path}: expected the format {FORMAT!r}, found {found[:40]!r}; {advice}")
-        plan = _text(path, arrays, "plan")
-        content = {name: array for name, array in arrays.items() if name not in ("format", "plan")}
+        plan, content = (
+            mat_plans.read_plan_arrays(path) if path.suffix.lower() == ".mat" else _read_npz_plan(path)
+        )
         if arrays_id(content) != plan:
             raise InvalidPlan(f"{path}: the plan's id does not match its content; {_AGAIN}")
         strangers = [name for name in content if name != "document" and not name.startswith(_CONTENT)]
@@ -305,6 +298,23 @@ def _of_readings(arrays: Arrays, rows: slice) -> dict[str, Any]:
         steps = arrays["resolution"][rows]
         found["resolution"] = None if np.all(np.isnan(steps)) else steps
     return found
+
+
+def _read_npz_plan(path: Path) -> tuple[str, Arrays]:
+    """(the id a plan.npz bears, its arrays)."""
+    try:
+        arrays = open_arrays(path)
+    except InvalidNetwork as error:
+        text = str(error).removeprefix(f"{path}: ")
+        raise InvalidPlan(f"{path}: {text}") from error
+    found = _text(path, arrays, "format")
+    if found != FORMAT:
+        kind = FORMAT.partition("/")[0]
+        newer = found.startswith(kind + "/")
+        advice = "it was written by another version of veilnet; update" if newer else "is it the right file?"
+        raise InvalidPlan(f"{path}: expected the format {FORMAT!r}, found {found[:40]!r}; {advice}")
+    plan = _text(path, arrays, "plan")
+    return plan, {name: array for name, array in arrays.items() if name not in ("format", "plan")}
 
 
 def _text(path: Path, arrays: Arrays, name: str) -> str:

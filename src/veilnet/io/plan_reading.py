@@ -52,7 +52,7 @@ _FILES = (
 
 
 def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:
-    """What the files of a plan folder, or a plan.npz, hold; InvalidPlan where that is no plan at all."""
+    """What the files of a plan folder, or a plan in one file, hold; InvalidPlan where that is no plan at all."""
     target = Path(folder)
     if is_archive(target):
         return _read_archive(target)
@@ -72,7 +72,7 @@ def check_destination(folder: Path, network: Network, *, force: bool) -> None:
         return
     if folder.suffix in _FILES and not folder.exists():
         raise InvalidPlan(
-            f"{folder}: expected the name of a folder, or one that ends in .npz for a plan in one file; "
+            f"{folder}: expected the name of a folder, or one that ends in .npz or .mat for a plan in one file; "
             f"found {folder.suffix}"
         )
     existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)

@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from veilnet._core.errors import InvalidPlan, InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet.io._atomic import write_bytes
 from veilnet.io.statements import (
     DAYS,
@@ -29,7 +30,6 @@ from veilnet.io.statements import (
 
 PAYLOAD_TYPE = "application/vnd.veilnet.plan-statement+json"
 _WITHOUT_VERSION = "application/vnd.veilnet.plan-file+json"
-_INSTALL = 'signatures need their packages: pip install "veilnet[sign]"'
 _MOST_BYTES = 2**26
 
 
@@ -207,7 +207,7 @@ def _securesystemslib() -> tuple[Any, Any]:
     try:
         from securesystemslib import dsse, signer
     except ImportError:
-        raise MissingExtra(_INSTALL) from None
+        raise missing_extra("signatures need their packages", "sign") from None
     return dsse, signer
 
 
@@ -216,5 +216,5 @@ def _cryptography() -> tuple[Any, Any]:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
-        raise MissingExtra(_INSTALL) from None
+        raise missing_extra("signatures need their packages", "sign") from None
     return serialization, ed25519

@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from veilnet._core.errors import InvalidNetwork, MissingExtra
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.extras import missing_extra
 
 __all__ = ["is_text_table", "open_text", "read_frame"]
 
@@ -41,8 +42,8 @@ def read_frame(path: Path) -> Any:
         pandas = import_module("pandas")
         import_module(_NEEDED[reader])
     except ImportError:
-        raise MissingExtra(
-            f'{path}: {path.suffix} files need pandas and {_NEEDED[reader]}: pip install "veilnet[tables]"'
+        raise missing_extra(
+            f"{path}: {path.suffix} files need pandas and {_NEEDED[reader]}", "tables"
         ) from None
     if not path.exists():
         raise FileNotFoundError(2, "No such file or directory", str(path))

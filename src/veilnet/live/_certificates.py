@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet.io._atomic import moved_into_place
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def library() -> Any:
     try:
         return _Library()
     except ImportError:
-        raise MissingExtra('a live network needs its packages: pip install "veilnet[live]"') from None
+        raise missing_extra("a live network needs its packages", "live") from None
 
 
 def as_name(common_name: str) -> x509.Name:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet.live.keys import Credentials
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def make_client(name: str, credentials: Credentials, *, manual_ack: bool = False
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
     except ImportError:
-        raise MissingExtra('a live network needs its packages: pip install "veilnet[live]"') from None
+        raise missing_extra("a live network needs its packages", "live") from None
     client = Client(
         CallbackAPIVersion.VERSION2,
         client_id=name,

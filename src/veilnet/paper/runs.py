@@ -19,7 +19,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.threads import one_thread
 from veilnet.io._atomic import write_text
@@ -29,8 +30,6 @@ from veilnet.paper.plots import draw_figure
 from veilnet.paper.results_readme import readme
 from veilnet.paper.settings import Settings
 from veilnet.paper.tables import Table, csv_lines, read_table
-
-_MISSING = 'reproducing the paper needs more packages: pip install "veilnet[paper]"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,4 +197,4 @@ def need_extras() -> None:
         import matplotlib  # noqa: F401
         import threadpoolctl  # noqa: F401
     except ImportError as error:
-        raise MissingExtra(_MISSING) from error
+        raise missing_extra("reproducing the paper needs more packages", "paper") from error

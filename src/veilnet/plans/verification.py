@@ -88,7 +88,8 @@ class SavedPlan:
 def verify(folder: str | PathLike[str], network: Network | None = None) -> list[Check]:
     """Re-derive every promise of a saved plan; without a network, on the plan's own, taken on trust.
 
-    folder:  where :meth:`veilnet.Plan.save` or ``veilnet design --out`` wrote the plan, a folder or a plan.npz.
+    folder:  where :meth:`veilnet.Plan.save` or ``veilnet design --out`` wrote the plan: a folder, plan.npz or
+             plan.mat.
     network: the network you trust; the plan must have been made for exactly this one.
 
     Raises InvalidPlan where the folder cannot be read as a plan at all.

@@ -6,7 +6,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -26,7 +27,7 @@ def serve_guarded(app: ASGIApp, *, port: int, most_bytes: int, started: Callable
 
         from veilnet.studio.guard import Guard
     except ImportError as error:
-        raise MissingExtra('the studio needs its extra: pip install "veilnet[studio]"') from error
+        raise missing_extra("the studio needs its extra", "studio") from error
     listening = _socket(port)
     guard = Guard(app, port=listening.getsockname()[1], most_bytes=most_bytes)
     settings = uvicorn.Config(

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from veilnet._core.errors import MissingExtra
+from veilnet._core.extras import missing_extra
 from veilnet._core.threads import one_thread
 from veilnet.studio.loopback import serve_guarded
 from veilnet.studio.uploads import MOST_BYTES
@@ -27,7 +27,7 @@ def serve(given: Path | None, *, port: int = 0, started: Callable[[str], None]) 
 
         from veilnet.studio.app import application
     except ImportError as error:
-        raise MissingExtra('the studio needs its extra: pip install "veilnet[studio]"') from error
+        raise missing_extra("the studio needs its extra", "studio") from error
     # Answers are many small factorisations: threads that wait for each other took ten times as long over them.
     with one_thread(), tempfile.TemporaryDirectory(prefix="veilnet-studio-") as folder:
         bench = Workbench(Path(folder))
@@ -41,7 +41,7 @@ def serve(given: Path | None, *, port: int = 0, started: Callable[[str], None]) 
 
 def _open(bench: Workbench, given: Path) -> None:
     content = given.read_bytes()
-    if given.suffix.lower() in (".toml", ".json", ".npz"):
+    if given.suffix.lower() in (".toml", ".json", ".npz", ".mat"):
         bench.open_network(given.name, content)
     else:
         bench.open_table(given.name, content)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.labelled import labels_of, picked
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
@@ -82,7 +83,7 @@ _Columns = tuple[Array, dict[str, Array], Array | None]
 
 def _from_arrays(network: Network, data: Mapping[str, Any]) -> _Columns:
     blocks = [
-        _matrix(data, agent, int(size))
+        _matrix(data, agent, int(size), network.reading_names.get(agent, ()))
         for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
     ]
     if "x" in data:
@@ -100,10 +101,14 @@ def _from_arrays(network: Network, data: Mapping[str, Any]) -> _Columns:
     return np.concatenate(blocks, axis=1), truth, public
 
 
-def _matrix(data: Mapping[str, Any], name: str, columns: int) -> Array:
+def _matrix(data: Mapping[str, Any], name: str, columns: int, labels: Sequence[str] = ()) -> Array:
+    """One entry of the data as (T, columns); its columns by their labels, where both have some."""
     if name not in data:
         raise InvalidRequest(f"data: nothing given for {name!r}; give an array with {columns} columns")
-    array = np.asarray(data[name], dtype=np.float64)
+    given = data[name]
+    if labels and labels_of(given) is not None:
+        given = picked(given, labels, f"data[{name!r}]", InvalidRequest)
+    array = np.asarray(given, dtype=np.float64)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] != columns:
         raise InvalidRequest(f"data[{name!r}]: expected shape (T, {columns}), found {array.shape}")

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.extras import missing_extra
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array, Integers
 from veilnet.auditing.attack.classes import Classes, classifier
 from veilnet.auditing.attack.stretches import Stretch
 
-INSTALL = 'pip install "veilnet[sklearn]"'
 KINDS = ("ridge", "neighbours", "boosting", "network")
 QUICK = ("ridge", "neighbours")
 _MOST_ROWS = 6000  # rows the slow attackers are trained on
@@ -46,7 +46,7 @@ def choose_attackers(
     try:
         return {name: _made(name) for name in names}
     except ImportError:
-        raise MissingExtra(f"learned attackers need scikit-learn: {INSTALL}") from None
+        raise missing_extra("learned attackers need scikit-learn", "sklearn") from None
 
 
 def _made(name: str) -> Learner:

@@ -29,11 +29,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from veilnet._core.errors import MissingExtra, VeilnetError
+from veilnet._core.errors import VeilnetError
+from veilnet._core.extras import missing_extra
 from veilnet._core.linalg import cholesky, positive_root, solve_lower
 from veilnet._core.types import Array
 
-INSTALL = 'pip install "veilnet[paper]"'
 _LEAST_NOISE = 1e-9  # of the process noise's mean variance, where it is singular: for the design alone
 _LEAST_SHARE = 1e-7  # combinations that carry less than this of the strongest are left out
 
@@ -101,7 +101,7 @@ def _solve(
     try:
         import cvxpy as cp
     except ImportError:
-        raise MissingExtra(f"the aggregate-then-perturb design needs CVXPY: {INSTALL}") from None
+        raise missing_extra("the aggregate-then-perturb design needs CVXPY", "paper") from None
 
     a, c, wanted, s = _scaled(signals)
     size, readings = a.shape[0], c.shape[0]

@@ -23,7 +23,7 @@ from scipy.linalg.lapack import dgesv, dpotrf, dpotrs
 
 from veilnet._core.blocks import Group
 from veilnet._core.stacks import parts
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 from veilnet.model.standard_form import StandardForm
 
 INFORMATION_FLOOR = 1e-13
@@ -128,10 +128,7 @@ class JointObjective:
 
     def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:
         """The privacies, infinite where a private row leaves the range of J̃."""
-        values, vectors = self.least_known(shrink)
-        unknown = (vectors[:, values < UNKNOWN].T @ self._wanted) ** 2
-        lost = np.bincount(self.row_owner, weights=unknown.sum(axis=0), minlength=1 + self.targets)[1:]
-        return np.where(lost > _LEAVES_RANGE, np.inf, privacy)
+        return infinite_where_unknown(*self.least_known(shrink), self._wanted, self.row_owner, privacy)
 
     def _information(self, shrink: Sequence[Array], views: list[Array]) -> Array:
         """J̃ = J0 + H' X W."""
@@ -163,6 +160,19 @@ class JointObjective:
         """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""
         weights = -np.concatenate([[of_loss], of_privacy])[self.row_owner]
         return [(seen * weights) @ seen.transpose(0, 2, 1) for seen in at.seen]
+
+
+def infinite_where_unknown(
+    values: Array, vectors: Array, wanted: Array, owner: Integers, privacy: Array
+) -> Array:
+    """The privacies, infinite where a private row leaves the range of J̃.
+
+    values, vectors: the eigenvalues and eigenvectors of J̃.
+    wanted, owner:   [U; G_1; ...; G_J]', (L, r), and whose each column is: 0 public, j of G_j.
+    """
+    unknown = (vectors[:, values < UNKNOWN].T @ wanted) ** 2
+    lost = np.bincount(owner, weights=unknown.sum(axis=0), minlength=1 + privacy.size)[1:]
+    return np.where(lost > _LEAVES_RANGE, np.inf, privacy)
 
 
 def _solve_positive(matrix: Array, right: Array) -> Array:

@@ -54,7 +54,7 @@ async function send(address, file) {
 }
 
 function open(file) {
-  const isNetwork = /\.(toml|json|npz)$/i.test(file.name);
+  const isNetwork = /\.(toml|json|npz|mat)$/i.test(file.name);
   return attempt(() => send(isNetwork ? "api/network" : "api/table", file));
 }
 

@@ -1,0 +1,50 @@
+"""An example for the help of each verb. ``tests/cli/test_help_examples.py`` runs them all, as they stand here."""
+
+from __future__ import annotations
+
+__all__ = ["EXAMPLES", "example_text"]
+
+# In a folder with the house (veilnet init), its plan and some rows of readings.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "": ("veilnet init house.toml", "veilnet check house.toml", "veilnet design house.toml --out plan/"),
+    "demo": ("veilnet demo --json",),
+    "init": ("veilnet init house.toml --force",),
+    "check": ("veilnet check house.toml --explain",),
+    "design": ("veilnet design house.toml --privacy gait=3x --out plan/",),
+    "frontier": ("veilnet frontier house.toml --privacy 2x --privacy 3x --csv frontier.csv",),
+    "inspect": ("veilnet inspect plan/kitchen.json",),
+    "extract": ("veilnet design house.toml --out plan.npz", "veilnet extract plan.npz kitchen"),
+    "sign": ("veilnet sign --new-key designer.key", "veilnet sign plan/ --key designer.key"),
+    "sanitize": ("veilnet sanitize plan/kitchen.json --in readings.csv --out kitchen.csv",),
+    "fuse": ("veilnet fuse plan/center.json kitchen=kitchen.csv hall=hall.csv --out estimates.csv",),
+    "agent": (
+        "veilnet live keys plan/ --out keys/ --host broker.example",
+        "veilnet agent plan/kitchen.json --broker mqtts://broker.example:8883 --cert keys/agents/kitchen "
+        "--begin --in readings.csv",
+    ),
+    "center": (
+        "veilnet live keys plan/ --out keys/ --host broker.example",
+        "veilnet center plan/center.json --broker mqtts://broker.example:8883 --cert keys/centre "
+        "--out estimates.sqlite",
+    ),
+    "audit": ("veilnet audit plan/ --only promise --only deployed",),
+    "verify": ("veilnet verify plan/ house.toml",),
+    "report": ("veilnet report plan/ --out report.html",),
+    "live": ("veilnet live keys plan/ --out keys/ --host broker.example",),
+    "studio": ("veilnet studio house.toml",),
+    "fit": (
+        "veilnet fit winter.csv --agent kitchen=T1,RH1 --agent hall=T2 --public T_out --private people "
+        "--out fitted.toml",
+    ),
+    "refit": ("veilnet refit plan-winter/ spring.csv --out plan-spring/",),
+    "reproduce": ("veilnet reproduce fig1 --draws 2 --jobs 1 --out results/",),
+    "bench": ("veilnet bench start",),
+    "doctor": ("veilnet doctor --json",),
+}
+
+
+def example_text(verb: str) -> str:
+    """How the help of a verb, or of the command itself (""), ends; empty where there is no example."""
+    lines = EXAMPLES.get(verb, ())
+    heading = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join([heading, *(f"  {line}" for line in lines)]) if lines else ""

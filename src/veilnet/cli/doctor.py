@@ -1,0 +1,40 @@
+"""``veilnet doctor``: what is installed here, what works, and what to do about the rest."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Look at this machine: packages, extras, BLAS, entropy, clock, disks, browser, broker.
+
+    Whatever is amiss is followed by what to do about it. Exit code 0: veilnet works here, whatever optional part is
+    missing; 1: it does not, or no agent should send from here.
+    """
+    from dataclasses import asdict
+
+    from veilnet.cli._health import findings
+    from veilnet.cli._shared import console, print_json
+
+    found = list(findings())
+    broken = [each.what for each in found if each.state == "problem"]
+    if json:
+        print_json({"ok": not broken, "findings": [asdict(each) for each in found]})
+    else:
+        width = max(len(each.what) for each in found)
+        for each in found:
+            mark = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}[each.state]
+            console.print(f"{mark}{each.what:<{width}}  {each.found}", soft_wrap=True, markup=False)
+            if each.advice:
+                console.print(f"        {'':<{width}}  → {each.advice}", soft_wrap=True, markup=False)
+        console.print(
+            f"Not in order: {', '.join(broken)}." if broken else "veilnet works here.",
+            soft_wrap=True,
+            markup=False,
+        )
+    if broken:
+        raise typer.Exit(1)

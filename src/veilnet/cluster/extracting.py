@@ -1,0 +1,81 @@
+"""What one agent runs, out of a plan in parts."""
+
+from __future__ import annotations
+
+import hashlib
+from os import PathLike
+
+import numpy as np
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.names import NumberedNames
+from veilnet._core.validation import unknown
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.cluster.parts import Parts, open_parts, read_part
+from veilnet.cluster.tasks import PLAN, read_plan_part
+from veilnet.io._sealed import seal
+from veilnet.io.sanitizer_files import to_document
+
+__all__ = ["agent_file", "sanitizer_of"]
+
+
+def sanitizer_of(parts: Parts, part: str, place: int) -> Sanitizer:
+    """What the agent at a place of a part runs."""
+    known = [each.name for each in parts.parts]
+    if part not in known:
+        raise unknown([part], known, "part", error=InvalidRequest)
+    found = read_plan_part(parts.folder, part)
+    count = len(found["sent"])
+    if place not in range(count):
+        raise InvalidRequest(f"place: expected 0 to {count - 1} in {part}, found {place}")
+    sent = int(found["sent"][place])
+    rows = np.array(found["compression"][place, :sent])
+    noisy = found["variances"][place, :sent] if "variances" in found else np.zeros(sent)
+    made = Sanitizer(rows, np.diag(noisy), offset=np.zeros(rows.shape[1]), agent=_name(parts, part, place))
+    return made.with_grid(found["grid"][place, :sent])
+
+
+def agent_file(parts: Parts | str | PathLike[str], agent: str) -> tuple[str, bytes]:
+    """The name of the plan, and the content of the file that one agent needs, as a plan in one piece would have it.
+
+    parts: the network, or its folder; it was designed.
+    agent: its name, or its number among all agents ("agent0042") where parts give no names.
+    """
+    network = parts if isinstance(parts, Parts) else open_parts(parts)
+    if agent == "center":
+        raise InvalidRequest(
+            "agent: a network in parts has no file for the centre; parts of the plan are what it needs"
+        )
+    part, place = _found(network, agent)
+    path = network.folder / PLAN / "plan.json"
+    try:
+        plan = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise InvalidPlan(f"{path}: {error.strerror}; design first") from error
+    return plan, seal(to_document(sanitizer_of(network, part, place), plan))
+
+
+def _found(parts: Parts, agent: str) -> tuple[str, int]:
+    """The part and the place in it of an agent: by its number among all, or by its own name."""
+    numbered = NumberedNames(parts.agents)
+    left = numbered.index(agent) if agent in numbered else parts.agents
+    for part in parts.parts:
+        if left < part.agents:
+            if _name(parts, part.name, left) == agent:
+                return part.name, left
+            break
+        left -= part.agents
+    for part in parts.parts:
+        names = read_part(parts.folder / part.name, parts.length).names
+        if names is not None and agent in names:
+            return part.name, names.index(agent)
+    raise InvalidRequest(f"agent: {agent!r} is none of the {parts.agents} agents of {parts.folder}")
+
+
+def _name(parts: Parts, part: str, place: int) -> str:
+    """Its own name, or its number among all agents."""
+    given = read_part(parts.folder / part, parts.length).names
+    if given is not None:
+        return given[place]
+    before = [each.name for each in parts.parts].index(part)
+    return NumberedNames(parts.agents)[sum(p.agents for p in parts.parts[:before]) + place]

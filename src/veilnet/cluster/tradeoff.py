@@ -1,0 +1,190 @@
+"""Trade-offs of a network in parts: prices go to all parts, L x L sums come back.
+
+The search is that for very many agents in one piece (:mod:`veilnet.designs.many`), and every number it decides by is
+a sum over parts in an order of their own; so it takes the same steps with any number of workers, with none, and after
+some died. What was answered is kept in ``plan/search`` until the plan is there: a run that was cut off goes on where
+it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import Infeasible, InvalidRequest
+from veilnet._core.progress import Progress
+from veilnet._core.threads import one_thread
+from veilnet._core.types import Array
+from veilnet.cluster.answering import (
+    added,
+    answer_sums,
+    chosen_agents,
+    chosen_together,
+    key_of,
+    mixture_sums,
+    pull_sums,
+)
+from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, written
+from veilnet.cluster.running import over_all_parts
+from veilnet.cluster.tasks import PLAN, Sums
+from veilnet.designs.floors import KEPT_OF_FREE
+from veilnet.designs.joint import SETTINGS
+from veilnet.designs.many import (
+    SAMPLE_ENTRIES,
+    Effort,
+    Known,
+    ManySearch,
+    Question,
+    Recipe,
+    columns_of,
+    search_closed_forms,
+    standing_for,
+)
+from veilnet.model.network import Network
+from veilnet.model.standard_form import standard_form
+
+EFFORT = Effort(first=20, steps=20, rounds=2, last=20)
+"""Passes over all parts: fewer than in one piece, as each reads or asks for all of them."""
+_SEARCH = "search"
+_NOTHING = 1e-9  # less is not protection, but rounding
+_WITHOUT_BOUND = 1e12
+
+
+class PartsCrowd:
+    """All agents of a network in parts, as :class:`veilnet.designs.many.Crowd`."""
+
+    def __init__(self, parts: Parts, whole: Network, client: Any) -> None:
+        self.form = standard_form(whole)
+        self.wanted, self.owner = columns_of(self.form)
+        self.change = whole.in_raw_coordinates(np.eye(parts.length))
+        self._where = (parts.folder, parts.length, self.change)
+        self._over = partial(over_all_parts, batches=parts.batches(), client=client)
+        self._kept = parts.folder / PLAN / _SEARCH
+        self._network = key_of(self.change, self.wanted)
+
+    def ask(self, recipe: Recipe) -> Known:
+        """As :meth:`veilnet.designs.many.Crowd.ask`."""
+        told, hidden = self._answered(answer_sums, (recipe, self.wanted))
+        return Known(self.form.information + told, hidden)
+
+    def pull(self, recipe: Recipe, estimate: Array, worths: Array) -> Array:
+        """As :meth:`veilnet.designs.many.Crowd.pull`."""
+        return self._answered(pull_sums, (recipe, estimate, worths))[0]
+
+    def chosen(self, part: float) -> tuple[tuple[Array, ...], tuple[float, ...]]:
+        """A part of all agents, and for how many each stands."""
+        found = self._over(chosen_agents, arguments=(*self._where, part), join=chosen_together)
+        return found.stacks, found.stand_for
+
+    def send(self, recipes: tuple[Recipe, ...], weights: Array, progress: Progress | None) -> Sums:
+        """Write what everybody sends in a mixture, and add up what is known from it."""
+        found: Sums = self._over(
+            mixture_sums,
+            arguments=(*self._where, recipes, weights),
+            progress=progress,
+            what="writing the plan",
+        )
+        return found
+
+    def forget(self) -> None:
+        """Remove what was kept in case the search is cut off."""
+        shutil.rmtree(self._kept, ignore_errors=True)
+
+    def _answered(self, task: Any, asked: tuple[Any, ...]) -> tuple[Array, ...]:
+        path = self._kept / f"{key_of(self._network, task.__name__, *asked)[:32]}.npz"
+        known = _read(path)
+        if known is None:
+            known = self._over(task, arguments=(*self._where, *asked), join=added).arrays
+            written(path, {f"a{place}": array for place, array in enumerate(known)})
+        return known
+
+
+def _read(path: Path) -> tuple[Array, ...] | None:
+    try:
+        with path.open("rb") as file:
+            found = arrays_of(file)
+        return tuple(found[f"a{place}"] for place in range(len(found)))
+    except DAMAGED:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A question in words: privacy by name, or the loss allowed; and what is free and stays."""
+
+    targets: Mapping[str, float]
+    most_loss: float | None
+    floors: Mapping[str, float]
+
+    def question(self, names: list[str], margin: float) -> Question:
+        """For the search, aimed at with a margin so that rounding decides nothing."""
+        wanted, kept = (
+            np.array([each.get(name, 0.0) for name in names]) for each in (self.targets, self.floors)
+        )
+        if self.most_loss is not None:
+            return Question(kept, np.ones(len(names)), self.most_loss * (1 - margin))
+        return Question(np.maximum(wanted * (1 + margin), kept))
+
+
+class Search:
+    """The trade-offs of a network in parts."""
+
+    def __init__(
+        self, parts: Parts, whole: Network, readings: int, starts: int | None, seed: int, progress: Progress | None,
+        client: Any,
+    ) -> None:  # fmt: skip
+        self.crowd = PartsCrowd(parts, whole, client)
+        self._names = list(whole.private)
+        stacks, stand_for = self.crowd.chosen(SAMPLE_ENTRIES * parts.agents / readings**2)
+        with one_thread():
+            sample = standing_for(self.crowd.form, stacks, stand_for)
+            self._search = ManySearch(self.crowd, sample, starts, seed, progress, EFFORT)
+            search_closed_forms(self._search, self.crowd.form, np.ones(len(self._names), bool))
+
+    @property
+    def ceiling(self) -> dict[str, float]:
+        """Name -> privacy that is free."""
+        return dict(zip(self._names, self._search.ceiling.tolist(), strict=True))
+
+    def asked(
+        self, targets: Mapping[str, float], most_loss: float | None, limit: Mapping[str, float]
+    ) -> Asked:
+        """The question, refused where the search for parts has no answer; what is free becomes a floor."""
+        for name, target in targets.items():
+            if target > limit[name]:
+                raise Infeasible(
+                    f"privacy: {name} can reach {limit[name]:.6g} at most, by silence, found {target:.6g}; ask for "
+                    "less"
+                )
+            if 0 < target > limit[name] * (1 - SETTINGS.near_limit):
+                raise InvalidRequest(
+                    f"privacy: {name} is asked for at its very limit, {limit[name]:.6g}; networks in parts reach any "
+                    "privacy below it: ask for a little less"
+                )
+        unbounded = [name for name, free in self.ceiling.items() if free > _WITHOUT_BOUND]
+        if unbounded:
+            raise InvalidRequest(
+                f"privacy: {unbounded[0]} is hidden without bound for free, which sums in doubles cannot keep; give "
+                "save_parts a prior, or design without a target"
+            )
+        floors = {name: free * (1 - KEPT_OF_FREE) for name, free in self.ceiling.items() if free > _NOTHING}
+        return Asked(targets, most_loss, floors if len(self._names) > 1 else {})
+
+    def answer(self, asked: Asked, margin: float, progress: Progress | None) -> tuple[Sums, dict[str, Any]]:
+        """The mixture found, written by all parts; its sums, and how it was found."""
+        with one_thread():
+            found, agreed = self._search.answer(asked.question(self._names, margin))
+        sums = self.crowd.send(found.recipes, found.weights, progress)
+        return sums, {
+            "starts": self._search.starts,
+            "starts_agreed": agreed,
+            "iterations": found.passes,
+            "kkt_residual": found.gap,
+            "interrupted": found.interrupted or self._search.stopped,
+        }

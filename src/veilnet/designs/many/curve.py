@@ -1,0 +1,185 @@
+"""The trade-off curve of very many agents: the two questions asked of one curve, as of smaller networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import null_space
+
+from veilnet._core.progress import Progress, Stopped
+from veilnet._core.types import Array, Booleans
+from veilnet.designs.joint import JointResult
+from veilnet.designs.joint.objective import infinite_where_unknown
+from veilnet.designs.joint.settings import SETTINGS
+from veilnet.designs.joint.starts import unseen_by
+from veilnet.designs.joint.telling import Teller
+from veilnet.designs.many.crowd import Crowd, FormCrowd
+from veilnet.designs.many.descent import Descent, Effort, Found
+from veilnet.designs.many.mixture import Question
+from veilnet.designs.many.recipes import Recipe
+from veilnet.designs.many.sample import Sample, as_asked_of_all, middle_price, sample_of
+from veilnet.model.standard_form import StandardForm
+
+MANY_ENTRIES = 30_000
+"""Agents are many when Σ n_i² over them is more than this, and their noises are independent."""
+_STARTS = 2
+_ON_SAMPLE = Effort(first=10, steps=100, rounds=4, last=30)
+_ON_ALL = Effort(first=15, steps=60, rounds=5, last=25)
+
+
+def are_many(form: StandardForm) -> bool:
+    """Whether prices are searched for instead of one matrix for each agent."""
+    return form.coupling is None and float((form.blocks.sizes.astype(float) ** 2).sum()) > MANY_ENTRIES
+
+
+class ManySearch:
+    """Mixtures of answers for any question to a crowd.
+
+    crowd:   all agents.
+    sample:  a few agents that stand for all.
+    starts, seed: beginnings on the sample, and what the later ones are drawn from.
+    effort:  among all agents.
+    stopped: whether the caller asked the search to stop.
+    """
+
+    def __init__(
+        self,
+        crowd: Crowd,
+        sample: Sample,
+        starts: int | None,
+        seed: int,
+        progress: Progress | None,
+        effort: Effort = _ON_ALL,
+    ) -> None:
+        self._sample, self._tell, self._effort = sample, Teller(progress), effort
+        self.starts = _STARTS if starts is None else starts
+        self._seed = seed
+        self._all = Descent(crowd, sample.scale, self._tell)
+        self.stopped = False
+
+    @property
+    def ceiling(self) -> Array:
+        """The privacies that are free."""
+        return self._all.ceiling
+
+    @property
+    def limit(self) -> Array:
+        """The privacies of silence."""
+        return self._all.limit
+
+    def know(self, recipe: Recipe) -> None:
+        """Keep what all answer by a recipe, for every question."""
+        self._all.add([recipe])
+
+    def answer(self, question: Question) -> tuple[Found, int]:
+        """The best mixture found, and how many starts on the sample agreed with the best of them."""
+        agreed = 0
+        if not self.stopped:
+            try:
+                recipes, agreed = self._on_sample(question)
+                self._all.add(recipes)
+            except Stopped:
+                self.stopped = True
+        effort = Effort(0, 0, 0, 0) if self.stopped else self._effort
+        found = self._all.answer(question, effort)
+        self.stopped |= found.interrupted
+        return found, max(agreed, 1)
+
+    def _on_sample(self, question: Question) -> tuple[list[Recipe], int]:
+        """Good prices for the sample, and what its best mixture hides most hidden altogether, for all to answer."""
+        form = self._sample.form
+        crowd = FormCrowd(form)
+        found: list[Found] = []
+        for first in self._beginnings():
+            descent = Descent(crowd, lambda recipe: middle_price(form, recipe), self._tell)
+            mine = as_asked_of_all(question, (self.ceiling, self.limit), (descent.ceiling, descent.limit))
+            found.append(descent.answer(mine, _ON_SAMPLE, first))
+            if found[-1].interrupted:
+                raise Stopped
+        best = min(found, key=lambda each: each.value)
+        agreed = sum(each.value <= best.value + SETTINGS.agree for each in found)
+        recipes = [recipe for recipe, weight in zip(best.recipes, best.weights, strict=True) if weight > 1e-3]
+        if best.at.privacy.max() > SETTINGS.far / 10:
+            recipes.append(self._hiding(best))
+        return [recipe.in_coordinates(self._sample.change) for recipe in recipes], agreed
+
+    def _hiding(self, found: Found) -> Recipe:
+        """Everything but the direction of x that is known least; what the public rows see of it stays."""
+        least = np.linalg.eigh(found.at.information)[1][:, :1]
+        seen = np.linalg.qr(self._sample.form.public.T)[0]
+        return Recipe.withhold(least - seen @ (seen.T @ least))
+
+    def _beginnings(self) -> Iterator[Recipe | None]:
+        """Shares and silence; then directions hidden that private rows see most, then any."""
+        form = self._sample.form
+        yield None
+        blind = unseen_by(form.public)
+        principal = np.linalg.svd(np.vstack(form.private) @ blind, full_matrices=False)[2]
+        rng = np.random.default_rng([self._seed, 4])
+        for number in range(self.starts - 1):
+            inner = principal[number] if number < len(principal) else rng.standard_normal(blind.shape[1])
+            yield Recipe.withhold((blind @ inner)[:, None])
+
+
+class ManyCurve:
+    """As :class:`veilnet.designs.joint.Curve`, for very many agents: loss against level t, p_j >= t·weights_j."""
+
+    def __init__(
+        self,
+        form: StandardForm,
+        weights: Array,
+        *,
+        floors: Array | None = None,
+        starts: int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
+        self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
+        self._form, self._crowd = form, FormCrowd(form)
+        self._options = (starts, seed, progress)
+
+    @cached_property
+    def _search(self) -> ManySearch:
+        search = ManySearch(self._crowd, sample_of(self._form), *self._options)
+        search_closed_forms(search, self._form, self.weights > 0)
+        return search
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the caller asked the search to stop."""
+        return self._search.stopped
+
+    def at(self, level: float) -> JointResult:
+        """The least loss found at a level between the ceiling and the limit."""
+        return self._answered(Question(np.maximum(level * self.weights, self.floors)))
+
+    def within(self, budget: float) -> JointResult:
+        """The largest level found whose loss is at most ``budget``."""
+        return self._answered(Question(self.floors, self.weights, budget))
+
+    def _answered(self, question: Question) -> JointResult:
+        found, agreed = self._search.answer(question)
+        values, vectors = np.linalg.eigh(found.at.information)
+        asked = question.targets if question.weights is None else question.weights
+        return JointResult(
+            self._crowd.shrink(found.recipes, found.weights),
+            found.at.loss,
+            infinite_where_unknown(values, vectors, self._crowd.wanted, self._crowd.owner, found.at.privacy),
+            self._search.starts,
+            agreed,
+            found.passes,
+            found.gap,
+            found.interrupted or self._search.stopped,
+            [(loss, float(np.min(privacy[asked > 0] / asked[asked > 0]))) for loss, privacy in found.history],
+        )
+
+
+def search_closed_forms(search: ManySearch, form: StandardForm, asked: Booleans) -> None:
+    """Let the search know what it is to tell nothing of what is asked about, where a prior says what that is."""
+    if null_space(form.information, rcond=1e-11).shape[1] == 0:
+        private = np.concatenate([rows for rows, chosen in zip(form.private, asked, strict=True) if chosen])
+        known = np.linalg.solve(form.information, private.T)
+        search.know(Recipe.withhold(known / np.linalg.norm(known, axis=0)))

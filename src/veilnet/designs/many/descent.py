@@ -1,0 +1,266 @@
+"""New prices until no answer to them helps: fully corrective Frank-Wolfe steps on J̃.
+
+The best mixture of the answers so far has a Lagrangian; its gradient by J̃ is the next price matrix, and what all
+agents answer to it is the one answer that a first-order model promises most of. When it promises next to nothing, the
+mixture is a stationary point of the whole problem. Each step is one pass over all agents. Where steps go on too
+slowly, prices are searched for themselves (:mod:`veilnet.designs.many.prices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.progress import Stopped
+from veilnet._core.types import Array
+from veilnet.designs.joint.telling import Teller
+from veilnet.designs.many.crowd import Crowd, Known
+from veilnet.designs.many.mixture import Answers, Figures, Question
+from veilnet.designs.many.prices import PriceSearch, problem_of
+from veilnet.designs.many.recipes import Recipe
+
+GAP = 3e-5
+"""The relative improvement that a first-order model still promises, at which a mixture has converged."""
+_OPEN_GAP = 3e-4  # more than this after the first steps, and prices are searched for themselves
+_STALLED, _PATIENCE = 1e-7, 3  # progress, in log loss or log level, that is none; how many times in a row
+_KEPT = 40  # answers mixed at most
+_SHARE, _SILENCE = 0, 1
+_PURE_PASSES, _PURE_PRICE, _CLOSE = 12, 1e-4, 1e-6
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a descent goes on: passes before and after the search for prices, and the steps and rounds of that."""
+
+    first: int
+    steps: int
+    rounds: int
+    last: int
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A mixture of answers, and what it reaches.
+
+    recipes, weights: the mixture.
+    at:      its loss and privacies.
+    gap:     the relative improvement that a first-order model still promises; 0 exactly at a stationary point.
+    passes:  over all agents.
+    history: per step, (loss, privacies).
+    """
+
+    recipes: tuple[Recipe, ...]
+    weights: Array
+    at: Figures
+    value: float
+    gap: float
+    passes: int
+    interrupted: bool
+    history: tuple[tuple[float, Array], ...]
+
+
+class Descent:
+    """The answers of a crowd, kept from question to question.
+
+    scale: the largest price that an agent in the middle sees of given prices.
+    """
+
+    def __init__(self, crowd: Crowd, scale: Callable[[Recipe], float], tell: Teller) -> None:
+        self.crowd = crowd
+        self._scale, self._tell = scale, tell
+        public = crowd.wanted[:, crowd.owner == 0]
+        self._recipes = [Recipe.span(public), Recipe.span(public[:, :0])]
+        self._known = [crowd.ask(recipe) for recipe in self._recipes]
+        self._passes = len(self._recipes)
+        self._prices = np.ones(int(crowd.owner.max()))
+        self._reached = np.zeros(0)  # the weights a search had when it was stopped
+
+    @property
+    def ceiling(self) -> Array:
+        """The privacies of shares alone."""
+        return self._alone(self._known[_SHARE]).privacy
+
+    @property
+    def limit(self) -> Array:
+        """The privacies of silence."""
+        return self._alone(self._known[_SILENCE]).privacy
+
+    def add(self, recipes: Sequence[Recipe]) -> None:
+        """Ask all agents, and keep their answers."""
+        for recipe in recipes:
+            self._keep(recipe, self._ask(recipe))
+
+    def answer(self, question: Question, effort: Effort, first: Recipe | None = None) -> Found:
+        """The best mixture found, beginning from the answer to ``first``, or from the best known."""
+        refuge = _SILENCE if question.budget is None else _SHARE
+        began = self._passes
+        if first is not None:
+            self.add([first])
+        weights = self._begin(question, refuge, only=None if first is None else len(self._known) - 1)
+        self._reached = weights
+        history: list[tuple[float, Array]] = []
+        gap, interrupted = np.inf, False
+        try:
+            weights, gap = self._steps(question, refuge, weights, effort.first, history)
+            if gap > _OPEN_GAP and effort.steps:
+                before = self._answers().at(weights)
+                prices = self._next(question, weights, before)[0]
+                recipes, self._prices = self._searched(question, prices, effort)
+                self.add(recipes)
+                weights = np.append(weights, np.zeros(len(self._known) - weights.size))
+                rival = self._begin(question, refuge)
+                if question.value(self._answers().at(rival)) < question.value(before):
+                    weights = rival
+                self._reached = weights
+                weights, gap = self._steps(question, refuge, weights, effort.last, history)
+            if effort.first:
+                weights = self._pure(question, weights)
+        except Stopped:
+            interrupted = True
+            weights = np.append(self._reached, np.zeros(len(self._known) - self._reached.size))
+        at = self._answers().at(weights)
+        used = weights > 0
+        return Found(
+            tuple(recipe for recipe, use in zip(self._recipes, used, strict=True) if use),
+            weights[used] / weights.sum(),
+            at,
+            question.value(at),
+            gap,
+            self._passes - began,
+            interrupted,
+            tuple(history),
+        )
+
+    def _steps(
+        self, question: Question, refuge: int, weights: Array, count: int, history: list[tuple[float, Array]]
+    ) -> tuple[Array, float]:
+        """So many Frank-Wolfe steps at most; the weights they end with, and the gap."""
+        gap, still, before = np.inf, 0, np.inf
+        for turn in range(count):
+            weights = self._reached = self._answers().best(question, weights, refuge)
+            at = self._answers().at(weights)
+            history.append((at.loss, at.privacy))
+            self._tell("passes over all agents", turn / count)
+            recipe, worth = self._next(question, weights, at)
+            known = self._ask(recipe)
+            apart = at.information - known.information
+            gap = float(np.einsum("lr,lm,mr->r", at.estimate, apart, at.estimate) @ worth)
+            still = still + 1 if before - question.value(at) < _STALLED else 0
+            before = question.value(at)
+            if gap < GAP or still >= _PATIENCE:
+                break
+            weights = np.append(self._forget(weights), 0.0)
+            self._keep(recipe, known)
+            self._reached = weights
+        return self._answers().best(question, weights, refuge), gap
+
+    def _searched(self, question: Question, start: Recipe, effort: Effort) -> tuple[list[Recipe], Array]:
+        search = PriceSearch(self.crowd, self._scale, self._tell)
+        try:
+            return search.best(
+                problem_of(question, self.ceiling, self.limit), start, effort.steps, effort.rounds
+            )
+        finally:
+            self._passes += search.passes
+
+    def _pure(self, question: Question, weights: Array) -> Array:
+        """One answer alone in place of a mixture, where that costs next to nothing: agents then add no noise.
+
+        The prices of hiding are raised or lowered together until the answer just satisfies the question.
+        """
+        at = self._answers().at(weights)
+        if np.count_nonzero(weights) == 1:
+            return weights
+        prices = self._worth(question, weights, at)
+        low, high = -np.inf, np.inf
+        tried: list[tuple[float, float]] = []
+        factor = 0.0  # a logarithm
+        for _ in range(_PURE_PASSES):
+            worth = (np.concatenate([[-1.0], np.exp(factor) * prices]) / at.values)[self.crowd.owner]
+            recipe = Recipe.prices(at.estimate, worth)
+            known = self._ask(recipe)
+            reached = self._alone(known)
+            missing = question.missing(reached)
+            if question.safe(reached):
+                high = min(high, factor) if question.budget is None else high
+                low = low if question.budget is None else max(low, factor)
+                if question.value(reached) <= question.value(at) + _PURE_PRICE and abs(missing) < _CLOSE:
+                    self._keep(recipe, known)
+                    return np.append(np.zeros(weights.size), 1.0)
+            else:
+                low = max(low, factor) if question.budget is None else low
+                high = high if question.budget is None else min(high, factor)
+            tried.append((factor, missing))
+            factor = _secant(tried, low, high, 1.0 if question.budget is None else -1.0)
+        return weights
+
+    def _answers(self) -> Answers:
+        return Answers(self.crowd.wanted, self.crowd.owner, self._known)
+
+    def _alone(self, known: Known) -> Figures:
+        return Answers(self.crowd.wanted, self.crowd.owner, [known]).at(np.ones(1))
+
+    def _ask(self, recipe: Recipe) -> Known:
+        self._passes += 1
+        return self.crowd.ask(recipe)
+
+    def _keep(self, recipe: Recipe, known: Known) -> None:
+        self._recipes.append(recipe)
+        self._known.append(known)
+
+    def _begin(self, question: Question, refuge: int, only: int | None = None) -> Array:
+        """The best of the answers, each on its own as far as it satisfies the question; or one of them."""
+        answers = self._answers()
+        best = np.zeros(len(self._known))
+        best[refuge] = 1.0  # satisfies the question, if anything does
+        least = np.inf
+        for place in range(len(self._known)) if only is None else [only]:
+            alone = np.zeros(len(self._known))
+            alone[place] = 1.0
+            tried = answers.retreated(question, alone, refuge)
+            if tried is not None and (value := question.value(answers.at(tried))) < least:
+                best, least = tried, value
+        return best
+
+    def _next(self, question: Question, weights: Array, at: Figures) -> tuple[Recipe, Array]:
+        """The gradient of the Lagrangian by J̃ as prices, and their weights."""
+        worth = (np.concatenate([[-1.0], self._worth(question, weights, at)]) / at.values)[self.crowd.owner]
+        return Recipe.prices(at.estimate, worth), worth
+
+    def _worth(self, question: Question, weights: Array, at: Figures) -> Array:
+        """What a logarithm of each privacy is worth; one answer alone does not tell, what was known last does."""
+        if np.count_nonzero(weights) > 1:
+            found = self._answers().prices(question, weights, at)
+            self._prices = found if np.any(found) else self._prices
+        return self._prices
+
+    def _forget(self, weights: Array) -> Array:
+        """Room for one more: the oldest answer out of use goes; shares and silence stay."""
+        idle = np.flatnonzero(weights[2:] <= 0) + 2
+        if len(self._known) < _KEPT or not idle.size:
+            return weights
+        gone = int(idle[0])
+        del self._recipes[gone], self._known[gone]
+        return np.delete(weights, gone)
+
+
+def _secant(tried: list[tuple[float, float]], low: float, high: float, towards: float) -> float:
+    """The next factor: where a line through the last two meets zero, inside what is bracketed.
+
+    towards: 1 where more of it helps what is missing, -1 where less does.
+    """
+    (last, missing) = tried[-1]
+    if len(tried) == 1:
+        guess = last + towards * np.clip(missing, -0.5, 0.5)
+    else:
+        before, missed = tried[-2]
+        slope = (missing - missed) / (last - before) if last != before else 0.0
+        # The margin of safety is aimed at too, or half of all guesses would fall short of it.
+        guess = last - (missing + 2e-9) / slope if slope else last + 1e-3
+    if not np.isfinite(guess) or not low < guess < high:
+        if np.isfinite(low) and np.isfinite(high):
+            return (low + high) / 2
+        return float(np.clip(guess, last - 1.0, last + 1.0)) if np.isfinite(guess) else last + 0.1
+    return float(np.clip(guess, last - 1.0, last + 1.0))

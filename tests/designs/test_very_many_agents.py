@@ -1,0 +1,154 @@
+"""Trade-offs by prices that all agents answer, against the search for one matrix per agent and dense formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from veilnet._core.types import Array
+from veilnet.designs.joint import Curve
+from veilnet.designs.many import FormCrowd, ManyCurve, Question, Recipe, curve, mixed, mixture, pulled, sample
+from veilnet.model.standard_form import standard_form
+
+L = 4
+
+
+def network(seed: int, *, prior: bool = True, agents: int = 90) -> vn.Network:
+    """Agents of one, two and three readings, two private parameters."""
+    rng = np.random.default_rng(seed)
+    observe, noise = [], []
+    for size in (1, 2, 3):
+        root = 0.5 * rng.standard_normal((agents // 3, size, size))
+        observe.append(rng.standard_normal((agents // 3, size, L)))
+        noise.append(root @ root.transpose(0, 2, 1) + np.eye(size))
+    private = {"g": rng.standard_normal((2, L)), "f": rng.standard_normal(L)}
+    known = vn.Prior(np.eye(L)) if prior else None
+    return vn.Network(observe, noise, rng.standard_normal(L), private, known)
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any network has very many agents, and a few of them stand for all."""
+    monkeypatch.setattr(curve, "MANY_ENTRIES", 0)
+    monkeypatch.setattr(sample, "SAMPLE_ENTRIES", 120)
+
+
+def test_a_derivative_by_prices_is_one() -> None:
+    """Oracle: central differences, of answers that are soft and of those that turn from telling to hiding."""
+    rng = np.random.default_rng(1)
+    observe, estimate = rng.standard_normal((40, 3, L)), rng.standard_normal((L, 3))
+    worths = rng.standard_normal((2, 3))
+    directions = rng.standard_normal((L, 3))
+    signs = np.array([-1.0, 1.0, 1.0])
+
+    def told(at: Array) -> Array:
+        shrink = mixed([Recipe("prices", at, signs, 0.7)], np.ones(1), observe)
+        seen = observe @ estimate
+        by_row = np.einsum("sir,sij,sjr->r", seen, shrink, seen)
+        return np.asarray(worths @ by_row)
+
+    found = pulled(Recipe("prices", directions, signs, 0.7), observe, estimate, worths)
+    for _ in range(5):
+        step = 1e-6 * rng.standard_normal(directions.shape)
+        expected = (told(directions + step) - told(directions - step)) / 2
+        np.testing.assert_allclose(np.tensordot(found, step, 2), expected, rtol=1e-5, atol=1e-11)
+
+
+def test_what_a_mixture_reaches_is_what_the_dense_formulas_say() -> None:
+    """J̃ = J0 + Σ H_i'X_i H_i with X_i from the mixture itself, and derivatives by central differences."""
+    form = standard_form(network(2))
+    crowd = FormCrowd(form)
+    rng = np.random.default_rng(3)
+    recipes = [
+        Recipe.span(form.public.T),
+        Recipe.prices(crowd.wanted, np.array([-1.0, 0.3, 0.3, 0.5])),
+        Recipe.withhold(rng.standard_normal((L, 1))),
+    ]
+    answers = mixture.Answers(crowd.wanted, crowd.owner, [crowd.ask(recipe) for recipe in recipes])
+    weights = np.array([0.5, 0.3, 0.2])
+    at = answers.at(weights)
+    information = form.information.copy()
+    for group, shrink in zip(form.blocks.groups, crowd.shrink(recipes, weights), strict=True):
+        assert np.linalg.eigvalsh(shrink).min() > -1e-12
+        assert np.linalg.eigvalsh(shrink).max() < 1 + 1e-12
+        observe = group.take(form.observe)
+        information += np.einsum("kil,kij,kjm->lm", observe, shrink, observe)
+    np.testing.assert_allclose(at.information, information, rtol=1e-10, atol=1e-12)
+    errors = np.einsum("lr,lr->r", crowd.wanted, np.linalg.solve(information, crowd.wanted))
+    grown = np.bincount(crowd.owner, errors) - 1
+    np.testing.assert_allclose([at.loss, *at.privacy], grown, rtol=1e-9)
+    step = 1e-6 * np.array([1.0, -2.0, 1.0])
+    ahead, behind = answers.at(weights + step), answers.at(weights - step)
+    np.testing.assert_allclose(at.slopes @ step, (ahead.values - behind.values) / 2, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize(("seed", "prior"), [(4, True), (5, False)])
+def test_prices_find_what_the_search_for_every_agent_finds(seed: int, prior: bool) -> None:
+    """Oracle: the search with one matrix per agent, on the same network; 1 % at most may lie between."""
+    form = standard_form(network(seed, prior=prior, agents=60))
+    weights = np.array([1.0, 0.7])
+    by_prices, one_by_one = ManyCurve(form, weights), Curve(form, weights, starts=1)
+    level = 2.5 * one_by_one.ceiling
+    found, expected = by_prices.at(level), one_by_one.at(level)
+    assert found.loss <= 1.01 * expected.loss
+    assert np.all(found.privacy >= level * weights)
+    assert found.kkt_residual < 1e-2
+    # what was found is what the loss buys
+    bought = by_prices.within(found.loss)
+    assert bought.loss <= found.loss
+    assert np.min(bought.privacy / weights) >= level / 1.01
+
+
+@pytest.mark.usefixtures("many")
+def test_a_plan_of_very_many_agents_is_certified_and_keeps_what_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = network(6)
+    free = vn.check(model).ceiling
+    made: list[object] = []
+    freeze = vn.Sanitizer._freeze
+    monkeypatch.setattr(vn.Sanitizer, "_freeze", lambda self: (made.append(self), freeze(self))[1])
+    plan = vn.design(model, privacy={"g": 2 * free["g"]})
+    assert made == []
+    assert plan.certificate.ok
+    assert plan.privacy["g"] >= 2 * free["g"]
+    assert plan.privacy["f"] >= free["f"] * (1 - 1e-6)
+    assert -1 < plan.utility < 0
+    objects = dict(plan.sanitizers)
+    assert vn.privacy(model, objects) == pytest.approx(dict(plan.privacy), rel=1e-8)
+
+
+@pytest.mark.usefixtures("many")
+def test_a_search_among_very_many_can_be_stopped() -> None:
+    model = network(7)
+    told: list[str] = []
+
+    def stop(what: str, _part: float) -> bool:
+        told.append(what)
+        return len(told) < 3
+
+    plan = vn.design(model, utility_loss=0.05, progress=stop)
+    assert plan.interrupted
+    assert plan.certificate.ok
+    assert -0.05 <= plan.utility <= 0
+    assert len(told) < 20
+
+
+def test_margins_are_kept_in_every_question() -> None:
+    form = standard_form(network(8))
+    crowd = FormCrowd(form)
+    silence, shares = crowd.ask(Recipe.span(form.public.T[:, :0])), crowd.ask(Recipe.span(form.public.T))
+    answers = mixture.Answers(crowd.wanted, crowd.owner, [shares, silence])
+    ceiling = answers.at(np.array([1.0, 0.0])).privacy
+    question = Question(1.5 * ceiling)
+    safe = answers.retreated(question, np.array([1.0, 0.0]), 1)
+    assert safe is not None
+    assert question.safe(answers.at(safe))
+    better = answers.best(question, safe, 1)
+    assert question.value(answers.at(better)) <= question.value(answers.at(safe))
+    within = Question(np.zeros(2), np.ones(2), 0.1)
+    best = answers.best(within, np.array([1.0, 0.0]), 0)
+    assert answers.at(best).loss == pytest.approx(0.1, rel=1e-6)
+    assert answers.at(best).loss < 0.1
