@@ -9,7 +9,9 @@ import typer
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="A plan in one file, plan.npz or plan.mat, or a folder of parts.")],
+    plan: Annotated[
+        Path, typer.Argument(help="A plan in one file, plan.npz or plan.mat, or a folder of parts.")
+    ],
     agent: Annotated[str, typer.Argument(help="Whose file to extract, by name; center for the centre's.")],
     out: Annotated[
         Path | None,
@@ -40,8 +42,8 @@ def command(
         content = centre_file(plan) if agent == "center" else archive.agent_file(agent)
     else:
         raise InvalidRequest(
-            f"{plan}: expected a plan.npz, a plan.mat or a folder of parts; in the folder of a plan every agent has its file "
-            "already"
+            f"{plan}: expected a plan.npz, a plan.mat or a folder of parts; in the folder of a plan "
+            "every agent has its file already"
         )
     write_bytes(target, content)
     if json:
