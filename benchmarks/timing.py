@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Comparison(NamedTuple):
-    """Seconds per call of the subject and of the reference, and how many times the reference's time it takes."""
+    """Processor seconds per call of the subject and of the reference, and how many times the reference's time it takes."""
 
     subject: float
     reference: float
@@ -44,10 +44,10 @@ def _repeats(work: Callable[[], Any], seconds: float) -> int:
 
 
 def _time(work: Callable[[], Any], repeats: int) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(repeats):
         work()
-    return (time.perf_counter() - start) / repeats
+    return (time.process_time() - start) / repeats
 
 
 def markdown(columns: list[str], rows: list[list[str]]) -> str:
