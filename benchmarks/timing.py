@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Comparison(NamedTuple):
-    """Processor seconds per call of the subject and of the reference, and how many times the reference's time it takes."""
+    """Processor seconds per call of the subject and of the reference, and how many times the latter it takes."""
 
     subject: float
     reference: float

@@ -2,6 +2,7 @@
 
     python tools/figures.py measure NAME SHOWN SECONDS -- COMMAND...    run a benchmark and keep what it found
     python tools/figures.py render                                      write what is kept into the pages
+                                                                        and the README's picture
 
 A run that takes more than so many SECONDS is ended, with whatever it started, and nothing of it is kept.
 
@@ -35,8 +36,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from overview import overview
+
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "docs" / "figures"
+PICTURE = ROOT / "docs" / "overview.svg"
 _LINE = re.compile(r"figure (\w+): (.+)")
 _FIGURE = re.compile(r"<!-- figure (\w[\w-]*)\.(\w+) -->(.*?)<!-- -->", re.DOTALL)
 _OUTPUT = re.compile(r"<!-- output ([\w-]+) -->\n(.*?)<!-- end of output -->", re.DOTALL)
@@ -85,7 +91,9 @@ def render(text: str) -> str:
 
     def whole(found: re.Match[str]) -> str:
         name = found.group(1)
-        return f"<!-- output {name} -->\n{_as_markdown(load(name))}<!-- end of output -->"
+        kept = (KEPT / f"{name}.json").is_file()
+        shown = _as_markdown(load(name)) if kept else "\nNot measured yet.\n\n"
+        return f"<!-- output {name} -->\n{shown}<!-- end of output -->"
 
     return _OUTPUT.sub(whole, _FIGURE.sub(one, text))
 
@@ -185,6 +193,7 @@ def main(arguments: list[str]) -> int:
             if after != before:
                 page.write_text(after, encoding="utf-8")
                 sys.stdout.write(f"updated {page.relative_to(ROOT)}\n")
+        PICTURE.write_text(overview(load("house")["figures"]), encoding="utf-8")
         return 0
     sys.exit(__doc__)
 

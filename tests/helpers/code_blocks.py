@@ -2,8 +2,8 @@
 
 A page is worked through in an empty folder of its own. Blocks of ``python`` share their names; blocks of ``sh`` find
 ``veilnet``, ``./veilnet``, ``python`` and ``.venv/bin/python`` there, and the repository's ``examples``. A block of
-``text`` that follows one of them is what it prints: words exactly, numbers nearly, a line ``...`` for any lines. Blocks
-of data must be well-formed. What cannot run here says why, in a comment on the line before it:
+``text`` that follows one of them is what it prints: words exactly, numbers nearly, a line ``...`` for any lines.
+Blocks of data must be well-formed. What cannot run here says why, in a comment on the line before it:
 
     <!-- not run: needs a broker -->
 
@@ -130,7 +130,8 @@ class Reader:
             elif block.language == "json":
                 json.loads(block.code)
             elif block.language not in PLAIN:
-                yield f"{self.page}, line {block.line}: nobody runs {block.language!r}; mark it '<!-- not run: why -->'"
+                mark = "mark it '<!-- not run: why -->'"
+                yield f"{self.page}, line {block.line}: nobody runs {block.language!r}; {mark}"
         except ValueError as error:
             yield f"{self.page}, line {block.line}: {error}"
 

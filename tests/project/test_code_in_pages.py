@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from helpers.code_blocks import PLAIN, ROOT, RUN, Reader, blocks, mismatch, pages
 
 PAGES = {page: blocks((ROOT / page).read_text(encoding="utf-8")) for page in pages()}
