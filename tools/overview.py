@@ -41,7 +41,7 @@ def overview(figures: dict[str, Any]) -> str:
         ]
     parts += [
         '<path class="head" d="M322 157 L336 164 L322 171 Z"/>',
-        '<text x="206" y="300" class="small">its share, alone</text>',
+        '<text x="338" y="100" class="small">each sends its share</text>',
         '<rect x="338" y="112" width="160" height="104" rx="9" class="box"/>',
         '<text x="418" y="156" text-anchor="middle" class="strong">fusion centre</text>',
         '<text x="418" y="180" text-anchor="middle" class="small">knows the model,</text>',
@@ -63,7 +63,7 @@ def _bars(figures: dict[str, Any], name: str, title: str, top: int) -> list[str]
         (("raw", "from raw readings"), ("sent", "from what is sent"), ("guessing", "by guessing"))
     ):
         y = top + 26 + 26 * place
-        width = max(3.0, 190 * sizes[kind] / longest)
+        width = max(3.0, 160 * sizes[kind] / longest)
         style = "guess" if kind == "guessing" else kind
         parts += [
             f'<text x="540" y="{y + 13}" class="small">{words}</text>',

@@ -32,6 +32,13 @@ def test_a_page_shows_what_was_measured(page: str) -> None:
     assert figures.render(text) == text, "run 'python tools/figures.py render'"
 
 
+def test_marks_do_not_end_a_paragraph() -> None:
+    """A line that begins with a comment would be taken for HTML, and end the paragraph it stands in."""
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert not re.search(r"^<!-- figure", text, re.MULTILINE), page
+
+
 def test_the_picture_shows_what_was_measured() -> None:
     assert figures.PICTURE.read_text(encoding="utf-8") == overview(figures.load("house")["figures"])
 
