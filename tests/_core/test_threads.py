@@ -35,12 +35,12 @@ def test_threads_of_one_process_share_the_limit() -> None:
     def brief() -> None:
         with one_thread():
             entered.set()
-            may_leave.wait(60)
+            may_leave.wait(120)
 
     with threadpool_limits(limits=2):
         other = threading.Thread(target=brief)
         other.start()
-        assert entered.wait(60)
+        assert entered.wait(120)
         with one_thread():
             may_leave.set()
             other.join()

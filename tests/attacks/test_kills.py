@@ -20,7 +20,12 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 @pytest.mark.no_cover
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked and killed")
 @pytest.mark.parametrize(
-    ("script", "kills", "attacks"), [("attacks_kills.py", "50", 7), ("attacks_memory.py", "16", 4)]
+    ("script", "kills", "attacks"),
+    [
+        ("attacks_kills.py", "16", 7),
+        pytest.param("attacks_kills.py", "50", 7, marks=pytest.mark.long),
+        ("attacks_memory.py", "16", 4),
+    ],
 )
 def test_nothing_is_torn_lost_doubled_or_mixed(script: str, kills: str, attacks: int) -> None:
     environment = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1])}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import veilnet as vn
+from helpers.averaged_readings import averaged
 from helpers.coarse_networks import attack, coarse_network, undithered
 from helpers.networks import random_network, random_sanitizers
 from veilnet.auditing.attack.lattice import eavesdropper, linear_posterior
@@ -133,6 +134,38 @@ def test_a_dithered_plan_passes_on_the_same_readings() -> None:
     assert report.ok
     assert all(row.verdict == "ok" for row in report.rows)
     assert max(row.figures.get("readings named, hall", 0.0) for row in report.rows) < 0.1
+
+
+def averaged_log(rows: int, seed: int) -> dict[str, np.ndarray]:
+    """Minutes' means of two sensors in steps of 0.1, and a reading of another agent, beside what they are about."""
+    rng = np.random.default_rng([seed, 4])
+    x = rng.standard_normal((rows, 2))
+    readings = averaged(rng, x @ [[1.0, 0.3], [0.4, 1.2]] + rng.standard_normal((rows, 2)), 0.1, 0.1)
+    other = x @ [1.0, 0.2] + rng.standard_normal(rows)
+    return {"T": readings[:, 0], "H": readings[:, 1], "V": other, "u": x[:, 0], "g": x[:, 1]}
+
+
+def test_quiet_rows_of_averaged_readings_are_named_unless_the_sensors_step_is_covered() -> None:
+    """The finding: a public log of an office, where dither of a step that all means share covered nothing."""
+    roles = {"agents": {"a": ["T", "H"], "b": ["V"]}, "public": "u", "private": "g"}
+    fitted = vn.fit(averaged_log(4000, 1), **roles)
+    assert fitted.resolution["a"] == pytest.approx([0.1, 0.1])
+    log = averaged_log(2000, 2)
+    data = {"a": np.column_stack([log["T"], log["H"]]), "b": log["V"], "u": log["u"], "g": log["g"]}
+    quiet = float(np.mean(np.all(np.abs(data["a"] * 10 - np.rint(data["a"] * 10)) < 1e-6, axis=1)))
+    assert quiet > 0.2
+    named = {}
+    for step in (0.1 / 1200, 0.1):
+        plan = vn.design(fitted.replace(resolution={"a": step, "b": 0.0}))
+        report = vn.audit(plan, data, only=["lattice"])
+        named[step] = max(row.figures.get("readings named, a", 0.0) for row in report.rows)
+        assert not any(
+            "readings named, b" in row.figures for row in report.rows
+        )  # it has no steps to be named by
+        covered = next(row.verdict for row in report.rows if row.what == "steps in the readings")
+        assert covered == ("ok" if step == 0.1 else "warn")
+    assert named[0.1 / 1200] > 0.7 * quiet
+    assert named[0.1] < 0.05 * quiet
 
 
 def test_simulated_readings_suffice_where_the_resolution_is_stated() -> None:

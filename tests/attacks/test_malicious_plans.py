@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.coarse_networks import undithered
 from helpers.networks import random_network
 from veilnet.agent.inspection import inspect
 from veilnet.cli import run
@@ -48,10 +49,11 @@ def test_mixed_readings_are_not_alarming() -> None:
     assert found.ok
     assert "no resolution" in found.notes[0]  # exact numbers protect continuous readings only
     assert not inspect(sanitizer([[0.7, 0.5, -0.3]], [1.0])).notes
-    assert not inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0.1, 0.1])).notes
+    (dithered,) = inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0.1, 0.1])).notes
+    assert dithered.startswith("before they are combined, readings are moved at random within one step")
     assert (
         "some readings are continuous"
-        in inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0, 0])).notes[0]
+        in inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0, 0])).notes[1]
     )
 
 
@@ -375,6 +377,23 @@ def test_verify_says_which_agents_send_raw_readings(
     assert "EVERY raw reading" in notes["what a0 sends"]
     run(["verify", str(tmp_path / "plan")])
     assert "raw reading" in " ".join(capfd.readouterr().out.split())
+
+
+def test_verify_and_inspect_say_what_becomes_of_readings_in_steps(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Who only verifies or inspects a plan reads it too: dithered first, or protected only if continuous."""
+    for name, network in (("stated", house()), ("unstated", undithered(house()))):
+        vn.design(network).save(tmp_path / name)
+        assert run(["verify", str(tmp_path / name)]) == 0
+        said = " ".join(capfd.readouterr().out.split())
+        assert ("No resolution was stated for kitchen" in said) == (name == "unstated")
+        assert ("moved at random within one step of its resolution" in said) == (name == "stated")
+        assert run(["inspect", str(tmp_path / name / "hall.json")]) == 0
+        said = " ".join(capfd.readouterr().out.split())
+        steps = "moved at random within one step: temperature (0.1), humidity (0.1) and vibration (0.5)"
+        assert (steps in said) == (name == "stated")
+        assert ("this file states no resolution" in said) == (name == "unstated")
 
 
 def within_one(rows: list[list[float]] | np.ndarray) -> vn.Sanitizer:

@@ -82,7 +82,7 @@ def test_a_sound_deployment_passes(noise: str, prior: str) -> None:
 def test_p_values_are_honest(plan: Plan) -> None:
     """Over many audits with seeded noise, small p-values are no more frequent than they claim."""
     small, total, smallest = 0, 0, 1.0
-    for seed in range(40):
+    for seed in range(24):
         rngs = {agent: np.random.default_rng([seed, k, 2**40]) for k, agent in enumerate(plan.sanitizers)}
         deployed = {
             agent: (lambda y, s=s, agent=agent, rngs=rngs: np.asarray(s.sanitize(y, rng=rngs[agent])))
@@ -93,7 +93,7 @@ def test_p_values_are_honest(plan: Plan) -> None:
         small += int(np.sum(ps <= 1e-3))
         total += ps.size
         smallest = min(smallest, float(ps.min()))
-    assert total > 5000
+    assert total > 3000
     assert small <= 1e-3 * total + 6 * np.sqrt(1e-3 * total)
     assert smallest > 1e-6 / total
 
@@ -112,8 +112,10 @@ def same_draws_in_every_call(sanitizer: vn.Sanitizer) -> Callable[[Array], Any]:
 
 
 def one_draw_for_two_rows(sanitizer: vn.Sanitizer) -> Callable[[Array], Any]:
+    rng = np.random.default_rng([17, 2**40])
+
     def release(readings: Array) -> Array:
-        drawn = np.random.default_rng().standard_normal((len(readings) // 2 + 1, len(sanitizer.noise_root)))
+        drawn = rng.standard_normal((len(readings) // 2 + 1, len(sanitizer.noise_root)))
         noise = (drawn @ sanitizer.noise_root).repeat(2, axis=0)[: len(readings)]
         values = (readings - sanitizer.offset) @ sanitizer.compression.T + noise
         return np.rint(values / sanitizer.grid) * sanitizer.grid + 0.0
@@ -123,7 +125,8 @@ def one_draw_for_two_rows(sanitizer: vn.Sanitizer) -> Callable[[Array], Any]:
 
 def stream_that_starts_again(sanitizer: vn.Sanitizer) -> Callable[[Array], Any]:
     """700 draws made once, used over and over: no two calls begin at the same place."""
-    noise = np.random.default_rng().standard_normal((700, len(sanitizer.noise_root))) @ sanitizer.noise_root
+    rng = np.random.default_rng([18, 2**40])
+    noise = rng.standard_normal((700, len(sanitizer.noise_root))) @ sanitizer.noise_root
     place = [0]
 
     def release(readings: Array) -> Array:
@@ -225,10 +228,10 @@ def test_a_shared_stream_at_another_place(plan: Plan) -> None:
 @pytest.mark.parametrize("agent", ["a0", "a3"])
 def test_ungridded_output(plan: Plan, agent: str) -> None:
     sanitizer = plan.sanitizers[agent]
-    root = sanitizer.noise_root
+    root, rng = sanitizer.noise_root, np.random.default_rng([19, 2**40])
 
     def ungridded(readings: Array) -> Array:
-        noise = np.random.default_rng().standard_normal((len(readings), len(root))) @ root
+        noise = rng.standard_normal((len(readings), len(root))) @ root
         return np.asarray((readings - sanitizer.offset) @ sanitizer.compression.T + noise)
 
     assert list(failures(plan, functions(plan, **{agent: ungridded}))) == ["on the public grid"]

@@ -54,7 +54,7 @@ def attacked(plan: Plan, samples: Samples, deployed: Any = None, kinds: Any = ("
     )
 
 
-@pytest.mark.parametrize("prior", ["covariance", "none", "singular"])
+@pytest.mark.parametrize("prior", ["covariance", "none", pytest.param("singular", marks=pytest.mark.long)])
 def test_attackers_come_close_to_the_bound_and_no_further(prior: str) -> None:
     plan = some_plan(1, prior)
     samples = simulate(simulated(plan.network), 8000, 0)

@@ -121,8 +121,8 @@ def test_a_doubt_about_many_columns_stays_short() -> None:
     """Sixty readings with long names, all of heavy tails: the words stay as short as a network takes them."""
     rng = np.random.default_rng(5)
     names = [f"reading {place:02d} {'x' * 80}" for place in range(60)]
-    data = {"u": rng.standard_normal(1500), "g": rng.standard_normal(1500)}
-    data |= {name: data["u"] + data["g"] * k + rng.standard_t(3, 1500) for k, name in enumerate(names)}
+    data = {"u": rng.standard_normal(600), "g": rng.standard_normal(600)}
+    data |= {name: data["u"] + data["g"] * k + rng.standard_t(3, 600) for k, name in enumerate(names)}
     made = fit_report(data, agents={"all": names}, public=["u"], private=["g"])
     [law] = [doubt for doubt in made.network.doubts if doubt.name == "noise-law"]
     assert len(law.words) <= 2000

@@ -39,7 +39,7 @@ def test_x_survives_the_way_to_the_agents_and_back() -> None:
 def test_dragging_keeps_every_target_and_costs_little_more_than_a_design(network: vn.Network) -> None:
     verdict = vn.check(network)
     nearby = Nearby(verdict)
-    asked = levels(verdict, tuple(np.linspace(0.05, 0.6, 12)))
+    asked = levels(verdict, tuple(np.linspace(0.05, 0.6, 6)))
     for level in asked:
         plan = nearby.plan(dict.fromkeys(network.private, level))
         assert plan.certificate.ok

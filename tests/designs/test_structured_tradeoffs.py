@@ -13,14 +13,15 @@ import pytest
 from scipy.linalg import null_space
 
 import veilnet as vn
+from helpers.made_once import designed
 from helpers.reference_optimiser import Reference, best_loss
 from helpers.structured_networks import grid_of_levels, levels_between, structured_network
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("structured")]
 
 
-@pytest.mark.parametrize("number", [2, 18, 34])
+@pytest.mark.parametrize("number", [2, pytest.param(18, marks=pytest.mark.long), 34])
 def test_within_one_percent_of_another_method(number: int) -> None:
     network = structured_network(number)
     level = grid_of_levels(network, 25)[11]
@@ -42,7 +43,7 @@ def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     network = structured_network(59)
     verdict = vn.check(network)
     curve = curve_of(verdict, np.ones(1), {})
-    levels = grid_of_levels(network, 25)[20:24]
+    levels = grid_of_levels(network, 25)[20:24:3]
     plans = [least_loss_plan(verdict, {"secret 1": level}, {}, curve=curve) for level in levels]
     losses = [-plan.utility for plan in plans]
     assert min(levels) > 1e4
@@ -61,7 +62,7 @@ def test_more_privacy_never_costs_less(number: int) -> None:
     curve = curve_of(verdict, np.ones(len(network.private)), {})  # design() makes it anew each time
     losses = [
         -least_loss_plan(verdict, dict.fromkeys(network.private, level), {}, curve=curve).utility
-        for level in grid_of_levels(network, 7)
+        for level in grid_of_levels(network, 5)
     ]
     assert all(more >= less * (1 - 1e-6) - 1e-12 for less, more in pairwise(losses))
 
@@ -70,11 +71,10 @@ def test_a_frontier_is_what_design_answers_whatever_else_is_asked() -> None:
     network = structured_network(34)
     levels = grid_of_levels(network, 4)
     whole = vn.frontier(network, levels)
-    for place in (1, 2):
-        alone = vn.frontier(network, [levels[place]]).rows[0]
-        single = vn.design(network, privacy=levels[place])
-        assert whole.rows[place].utility == pytest.approx(alone.utility, rel=1e-6)
-        assert -whole.rows[place].utility <= -single.utility * (1 + 1e-6)
+    alone = vn.frontier(network, [levels[2]]).rows[0]
+    single = vn.design(network, privacy=levels[2])
+    assert whole.rows[2].utility == pytest.approx(alone.utility, rel=1e-6)
+    assert -whole.rows[2].utility <= -single.utility * (1 + 1e-6)
 
 
 # On network 87 the curve is flat: five digits of the loss stand for every privacy.
@@ -122,7 +122,7 @@ def _loss_hiding(reference: Reference, z: np.ndarray) -> float:
     return float(np.trace(rows @ np.linalg.pinv(information, rcond=1e-11, hermitian=True) @ rows.T)) - 1
 
 
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_the_price_of_privacy_without_bound_counts_agents_that_are_spared(seed: int) -> None:
     """Agents of 1, 1, 1 and 4 readings: the cost jumps where an agent sees nothing of what is hidden."""
     rng = np.random.default_rng([seed, 5])
@@ -172,7 +172,7 @@ def test_several_targets_one_of_them_at_its_limit() -> None:
     assert both.utility >= vn.utility(network, quiet)
 
 
-@pytest.mark.parametrize("number", [8, 12, 28])
+@pytest.mark.parametrize("number", [pytest.param(8, marks=pytest.mark.long), 12, 28])
 def test_correlated_noise_under_a_loss(number: int) -> None:
     network = structured_network(number)
     plan = vn.design(network, utility_loss=0.05)
@@ -205,14 +205,12 @@ class TestEveryDirection:
 
     def test_no_direction_is_left_exposed(self) -> None:
         mean = vn.design(self.network, privacy={"presence": 5.0})
-        every = vn.design(self.network, privacy={"presence": vn.Worst(5.0)})
+        every = designed(self.network, privacy={"presence": vn.Worst(5.0)})
         assert self.exposed(mean) < 4.9  # the trace alone leaves one
         assert self.exposed(every) >= 5.0 * (1 - 1e-6)
         assert every.worst_direction["presence"] >= 5.0
         assert -every.utility >= -mean.utility * (1 - 1e-6)
-        # not wasteful: a little less asked of every direction costs less
-        less = vn.design(self.network, privacy={"presence": vn.Worst(4.5)})
-        assert -less.utility < -every.utility
+        assert self.exposed(every) <= 5.0 * (1 + 1e-4)  # not wasteful
         named = {finding.what: finding for finding in every.certificate.findings}
         assert named["every direction of presence"].ok
 
@@ -222,10 +220,10 @@ class TestEveryDirection:
         assert worst.utility == pytest.approx(plain.utility, rel=1e-4)
 
     def test_saved_and_loaded_it_is_still_promised(self, tmp_path) -> None:
-        plan = vn.design(self.network, privacy={"presence": vn.Worst(3.0), "other": 2.0})
+        plan = designed(self.network, privacy={"presence": vn.Worst(5.0)})
         plan.save(tmp_path / "plan")
         again = vn.Plan.load(tmp_path / "plan")
-        assert dict(again.worst_targets) == {"presence": 3.0}
+        assert dict(again.worst_targets) == {"presence": 5.0}
         assert again.certificate.ok
 
     def test_refused_above_what_silence_gives(self) -> None:
@@ -255,7 +253,7 @@ class TestStopping:
         assert "interrupted" in str(plan)
         assert min(plan.privacy.values()) >= self.level
         assert plan.certificate.ok
-        assert not vn.design(self.network, privacy=self.level).interrupted
+        assert not designed(self.network, privacy=self.level).interrupted
 
     def test_a_frontier_keeps_the_points_it_has(self) -> None:
         levels = grid_of_levels(self.network, 6)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PATIENCE = 120_000  # milliseconds, on a busy machine
 # Quiet: nothing but the page that is opened may ask for anything.
 FLAGS = (
     "--no-sandbox",
@@ -30,7 +31,7 @@ def browser() -> Iterator[Any]:
     if found is None:
         pytest.skip("needs a browser: run 'sudo apt-get install chromium' and try again")
     with driver.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=found, args=list(FLAGS))
+        opened = running.chromium.launch(executable_path=found, args=list(FLAGS), timeout=PATIENCE)
         try:
             yield opened
         finally:

@@ -170,6 +170,9 @@ def test_clocks_that_differ_are_aligned_within_a_tolerance(folder, network, worl
             run("sanitize", folder / f"{agent}.json", "--in", source, "--out", out, "--time", "date")[0] == 0
         )
         pairs.append(f"{agent}={out}")
+    code, _, err = run("fuse", folder / "center.json", *pairs)  # a newcomer does not know of --within
+    assert "rows hold the message of one agent alone, because the agents' times do not agree" in err
+    assert "--within 30s" in err
     code, out, err = run("fuse", folder / "center.json", *pairs, "--within", "29s")
     assert (code, err) == (0, "")
     table = list(csv.DictReader(out.splitlines()))

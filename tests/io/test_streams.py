@@ -245,7 +245,7 @@ def test_with_flush_each_row_leaves_at_once_and_memory_stays(folder) -> None:
                 assert process.stdout.readline().startswith(b"counted,plan,agent,z1")
             assert process.stdout.readline().startswith(f"{row},".encode())
         process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=120) == 0
 
 
 class Endless(io.RawIOBase):

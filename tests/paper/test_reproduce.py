@@ -236,7 +236,7 @@ def test_the_users_own_backend_is_used(whole: Path, tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 
 
-@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.long), 3])
 def test_a_single_draw_can_be_repeated(whole: Path, number: int) -> None:
     again = measure_draw(replace(TINY, draws=1), number, list(FIGURES) if number else ["fig4"])[1]
     if number == 0:  # figure 4 alone, without what figure 3 leaves in memory

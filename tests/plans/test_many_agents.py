@@ -226,7 +226,7 @@ def test_the_centre_estimates_the_same_from_stacks() -> None:
 def test_trade_offs_are_stacks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracles: bounds from one Sanitizer object per agent, and J̃ by dense matrices with every noise in its place."""
     in_small_parts(monkeypatch)
-    network = stacked_network(2, [(9, 3), (4, 2)], parameters=4)
+    network = stacked_network(2, [(4, 3), (3, 2)], parameters=4)
     ceiling = vn.check(network).ceiling
     made: list[object] = []
     freeze = vn.Sanitizer._freeze

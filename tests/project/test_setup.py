@@ -89,7 +89,7 @@ class Sandbox:
 
     def run(self, *command: str | Path, cwd: Path | None = None, **fake: str) -> tuple[int, str, str]:
         process = self.start(*command, cwd=cwd, **fake)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         return process.returncode, out, err
 
     def calls(self) -> list[str]:
@@ -189,7 +189,7 @@ def test_what_the_tests_need_is_enough_for_every_verb(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
 def test_an_interrupted_set_up_is_done_anew(sandbox: Sandbox, signal_number: int) -> None:
-    process = sandbox.start(FAKE_SLOW="30")
+    process = sandbox.start(FAKE_SLOW="300")
     while "pip" not in sandbox.log.read_text():
         assert process.poll() is None
         time.sleep(0.02)
@@ -213,7 +213,7 @@ def test_a_moved_repository_is_installed_again(sandbox: Sandbox) -> None:
 def test_concurrent_first_starts_set_up_once(sandbox: Sandbox) -> None:
     starts = [sandbox.start(sandbox.root / "veilnet", str(n), FAKE_SLOW="0.3") for n in range(4)]
     for number, process in enumerate(starts):
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=120)
         assert process.returncode == 0
         assert out.endswith(f"<{number}>\n")
     assert sandbox.calls() == ["venv", "pip", "pip"]

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 import veilnet as vn
+from helpers.endless_jobs import make_endless
 from helpers.small_network import small_network
 from veilnet import cli
 from veilnet.auditing.fingerprint import network_fingerprint
@@ -134,7 +135,8 @@ def test_what_is_given_up_is_no_floor_any_more() -> None:
     assert without.privacy["gait"] < 0.5 * with_floor.privacy["gait"]
 
 
-def test_giving_up_traces_the_frontier_anew(bench: Workbench) -> None:
+def test_giving_up_traces_the_frontier_anew(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_endless(monkeypatch)
     assert bench.jobs["trace"].state == "cancelled"
     bench.ask({"privacy": {"who": 6.0}, "give_up": ["when"]})
     assert bench.jobs["trace"].state == "running"

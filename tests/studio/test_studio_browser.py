@@ -6,8 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,19 +20,23 @@ import pytest
 pytest.importorskip("fastapi")
 
 import veilnet as vn
-from helpers.browser import axe, browser, serious_violations
+from helpers.browser import PATIENCE, axe, browser, serious_violations
+from helpers.endless_jobs import make_endless
 from helpers.small_network import small_network
+from helpers.studio_server import studio_served
 from veilnet import cli
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.io.template import house, template_text
+from veilnet.studio import app
+from veilnet.studio.views import view
+from veilnet.studio.workbench import Workbench
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
-PATIENCE = 120_000  # milliseconds, on a busy machine
 
 
 @dataclass
 class Visit:
-    """One start of the studio, and a page on it that keeps what it heard."""
+    """A studio of one's own, and a page on it that keeps what it heard."""
 
     address: str
     page: Any
@@ -42,11 +48,11 @@ class Visit:
         return self.address.partition("/start/")[0]
 
     def shown(self, selector: str, pattern: str) -> str:
-        """The text of an element once it matches."""
+        """The text of an element once it is seen and matches: what is hidden has the text of before."""
         self.page.wait_for_function(
-            "([s, p]) => new RegExp(p, 's').test(document.querySelector(s).innerText)",
+            "([s, p]) => { const e = document.querySelector(s);"
+            " return e.checkVisibility() && new RegExp(p, 's').test(e.innerText); }",
             arg=[selector, pattern],
-            timeout=PATIENCE,
         )
         return str(self.page.inner_text(selector))
 
@@ -58,51 +64,49 @@ class Visit:
             place,
         )
 
+    def look_on(self) -> None:
+        """Until the page has looked twice at what the jobs do."""
+        for _ in range(2):
+            with self.page.expect_response("**/api/jobs"):
+                pass
+
 
 @pytest.fixture(scope="module")
-def studio() -> Iterator[Visit]:
-    """One start of the studio and one browser for all tests: starting them takes longer than most of what they do."""
-    command = [sys.executable, "-m", "veilnet", "studio"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
-    with browser() as opened:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        assert process.stdout is not None
-        address = next(found.group(0) for line in process.stdout if (found := re.search(r"http://\S+", line)))
-        context = opened.new_context(
-            viewport={"width": 1280, "height": 900}, bypass_csp=True, accept_downloads=True
-        )
-        visit = Visit(address, context.new_page())
-        visit.page.set_default_timeout(PATIENCE)
-        visit.page.on("console", lambda message: visit.heard.append(f"{message.type}: {message.text}"))
-        visit.page.on("pageerror", lambda error: visit.heard.append(str(error)))
-        visit.page.on("dialog", lambda dialog: (visit.heard.append("dialog"), dialog.dismiss()))
-        visit.page.on(
-            "request",
-            lambda request: (
-                None if request.url.startswith((visit.origin, "data:")) else visit.heard.append(request.url)
-            ),
-        )
-        visit.page.goto(address)
-        yield visit
-        context.close()
-        process.terminate()
-        process.wait(timeout=60)
-        process.stdout.close()
+def opened() -> Iterator[Any]:
+    """One browser for all tests: starting it takes longer than most of what they do."""
+    with browser() as found:
+        yield found
+
+
+@contextmanager
+def visiting(opened: Any, address: str) -> Iterator[Visit]:
+    """The first page of a studio."""
+    context = opened.new_context(
+        viewport={"width": 1280, "height": 900}, bypass_csp=True, accept_downloads=True
+    )
+    context.set_default_timeout(PATIENCE)
+    visit = Visit(address, context.new_page())
+    visit.page.on("console", lambda message: visit.heard.append(f"{message.type}: {message.text}"))
+    visit.page.on("pageerror", lambda error: visit.heard.append(str(error)))
+    visit.page.on("dialog", lambda dialog: (visit.heard.append("dialog"), dialog.dismiss()))
+    visit.page.on(
+        "request",
+        lambda request: (
+            None if request.url.startswith((visit.origin, "data:")) else visit.heard.append(request.url)
+        ),
+    )
+    visit.page.goto(address)
+    visit.page.wait_for_selector("#welcome")
+    yield visit
+    context.close()
 
 
 @pytest.fixture
-def visit(studio: Visit) -> Visit:
-    """The first page, whatever was done on it before."""
-    studio.heard.clear()
-    studio.page.goto(studio.origin)
-    studio.page.set_viewport_size({"width": 1280, "height": 900})
-    studio.page.emulate_media(color_scheme="light")
-    studio.page.wait_for_function(
-        "!document.querySelector('#welcome').hidden || !document.querySelector('#another').hidden"
-    )
-    if studio.page.is_visible("#another"):
-        studio.page.click("#another")
-    return studio
+def visit(opened: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Visit]:
+    """A first visit. Every test has a studio of its own, and no job ends before the test has seen it."""
+    make_endless(monkeypatch)
+    with studio_served() as address, visiting(opened, address) as begun:
+        yield begun
 
 
 def upload(visit: Visit, name: str, content: bytes) -> None:
@@ -226,7 +230,7 @@ def test_more_can_be_said_than_sliders_say(visit: Visit, tmp_path: Path) -> None
         huge.truncate(100_000_000)
     page.set_input_files("#file", tmp_path / "huge.csv")
     visit.shown("#trouble", "at most 50 MB")
-    page.wait_for_timeout(1200)  # two looks at what the jobs do
+    visit.look_on()
     assert page.is_visible("#columns")
     assert visit.heard == []
 
@@ -246,22 +250,77 @@ def test_a_broken_file_gives_the_message_of_the_command_line(
     ] == []  # the browser tells of the refusal, nothing else
 
 
-def test_nothing_can_be_clicked_before_it_is_known_what_is_open(visit: Visit) -> None:
+def test_a_box_stays_as_the_hand_left_it(
+    visit: Visit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the answer to an earlier question arrives; and that question is asked on, with the box."""
+    small_network().save(tmp_path / "n.json")
+    page = visit.page
+    page.set_input_files("#file", tmp_path / "n.json")
+    visit.shown("#headline", "warmth as well as before")
+    page.get_by_text("More on when").click()
+    answers = {False: threading.Event(), True: threading.Event()}
+
+    def held(bench: Workbench) -> Any:
+        asked = bench.now.ask
+        assert not asked.privacy or answers["when" in asked.give_up].wait(PATIENCE / 1000)
+        return view(bench)
+
+    monkeypatch.setattr(app, "view", held)
+    visit.drag("#private-0", 300)
+    box = page.get_by_label("Give up what is free").last
+    box.check()
+    answers[False].set()
+    visit.shown("#command", "--privacy who=[0-9.]+ --out plan$")
+    assert box.is_checked()
+    answers[True].set()
+    visit.shown("#command", "--privacy who=[0-9.]+ --give-up when --out plan$")
+    assert box.is_checked()
+
+
+def test_the_command_serves_it_at_the_address_it_prints(opened: Any) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "veilnet", "studio"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            address = next(
+                found.group(0) for line in process.stdout if (found := re.search(r"http://\S+", line))
+            )
+            with visiting(opened, address) as visit:
+                visit.page.click("#house")
+                visit.shown("#headline", "as well as before")
+                assert visit.heard == []
+        finally:
+            process.terminate()
+
+
+def test_nothing_can_be_clicked_before_it_is_known_what_is_open(
+    visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that was left open comes back as it was: its first page would vanish under the hand."""
     page = visit.page
     page.click("#house")
     visit.shown("#headline", "as well as before")
-    held: list[Any] = []
-    page.route("**/api/view", lambda route: held.append(route))
-    try:
-        with page.expect_request("**/api/view"):
-            page.goto(visit.origin)
-        assert not page.is_visible("#welcome")
-        assert not page.is_visible("#another")
-        held[0].continue_()
-        visit.shown("#headline", "as well as before")
-        assert not page.is_visible("#welcome")
-    finally:
-        page.unroute("**/api/view")
+    asked, answer = threading.Event(), threading.Event()
+
+    def held(bench: Workbench) -> Any:
+        asked.set()
+        assert answer.wait(PATIENCE / 1000)
+        return view(bench)
+
+    monkeypatch.setattr(app, "view", held)
+    page.goto(visit.origin)
+    assert asked.wait(PATIENCE / 1000)
+    assert not page.is_visible("#welcome")
+    assert not page.is_visible("#another")
+    answer.set()
+    visit.shown("#headline", "as well as before")
+    assert not page.is_visible("#welcome")
+    # and where it was left for the first page on purpose, nothing that was open before takes it away
+    page.click("#another")
+    visit.look_on()
+    assert page.is_visible("#house")
 
 
 @pytest.mark.parametrize("screen", ["light", "dark", "phone"])

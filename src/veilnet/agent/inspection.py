@@ -214,14 +214,24 @@ def _nearly_raw(exposures: tuple[Exposure, ...], sanitizer: Sanitizer) -> tuple[
 
 def _on_resolution(sanitizer: Sanitizer, noisy: Booleans) -> list[str]:
     """Exact numbers protect continuous readings only, unless readings are dithered first."""
+    said = []
+    if sanitizer.resolution is not None and np.any(sanitizer.resolution > 0):
+        names = sanitizer.names or tuple(f"reading {k + 1}" for k in range(sanitizer.readings))
+        steps = [
+            f"{name} ({number(q)})" for name, q in zip(names, sanitizer.resolution, strict=True) if q > 0
+        ]
+        said = [
+            f"before they are combined, readings are moved at random within one step: {join_names(steps)}"
+        ]
     if np.all(noisy) or (sanitizer.resolution is not None and np.all(sanitizer.resolution > 0)):
-        return []
+        return said
     stated = (
         "states no resolution" if sanitizer.resolution is None else "says that some readings are continuous"
     )
     return [
+        *said,
         "numbers sent exactly protect only readings that are continuous: a sensor that rounds (to 0.1 °C, say) gives "
-        f"combinations that can name its raw readings, unless they are dithered; this file {stated}"
+        f"combinations that can name its raw readings, unless they are dithered; this file {stated}",
     ]
 
 

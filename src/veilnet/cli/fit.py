@@ -10,7 +10,12 @@ import typer
 
 
 def command(
-    data: Annotated[Path, typer.Argument(help="A CSV file; its first line names the columns.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A table whose first line names the columns: .csv, .csv.gz, Parquet, Feather, Excel."
+        ),
+    ],
     agent: Annotated[
         list[str], typer.Option("--agent", help="What an agent reads: kitchen=T1,RH_1. Once per agent.")
     ],

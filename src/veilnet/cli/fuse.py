@@ -88,7 +88,8 @@ def command(
         bad.append(line)
         sys.stderr.write(f"veilnet fuse: {path}, line {line} left out: {reason}\n")
 
-    total = gaps = unknown = 0
+    total = gaps = unknown = alone = 0
+    senders = sum(count > 0 for count in fusion.sent.values())
     doubts, changes = Doubts(keep), Changes()
     drift = None if fusion.is_stream else Drift(fusion)
     with ExitStack() as stack:
@@ -115,6 +116,7 @@ def command(
             write_estimates(target, kind, rows.tolist(), estimate, key)
             total += len(rows)
             gaps += sum(map(bool, estimate.missing))
+            alone += sum(len(missing) >= senders - 1 for missing in estimate.missing)
             doubts.tell(estimate, rows, key)
             if drift is not None:
                 changes.tell(drift.look(arrived, rows, estimate.contradictions), key)
@@ -123,6 +125,8 @@ def command(
         target.flush()
         _check_counts(key, files)
     doubts.conclude()
+    if sum(file.count > file.missed for file in files.values()) > 1 and 2 * alone > total:
+        sys.stderr.write(_hardly_aligned(alone, total, key))
     untested = [] if fusion.gate is None else [agent for agent in fusion.gate.untested if agent in paths]
     if untested:
         sys.stderr.write(
@@ -163,6 +167,17 @@ def command(
             arrived_of = ", ".join(f"{count} of {agent}" for agent, count in received.items())
             sys.stdout.write(f"Received: {arrived_of}.\n")
     return 1 if bad or changes.told else 0
+
+
+def _hardly_aligned(alone: int, total: int, key: RowKey) -> str:
+    """What to say where most rows hold one agent's message: every estimate is true, and hardly one is of any use."""
+    advice = "number the readings of one moment alike"
+    if key.is_time:
+        advice = "where clocks differ, --within 30s takes messages for one row that are no further apart"
+    return (
+        f"veilnet fuse: {alone} of {total} rows hold the message of one agent alone, because the agents' "
+        f"{'times' if key.is_time else 'row numbers'} do not agree; {advice}\n"
+    )
 
 
 def _rate(gate: str) -> float:

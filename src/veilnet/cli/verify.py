@@ -41,6 +41,7 @@ def command(
     from veilnet.io.plan_reading import read_plan_folder
     from veilnet.model.doubts import accepted, doubt_notes
     from veilnet.model.network import Network
+    from veilnet.plans.plan import notes_on_resolution
     from veilnet.plans.verification import verify
 
     if cluster is not None or is_parts(plan):
@@ -51,9 +52,10 @@ def command(
     saved = read_plan_folder(plan)
     doubts = accepted(_doubts(saved.network, trusted), accept or [])
     checks = verify(plan, trusted)
+    notes = notes_on_resolution(saved.network, saved.sanitizers)
     ok = all(check.ok for check in checks)
     if json:
-        print_json({"ok": ok, "trusted_network": network, "checks": checks, "doubts": doubts})
+        print_json({"ok": ok, "trusted_network": network, "checks": checks, "notes": notes, "doubts": doubts})
     else:
         rows = check_rows(checks, join_names(list(saved.network.public)))
         console.print(table(["what", "promised", "found", "confirmed"], rows))
@@ -64,7 +66,7 @@ def command(
             console.print(_errors(saved))
         if network is None:
             console.print("The plan's own network was taken on trust: give yours to check that too.")
-        for note in doubt_notes(doubts):
+        for note in (*notes, *doubt_notes(doubts)):
             console.print(note, soft_wrap=True)
         console.print("Every promise is confirmed." if ok else "NOT confirmed: do not use this plan.")
     if not ok:

@@ -204,13 +204,19 @@ class Plan(Frozen):
         """What the resolution of the readings costs, for whom exact numbers may name the readings, what an
         uncertain model does to the figures, and what was doubtful about the fit.
         """
-        exposed = unstated(self.network, _withholding_by_exact_numbers(self.network, self.sanitizers))
         doubtful = doubt_notes(self.network.doubts)
-        return [*resolution_notes(self.network, exposed), *model_error_notes(self.network), *doubtful]
+        on_resolution = notes_on_resolution(self.network, self.sanitizers)
+        return [*on_resolution, *model_error_notes(self.network), *doubtful]
 
     def __repr__(self) -> str:
         privacy = ", ".join(f"{name}={value:.4g}" for name, value in self.privacy.items())
         return f"Plan({self.method}, utility={self.utility:.4g}, privacy: {privacy})"
+
+
+def notes_on_resolution(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[str]:
+    """What the resolution of the readings costs, and for whom exact numbers may name the readings."""
+    exposed = unstated(network, _withholding_by_exact_numbers(network, sanitizers))
+    return resolution_notes(network, exposed)
 
 
 def _withholding_by_exact_numbers(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:

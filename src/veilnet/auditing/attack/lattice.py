@@ -18,7 +18,7 @@ the ratio of the true density to the Gaussian one: the best attack there is, up 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -48,6 +48,8 @@ class Eavesdropper:
     steps, phase:     the lattice: y = phase + steps * whole; a step of 0 is a continuous reading.
     dither:           width of the uniform dither of each reading, 0 where there is none.
     owners:           agent -> its readings.
+    quiet:            agent -> the part of its rows that lies on the lattice, where not all do (minutes' means do
+                      when nothing moved); all of them where it is not given.
     """
 
     mean: Array
@@ -59,10 +61,15 @@ class Eavesdropper:
     phase: Array
     dither: Array
     owners: Mapping[str, slice]
+    quiet: Mapping[str, float] = field(default_factory=dict)
 
 
 def eavesdropper(
-    network: Network, sanitizers: Mapping[str, Sanitizer], steps: Array, phase: Array | None = None
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    steps: Array,
+    phase: Array | None = None,
+    quiet: Mapping[str, float] | None = None,
 ) -> Eavesdropper:
     """What an attacker knows who sees all messages of a network with a full prior, and the readings' lattice."""
     if network.prior is None or network.prior.covariance is None:
@@ -88,6 +95,7 @@ def eavesdropper(
         phase=np.zeros(network.N) if phase is None else phase,
         dither=dither,
         owners=owners,
+        quiet={} if quiet is None else quiet,
     )
 
 
@@ -136,7 +144,7 @@ def closest_points(known: Eavesdropper, messages: Array) -> Readings:
                 if agent in read:
                     best[where, mine] = nearest[where, mine]
                     continue
-                found = _listed(known, centre[:, mine], spread[mine, mine], mine)
+                found = _listed(known, centre[:, mine], spread[mine, mine], agent)
                 if found is None:
                     nearest[where, mine] = _rounded(known, centre[:, mine], mine)
                     continue
@@ -185,9 +193,10 @@ def _on_lattice(values: Array, known: Eavesdropper) -> Array:
 
 
 def _listed(
-    known: Eavesdropper, centre: Array, spread: Array, mine: slice
+    known: Eavesdropper, centre: Array, spread: Array, agent: str
 ) -> tuple[Array, Array, Array] | None:
     """(nearest, posterior mean, certainty), None where the lattice is too fine to tell."""
+    mine = known.owners[agent]
     steps = known.steps[mine]
     coarse = np.flatnonzero(steps > 0)
     if not coarse.size:
@@ -196,12 +205,16 @@ def _listed(
     if expected_points(own, steps[coarse]) > _WIDTH:
         return None
     near = points_near(centre[:, coarse], own, steps[coarse], known.phase[mine][coarse], _WIDTH)
+    quiet = known.quiet.get(agent, 1.0)
+    for_it = np.maximum(quiet * near.evidence, np.finfo(float).tiny)
+    believed = for_it / (for_it + (1 - quiet))  # that a row is one of the lattice
     if coarse.size == steps.size:
-        return near.nearest, near.mean, near.certainty
+        mean = centre + believed[:, None] * (near.mean - centre)
+        return near.nearest, mean, believed * near.certainty
     # Continuous readings follow the others as the Gaussian says, and are never certain.
     along = np.linalg.solve(own, spread[coarse])
     nearest = centre + (near.nearest - centre[:, coarse]) @ along
-    mean = centre + (near.mean - centre[:, coarse]) @ along
+    mean = centre + believed[:, None] * (near.mean - centre[:, coarse]) @ along
     return nearest, mean, np.zeros(len(centre))
 
 

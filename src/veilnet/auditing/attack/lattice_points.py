@@ -12,7 +12,7 @@ decoder that keeps the best ``width`` partial points of every row at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gamma, pi
+from math import gamma, log, pi
 
 import numpy as np
 
@@ -32,11 +32,13 @@ class Near:
     nearest:   (T, n) the point of highest posterior probability.
     mean:      (T, n) posterior mean over the points listed.
     certainty: (T,) posterior probability of the nearest point among them.
+    evidence:  (T,) how much more probable a row is as one of the lattice than as one of the continuum.
     """
 
     nearest: Array
     mean: Array
     certainty: Array
+    evidence: Array
 
 
 def expected_points(covariance: Array, steps: Array) -> float:
@@ -59,7 +61,9 @@ def points_near(mean: Array, covariance: Array, steps: Array, phase: Array, widt
     change = reduced(basis)
     orthogonal, upper = np.linalg.qr(basis @ change)
     metric = basis.T @ orthogonal
-    nearest, centre, certainty = np.empty(mean.shape), np.empty(mean.shape), np.empty(len(mean))
+    nearest, centre = np.empty(mean.shape), np.empty(mean.shape)
+    certainty, evidence = np.empty(len(mean)), np.empty(len(mean))
+    density = float(np.linalg.slogdet(basis)[1]) - len(steps) / 2 * log(2 * pi)  # of N(m, V) at m, per step
     for start in range(0, len(mean), _ROWS_AT_ONCE):
         some = slice(start, start + _ROWS_AT_ONCE)
         shifted = (mean[some] - phase) / steps
@@ -67,13 +71,15 @@ def points_near(mean: Array, covariance: Array, steps: Array, phase: Array, widt
         listed, cost = _listed((shifted - whole) @ metric, upper, width)
         offsets = listed @ change.T
         weights = np.exp(-0.5 * (cost - cost.min(axis=1, keepdims=True)))
-        weights /= weights.sum(axis=1, keepdims=True)
+        total = weights.sum(axis=1, keepdims=True)
+        weights /= total
         best = np.argmin(cost, axis=1)
         everyone = np.arange(len(whole))
         nearest[some] = phase + steps * (whole + offsets[everyone, best])
         centre[some] = phase + steps * (whole + np.einsum("tk,tkn->tn", weights, offsets))
         certainty[some] = weights[everyone, best]
-    return Near(nearest, centre, certainty)
+        evidence[some] = np.exp(np.minimum(density - 0.5 * cost.min(axis=1) + np.log(total[:, 0]), 600.0))
+    return Near(nearest, centre, certainty, evidence)
 
 
 def reduced(basis: Array) -> Array:

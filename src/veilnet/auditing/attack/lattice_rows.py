@@ -26,7 +26,7 @@ from veilnet.auditing.statistics import CONFIDENCE, SquareSum
 from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.knowledge import knowledge
 from veilnet.bounds.typical_errors import unit_of
-from veilnet.model.lattice import lattice_of
+from veilnet.model.lattice import lattice_of, on_lattice
 from veilnet.model.network import Network, Prior
 
 SECTION = "lattice attack"
@@ -59,7 +59,7 @@ def lattice_rows(
     advance(0.1)
     if not messages.shape[1]:
         return rows
-    known = eavesdropper(model, _running(deployment), steps, phase)
+    known = eavesdropper(model, _running(deployment), steps, phase, _quiet(network, samples, steps, phase))
     attacks = _attacks(known, messages, seed)
     advance(0.9)
     truth = {name: values[some] for name, values in samples.private.items()}
@@ -102,10 +102,23 @@ def _attacks(known: Eavesdropper, messages: Array, seed: int) -> dict[str, tuple
     return found
 
 
+def _quiet(network: Network, samples: Samples, steps: Array, phase: Array) -> dict[str, float]:
+    """agent -> the part of its rows that lies on the lattice."""
+    on = on_lattice(samples.readings, steps, phase)
+    return {
+        agent: float(np.mean(np.all(on[:, network.blocks.rows(place)], axis=1)))
+        for place, agent in enumerate(network.agents)
+    }
+
+
 def _recovered(known: Eavesdropper, named: Array, readings: Array) -> dict[str, float]:
-    """agent -> the part of rows in which all its readings were named to within a tenth of a step."""
+    """agent -> the part of rows in which all its readings with steps were named to within a tenth of one."""
     close = np.abs(named - readings) <= 0.1 * np.where(known.steps > 0, known.steps, np.inf)
-    return {agent: float(np.mean(np.all(close[:, mine], axis=1))) for agent, mine in known.owners.items()}
+    return {
+        agent: float(np.mean(np.all(close[:, mine], axis=1)))
+        for agent, mine in known.owners.items()
+        if np.any(known.steps[mine] > 0)
+    }
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,16 +50,20 @@ def starting_points(
 def share_projectors(
     objective: JointObjective, disturbance: float = 0.0, rng: np.random.Generator | None = None
 ) -> list[Array]:
-    """Projectors onto each agent's share of the public estimate, disturbed relative to its size."""
-    points = []
+    """Projectors onto each agent's share of the public estimate, disturbed relative to its size.
+
+    What counts as none is judged by the largest share of all agents: of those of one size, all may have none.
+    """
+    bases = []
     for share in objective.share_groups:
         rows = share[:, :, : objective.public_rows]
         scale = np.sqrt((rows**2).mean(axis=(1, 2), keepdims=True))
         noisy = rows if rng is None else rows + disturbance * scale * rng.standard_normal(rows.shape)
         left, sizes, _ = np.linalg.svd(noisy, full_matrices=False)
-        kept = left * (sizes > 1e-10 * sizes.max(initial=0.0))[:, None, :]
-        points.append(kept @ kept.transpose(0, 2, 1))
-    return points
+        bases.append((left, sizes))
+    least = 1e-10 * max(sizes.max(initial=0.0) for _, sizes in bases)
+    kept = [left * (sizes > least)[:, None, :] for left, sizes in bases]
+    return [some @ some.transpose(0, 2, 1) for some in kept]
 
 
 def random_shrink(objective: Objective, rng: np.random.Generator) -> list[Array]:

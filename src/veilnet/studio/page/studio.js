@@ -10,6 +10,7 @@ let place = "welcome"; // which page is seen: welcome, columns or desk
 let seenTable = 0; // numbers of the table and the network that were last put on the table
 let seenLoaded = 0;
 let wanted = null; // the question to ask next: while one is on its way only the last one counts
+let underway = null; // the question that is on its way
 let asking = false;
 let settled = 0; // timer: a better search begins when dragging has ended
 
@@ -68,6 +69,7 @@ function go(where) {
 
 // A page is left only for something that was opened since: never because a figure on another one has changed.
 function show(view) {
+  if (view.version < version) return; // overtaken on its way by the answer to a later question
   version = view.version;
   shown = view;
   if (view.table && view.table.number > seenTable) {
@@ -179,13 +181,18 @@ function showSliders(loaded) {
     if (resting(input)) input.value = privatePlace(parameter.fold, parameter.free, parameter.most);
     const words = parameter.unlimited ? "cannot be estimated at all" : parameter.words;
     told($(`private-told-${place}`), input, parameter.always_free ? `${words}: free, as much as one likes` : words);
-    for (const kind of ["worst", "give_up"]) {
-      const box = document.querySelector(`#private input[data-kind=${kind}][data-place="${place}"]`);
-      if (box) box.checked = loaded.asked[kind].includes(parameter.name);
-    }
   });
+  showChoices(loaded);
   text("by-search", loaded.by_search);
   $("by-search").hidden = !loaded.by_search;
+}
+
+// A box stays as the hand left it until its question is answered: the answer to an earlier one knows nothing of it.
+function showChoices(loaded) {
+  if (asking || wanted) return;
+  for (const box of document.querySelectorAll("#private input[data-kind]")) {
+    box.checked = loaded.asked[box.dataset.kind].includes(loaded.private[box.dataset.place].name);
+  }
 }
 
 function told(output, input, words) {
@@ -231,9 +238,15 @@ function moreOf(parameter, place, count) {
 
 const chosenOf = (kind) => [...document.querySelectorAll(`#private input[data-kind=${kind}]:checked`)].map((box) => shown.loaded.private[box.dataset.place].name);
 
+// The last question, also where its answer is still to come.
+function lastAsked() {
+  const question = wanted ?? underway;
+  return question ? { privacy: question.privacy ?? {}, loss: question.loss ?? null } : shown.loaded.asked;
+}
+
 // What was asked before, once more; where a parameter is asked more of in every direction, what it has now.
 function again() {
-  const { privacy, loss } = shown.loaded.asked;
+  const { privacy, loss } = lastAsked();
   if (loss !== null) return { loss };
   const wanted = { ...privacy };
   for (const name of chosenOf("worst")) {
@@ -249,7 +262,7 @@ const shorten = (name) => (name.length > 60 ? `${name.slice(0, 59)}…` : name);
 function privacies(dragged) {
   const parameter = shown.loaded.private[dragged];
   const fold = privateFold(Number($(`private-${dragged}`).value), parameter.free, parameter.most);
-  return { ...shown.loaded.asked.privacy, [parameter.name]: Number(((fold * fold - 1)).toPrecision(4)) };
+  return { ...lastAsked().privacy, [parameter.name]: Number(((fold * fold - 1)).toPrecision(4)) };
 }
 
 // A question that a search answers is asked when the hand rests: every one would end the search for the one before.
@@ -267,11 +280,13 @@ function ask(question) {
 async function next() {
   asking = true;
   while (wanted) {
-    const question = wanted;
+    underway = wanted;
     wanted = null;
-    await attempt(() => post("api/ask", question));
+    await attempt(() => post("api/ask", underway));
   }
+  underway = null;
   asking = false;
+  showChoices(shown.loaded);
   if (shown.loaded && !shown.loaded.refined && !shown.loaded.searching) {
     settled = setTimeout(() => { settled = 0; attempt(() => post("api/refine")); }, REST);
   }
