@@ -23,7 +23,7 @@ REFERENCE = re.compile(r"^::: (veilnet[\w.]*)$", re.MULTILINE)
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -83,7 +83,7 @@ def test_a_warning_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "docs" / "index.md").write_text("# A page\n\n[nowhere](nowhere.md)\n", encoding="utf-8")
     (tmp_path / "mkdocs.yml").write_text("site_name: toy\nstrict: true\n", encoding="utf-8")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet"],
+        [sys.executable, "-m", "mkdocs", "build"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
