@@ -1,6 +1,7 @@
 """How large a leak does the audit find on data, with how many rows; and how often does it err where promises hold?
 
     python benchmarks/audit_power.py [--alarms 200] [--seeds 10]
+    python benchmarks/audit_power.py --knows-nothing 600    the AUC alone, of somebody who knows nothing
 
 One agent reads u and g with noise, u may be known and g may not, and the plan sends one combination. What is deployed
 sends a little of the reading of g as well: the leak. Rows are independent, or each is like the one before (all
@@ -23,6 +24,9 @@ from typing import Any
 import numpy as np
 
 import veilnet as vn
+from veilnet.auditing.attack.classes import classes_of, measured
+from veilnet.auditing.attack.dependence import DECIDED_BY
+from veilnet.auditing.attack.stretches import stretches_of
 
 RATE = 0.01
 CORRELATION = 0.3  # of u and g
@@ -125,12 +129,33 @@ def audited(plan: vn.Plan, part: float, rows: int, memory: float, two: bool, see
     return vn.audit(plan, data, sanitizers={"a": leaking(plan, part)}, only=["attackers"], trials=trials)
 
 
+def knows_nothing(logs: int, rows: int = 2000, memory: float = 0.99) -> str:
+    """How often scores that have nothing to do with two values in long spells tell them apart, at 1 in 2000."""
+    judged = decided = wrong = 0
+    for seed in range(logs):
+        rng = np.random.default_rng([seed, 3])
+        high = (two_states(rows, memory, rng) > 0).astype(int)
+        score = 1 / (1 + np.exp(-processes(rows, 1, memory, rng)[:, 0]))
+        classes = classes_of(high[:, None].astype(float))
+        if classes is None:  # one value is too rare in this log
+            continue
+        area = measured(classes, np.stack([1 - score, score], axis=1), stretches_of(rows, 0))["AUC"]
+        judged, decided = judged + 1, decided + (area.effective >= DECIDED_BY)
+        wrong += area.chance_above(0.5) < 1 / 2000
+    stated = judged / 2000
+    return f"{judged} logs of {rows} rows, memory {memory}: {wrong} wrong ({stated:.2f} stated), {decided} decided"
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--knows-nothing", type=int, metavar="LOGS")
     parser.add_argument("--alarms", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args()
+    if options.knows_nothing:
+        print(knows_nothing(options.knows_nothing))
+        return
     started, plan = time.perf_counter(), planned()
     promised = error_of(np.asarray(plan.sanitizers["a"].compression)[0])
     print(f"promised: {promised:.3f} of the variance of g; raw readings leave {error_of_both():.3f}")

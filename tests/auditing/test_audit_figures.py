@@ -193,6 +193,10 @@ def test_zeros_have_a_place_of_their_own_and_no_line_goes_there(
         edges = [(x, y) for x, y in drawn if x in (places["0"], places["∞"])]
         assert edges
         assert not any(True in drawn[point] for point in edges)
+        marks = {baseline.name: set() for baseline in found}
+        for line in panel.lines:
+            marks.get(line.get_label(), set()).add((line.get_marker(), line.get_linestyle()))
+        assert len(set().union(*marks.values())) == len(found), "told apart without their colours"
 
 
 # --- statistics

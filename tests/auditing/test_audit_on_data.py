@@ -11,6 +11,7 @@ import pytest
 import veilnet as vn
 from veilnet.auditing import Audit, Row
 from veilnet.auditing.attack.allowed import Promises
+from veilnet.auditing.attack.class_rows import too_sure
 from veilnet.auditing.attack.error_rows import Judged, error_row
 from veilnet.auditing.attack.held_out import Samples
 from veilnet.auditing.attack.model_fit import model_row
@@ -210,6 +211,37 @@ def test_an_attacker_who_only_guesses_on_raw_readings_proves_nothing(plan: Plan)
     row = by_name(audit(plan, log(2000, 0), attackers={"mean": Mean()}))["mean on g"]
     assert row.verdict == "cannot tell"
     assert "Even on raw readings it does no better than guessing, so this proves nothing." in row.sentence
+
+
+@pytest.mark.parametrize(
+    ("raw", "knows", "words"),
+    [
+        (0.0, 0.5, "does no better than guessing"),
+        (0.4, 0.05, "is better than guessing by no more than chance"),
+        (0.4, 0.001, "beats the promise by no more than chance"),
+        (0.05, 0.001, "does not beat the promise"),
+    ],
+)
+def test_what_is_not_beyond_chance_is_not_called_nothing(raw: float, knows: float, words: str) -> None:
+    """On the office an attacker with an error of two thirds of guessing's was said to do no better than guessing."""
+    evidence = Evidence(
+        sent=0.0,
+        raw=raw,
+        promised=0.1,
+        raw_allowed=0.6,
+        reach=0.1,
+        beaten=0.5,
+        raw_beats=0.4,
+        raw_knows=knows,
+    )
+    verdict, why = verdict_on(evidence, 0.01, found_at="")
+    assert verdict == "cannot tell"
+    assert words in why
+
+
+def test_bits_below_those_of_guessing_are_explained() -> None:
+    assert "surer of its answers than right" in too_sure("bits", -0.22)
+    assert too_sure("bits", 0.1) == too_sure("AUC", 0.4) == too_sure("bits", -0.001) == ""
 
 
 def test_an_attacker_worse_than_guessing_is_no_evidence(plan: Plan) -> None:

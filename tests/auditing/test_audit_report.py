@@ -317,6 +317,8 @@ def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     for word in ("what is deployed", "attack on gait", "ridge on presence", "secure summation"):
         assert word in text
     assert "every promise" in text
+    assert "Audit of the plan for 5 agents: " in text, "how the plan was found is no word for its reader"
+    assert "Secure summation needs agents that talk to each other" in " ".join(text.split())
     assert "What to do next: audit with --data" in text
     assert plot.stat().st_size > 10_000
     # Privacy that three colluders would leave is judged when a limit is given.

@@ -171,3 +171,15 @@ def test_memory_does_not_reach_across_gaps() -> None:
     assert set(places[rows]) == {*range(3, 10), *range(18, 30)}
     assert lags_for(10_000, 4)[:6] == (1, 2, 3, 4, 5, 6)
     assert lags_for(100, 4) == (1, 2)
+
+
+def test_a_value_is_worth_no_more_rows_than_it_comes_and_goes() -> None:
+    """Eleven spells of 2000 rows were worth 26 rows by their autocorrelations, and decided."""
+    rows = np.repeat(np.arange(11) % 2, [2, 107, 746, 4, 155, 116, 121, 39, 155, 74, 481])
+    assert independent_rows(rows.astype(float)) > 20
+    score = np.clip(rows + 0.1, 0.2, 0.8)
+    found = measured(
+        Classes(np.array([0.0, 1.0]), rows), np.stack([1 - score, score], axis=1), stretches_of(2000, 0)
+    )
+    assert all(each.effective <= 11 for each in found.values())
+    assert all(each.chance_above(0.5) == 1.0 for each in found.values())

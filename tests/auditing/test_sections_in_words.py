@@ -215,3 +215,20 @@ def test_what_broken_rows_may_come_from_is_said_once_for_all_of_them() -> None:
         "BROKEN: boosting knows too much.",
         f"WHAT IT MAY COME FROM (ridge and boosting): {drift}",
     ]
+
+
+def test_growths_of_error_variances_stand_in_one_table(report: AuditReport) -> None:
+    """What is counted, agents that forget to dither, came between them and cut the table in two."""
+    of_growths = [
+        headings for _, headings, _ in shown_tables(report.rows) if headings[1].endswith(": promised")
+    ]
+    assert len(of_growths) == 1
+    assert [row.what for row in report.of("the promise") if "counted" in row.shown] == [
+        "agents that forget to dither"
+    ]
+
+
+def test_lattice_rows_say_whose_errors_they_are(plan: vn.Plan) -> None:
+    rows = vn.audit(plan, trials=QUICK, only=["lattice"]).rows
+    assert rows
+    assert all(list(row.shown)[:3] == ["promised", "linear attacker", "lattice attacker"] for row in rows)

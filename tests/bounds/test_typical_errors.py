@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.networks import direct_information, prior_information, random_network
 
 import veilnet as vn
-from veilnet._core.words import percent, plain_number, plus_minus, side_by_side
+from veilnet._core.words import percent, plain_number, plus_minus, side_by_side, three_digits, times
 from veilnet.bounds.typical_errors import typical_errors, unit_of
 
 
@@ -42,6 +42,13 @@ def test_a_unit_is_taken_from_the_entry_of_x_where_the_row_names_one() -> None:
         ({"raw": 7.21, "sent": 7.24, "guessing": 7.93}, "", "±7.21 raw, ±7.24 sent, ±7.93 guessing"),
         ({"raw": 0.031, "guessing": np.inf}, "m", "±0.031 m raw, ±∞ m guessing"),
         ({"raw": 12.0, "sent": 12.0, "guessing": 1234.0}, "", "±12 raw, ±12 sent, ±1234 guessing"),
+        # in one notation, whichever it is
+        (
+            {"raw": 4.8e-5, "sent": 8.1e-5, "guessing": 1.2e-3},
+            "",
+            "±0.000048 raw, ±0.000081 sent, ±0.001200 guessing",
+        ),
+        ({"raw": 4.8e-8, "guessing": 1.2e-3}, "m", "±4.8e-08 m raw, ±1.2e-03 m guessing"),
     ],
 )
 def test_errors_side_by_side(values: dict[str, float], unit: str, expected: str) -> None:
@@ -56,3 +63,22 @@ def test_what_rounding_leaves_of_zero_is_zero() -> None:
     assert percent(0.05) == "5 %"
     assert percent(5.0) == "500 %"
     assert plus_minus(0.1234, "kW") == "±0.12 kW"
+
+
+def test_percentages_and_folds_are_written_without_exponents() -> None:
+    assert [percent(part) for part in (0.0016, 0.997, 1.0, 12.345)] == ["0.16 %", "100 %", "100 %", "1,230 %"]
+    assert [times(ratio) for ratio in (1.19, 1.996, 10.24, 1234.0, 123_456.0)] == [
+        "by 19 %",
+        "by 100 %",
+        "10.2-fold",
+        "1,230-fold",
+        "123,000-fold",
+    ]
+    assert [three_digits(value) for value in (4.789e-05, 0.1234, 12.345, 1234.5, 0.0, 3e-9)] == [
+        "0.0000479",
+        "0.123",
+        "12.3",
+        "1230",
+        "0",
+        "3e-09",
+    ]

@@ -47,7 +47,9 @@ def test_no_riddles_and_no_rounding_in_what_is_shown(
         text = said(capsys)
         assert not [riddle for riddle in RIDDLES if riddle in text], command
         assert not re.search(r"\de-[123]\d", text), command  # -1.11e-15 and its like
+        assert "no more than was allowed" not in text, "promised: not at all, found: not at all"
         if command[0] != "frontier":
+            assert "a variance is the square of that" in text
             assert "gait: ±3.9 steps/min raw, ±12.4 steps/min sent, ±15.0 steps/min guessing" in text
 
 

@@ -78,6 +78,8 @@ def test_what_is_free_is_answered_by_the_free_plan_and_what_cannot_be_is_refused
     beyond = {**verdict.ceiling, "gait": 2 * verdict.limit["gait"]}
     with pytest.raises(vn.Infeasible, match=r"'gait'.*even silence gives no more than"):
         nearby.plan(beyond)
+    with pytest.raises(vn.Infeasible, match=r"of 'presence'.* of 'gait'"):  # every limit that is exceeded
+        nearby.plan({name: 2 * verdict.limit[name] for name in verdict.limit})
 
 
 def test_one_parameter_of_several_is_followed_far_enough_where_readings_are_few() -> None:

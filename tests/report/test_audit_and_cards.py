@@ -47,6 +47,32 @@ def test_findings_are_listed_worst_first_and_marked_in_words() -> None:
     assert "open" not in fine.attributes
 
 
+def test_what_is_broken_comes_first_and_what_cannot_be_told_is_told_by_its_reason() -> None:
+    few = {"why": "These rows are too few."}
+    rows = (
+        Row(
+            "data", "ridge", 1.0, 1.0, "cannot tell", "ridge: ±1 of ±1. These rows are too few.", figures=few
+        ),
+        Row("data", "logistic", 0.5, 0.9, "fail", "AUC 0.9, 0.5 promised."),
+        Row(
+            "data",
+            "boosting",
+            1.0,
+            1.0,
+            "cannot tell",
+            "boosting: ±1 of ±1. These rows are too few.",
+            figures=few,
+        ),
+        Row("data", "forest", 1.0, 2.0, "cannot tell", "It only guesses."),
+    )
+    page = read_page(plan_of("perfect").report(audit=AuditReport(rows, 1e-6)).html)
+    assert [each.text for each in page.by_id("audit").all("li")] == [
+        "✗ BROKEN logistic: AUC 0.9, 0.5 promised.",
+        "? cannot tell ridge and boosting. These rows are too few.",
+        "? cannot tell forest. It only guesses.",
+    ]
+
+
 def test_a_long_audit_is_cut_the_worst_kept_and_the_rest_counted() -> None:
     rows = [
         {

@@ -18,10 +18,15 @@ import veilnet as vn
 from helpers.pages import Node, read_page
 from helpers.shown_plans import HOSTILE, KINDS, curve_for, hostile_plan, house, plan_of
 from veilnet._core.errors import InvalidRequest, NotObservable
+from veilnet._core.words import times
+from veilnet.bounds.typical_errors import typical_errors
 from veilnet.centre.contributions import growth_when_silent
+from veilnet.designs.nearby import Nearby
+from veilnet.io.template import house as bundled_house
 from veilnet.report.building import traced_frontier
 from veilnet.report.doubts_section import doubts_section
 from veilnet.report.html import Cell, shown, table
+from veilnet.report.words import headline
 
 SMALL = 500_000  # bytes
 
@@ -153,6 +158,7 @@ def test_bars_are_as_long_as_the_errors(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_verdict_is_that_of_check(kind: str) -> None:
     verdict = vn.check(plan_of(kind).network)
+    assert "in the way" not in page_of(kind).by_id("verdict").text
     for row in page_of(kind).by_id("verdict").one("table", "verdict").cells():
         name = row[0]
         assert figure_in(row[1]) == pytest.approx(np.sqrt(1 + verdict.ceiling[name]), rel=6e-3)
@@ -177,6 +183,12 @@ def test_agents_and_certificate_are_those_of_the_plan(kind: str) -> None:
         assert row[3] == "yes"
         assert figure_in(row[1]) == pytest.approx(finding.promised, rel=6e-3, abs=1e-9)
         assert figure_in(row[2]) == pytest.approx(finding.found, rel=6e-3, abs=1e-9)
+    promises = page.by_id("certificate").one("table", "promises").cells()
+    assert not page.by_id("certificate").one("details").all("table", "promises"), "in words, and not folded"
+    for row, finding in zip(promises, plan.certificate.findings, strict=True):
+        if finding.what.startswith("privacy of "):
+            assert row[0] == f"error variance on {finding.what.removeprefix('privacy of ')} grows"
+            assert row[1] == row[2] == times(1 + finding.promised)
     symbols = {row[0]: row[2] for row in page.one("table", "symbols").cells()}
     for name, value in plan.privacy.items():
         key = next(each for each in symbols if each.startswith(f"p({name})"))
@@ -435,3 +447,13 @@ def test_many_readings_and_many_parameters_are_folded() -> None:
     assert "288 more are left out" in page.by_id("agents").text
     assert "88 more parameters" in page.by_id("known").text
     assert len(page.one("table", "errors").cells()) == 100
+
+
+def test_the_headline_names_what_each_public_parameter_loses() -> None:
+    """Added up over °C and kW the public error grows by 2.5 %; that on the temperature by 9 %."""
+    plan = Nearby(vn.check(bundled_house())).within(0.05)
+    errors = typical_errors(plan.network, plan.sanitizers)
+    losses = [errors[name].sent / errors[name].raw - 1 for name in ("mean temperature", "heat loss")]
+    said = headline(plan, list(errors.values()))
+    first, second = (f"{100 * loss:.2g} %" for loss in losses)
+    assert f"(its error on mean temperature grows by {first} and on heat loss by {second})" in said

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from veilnet.studio.app import application
 from veilnet.studio.guard import Guard
+from veilnet.studio.uploads import MOST_BYTES
 from veilnet.studio.workbench import Workbench
 
 HOME = "http://127.0.0.1:8123"
@@ -116,3 +117,24 @@ def test_unknown_addresses_and_unreadable_requests_get_a_plain_answer(inside: Te
         .json()["error"]
         .startswith("nothing is open")
     )
+
+
+def test_a_hundred_megabytes_are_refused_by_the_limit_that_is_served(tmp_path: Path) -> None:
+    """As one body whose length is told, and as one that merely goes on; what arrived meanwhile is not kept."""
+    bench = Workbench(tmp_path)
+    guard = Guard(application(bench), port=8123, most_bytes=MOST_BYTES)
+    client = TestClient(guard, base_url=HOME, follow_redirects=False)
+    client.get(guard.address)
+    megabyte = b"1,2\n" * 250_000
+    told = {**ORIGIN, "content-length": "100000000"}
+
+    def drops() -> Iterator[bytes]:
+        for _ in range(100):
+            yield megabyte
+
+    for headers in (told, ORIGIN):
+        answer = client.post("/api/table?name=a.csv", content=drops(), headers=headers)
+        assert answer.status_code == 413
+        assert answer.text == "A file may have at most 50 MB here."
+    assert bench.table is None
+    assert not list(tmp_path.iterdir())

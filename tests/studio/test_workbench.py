@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 import zipfile
 from collections.abc import Iterator
@@ -84,6 +85,14 @@ def test_a_loss_that_is_accepted_is_kept(with_house: Workbench) -> None:
     assert min(now.plan.privacy.values()) > min(now.verdict.ceiling.values())
     with_house.ask({})
     assert with_house.now.plan.method == "perfect"
+
+
+def test_what_is_lost_is_a_percentage_also_where_it_doubles(with_house: Workbench) -> None:
+    assert view(with_house)["loaded"]["public"]["grown"] == "nothing is lost"
+    with_house.ask({"loss": 3.2})
+    shown = view(with_house)["loaded"]["public"]
+    assert shown["fold"] > 2
+    assert re.fullmatch(r"at most 1\d\d % larger than from raw readings", shown["grown"])
 
 
 def test_refining_ends_with_the_plan_of_design(bench: Workbench) -> None:

@@ -8,8 +8,11 @@ import numpy as np
 
 from veilnet._core.types import Array
 
+_SMALLEST = 5  # zeros after the point that are still written out: 0.000048, but 4.8e-06
 NOTHING = 1e-6
 """A variance that grows by less than this part is said not to grow: less is rounding, more is a price."""
+VARIANCES = "(a variance is the square of that: one that grows 4-fold is twice as far off)"
+"""What goes with typical errors where growths of variances stand beside them."""
 
 
 def direction_in_words(direction: Array, names: Sequence[str], *, parts_shown: int = 4) -> str:
@@ -48,8 +51,8 @@ def times(ratio: float) -> str:
     if ratio < 1 + NOTHING:
         return "not at all"
     if ratio < 2:
-        return f"by {100 * (ratio - 1):.2g} %"
-    return f"{ratio:.3g}-fold"
+        return f"by {_plain(100 * (ratio - 1), 2)} %"
+    return f"{_plain(ratio, 3)}-fold"
 
 
 def number(value: float) -> str:
@@ -78,6 +81,13 @@ def alike(values: Mapping[str, float], unit: str = "") -> dict[str, str]:
     }
 
 
+def three_digits(value: float) -> str:
+    """Three significant digits, without the exponent of :func:`number` where people do without: 0.0000479."""
+    if value and 10.0**-_SMALLEST <= abs(value) < 1e6:
+        return np.format_float_positional(float(f"{value:.3g}"), trim="-")
+    return number(value)
+
+
 def plus_minus(value: float, unit: str = "") -> str:
     """One error: ``±7.2 °C``."""
     return f"±{_decimals(value, abs(value) or 1.0, 2)}{unit and ' '}{unit}"
@@ -89,10 +99,16 @@ def plain_number(value: float, scale: float = 1.0) -> str:
 
 
 def percent(part: float) -> str:
-    """A part in percent, two digits; what rounding leaves of zero is 0 %."""
+    """A part in percent, two digits (of a whole and more, three); what rounding leaves of zero is 0 %."""
     if np.isinf(part):
         return "without bound"
-    return f"{0.0 if abs(part) < 5e-7 else 100 * part:.2g} %" if abs(part) < 1 else f"{100 * part:.3g} %"
+    return f"{_plain(0.0 if abs(part) < 5e-7 else 100 * part, 2 if abs(part) < 1 else 3)} %"
+
+
+def _plain(value: float, digits: int) -> str:
+    """So many digits; below a million without an exponent: ``100``, ``1,230``."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if 10 ** (digits - 1) <= abs(rounded) < 1e6 else f"{value:.{digits}g}"
 
 
 def _told_apart(values: list[float], smallest: float, digits: int) -> bool:
@@ -110,6 +126,6 @@ def _decimals(value: float, smallest: float, digits: int) -> str:
     if not np.isfinite(value):
         return "∞" if value > 0 else str(value)
     places = digits - 1 - int(np.floor(np.log10(smallest)))
-    if not -4 <= int(np.floor(np.log10(max(abs(value), smallest)))) <= 5:
+    if places >= digits + _SMALLEST or max(abs(value), smallest) >= 1e6:
         return f"{value:.{digits - 1}e}"
     return f"{value:.{max(places, 0)}f}"

@@ -117,7 +117,7 @@ def audit(
     return Audit(
         tuple(found),
         trials.false_alarm,
-        title=f"Audit of the plan for {counted(plan.network.S, 'agent')} ({plan.method})",
+        title=f"Audit of the plan for {counted(plan.network.S, 'agent')}",
         on_data=(
             trials.false_alarm_on_data
             if data is not None and not {Section.ATTACKERS, Section.LATTICE}.isdisjoint(steps)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LEAST, _MOST = 1e-6, 1e6  # less than this is drawn as nothing, more as without bound
 _MANY_POINTS = 20  # a curve with more of them is drawn without markers
+_MARKS = "osD^vXP<>"  # one for each protection: colours alone are not seen by everybody
 
 
 def plot_baselines(report: Any, path: str | PathLike[str]) -> None:
@@ -46,10 +47,12 @@ def baseline_figure(found: list[Baseline]) -> Figure:
     for panel, name in zip(panels, names, strict=True):
         private = _Axis.of(point.privacy[name] for baseline in found for point in baseline.curve)
         for place, baseline in enumerate(found):
-            _draw(panel, baseline, name, f"C{place}", losses, private)
+            looks = {"color": f"C{place}", "marker": _MARKS[place % len(_MARKS)]}
+            _draw(panel, baseline, name, looks, losses, private)
         panel.set(xscale="log", yscale="log", title=name)
         panel.set(
-            xlabel="growth of the public error variance", ylabel=f"growth of the error variance on {name}"
+            xlabel="public error variance grows by\n(1 doubles it; left is more useful)",
+            ylabel=f"error variance on {name} grows by\n(up is more private)",
         )
         losses.mark(panel.xaxis)
         private.mark(panel.yaxis)
@@ -95,19 +98,19 @@ class _Axis:
         axis.set_ticks([], minor=True)
 
 
-def _draw(panel: Any, baseline: Baseline, name: str, colour: str, losses: _Axis, private: _Axis) -> None:
+def _draw(
+    panel: Any, baseline: Baseline, name: str, looks: dict[str, Any], losses: _Axis, private: _Axis
+) -> None:
     points = [(point.loss, point.privacy[name]) for point in baseline.curve]
     inside = sorted(point for point in points if all(_LEAST <= value <= _MOST for value in point))
     edge = {(losses.place(x), private.place(y)) for x, y in points} - set(inside)
-    style: dict[str, Any] = {"color": colour, "label": baseline.name}
+    style: dict[str, Any] = looks | {"label": baseline.name, "linestyle": ":"}
     if baseline.is_plan:
         style |= {"marker": "*", "markersize": 15, "linestyle": "", "zorder": 5}
     elif len(points) > _MANY_POINTS:
-        style |= {"linestyle": "-"}
-    else:
-        style |= {"marker": "o", "linestyle": ":"}
+        style |= {"marker": "", "linestyle": "-"}
     if inside:
         panel.plot(*zip(*inside, strict=True), **style)
     if edge:
-        apart = {"marker": style.get("marker", "o"), "linestyle": "", "clip_on": False}
+        apart = {"marker": style["marker"] or looks["marker"], "linestyle": "", "clip_on": False}
         panel.plot(*zip(*sorted(edge), strict=True), **(style | apart | ({"label": ""} if inside else {})))

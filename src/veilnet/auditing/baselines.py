@@ -35,7 +35,8 @@ SECTION = "baselines"
 NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
 _ROUNDING = 1e-12  # less than this is the rounding of numbers that are exactly zero
 _STRENGTHS = np.logspace(-4, 6, 41)  # of isotropic noise, for the plot
-_NEVER = "cannot"  # no strength of a protection gets there
+_NEVER = "not possible"  # no strength of a protection gets there
+TALKING = "agents that talk to each other in every row, and cryptography among them"
 _NAMES_SHOWN = 4  # private parameters side by side in one table
 ANY_STRENGTH = (1e-16, 1e16)  # where the strength that is looked for may lie
 
@@ -81,7 +82,7 @@ def baselines(plan: Plan) -> list[Baseline]:
         rows_of = {agent: compress(spread, agent) for agent in network.agents}
         curve = [_point(float(k), _first_rows(network, rows_of, k)) for k in range(largest + 1)]
         found.append(discrete(name, curve, own))
-    found.append(discrete("secure summation", [_point(1.0, secure_sum(network))], own))
+    found.append(discrete("secure summation", [_point(1.0, secure_sum(network))], own, trusts=TALKING))
     found.append(discrete("no protection", [_point(1.0, knowledge(network))], own))
     return found
 

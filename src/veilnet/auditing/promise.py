@@ -31,7 +31,8 @@ def certificate_rows(plan: Plan) -> list[Row]:
         plan.utility, plan.privacy, plan.targets, plan.most_loss, plan.worst_targets, plan.floors
     )
     certificate = certify(plan.network, plan.sanitizers, promise)
-    return [_certified(finding) for finding in certificate.findings]
+    # What is counted comes last, so that the growths stand in one table.
+    return [_certified(each) for each in sorted(certificate.findings, key=lambda each: each.what == DITHERED)]
 
 
 def _certified(finding: Finding) -> Row:
@@ -59,16 +60,20 @@ def _certified(finding: Finding) -> Row:
 
 def _in_words(what: str) -> str:
     """What a finding is about, for people who have read no paper."""
-    if what == UTILITY:
-        return "public error"
+    plain = {
+        UTILITY: "public error",
+        LOSS_ALLOWED: "public error, as allowed",
+        DITHERED: "agents that forget to dither",
+    }
     for start, words in (
         ("privacy of ", "error on {}"),
         ("target of ", "error on {}, as asked for"),
+        ("every direction of ", "error on every direction of {}, as asked for"),
         ("no less than is free of ", "error on {}, no less than is free"),
     ):
         if what.startswith(start):
             return words.format(what.removeprefix(start))
-    return what
+    return plain.get(what, what)
 
 
 @dataclass(frozen=True, eq=False)

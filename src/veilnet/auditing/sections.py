@@ -50,8 +50,8 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
     ),
     "lattice attack": (
         "Do exact numbers name readings that come in steps (0.1 °C)? The attacker knows the steps and looks for the "
-        "readings that fit every message.",
-        _ERRORS,
+        "readings that fit every message; the linear attacker does not look for steps.",
+        "± is a typical error: the root mean square of the attacker's estimate on the same rows.",
     ),
     "collusion": (
         "What if agents help the centre? They hand over their own raw readings, or the noise they added. 'Raw "
@@ -61,6 +61,8 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
     "repeated releases": (
         "What if the same is told again and again? A plan for single rows promises for one release of one x; "
         "raw readings sent as often tell more, too. A plan for streams has counted every row.",
+        "'Error falls below' says after how many releases half of the promised privacy is gone, or less is left than "
+        "was asked to remain.",
         _ERRORS,
     ),
     "wrong models": (
@@ -73,7 +75,8 @@ _INTRODUCTIONS: dict[str, tuple[str, ...]] = {
     ),
     "baselines": (
         "Would another protection do better? Each was tuned to cost the public estimate no more than the plan does, "
-        "and then to hide as much as the plan hides.",
+        "and then to hide as much as the plan hides. Secure summation needs agents that talk to each other in every "
+        "row, and cryptography among them; here every agent sanitizes alone.",
     ),
     "differential privacy": (
         "What does the noise amount to in the words of differential privacy? The smaller ε, the less one message "

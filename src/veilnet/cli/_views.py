@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
-from veilnet._core.words import number, percent, times
+from veilnet._core.words import number, percent
 from veilnet.cli._shared import table
-from veilnet.plans.certificate import DITHERED, LOSS_ALLOWED
+from veilnet.plans.findings_in_words import finding_in_words, growth_in_words
 
 if TYPE_CHECKING:
     from veilnet.plans.plan import Plan
@@ -44,40 +44,16 @@ def how_found(plan: Plan) -> str:
 def check_rows(checks: Sequence[Check], public: str) -> list[list[object]]:
     """What was verified, in words: what, promised, found, and whether it is confirmed."""
     return [
-        [_what(check.what, public), _figure(check, check.promised), _figure(check, check.found), check.ok]
+        [
+            finding_in_words(check.what, public),
+            *(
+                None if value is None else growth_in_words(check.what, value)
+                for value in (check.promised, check.found)
+            ),
+            check.ok,
+        ]
         for check in checks
     ]
-
-
-def _what(what: str, public: str) -> str:
-    """A finding of the certificate for a reader: privacies and losses are growths of error variances."""
-    plain = {
-        "utility": f"error variance on {public} grows",
-        LOSS_ALLOWED: f"no more than was allowed on {public}",
-        DITHERED: "agents that do not move their readings within a step",
-        "grids": "numbers are rounded as their noise calls for",
-        "names, limits, resolution": "agents know their readings' names, limits and steps",
-    }
-    for beginning, words in (
-        ("privacy of ", "error variance on {} grows"),
-        ("target of ", "as was asked of {}"),
-        ("every direction of ", "as was asked of every direction of {}"),
-        ("no less than is free of ", "no less than is free, of {}"),
-    ):
-        if what.startswith(beginning):
-            return words.format(what.removeprefix(beginning))
-    return f"{what} is intact" if what.endswith(".json") else plain.get(what, what)
-
-
-def _figure(check: Check, value: float | None) -> object:
-    if value is None or check.what == DITHERED:
-        return None if value is None else f"{value:g}"
-    growing = ("privacy of ", "target of ", "every direction of ", "no less than is free of ")
-    if check.what == "utility":
-        return times(1 - value)
-    if check.what == LOSS_ALLOWED or check.what.startswith(growing):
-        return times(1 + value)
-    return value
 
 
 def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:

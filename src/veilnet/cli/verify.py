@@ -65,7 +65,9 @@ def command(
         if ok:
             console.print(_errors(saved))
         if network is None:
-            console.print("The plan's own network was taken on trust: give yours to check that too.")
+            console.print(
+                f"The plan's own network was taken on trust: 'veilnet verify {plan} NETWORK' checks that it is yours."
+            )
         for note in (*notes, *doubt_notes(doubts)):
             console.print(note, soft_wrap=True)
         console.print("Every promise is confirmed." if ok else "NOT confirmed: do not use this plan.")

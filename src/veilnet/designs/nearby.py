@@ -103,10 +103,12 @@ class Nearby:
         wanted = np.array([targets[name] for name in names])
         beyond = [name for name in names if targets[name] >= self.verdict.limit[name]]
         if beyond:
-            raise Infeasible(
-                f"privacy of {beyond[0]!r}: {targets[beyond[0]]:.4g} is asked, and even silence gives no more than "
-                f"{self.verdict.limit[beyond[0]]:.4g}"
-            )
+            each = [
+                f"{targets[name]:.4g} is asked of {name!r}, and even silence gives no more than "
+                f"{self.verdict.limit[name]:.4g}"
+                for name in beyond
+            ]
+            raise Infeasible(f"privacy: {'; '.join(each)}")
         if all(targets[name] <= self.verdict.ceiling[name] for name in names):
             return perfect_plan(self.verdict, dict(targets))
         problem = least_loss_problem(self._objective, np.maximum(wanted * (1 + MARGINS[0]), self._kept))

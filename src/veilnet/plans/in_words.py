@@ -7,13 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, counted, join_names, times
+from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.network import Network
 from veilnet.plans.lower_bound.proof import Proof
 
-TYPICALLY_OFF = "What the centre is typically off by, from raw readings, from what is sent, and by guessing:"
+TYPICALLY_OFF = (
+    f"What the centre is typically off by, from raw readings, from what is sent, and by guessing {VARIANCES}:"
+)
 # Methods that are not simply the best plan found: whoever asked for them by name is told so.
 _BY_NAME = ("noise", "power", "alternating")
 _ROUNDING = 1e-9

@@ -11,6 +11,7 @@ from veilnet._core.words import number
 from veilnet.auditing.conclusion import HELD, outcome
 from veilnet.auditing.report import AuditReport
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
+from veilnet.report.words import names_of
 
 __all__ = ["audit_headline", "audit_section", "findings_of"]
 
@@ -59,7 +60,7 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
     if audit is None:
         return paragraph(
             "No audit was run, or none was given. ",
-            element("code", "veilnet audit plan/ --json > audit.json"),
+            element("code", "veilnet audit plan/ --out audit.json"),
             " attacks the plan and what is deployed of it; give the file with ",
             element("code", "--audit audit.json"),
             ".",
@@ -67,16 +68,8 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
     rows = findings_of(audit)
     kind, words = audit_headline(audit)
     conclusion = _document(audit).get("conclusion")
-    worries = [row for row in rows if row.get("verdict") in (*_BAD, *_DOUBTFUL)]
-    listed = [
-        element(
-            "li",
-            element("strong", _mark(row)),
-            f" {shown(str(row.get('what', '')))}: ",
-            str(row.get("sentence", ""))[:_LONGEST],
-        )
-        for row in worries[:_MOST_WORRIES]
-    ]
+    worries = _worries(rows)
+    listed = [element("li", element("strong", mark), f" {words}") for mark, words in worries[:_MOST_WORRIES]]
     if len(worries) > _MOST_WORRIES:
         listed.append(element("li", f"{len(worries) - _MOST_WORRIES} more."))
     sections = {name: [row for row in rows if row.get("section", "") == name] for name in _names(rows)}
@@ -94,6 +87,26 @@ def audit_section(audit: AuditReport | Mapping[str, Any] | None) -> Html:
             ),
         ]
     )
+
+
+def _worries(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """(mark, words) of what is bad, then of what wants a look, then of what cannot be told, by the reason why not."""
+    told = []
+    for verdicts in (_BAD, ("warn",)):
+        for row in rows:
+            if row.get("verdict") in verdicts:
+                words = str(row.get("sentence", ""))[:_LONGEST]
+                told.append((_mark(row), f"{shown(str(row.get('what', '')))}: {words}"))
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("verdict") == "cannot tell":
+            figures = row.get("figures")
+            why = figures.get("why") if isinstance(figures, Mapping) else None
+            reasons.setdefault(str(why or row.get("sentence", ""))[:_LONGEST], []).append(
+                str(row.get("what", ""))
+            )
+    told += [(_MARKS["cannot tell"], f"{names_of(whats)}. {why}") for why, whats in reasons.items()]
+    return told
 
 
 def _of_which_plan(audit: AuditReport | Mapping[str, Any]) -> Html | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilnet._core.words import counted, plain_number
+from veilnet._core.words import counted, join_names, plain_number
+from veilnet.plans.findings_in_words import finding_in_words, growth_in_words
 from veilnet.plans.in_words import quality
 from veilnet.plans.plan import Plan
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
@@ -13,10 +14,12 @@ from veilnet.verdict.verdict import Verdict
 
 __all__ = ["certificate_section", "symbols"]
 
+_PROMISES = "Promises, and what was found: a variance is the square of an error"
 _MEASURES = (
     "Promises in the paper's measures: a utility of 0 is perfect; a privacy of p makes an error variance 1 + p times "
     "as large"
 )
+_COLUMNS = ("promise", "promised", "found", "confirmed")
 
 
 def certificate_section(plan: Plan) -> Html:
@@ -27,16 +30,21 @@ def certificate_section(plan: Plan) -> Html:
         if plan.certificate.ok
         else f"NOT confirmed, do not use this plan: {plan.certificate.complaint()}."
     )
+    public = join_names(list(plan.network.public))
     rows = [
-        [shown(each.what), plain_number(each.promised), plain_number(each.found), "yes" if each.ok else "NO"]
+        [
+            shown(finding_in_words(each.what, public)),
+            growth_in_words(each.what, each.promised),
+            growth_in_words(each.what, each.found),
+            "yes" if each.ok else "NO",
+        ]
         for each in plan.certificate.findings
     ]
-    columns = ("promise", "promised", "found", "confirmed")
     return join(
         [
             paragraph(confirmed, class_=None if plan.certificate.ok else "alarm"),
             paragraph(quality(plan)),
-            table(_MEASURES, columns, rows, numeric=(1, 2), class_="certificate"),
+            table(_PROMISES, _COLUMNS, rows, numeric=(1, 2), class_="promises"),
         ]
     )
 
@@ -99,4 +107,12 @@ def symbols(plan: Plan, verdict: Verdict) -> Html:
             " times as large.",
         ),
         table("Symbols and their values", ("symbol", "meaning", "here"), rows, class_="symbols"),
+        table(_MEASURES, _COLUMNS, _in_measures(plan), numeric=(1, 2), class_="certificate"),
     )
+
+
+def _in_measures(plan: Plan) -> list[list[str]]:
+    return [
+        [shown(each.what), plain_number(each.promised), plain_number(each.found), "yes" if each.ok else "NO"]
+        for each in plan.certificate.findings
+    ]

@@ -86,7 +86,8 @@ def table(
         "div",
         element(
             "table",
-            element("caption", caption),
+            # On a phone the caption stays in sight while the table scrolls beneath it.
+            element("caption", element("span", caption)),
             element("thead", element("tr", *head)),
             element("tbody", *body),
             **attributes,

@@ -22,7 +22,7 @@ def verdict_section(verdict: Verdict) -> Html:
             verdict_table(verdict),
             paragraph(
                 "Free is what costs the public parameters nothing; no plan makes an error larger than it is when "
-                "nothing is sent. An agent is in the way when its silence would make more privacy free.",
+                "nothing is sent. An agent is named when its silence would make more privacy free.",
                 class_="soft",
             ),
         ]
@@ -57,7 +57,7 @@ def verdict_table(verdict: Verdict) -> Html:
         "error, for free",
         "error, when nothing is sent",
         "all of it free?",
-        "in the way, most first",
+        "who has to tell most of it, most first",
     )
     found = table(
         "How large errors are, compared with those from raw readings",

@@ -14,7 +14,8 @@ from veilnet.report.html import shown
 __all__ = ["as_good_as_guessing", "fold", "headline", "names_of", "sending_in_words", "what_it_means"]
 
 _LIKE_GUESSING = 0.98  # of the error when guessing: no reader would tell the difference
-_NAMED = 3  # private parameters that a headline names one by one
+_NEARLY = 1.1  # an error so many-fold of the one from raw readings is nearly as good
+_NAMED = 3  # parameters of a kind that a headline names one by one
 
 
 def fold(ratio: float, *, digits: int = 3) -> str:
@@ -62,17 +63,33 @@ def as_good_as_guessing(error: TypicalError) -> bool:
 
 def headline(plan: Plan, errors: Sequence[TypicalError]) -> str:
     """What the plan does, in one or two sentences."""
-    public = names_of(list(plan.network.public))
+    first = _public_part(plan, [each for each in errors if not each.private])
+    return f"{first}; {_private_part(plan, [each for each in errors if each.private])}."
+
+
+def _public_part(plan: Plan, public: Sequence[TypicalError]) -> str:
+    """What it costs. Of several parameters each has its own error: a sum of °C and kW would hide which loses."""
+    names = names_of(list(plan.network.public))
     ratio = float(np.sqrt(1 - plan.utility))
     if np.isinf(ratio):
-        first = f"The centre can no longer estimate {public}"
-    elif ratio < 1 + NOTHING / 2:
-        first = f"The centre learns {public} as well as before"
-    elif ratio < 1.1:
-        first = f"The centre learns {public} nearly as well as before (its error {grows(ratio)})"
+        return f"The centre can no longer estimate {names}"
+    if ratio < 1 + NOTHING / 2:
+        return f"The centre learns {names} as well as before"
+    by_loss = sorted(public, key=growth_of, reverse=True)
+    worst = growth_of(by_loss[0]) if by_loss else ratio
+    if len(by_loss) < 2:
+        told = f"on {names} {grows(worst)}"
+    elif len(by_loss) > _NAMED:
+        told = f"on {shown(by_loss[0].name)}, which loses most, {grows(worst)}"
     else:
-        first = f"The centre's error on {public} {grows(ratio)}"
-    return f"{first}; {_private_part(plan, [each for each in errors if each.private])}."
+        told = join_names(
+            [f"on {shown(by_loss[0].name)} {grows(worst)}"]
+            + [f"on {shown(each.name)} {_briefly(growth_of(each))}" for each in by_loss[1:]]
+        )
+    if worst < _NEARLY:
+        aside = f"its error {grows(worst)}" if len(by_loss) < 2 else f"its error {told}"
+        return f"The centre learns {names} nearly as well as before ({aside})"
+    return f"The centre's error {told}"
 
 
 def _private_part(plan: Plan, private: Sequence[TypicalError]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from veilnet._core.errors import InvalidRequest, MissingExtra
+from veilnet._core.threads import one_thread
 from veilnet.studio.uploads import MOST_BYTES
 from veilnet.studio.workbench import Workbench
 
@@ -22,13 +23,15 @@ def serve(given: Path | None, *, port: int = 0, started: Callable[[str], None]) 
     started: called with the one-time address once requests are answered.
     """
     try:
+        import scipy.linalg  # noqa: F401  brings a linear algebra of its own, which is limited with the rest below
         import uvicorn
 
         from veilnet.studio.app import application
         from veilnet.studio.guard import Guard
     except ImportError as error:
         raise MissingExtra('the studio needs its extra: pip install "veilnet[studio]"') from error
-    with tempfile.TemporaryDirectory(prefix="veilnet-studio-") as folder:
+    # Answers are many small factorisations: threads that wait for each other took ten times as long over them.
+    with one_thread(), tempfile.TemporaryDirectory(prefix="veilnet-studio-") as folder:
         bench = Workbench(Path(folder))
         if given is not None:
             _open(bench, given)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, join_names
+from veilnet._core.words import NOTHING, join_names, percent, three_digits
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.report.agents_section import agents_section
 from veilnet.report.audit_section import audit_section
@@ -124,7 +124,7 @@ def _network(now: Loaded) -> dict[str, Any]:
 def _free(now: Loaded) -> str:
     """What privacy costs nothing, in one sentence; the least of it where there are many private parameters."""
     free = sorted(now.verdict.ceiling.items(), key=lambda each: each[1])[:_MOST_NAMED]
-    told = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)))}" for name, ceiling in free]
+    told = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)), digits=2)}" for name, ceiling in free]
     return f"At no loss at all, the centre's error {join_names(told)}."
 
 
@@ -133,8 +133,13 @@ def _public(now: Loaded, errors: dict[str, TypicalError]) -> dict[str, Any]:
     public = [errors[name] for name in now.network.public if not errors[name].private]
     guess = [each.guessing / each.raw for each in public]
     most = float(np.sqrt(np.mean(np.square(guess)))) if guess else _MOST_PUBLIC
+    grown = float(np.sqrt(1 - now.plan.utility))
+    bound = "" if now.refined else "at most "
     return {
-        "fold": float(np.sqrt(1 - now.plan.utility)),
+        "fold": grown,
+        "grown": "nothing is lost"
+        if grown < 1 + NOTHING
+        else f"{bound}{percent(grown - 1)} larger than from raw readings",
         "most": min(most, _MOST_PUBLIC),
         "loss": -now.plan.utility,
         "raw": {each.name: _in_unit(each.raw, each.unit) for each in public},
@@ -179,15 +184,14 @@ def _what_if(now: Loaded, errors: dict[str, TypicalError]) -> Html | str:
         before, after = error.sent or 0.0, changed[name].sent or 0.0
         rows.append(
             [
-                shown(name),
-                "private" if error.private else "public",
+                f"{shown(name)} ({'private' if error.private else 'public'})",
                 _in_unit(before, error.unit),
                 _in_unit(after, error.unit),
                 _change(before, after),
             ]
         )
-    columns = ("parameter", "", "error as planned", "error then", "change")
-    return table("The centre's errors if it came so", columns, rows, numeric=(2, 3, 4))
+    columns = ("parameter", "error as planned", "error then", "change")
+    return table("The centre's errors if it came so", columns, rows, numeric=(1, 2, 3))
 
 
 def _change(before: float, after: float) -> str:
@@ -201,4 +205,4 @@ def _change(before: float, after: float) -> str:
 def _in_unit(value: float, unit: str) -> str:
     if np.isinf(value):
         return "without bound"
-    return f"±{value:.3g}{f' {shown(unit)}' if unit else ''}"
+    return f"±{three_digits(value)}{f' {shown(unit)}' if unit else ''}"

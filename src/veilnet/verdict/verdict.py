@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from veilnet._core.linalg import EPS
-from veilnet._core.words import NOTHING, join_names, number, times
+from veilnet._core.words import NOTHING, VARIANCES, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
@@ -28,7 +28,8 @@ _SHORTFALL = 1e-11
 # Agents are searched one by one for who stands in the way; in words only for networks up to this size.
 _MOST_AGENTS_IN_WORDS = 200
 _TYPICALLY_OFF = (
-    "What the centre is typically off by, from raw readings, from what has to be sent, and by guessing:"
+    "What the centre is typically off by, from raw readings, from what has to be sent, and by guessing "
+    f"{VARIANCES}:"
 )
 
 

@@ -86,14 +86,21 @@ def class_row(
     figures |= {"p-value": min(1.0, evidence.beaten), "tested at": chance, "independent rows": area.effective}
     figures |= {"AUC that would have been found": noticed, "why": why}
     said = "; ".join(
-        f"{m} {found[m].value:.2f} from what is sent, {promised[m]:.2f} promised, {from_raw[m].value:.2f} from raw "
-        f"readings, {chance_of_guessing[m]:.2f} by guessing"
+        f"{m} {found[m].value:.2f} from what is sent{too_sure(m, found[m].value)}, {promised[m]:.2f} promised, "
+        f"{from_raw[m].value:.2f} from raw readings, {chance_of_guessing[m]:.2f} by guessing"
         for m in MEASURES
     )
     lead = " tells its values apart better than was promised" if verdict == "fail" else ""
     sentence = f"{judged.what}{lead}: {said}. {why}".strip()
     shown = _shown(area.value, from_raw["AUC"].value, promised["AUC"])
     return Row(judged.section, what, promised["AUC"], area.value, verdict, sentence, interval, figures, shown)
+
+
+def too_sure(measure: str, value: float) -> str:
+    """What a number of bits below that of guessing means; nothing for any other figure."""
+    return (
+        " (below 0: it is surer of its answers than right)" if measure == "bits" and value <= -0.005 else ""
+    )
 
 
 def _shown(sent: float, raw: float, promised: float | None) -> dict[str, str]:

@@ -80,15 +80,21 @@ NAMES = {"ridge": "logistic regression"}
 def measured(classes: Classes, probabilities: Array, stretches: list[Stretch]) -> dict[str, Mean]:
     """The three measures of an attacker's probabilities (T, values), each with its error.
 
-    A value that comes in four long spells is worth four rows, however often an attacker is right within each.
+    A value that comes in four long spells is worth four rows, however often an attacker is right within each. How
+    many that is, autocorrelations overrate now and then where spells are few: they are counted themselves.
     """
-    spells = [(classes.rows == value).astype(float) for value in range(len(classes.values))]
-    worth = min(independent_rows(each) for each in spells)
+    present = [(classes.rows == value).astype(float) for value in range(len(classes.values))]
+    worth = min(min(independent_rows(each), _spells(each)) for each in present)
     return {
         "AUC": mean_of(_areas(classes, probabilities, stretches), worth=worth),
         "balanced accuracy": mean_of(_accuracies(classes, probabilities), worth=worth),
         "bits": mean_of(_bits(classes, probabilities), skewed=True, worth=worth),
     }
+
+
+def _spells(present: Array) -> float:
+    """How many times a value comes or goes, with the first row."""
+    return 1.0 + float(np.count_nonzero(np.diff(present)))
 
 
 def if_it_were(found: Mean, promised: float) -> Mean:

@@ -170,7 +170,8 @@ class _Told:
         low, high = (units(max(each, 0.0)) for each in interval)
         shown = {
             "promised": units(law.mean),
-            "found": units(found),
+            "linear attacker": units(linear),
+            "lattice attacker": units(found),
             "which lies between": f"{low} and {high}",
         }
         if beaten:

@@ -67,13 +67,18 @@ def verdict_on(
     if evidence.hardly_protects:
         return "ok", "The plan hides hardly any of what raw readings tell, so there is little to break."
     if evidence.raw_knows > _RAW_CHANCE:
+        # Better than guessing, and yet not beyond chance, is something else to say than no better.
+        better = evidence.raw > _HARDLY * evidence.raw_allowed
+        how = "is better than guessing by no more than chance" if better else "does no better than guessing"
         if not learned:
-            return "cannot tell", f"Even from raw readings it does no better than guessing: {_OTHER_WORLD}"
-        return "cannot tell", "Even on raw readings it does no better than guessing, so this proves nothing."
+            return "cannot tell", f"Even from raw readings it {how}: {_OTHER_WORLD}"
+        return "cannot tell", f"Even on raw readings it {how}, so this proves nothing."
     if evidence.raw_beats > _RAW_CHANCE:
+        beats = (
+            "beats the promise by no more than chance" if evidence.gap > 0 else "does not beat the promise"
+        )
         return "cannot tell", (
-            "This attacker does not beat the promise even from raw readings, so that it fails on what is sent proves "
-            "nothing."
+            f"This attacker {beats} even from raw readings, so that it fails on what is sent proves nothing."
         )
     if evidence.sent < -_MATTERS * evidence.gap:
         if not learned:

@@ -28,6 +28,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.baselines import (
     NO_LOSS,
     SECTION,
+    TALKING,
     Baseline,
     Point,
     Spread,
@@ -56,7 +57,7 @@ AGGREGATE = "aggregate, then perturb"
 TRUSTED = (
     "a trusted aggregator who sees every raw reading: a centralised mechanism, not one that agents run alone"
 )
-TALKING = "agents that talk to each other in every row, and cryptography among them"
+
 _DELTA = 1e-6
 _DEVIATIONS = np.logspace(-2, 3, 26)  # of noise on every reading, for the plot
 _REACH = (1e-8, 1e4)  # deviations of noise among which the one that is looked for may lie

@@ -21,18 +21,21 @@ class SineChart:
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self._shapes = [(group.count, group.size, group.size) for group in groups]
-        self._edges = np.cumsum([0, *(count * size * size for count, size, _ in self._shapes)])
+        self._parts = [list(parts(*shape)) for shape in self._shapes]
+        self._edges = np.cumsum([0, *(count * size * size for count, size, _ in self._shapes)]).tolist()
 
     def shrink(self, flat: Array) -> tuple[list[Array], list[tuple[Array, Array]]]:
         """X at Y, and the eigenvalues and eigenvectors of Y that `pull_back` needs."""
         shrinks, frames = [], []
-        for start, end, shape in zip(self._edges[:-1], self._edges[1:], self._shapes, strict=True):
+        for start, end, shape, runs in zip(
+            self._edges[:-1], self._edges[1:], self._shapes, self._parts, strict=True
+        ):
             given = flat[start:end].reshape(shape)
             angles, vectors, made = np.empty(shape[:2]), np.empty(shape), np.empty(shape)
-            for part in parts(*shape):
+            for part in runs:
                 angles[part], vectors[part] = np.linalg.eigh(given[part])
                 half = vectors[part] * np.sin(angles[part])[:, None, :]
-                made[part] = half @ half.transpose(0, 2, 1)
+                np.matmul(half, half.transpose(0, 2, 1), out=made[part])
             shrinks.append(made)
             frames.append((angles, vectors))
         return shrinks, frames
@@ -43,16 +46,16 @@ class SineChart:
         The divided differences of sin² are closed form: sin²a - sin²b = sin(a + b) sin(a - b).
         """
         pulled = np.empty(int(self._edges[-1]))
-        for start, end, (angles, vectors), gradient in zip(
-            self._edges[:-1], self._edges[1:], frames, gradients, strict=True
+        for start, end, (angles, vectors), gradient, runs in zip(
+            self._edges[:-1], self._edges[1:], frames, gradients, self._parts, strict=True
         ):
             mine = pulled[start:end].reshape(vectors.shape)
-            for part in parts(*vectors.shape):
+            for part in runs:
                 left, right = angles[part, :, None], angles[part, None, :]
                 differences = np.sin(left + right) * np.sinc((left - right) / np.pi)
                 frame = vectors[part]
                 inverse = frame.transpose(0, 2, 1)
-                mine[part] = frame @ (differences * (inverse @ gradient[part] @ frame)) @ inverse
+                np.matmul(frame @ (differences * (inverse @ gradient[part] @ frame)), inverse, out=mine[part])
         return pulled
 
     def flat(self, shrinks: Sequence[Array], margin: float) -> Array:

@@ -52,13 +52,13 @@ class Curvature:
         if not self._slots:
             return -gradient / max(float(np.linalg.norm(gradient)), _TINY)
         slots = np.array(self._slots)
-        grid = np.ix_(slots, slots)
-        products, squares = self._step_change[grid], self._change_change[grid]
+        down = slots[:, None]
+        products, squares = self._step_change[down, slots], self._change_change[down, slots]
         scale = products[-1, -1] / squares[-1, -1]
         along_steps, along_changes = (self._steps @ gradient)[slots], (self._changes @ gradient)[slots]
         # Only the part of S'Y on and above the diagonal enters, steps in the order they were taken.
         inner = dtrtrs(products, along_steps)[0]
-        middle = np.diag(products) * inner + scale * (squares @ inner - along_changes)
+        middle = products.diagonal() * inner + scale * (squares @ inner - along_changes)
         of_steps, of_changes = np.zeros((2, self._steps.shape[0]))
         of_steps[slots] = dtrtrs(products, middle, trans=1)[0]
         of_changes[slots] = -scale * inner

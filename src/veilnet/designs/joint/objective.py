@@ -82,6 +82,7 @@ class JointObjective:
             self._observe = np.asarray(form.observe, order="F")
             self._coupling = [np.ascontiguousarray(group.take(form.coupling)) for group in self.groups]
             self._order = np.concatenate([group.rows.reshape(-1) for group in self.groups])
+        self._parts = [list(parts(group.count, group.size, self._length)) for group in self.groups]
         self.observe_groups = [np.ascontiguousarray(group.take(form.observe)) for group in self.groups]
         self.share_groups = [np.ascontiguousarray(group.take(shares)) for group in self.groups]
         self._prior = form.information
@@ -110,8 +111,8 @@ class JointObjective:
         views = self._views(shrink)
         information = self._information(shrink, views) + self._floor
         hidden = self._withheld.copy()
-        for x, view, share in zip(shrink, views, self.share_groups, strict=True):
-            for part in parts(*view.shape[:2], self._length):
+        for x, view, share, runs in zip(shrink, views, self.share_groups, self._parts, strict=True):
+            for part in runs:
                 withheld = share[part] - x[part] @ share[part]
                 hidden += view[part].reshape(-1, self._length).T @ withheld.reshape(-1, withheld.shape[2])
         spread = _solve_positive(information, hidden)
@@ -135,8 +136,8 @@ class JointObjective:
     def _information(self, shrink: Sequence[Array], views: list[Array]) -> Array:
         """J̃ = J0 + H' X W."""
         information = self._prior
-        for x, observe, view in zip(shrink, self.observe_groups, views, strict=True):
-            for part in parts(*view.shape[:2], self._length):
+        for x, observe, view, runs in zip(shrink, self.observe_groups, views, self._parts, strict=True):
+            for part in runs:
                 sent = (x[part] @ view[part]).reshape(-1, self._length)
                 information = information + observe[part].reshape(-1, self._length).T @ sent
         return np.asarray((information + information.T) / 2)

@@ -164,16 +164,12 @@ const publicPlace = (fold, most) => (most > 1 ? 1000 * Math.sqrt(Math.min(1, (fo
 const privateFold = (place, free, most) => Math.exp(Math.log(free) + (place / 1000) * (Math.log(most) - Math.log(free)));
 const privatePlace = (fold, free, most) => (most > free ? (1000 * Math.log(Math.max(fold, free) / free)) / Math.log(most / free) : 1000);
 
-const percent = (fold) => `${(100 * (fold - 1)).toPrecision(2)} %`;
-
 function showSliders(loaded) {
   const resting = (input) => (document.activeElement !== input || !asking) && !loaded.searching && !settled;
   const slider = $("public");
   if (resting(slider)) slider.value = publicPlace(loaded.public.fold, loaded.public.most);
   const each = Object.keys(loaded.public.raw).map((name) => `${name} ${loaded.public.sent[name]} (raw ${loaded.public.raw[name]})`);
-  const most = loaded.refined ? "" : "at most ";
-  const grown = loaded.public.fold < 1.000001 ? "nothing is lost" : `${most}${percent(loaded.public.fold)} larger than from raw readings`;
-  told($("public-told"), slider, `${each.join("; ")}: ${grown}`);
+  told($("public-told"), slider, `${each.join("; ")}: ${loaded.public.grown}`);
   if ($("private").dataset.names !== JSON.stringify(loaded.private.map((p) => p.name))) makePrivate(loaded);
   loaded.private.forEach((parameter, place) => {
     const input = $(`private-${place}`);
@@ -347,6 +343,7 @@ function showAgents(loaded) {
       const label = document.createElement("label");
       const box = Object.assign(document.createElement("input"), { type: "checkbox", value: agent.name });
       box.dataset.kind = kind;
+      box.checked = loaded[kind].includes(agent.name); // a page that is loaded anew
       box.setAttribute("aria-label", `${agent.name}: ${words}`);
       box.addEventListener("change", () => attempt(() => post("api/what-if", { silent: chosen("silent"), betrayed: chosen("betrayed") })));
       label.append(box, ` ${words}`);

@@ -1,0 +1,43 @@
+"""What was recomputed of a plan, in words: privacies and losses are growths of error variances."""
+
+from __future__ import annotations
+
+from veilnet._core.words import times
+from veilnet.plans.certificate import DITHERED, LOSS_ALLOWED
+
+__all__ = ["finding_in_words", "growth_in_words"]
+
+_GROWTHS = {
+    "privacy of ": "error variance on {} grows",
+    "target of ": "as was asked of {}",
+    "every direction of ": "as was asked of every direction of {}",
+    "no less than is free of ": "no less than is free, of {}",
+}
+
+
+def finding_in_words(what: str, public: str) -> str:
+    """What was looked at, for a reader.
+
+    what:   as the certificate or the verification of a folder calls it.
+    public: the names of the public parameters, in words.
+    """
+    plain = {
+        "utility": f"error variance on {public} grows",
+        LOSS_ALLOWED: f"error variance on {public} may grow",
+        DITHERED: "agents that forget to dither",
+        "grids": "messages are rounded finely enough for their noise",
+        "names, limits, resolution": "agents know their readings' names, limits and steps",
+    }
+    for beginning, words in _GROWTHS.items():
+        if what.startswith(beginning):
+            return words.format(what.removeprefix(beginning))
+    return f"{what} is intact" if what.endswith(".json") else plain.get(what, what)
+
+
+def growth_in_words(what: str, value: float) -> str:
+    """Its figure, for a reader: ``10.2-fold``."""
+    if what == "utility":
+        return times(1 - value)
+    if what == LOSS_ALLOWED or what.startswith(tuple(_GROWTHS)):
+        return times(1 + value)
+    return f"{value:g}"
