@@ -1,6 +1,9 @@
 """The attacks in their long form, one script after the other; each prints what was tried and what was recovered.
 
-python benchmarks/attacks.py
+    python benchmarks/attacks.py            all of it (hours)
+    python benchmarks/attacks.py --quick    a few of each
+
+The first script that fails ends it.
 """
 
 from __future__ import annotations
@@ -9,16 +12,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+QUICK = {
+    "attacks_kills": ("--kills", "14", "--full", "6"),
+    "attacks_memory": ("--kills", "6", "--full", "2"),
+    "lattice": ("--networks", "1", "--rows", "100"),
+    "nasty_networks": ("--networks", "4"),
+}
 
-def main() -> None:
+
+def main(*, quick: bool) -> None:
     """Kills and full disks, the readings' lattice, networks hard on floating point; stops at the first that fails."""
     here = Path(__file__).parent
     for script in (*sorted(here.glob("attacks_*.py")), here / "lattice.py", here / "nasty_networks.py"):
         print(f"\n{script.stem}", flush=True)
-        code = subprocess.run([sys.executable, str(script)], check=False).returncode
+        few = QUICK[script.stem] if quick else ()
+        code = subprocess.run([sys.executable, str(script), *few], check=False).returncode
         if code:
             sys.exit(code)
 
 
 if __name__ == "__main__":
-    main()
+    main(quick="--quick" in sys.argv)

@@ -50,6 +50,9 @@ def closed_form_rows(quick: bool) -> list[list[str]]:
                 f"{oracle.objective:.6g} ({oracle.status})",
             ]
         )
+    print(f"figure plan: {rows[0][2]}")
+    print(f"figure solver: {rows[0][4]}")
+    print(f"figure faster: {rows[0][5].split(' / ')[1]}")
     return rows
 
 

@@ -31,7 +31,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     agent = network.agents[0]
     vn.design(network).save(folder / "exact")
     vn.design(network, power=1.0).save(folder / "noisy")
-    names = ",".join(network.readings[agent])
+    names = ",".join(network.reading_names[agent])
     row = ",".join(map(repr, network.offset[network.blocks.rows(0)].tolist()))
     (folder / "readings.csv").write_text(f"{names}\n{row}\n", encoding="utf-8")
     veilnet = [sys.executable, "-m", "veilnet"]

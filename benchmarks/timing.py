@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Comparison(NamedTuple):
-    """Seconds per call of the subject and of the reference, and how many times the reference's time it takes."""
+    """Processor seconds per call of the subject and of the reference, and how many times the latter it takes."""
 
     subject: float
     reference: float
@@ -32,10 +32,10 @@ def compare(
 
 
 def once(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Wall seconds of one call, and what it returned."""
-    start = time.perf_counter()
+    """Processor seconds of one call, which others on the machine change little, and what it returned."""
+    start = time.process_time()
     result = work()
-    return time.perf_counter() - start, result
+    return time.process_time() - start, result
 
 
 def _repeats(work: Callable[[], Any], seconds: float) -> int:
@@ -44,10 +44,10 @@ def _repeats(work: Callable[[], Any], seconds: float) -> int:
 
 
 def _time(work: Callable[[], Any], repeats: int) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(repeats):
         work()
-    return (time.perf_counter() - start) / repeats
+    return (time.process_time() - start) / repeats
 
 
 def markdown(columns: list[str], rows: list[list[str]]) -> str:

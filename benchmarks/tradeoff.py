@@ -112,6 +112,10 @@ def quality_rows(outcomes: list[Outcome]) -> list[list[str]]:
     worse = [o for o in costly if o.joint > o.sweeps_200 * (1 + 1e-6)]
     joint = np.array([o.joint for o in costly])
     twenty, many = np.array([o.sweeps_20 for o in costly]), np.array([o.sweeps_200 for o in costly])
+    print(f"figure networks: {len(costly)}")
+    print(f"figure joint: {100 * np.median(joint):.3g} %")
+    print(f"figure sweeps: {100 * np.median(many):.3g} %")
+    print(f"figure worse: {len(worse)}")
     return [
         ["networks drawn / privacy not free", f"{len(outcomes)} / {len(costly)}"],
         ["joint loss above Algorithm 3's after 200 sweeps", f"{len(worse)} networks"],

@@ -45,18 +45,17 @@ def sent_by(plan: vn.Plan, log: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def attacked(
     seen: dict[str, np.ndarray], truth: np.ndarray, new: dict[str, np.ndarray], target: np.ndarray
-) -> str:
+) -> dict[str, float]:
     """How well two attackers tell occupancy from what they see: areas under the curve, 0.5 is guessing."""
     before, after = (np.concatenate(list(rows.values()), axis=1) for rows in (seen, new))
     attackers = {
         "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
         "random forest": RandomForestClassifier(200, min_samples_leaf=20, random_state=0),
     }
-    areas = {
-        name: roc_auc_score(target, attacker.fit(before, truth).predict_proba(after)[:, 1])
+    return {
+        name: float(roc_auc_score(target, attacker.fit(before, truth).predict_proba(after)[:, 1]))
         for name, attacker in attackers.items()
     }
-    return ", ".join(f"{name} {area:.3f}" for name, area in areas.items())
 
 
 def named(plan: vn.Plan, first: dict[str, np.ndarray], later: dict[str, np.ndarray]) -> float:
@@ -95,16 +94,22 @@ def main(folder: Path) -> None:
     plan = vn.design(made.network)
     print(plan)
     messages = sent_by(plan, later)
-    print(
-        f"AUC for occupancy, raw:  {attacked(readings(first), first[PRIVATE], readings(later), later[PRIVATE])}"
-    )
-    print(
-        f"AUC for occupancy, sent: {attacked(sent_by(plan, first), first[PRIVATE], messages, later[PRIVATE])}"
-    )
+    raw = attacked(readings(first), first[PRIVATE], readings(later), later[PRIVATE])
+    sent = attacked(sent_by(plan, first), first[PRIVATE], messages, later[PRIVATE])
+    for words, areas in (("raw", raw), ("sent", sent)):
+        shown = ", ".join(f"{name} {area:.3f}" for name, area in areas.items())
+        print(f"AUC for occupancy, {words}: {shown}")
     exact = vn.design(made.network.replace(resolution=dict.fromkeys(AGENTS, 0.0)))
     shares = [named(each, first, later) for each in (exact, plan)]
     print("climate's readings named: {:.1%} of the rows without dither, {:.1%} as sent".format(*shares))
     truth = later[PUBLIC]
+    figures = {"rows_fitted": f"{report.rows:,}", "rows_later": f"{len(truth):,}"}
+    for words, areas in (("raw", raw), ("sent", sent)):
+        for name, area in areas.items():
+            figures[f"{words}_{name.split()[1]}"] = f"{area:.3f}" if words == "raw" else f"{area:.2f}"
+    # an attacker who is wrong more often than right is turned around by whoever notices
+    figures["sent_best"] = f"{max(max(area, 1 - area) for area in sent.values()):.2f}"
+    figures["doubts"] = str(len(made.network.doubts))
     for words, fusion in (("all messages", vn.Fusion(plan)), ("with the gate", vn.Fusion(plan, gate=1e-6))):
         estimate = fusion.estimate(messages)
         errors = estimate.public[:, 0] - truth
@@ -114,6 +119,8 @@ def main(folder: Path) -> None:
             f"{PUBLIC}, {words}: R² {explained:.3f}; error {np.sqrt(np.mean(errors**2)):.2e}, stated "
             f"{np.sqrt(np.mean(estimate.deviation[:, 0] ** 2)):.2e}; rows that contradict the model: {share:.2%}"
         )
+        if words == "all messages":
+            figures["r2"] = f"{explained:.3f}"
     drift = vn.Drift(vn.Fusion(plan))
     told: set[tuple[str, str]] = set()
     for start in range(0, len(truth), 1024):
@@ -123,6 +130,8 @@ def main(folder: Path) -> None:
                 print(f"drift, from minute {change.since}: {change}")
     if not told:
         print("drift: no alarm")
+    for key, value in figures.items():
+        print(f"figure {key}: {value}")
 
 
 if __name__ == "__main__":

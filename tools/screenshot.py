@@ -1,4 +1,4 @@
-"""Makes the README's pictures from the running thing: docs/report.png and docs/studio.png, both of the house.
+"""Makes the documentation's pictures from the running thing: docs/report.png and docs/studio.png, both of the house.
 
     .venv/bin/python tools/screenshot.py
 

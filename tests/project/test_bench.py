@@ -12,7 +12,7 @@ import pytest
 
 import veilnet
 from veilnet.cli import run
-from veilnet.cli.bench import SCRIPTS
+from veilnet.cli._benchmarks import BENCHMARKS as NAMED
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -64,17 +64,23 @@ def test_every_benchmark_can_be_named(capsys: pytest.CaptureFixture[str]) -> Non
         "timing.py",
     }
     scripts -= {path.name for path in BENCHMARKS.glob("attacks_*.py")}  # attacks.py runs them all
-    assert {script for script, _ in SCRIPTS.values()} == scripts
+    assert {each.script for each in NAMED.values()} == scripts | {"../examples/office.py"}
+    assert all((BENCHMARKS / each.script).is_file() for each in NAMED.values())
     assert run(["bench", "speed"]) == 2
-    assert "expected paper, bounds" in capsys.readouterr().err
+    assert "expected paper, house" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["bounds", "--quick"], "--quick: goes with paper and perfect and has no effect with 'bounds'"),
+        (
+            ["bounds", "--quick"],
+            "--quick: goes with benchmarks that have a quick form and has no effect",
+        ),
         (["streams", "--out", "table.md"], "--out: goes with paper"),
         (["power", "--limit", "60"], "--limit: goes with paper"),
+        (["power", "--data", "log"], "--data: goes with office"),
+        (["office"], "--data: expected the folder of the office's log"),
     ],
 )
 def test_options_without_effect_are_refused(

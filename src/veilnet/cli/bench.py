@@ -1,4 +1,4 @@
-"""``veilnet bench``: every figure of the README, measured here."""
+"""``veilnet bench``: every figure of the documentation, measured here."""
 
 from __future__ import annotations
 
@@ -7,50 +7,9 @@ from typing import Annotated
 
 import typer
 
-# name -> (script, what it compares)
-SCRIPTS = {
-    "paper": ("run.py", "the same instances the paper's way (CVXPY with Clarabel and SCS) and ours"),
-    "bounds": ("foundation.py", "bounds with bare NumPy lines"),
-    "perfect": ("perfect.py", "the closed form with CVXPY"),
-    "power": ("power_instances.py", "the power-limited design with CVXPY"),
-    "tradeoff": ("tradeoff.py", "trade-offs with Algorithm 3 and random starts"),
-    "structured": ("structured.py", "trade-offs on 200 networks as people write them with another optimiser"),
-    "gap": ("gap.py", "trade-offs with what is proved to be the least loss"),
-    "streams": ("streams.py", "sanitize and fuse with bare products"),
-    "filters": ("filters.py", "agents with a memory and the centre's filter with bare filters"),
-    "stream-models": (
-        "stream_models.py",
-        "share filters on 50 random streams by two evaluations, simulated rows and other mechanisms",
-    ),
-    "stream-speed": ("stream_speed.py", "steady states of streams with eigenvalue decompositions"),
-    "stream-tradeoffs": (
-        "stream_tradeoffs.py",
-        "trade-offs on streams with memoryless ones and with another optimiser",
-    ),
-    "attackers": ("attackers.py", "learned attackers with the bound"),
-    "memory": ("stream_attackers.py", "attackers with memory with the promise of stream plans"),
-    "start": ("start.py", "the start of the command with that of NumPy"),
-    "pages": ("pages.py", "reports of 5, 50 and 500 agents: making, size, and opening in a browser"),
-    "drag": ("drag.py", "the studio's answers to someone who drags with designs from scratch"),
-    "attacks": (
-        "attacks.py",
-        "what is left of files and streams that are killed, starved of room and swapped",
-    ),
-    "parts": ("parts.py", "what networks in parts cost per agent, here and by worker processes of a cluster"),
-    "nasty": ("nasty_networks.py", "promises on networks that are hard on floating point with 120 digits"),
-    "calibration": ("calibration_study.py", "what fitted networks state with what is true on simulated rows"),
-    "drift": ("drift.py", "the gate's and the drift alarm's false alarms, and how soon a change is noticed"),
-    "audit": (
-        "audit_power.py",
-        "the audit's verdicts on data with planted leaks, and its false alarms where promises hold",
-    ),
-    "many": ("many_agents.py", "a thousand to a million agents with a bare batched NumPy script"),
-    "live-kills": ("live_kills.py", "a live network whose agent, broker and centre are killed at every step"),
-    "live-load": ("live_load.py", "messages a second at the centre of a live network with a bare subscriber"),
-    "lattice": ("lattice.py", "attacks on readings on a lattice, without and with dither"),
-}
-_WITHOUT_SOLVERS = ("start", "live-kills", "live-load")
-LIST = "; ".join(f"{name}: {what}" for name, (_, what) in SCRIPTS.items())
+from veilnet.cli._benchmarks import BENCHMARKS, LIST
+
+_WITHOUT_SOLVERS = ("start", "house", "live-kills", "live-load")
 
 
 def command(
@@ -59,11 +18,27 @@ def command(
         typer.Argument(help=f"all, or one of them. {LIST}."),
     ] = "paper",
     quick: Annotated[
-        bool, typer.Option("--quick", help="With paper and perfect: one small instance of each problem.")
+        bool, typer.Option("--quick", help="The quick form, of a minute or two: fewer and smaller instances.")
+    ] = False,
+    update_docs: Annotated[
+        bool,
+        typer.Option(
+            "--update-docs",
+            help="Keep what is found, with day, machine and command, in docs/figures, and write it into README and "
+            "documentation. With all: the quick forms.",
+        ),
     ] = False,
     limit: Annotated[
         float | None,
-        typer.Option("--limit", help="With paper: seconds for each solve of the paper's way (60)."),
+        typer.Option(
+            "--limit",
+            help="Seconds: with paper, for each solve of the paper's way (60); with --update-docs, for each "
+            "benchmark (900).",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="With office: the folder with the log's training.csv and test2.csv."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="With paper: Markdown file to write the table to.")
@@ -73,6 +48,7 @@ def command(
 
     The benchmarks are not part of the installed package; this runs them from the repository it was installed from.
     """
+    import os
     import subprocess
     import sys
     from importlib.util import find_spec
@@ -81,35 +57,87 @@ def command(
     from veilnet._core.errors import InvalidRequest, VeilnetError
     from veilnet._core.extras import missing_extra
 
-    if which != "all" and which not in SCRIPTS:
-        raise InvalidRequest(f"bench: expected {', '.join(SCRIPTS)} or all, found {which!r}")
-    for option, value, heeding in (("--limit", limit, {"paper"}), ("--out", out, {"paper"}),
-                                   ("--quick", quick or None, {"paper", "perfect"})):  # fmt: skip
-        if value is not None and which not in heeding | {"all"}:
-            raise InvalidRequest(
-                f"{option}: goes with {' and '.join(sorted(heeding))} and has no effect with {which!r}; leave it out"
-            )
-    folder = Path(veilnet.__file__).resolve().parents[2] / "benchmarks"
-    if not folder.is_dir():
+    if which != "all" and which not in BENCHMARKS:
+        raise InvalidRequest(f"bench: expected {', '.join(BENCHMARKS)} or all, found {which!r}")
+    _refuse_without_effect(which, quick=quick, limit=limit, update_docs=update_docs, data=data, out=out)
+    root = Path(veilnet.__file__).resolve().parents[2]
+    if not (root / "benchmarks").is_dir():
         raise VeilnetError(
             "bench: the benchmarks are not part of an installed veilnet; get its source repository and run "
             "'./veilnet bench' there"
         )
     if which not in _WITHOUT_SOLVERS and any(
-        find_spec(package) is None for package in ("cvxpy", "clarabel", "scs")
+        find_spec(each) is None for each in ("cvxpy", "clarabel", "scs")
     ):
         raise missing_extra("the benchmarks compare with other solvers", "paper")
-    for name, (script, _) in SCRIPTS.items():
-        if which not in (name, "all"):
+    if which == "office" and data is None:
+        raise InvalidRequest(
+            "--data: expected the folder of the office's log for this benchmark, found none; examples/office.py says "
+            "where to get it"
+        )
+    # one thread for everyone, said before numpy is loaded
+    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | os.environ
+    failed = []
+    for name in BENCHMARKS if which == "all" else (which,):
+        if name == "office" and data is None:
+            typer.echo(
+                "office: left out, for want of --data FOLDER; what was measured earlier stays", err=True
+            )
             continue
-        arguments = [sys.executable, str(folder / script)]
-        if name == "paper":
-            arguments += ["--limit", repr(60.0 if limit is None else limit)]
-            arguments += [] if out is None else ["--out", str(out)]
-        if quick and name in ("paper", "perfect"):
-            arguments.append("--quick")
+        in_short = quick or (which == "all" and update_docs)
+        arguments = _arguments(root, name, in_short, limit if not update_docs else None, data, out)
+        if update_docs:
+            told = f"./veilnet bench {name}" + " --quick" * (
+                in_short and not BENCHMARKS[name].is_always_quick
+            )
+            told += " --data FOLDER" * (name == "office")
+            keep = [sys.executable, str(root / "tools" / "figures.py"), "measure", name, told]
+            arguments = [*keep, repr(900.0 if limit is None else limit), "--", *arguments]
+        if which == "all":
+            typer.echo(f"\n== {name}: {BENCHMARKS[name].compares}")
         sys.stdout.flush()
-        # Its own process: numpy must see the number of threads before it is loaded.
-        code = subprocess.run(arguments, check=False).returncode
-        if code:
+        code = subprocess.run(arguments, check=False, env=environment).returncode
+        if code and not (update_docs and which == "all"):
             raise typer.Exit(code)
+        if code:
+            failed.append(name)
+    if update_docs:
+        subprocess.run([sys.executable, str(root / "tools" / "figures.py"), "render"], check=True)
+    if failed:
+        typer.echo(f"not updated, since they failed or took too long: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)
+
+
+def _arguments(
+    root: Path, name: str, quick: bool, limit: float | None, data: Path | None, out: Path | None
+) -> list[str]:
+    """What runs a benchmark in a process of its own: numpy must see the number of threads before it is loaded."""
+    import sys
+
+    arguments = [sys.executable, str(root / "benchmarks" / BENCHMARKS[name].script)]
+    if name == "paper":
+        arguments += ["--limit", repr((20.0 if quick else 60.0) if limit is None else limit)]
+        arguments += [] if out is None else ["--out", str(out)]
+    if name == "office":
+        arguments.append(str(data))
+    return arguments + list(BENCHMARKS[name].quick if quick else ())
+
+
+def _refuse_without_effect(
+    which: str, *, quick: bool, limit: float | None, update_docs: bool, data: Path | None, out: Path | None
+) -> None:
+    from veilnet._core.errors import InvalidRequest
+
+    with_forms = {name for name, each in BENCHMARKS.items() if not each.is_always_quick}
+    heeding = {
+        "--limit": (limit is not None, set(BENCHMARKS) if update_docs else {"paper"}),
+        "--out": (out is not None, {"paper"}),
+        "--data": (data is not None, {"office"}),
+        "--quick": (quick, with_forms),
+    }
+    for option, (given, names) in heeding.items():
+        if given and which not in names | {"all"}:
+            listed = " and ".join(sorted(names)) if len(names) < 3 else "benchmarks that have a quick form"
+            raise InvalidRequest(
+                f"{option}: goes with {listed} and has no effect with {which!r}; leave it out"
+            )

@@ -1,0 +1,43 @@
+"""The demo's house: what the centre knows from raw readings, from the free plan and from one that is paid for.
+
+python benchmarks/house.py
+"""
+
+from __future__ import annotations
+
+import veilnet as vn
+from veilnet.bounds.typical_errors import typical_errors
+from veilnet.io.template import house
+
+STRICT = 10.0  # the privacy that the demo asks of every private parameter
+
+
+def main() -> None:
+    """Both plans in words, and the figures that pages quote."""
+    network = house()
+    free, strict = vn.design(network), vn.design(network, privacy=STRICT)
+    print(free)
+    print()
+    print(strict)
+    errors = typical_errors(network, free.sanitizers)
+    temperature, gait = errors["mean temperature"], errors["gait"]
+    figures = {
+        "rooms": network.S,
+        "readings": network.N,
+        "sent": sum(free.sent.values()),
+        "temperature_raw": f"{temperature.raw:.2f} {temperature.unit}",
+        "temperature_sent": f"{temperature.sent:.2f} {temperature.unit}",
+        "temperature_guessing": f"{temperature.guessing:.2f} {temperature.unit}",
+        "gait_raw": f"{gait.raw:.1f} {gait.unit}",
+        "gait_sent": f"{gait.sent:.1f} {gait.unit}",
+        "gait_guessing": f"{gait.guessing:.1f} {gait.unit}",
+        "gait_fold": f"{1 + free.privacy['gait']:.0f}-fold",
+        "strict_fold": f"{1 + min(strict.privacy.values()):.0f}-fold",
+        "strict_loss": f"{-100 * strict.utility:.1f} %",
+    }
+    for key, value in figures.items():
+        print(f"figure {key}: {value}")
+
+
+if __name__ == "__main__":
+    main()

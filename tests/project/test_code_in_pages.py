@@ -1,0 +1,81 @@
+"""Every page does what it says: its code is run from top to bottom, and prints what is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers.code_blocks import PLAIN, ROOT, RUN, Reader, blocks, mismatch, pages
+
+PAGES = {page: blocks((ROOT / page).read_text(encoding="utf-8")) for page in pages()}
+WITH_CODE = [page for page, found in PAGES.items() if any(block.language in RUN for block in found)]
+
+
+@pytest.mark.no_cover
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_a_page_prints_what_it_shows(page: str, tmp_path: Path) -> None:
+    complaints = list(Reader(page, tmp_path).complaints(PAGES[page]))
+    assert not complaints, "\n".join(complaints)
+
+
+def test_blocks_of_data_are_well_formed(tmp_path: Path) -> None:
+    for number, page in enumerate(sorted(set(PAGES) - set(WITH_CODE))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert not list(Reader(page, folder).complaints(PAGES[page]))
+
+
+def test_nearly_all_code_is_run() -> None:
+    """What is not run says why, and is the exception."""
+    code = [block for found in PAGES.values() for block in found if block.language not in PLAIN]
+    left_out = [block for block in code if block.not_run is not None]
+    assert len(code) > 60
+    assert len(left_out) <= 0.3 * len(code), f"{len(left_out)} of {len(code)} blocks are not run"
+    assert all(len(str(block.not_run).split()) >= 2 for block in left_out)
+
+
+def test_the_reader_finds_what_is_there() -> None:
+    page = (
+        "# A page\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\nWords.\n\n```text\na picture\n```\n\n"
+        "<!-- not run: needs a broker -->\n```sh\nexit 1\n```\n\n<!-- set-up\n```python\nx = 2\n```\n-->\n"
+    )
+    found = blocks(page)
+    assert [(block.language, block.shown, block.not_run) for block in found] == [
+        ("python", "1\n", None),
+        ("text", None, None),
+        ("sh", None, "needs a broker"),
+        ("python", None, None),
+    ]
+    assert [block.line for block in found] == [3, 13, 18, 23]
+
+
+@pytest.mark.parametrize(
+    ("page", "complaint"),
+    [
+        ("```python\nprint(1)\n```\n", "printed, but not shown"),
+        ("```python\nprint(1)\n```\n\n```text\n2\n```\n", "shown '2', printed '1'"),
+        ("```sh\necho one\n```\n\n```text\ntwo\n```\n", "shown 'two', printed 'one'"),
+        ("```toml\na = \n```\n", "line 1: Invalid value"),
+        ("```json\n{1}\n```\n", "line 1: Expecting property name"),
+        ("```matlab\nload plan\n```\n", "nobody runs 'matlab'"),
+    ],
+)
+def test_what_is_wrong_is_said(page: str, complaint: str, tmp_path: Path) -> None:
+    (said,) = Reader("page.md", tmp_path).complaints(blocks(page))
+    assert complaint in said
+
+
+def test_code_that_fails_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"page.md, line 1: exit code 3"):
+        list(Reader("page.md", tmp_path).complaints(blocks("```sh\nexit 3\n```\n")))
+
+
+def test_the_comparison_tells_differences() -> None:
+    assert mismatch("a 1.00\n...\nb", "a 1.01\nx\ny\nb") is None
+    assert mismatch("a 1.00", "a 1.20") is not None
+    assert mismatch("a 7", "a 8") is not None
+    assert mismatch("a", "a\nb") is not None
+    assert mismatch("a\nb", "a") is not None
+    assert mismatch("a\n...\nc", "a\nb") is not None
