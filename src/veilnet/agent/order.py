@@ -34,7 +34,7 @@ _ROUNDING = 1e-9
 _DEPENDENT = 1e-12
 # Parts of a direction that are worth naming, relative to the largest.
 _NOTABLE = 0.2
-# How much finer grids may become, and which part of the readings' reach their offset may move by: grids leave room for
+# How much finer grids may become, and by which part of the readings' reach offsets may move: grids leave room for
 # readings of millions of deviations, so that neither comes near one that occurs.
 _FINER = 1024.0
 _MOVED = 1.0 / 1024.0
