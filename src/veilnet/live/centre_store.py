@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
 from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.live._sqlite import Lock, create_database, open_database, transaction
@@ -233,11 +231,3 @@ def _json(values: Array) -> str:
         return value if isinstance(value, float) and math.isfinite(value) else None
 
     return json.dumps(plain(np.asarray(values, dtype=float).tolist()))
-
-
-def plan_of(path: Path, database: sqlite3.Connection) -> str:
-    """The id of the newest plan of a store."""
-    row = database.execute("SELECT plan FROM plans ORDER BY number DESC LIMIT 1").fetchone()
-    if row is None:
-        raise InvalidPlan(f"{path}: no plan was ever taken up; is it the centre's store?")
-    return str(row[0])
