@@ -35,12 +35,13 @@ def mutant(sanitizer: vn.Sanitizer, draw: Callable[[tuple[int, ...]], Array]) ->
     """A sanitizer that is right in everything but where its noise comes from."""
     root, rng = sanitizer.noise_root, np.random.default_rng([20, 2**40])
     assert sanitizer.grid is not None
+    grid: Array = sanitizer.grid
 
     def sanitize(readings: Array) -> Array:
         noise = draw((len(readings), len(root))) @ root
         dither = np.where(np.diag(sanitizer.noise) > 0, 0.0, rng.uniform(-0.5, 0.5, noise.shape))
         exact = (readings - sanitizer.offset) @ sanitizer.compression.T + noise
-        return np.asarray(np.rint(exact / sanitizer.grid + dither) * sanitizer.grid) + 0.0
+        return np.asarray(np.rint(exact / grid + dither) * grid) + 0.0
 
     return sanitize
 

@@ -11,6 +11,7 @@ import pytest
 
 from helpers.live_networks import Wired, house_plan
 from veilnet._core.errors import InvalidRequest
+from veilnet.cli import run
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.row_keys import COUNTED, ROW, RowKey, read_time
 from veilnet.live.agent import Exhausted, LiveAgent
@@ -144,3 +145,22 @@ def test_an_epoch_beyond_all_calendars_ends_nobody_who_shows_it(wired: Wired) ->
         assert (table["time"] is None) == (epoch > 281_558_112)
         assert as_line(made, Epochs(QUARTER)).startswith(f"epoch {epoch}")
         lines(table, Topics())
+
+
+def test_a_missing_file_of_readings_is_told_before_anything_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house_plan().save(tmp_path / "plan")
+    file, readings = tmp_path / "plan" / "kitchen.json", tmp_path / "none.csv"
+    options = [
+        "--broker",
+        "mqtts://broker.example",
+        "--cert",
+        str(tmp_path),
+        "--in",
+        str(readings),
+        "--begin",
+    ]
+    assert run(["agent", str(file), *options]) == 2
+    assert "--in" in capsys.readouterr().err
+    assert not file.with_suffix(".sqlite").exists()

@@ -89,6 +89,8 @@ def command(
     from veilnet.live.sending import Sender
     from veilnet.live.topics import Topics
 
+    if source is not None and not source.is_file():
+        raise InvalidRequest(f"--in: {source}: no such file; check the name and the folder")
     address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
 
     def trusted(content: bytes) -> tuple[Sanitizer, str, Statement | None]:
