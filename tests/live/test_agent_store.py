@@ -11,6 +11,7 @@ import struct
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from helpers.live_networks import Wired, house_plan, house_readings
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.agent.randomness import SystemNoise
 from veilnet.agent.stream import Stream
+from veilnet.live import agent_store
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.messages import Seal
@@ -217,6 +219,52 @@ def test_a_store_that_is_missing_foreign_damaged_or_in_use_sends_nothing(path: P
     path.write_bytes(b"not a database")
     with pytest.raises(InvalidPlan):
         AgentStore(path, AGENT)
+
+
+def test_two_that_begin_at_once_do_not_replace_each_others_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one comes while the first has found that there is no file, and has not put its own there."""
+    path, second = tmp_path / "kitchen.sqlite", []
+    original = agent_store.create_database
+
+    def interrupted(*given: Any) -> None:
+        if not second:
+            second.append(True)
+            with pytest.raises(VeilnetError, match="another run"):
+                begin_agent_store(path, AGENT)
+        original(*given)
+
+    monkeypatch.setattr(agent_store, "create_database", interrupted)
+    begin_agent_store(path, AGENT)
+    assert second
+    AgentStore(path, AGENT).close()
+
+
+def test_a_beginning_that_is_killed_can_be_made_again(tmp_path: Path) -> None:
+    """At every line of it: either there is a store that can be used, or --begin makes one."""
+    lines = lines_of(lambda: begin_agent_store(tmp_path / "rehearsal.sqlite", AGENT), *WATCHED)
+    for place, line in enumerate(lines):
+        path = tmp_path / f"{place}.sqlite"
+        assert killed_at(lambda: begin_agent_store(path, AGENT), line)  # noqa: B023
+        if not path.exists():
+            begin_agent_store(path, AGENT)
+        AgentStore(path, AGENT).close()
+
+
+def test_an_epoch_lost_under_an_earlier_plan_takes_back_nothing_that_was_told(tmp_path: Path) -> None:
+    """Its message says which epoch entered that plan's memory last, so that the centre takes no other for missed."""
+    begin_agent_store(tmp_path / "kitchen.sqlite", AGENT)
+    first = agent(tmp_path / "kitchen.sqlite", stream=True)
+    first.take([1, 2], readings(2, stream=True))
+    first.store.reserve(PLAN[:16], [4])
+    first.store.close()
+    store = AgentStore(tmp_path / "kitchen.sqlite", AGENT)
+    second = LiveAgent(store, SEAL, house_plan(stream=True).sanitizers[AGENT], "beef" * 16)
+    assert second.recover() == [4]
+    told = [SEAL.open_message(payload) for _, payload in store.waiting(0, 9)][-1]
+    store.close()
+    assert (told.plan, told.epoch, told.after, told.values) == (PLAN[:16], 4, 2, None)
 
 
 def test_a_store_is_its_owners_alone(path: Path) -> None:

@@ -15,8 +15,12 @@ from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.row_keys import COUNTED, ROW, RowKey, read_time
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.agent_store import AgentStore, begin_agent_store
+from veilnet.live.centre import Estimated
 from veilnet.live.epochs import Epochs, read_step
 from veilnet.live.feeding import feed
+from veilnet.live.showing import as_line, as_table
+from veilnet.live.telegraf import lines
+from veilnet.live.topics import Topics
 
 QUARTER = 15 * 60 * 10**6
 
@@ -80,6 +84,22 @@ def test_a_reading_of_the_future_takes_no_epoch(wired: Wired) -> None:
     assert "future" in said[0]
 
 
+def test_a_store_keeps_to_the_way_its_epochs_are_counted(wired: Wired) -> None:
+    """With another step every reading that was told would have an epoch that was not."""
+    text = f"time,{HALL}\n2026-03-01 10:01:00Z,19,7.5,43\n"
+    agent = wired.agents["hall"]
+    kept = fed(agent, text, "15min")[0]
+    for restarted in (False, True):
+        again = wired.start_agent("hall") if restarted else agent
+        with pytest.raises(InvalidRequest, match="told twice"):
+            fed(again, text, "1min")
+        with pytest.raises(InvalidRequest, match="told twice"):
+            fed(again, text.replace("00Z", "00"), "15min")
+        with pytest.raises(InvalidRequest, match="told twice"):
+            fed(again, f"row,{HALL}\n{10**9},19,7.5,43\n")
+        assert fed(again, text, "15min")[0] == kept
+
+
 def test_the_budget_ends_in_the_middle_of_a_block(tmp_path: Path, wired: Wired) -> None:
     begin_agent_store(tmp_path / "few.sqlite", "hall", budget=2)
     store = AgentStore(tmp_path / "few.sqlite", "hall")
@@ -113,3 +133,14 @@ def test_a_step_is_a_duration(step: str) -> None:
 def test_an_epoch_knows_when_it_began() -> None:
     assert Epochs(QUARTER).start(3) == 1800.0
     assert Epochs().start(3) is None
+
+
+def test_an_epoch_beyond_all_calendars_ends_nobody_who_shows_it(wired: Wired) -> None:
+    """A stolen agent may tell any epoch up to 2**62."""
+    estimate = wired.centre.fusion.estimate({})
+    for epoch in (2**61, 10**9, 281_000_000):
+        made = Estimated(epoch, wired.id, 0, estimate)
+        table = as_table(made, Epochs(QUARTER))
+        assert (table["time"] is None) == (epoch > 281_558_112)
+        assert as_line(made, Epochs(QUARTER)).startswith(f"epoch {epoch}")
+        lines(table, Topics())

@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
+from veilnet.live.estimating import StreamEstimator
 from veilnet.live.intake import REASONS
+from veilnet.live.keys import make_keys
 from veilnet.live.messages import MOST_BYTES, Malformed, Message, Receipt, Seal, as_ranges
+from veilnet.live.receiving import Receiver
 
 EPOCHS = 4
 FUZZED = 10_000
@@ -233,6 +236,76 @@ def test_receipts_are_sealed_too() -> None:
             seal.open_receipt(bytes(forged))
     with pytest.raises(Malformed):
         Seal(bytes(32)).open_receipt(payload)
+
+
+def test_an_agent_of_many_stores_does_not_fill_the_centre(
+    wired: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Receipts are gathered by agent and store; those of one agent leave together."""
+    keys = make_keys(wired.folder / "keys", ["kitchen"]).keys
+    receiver = Receiver(wired.centre, wired.seals, TOPICS, keys.centre, ("127.0.0.1", 1), say=lambda _: None)
+    published: list[str] = []
+    monkeypatch.setattr(receiver._client, "publish", lambda topic, *_, **__: published.append(topic))
+    receiver.connected = True
+    message = first(wired)
+    for k in range(50):
+        payload = wired.seals["kitchen"].message(changed(message, store=k.to_bytes(8, "big")))
+        receiver._arrived.append((TOPICS.messages("kitchen"), payload))
+    receiver._work()
+    assert not receiver._receipts
+    assert published.count(TOPICS.acks("kitchen")) == 50
+
+
+@pytest.mark.parametrize("stray", [1, 10**9])
+def test_one_agent_with_a_wrong_clock_does_not_end_a_stream(tmp_path: Path, stray: int) -> None:
+    """Whether it comes before all others or in between, and over a restart: the rows are where most agents are."""
+    wired = Wired(tmp_path, house_plan(stream=True))
+    sent = wired.plan.sanitizers["kitchen"].sent
+    _, readings = house_readings(wired.plan, 4)
+    base, told = 2_000_000, Message(wired.id[:16], "kitchen", bytes(8), 1, stray)
+    for sequence, epoch in enumerate((stray, stray + 7), start=1):
+        values = np.zeros(sent).tobytes()
+        payload = wired.seals["kitchen"].message(
+            changed(told, sequence=sequence, epoch=epoch, values=values, after=epoch - 1)
+        )
+        wired.centre.take([(TOPICS.messages("kitchen"), payload)], wired.clock)
+        wired.clock += 2 * wired.wait
+        wired.centre.take([], wired.clock)
+        for step in (1, 2):
+            place = 2 * (sequence - 1) + step
+            for agent, own in readings.items():
+                if agent != "kitchen":
+                    wired.agents[agent].take([base + place], own[place - 1 : place])
+            wired.hand_over()
+            wired.clock += 2 * wired.wait
+            wired.centre.take([], wired.clock)
+            wired.start_centre()
+    with sqlite3.connect(wired.folder / "estimates.sqlite") as database:
+        found = {row[0] for row in database.execute("SELECT epoch FROM estimates")}
+    wired.close()
+    assert found >= set(range(base + 1, base + 5))
+
+
+def test_what_an_agent_says_of_long_ago_takes_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message may say that every row before was missed: only those that can still be changed are looked at."""
+    wired = Wired(tmp_path, house_plan(stream=True))
+    sent = wired.plan.sanitizers["kitchen"].sent
+    told = Message(wired.id[:16], "kitchen", bytes(8), 1, 1, 0, True, np.zeros(sent).tobytes())
+    looked = []
+    original = StreamEstimator._note
+    monkeypatch.setattr(
+        StreamEstimator, "_note", lambda self, *given: (looked.append(1), original(self, *given))[1]
+    )
+    for sequence, (epoch, after) in enumerate([(1, 0), (400, 399), (401, 0)], start=1):
+        looked.clear()
+        payload = wired.seals["kitchen"].message(changed(told, sequence=sequence, epoch=epoch, after=after))
+        wired.centre.take([(TOPICS.messages("kitchen"), payload)], wired.clock)
+        wired.clock += 2 * wired.wait
+        wired.centre.take([], wired.clock)
+    wired.close()
+    assert len(looked) < 100
 
 
 def test_ranges() -> None:

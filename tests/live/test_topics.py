@@ -38,6 +38,9 @@ def test_different_names_have_different_identities(names: list[str]) -> None:
         ("#", "=23"),
         ("two words", "two=20words"),
         ("%u", "=25u"),
+        (".", "=2E"),  # it is a folder's name too
+        ("..", "=2E=2E"),
+        ("...", "..."),
     ],
 )
 def test_identities_that_are_known(name: str, expected: str) -> None:
@@ -56,7 +59,7 @@ def test_nobody_else_is_the_centre() -> None:
     assert identity(CENTRE) != CENTRE
     with pytest.raises(InvalidRequest, match="other than centre"):
         reader_identity("centre")
-    for bad in ("", "a b", "a/b", "#", "x" * 61, "a\nuser root"):
+    for bad in ("", ".", "..", "a b", "a/b", "#", "x" * 61, "a\nuser root"):
         with pytest.raises(InvalidRequest, match="reader: expected a name"):
             reader_identity(bad)
 

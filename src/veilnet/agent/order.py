@@ -12,7 +12,9 @@ R^-1/2 with f(t) = t / (1 + t), T = R^1/2 C' Θ^-1 C R^1/2 and f(∞) = 1 for wh
 inverse keep the order. So an agent's file, which does not hold R, is enough. R is taken diagonal here, at every scale
 of noise that occurs, so that no noise is so small or so large beside R that its changes drown in rounding.
 
-What is beside the rows and the noise counts as more where it is less careful: a smaller dither, wider limits.
+What is beside the rows and the noise counts as more where it is less careful (a smaller dither), and where it decides
+anew which rows are held back: other limits, further readings, a much finer grid, an offset far away. That a row is
+missing is told without noise, so whoever could choose its reason could ask for any reading, one bit at a time.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names
+from veilnet.agent.grid import CROSSING_LIMIT
 from veilnet.agent.sanitizer import Sanitizer
 
 __all__ = ["what_more"]
@@ -31,13 +34,17 @@ _ROUNDING = 1e-9
 _DEPENDENT = 1e-12
 # Parts of a direction that are worth naming, relative to the largest.
 _NOTABLE = 0.2
+# How much finer grids may become, and by which part of the readings' reach offsets may move: grids leave room for
+# readings of millions of deviations, so that neither comes near one that occurs.
+_FINER = 1024.0
+_MOVED = 1.0 / 1024.0
 
 
 def what_more(new: Sanitizer, agreed: Sanitizer) -> tuple[str, ...]:
     """What a sanitizer tells that one agreed to before does not, in words; nothing if it tells no more.
 
-    In doubt there is an answer: memories that differ in any way, or readings without names whose number differs,
-    cannot be compared.
+    In doubt there is an answer: memories that differ in any way, readings without names whose number differs, or of
+    which one plan alone knows the names, cannot be compared.
     """
     names = _names(new, agreed)
     if names is None:
@@ -66,6 +73,8 @@ def _names(new: Sanitizer, agreed: Sanitizer) -> list[str] | None:
     """The readings of both; None if it cannot be told which is which."""
     if new.names and agreed.names:
         return list(dict.fromkeys([*agreed.names, *new.names]))
+    if (new.names or agreed.names) and new.sent:
+        return None  # columns would be taken by their place, and hold who knows what
     if new.readings != agreed.readings:
         return None
     return list(new.names or agreed.names) or [f"reading {k + 1}" for k in range(new.readings)]
@@ -137,14 +146,19 @@ def _known(rows: Array, noisy: Booleans, scale: float) -> Array:
 def _less_careful(
     new: Sanitizer, agreed: Sanitizer, names: list[str], of_new: list[int], of_agreed: list[int]
 ) -> list[str]:
-    """Readings that would be dithered by less, and those beyond whose earlier limits rows would be sent."""
+    """Readings that would be dithered by less, and those that would decide anew which rows are sent."""
+    if not new.sent:
+        return []
     used = np.any(new.compression[:, new.order :] != 0, axis=0)
     if new.memory is not None:
         used |= np.any(new.memory.gain != 0, axis=0)
     before = {place: k for k, place in enumerate(of_agreed)}
-    finer, wider = [], []
+    finer, wider, deciding = [], [], []
     for k, place in enumerate(of_new):
-        if place not in before or not new.sent:
+        if place not in before:
+            deciding.append(
+                names[place]
+            )  # used or not: what is wrong with one reading holds back the whole row
             continue
         then = before[place]
         if used[k] and _step(new, k) < _step(agreed, then):
@@ -152,14 +166,29 @@ def _less_careful(
         low, high = _limits(new, k)
         lowest, highest = _limits(agreed, then)
         if low < lowest or high > highest:
-            wider.append(names[place])  # used or not: one reading beyond its limits holds back the whole row
+            wider.append(names[place])
+        elif (low, high) != (lowest, highest) or _reaches_less(new, k, agreed, then):
+            deciding.append(names[place])
     found = []
     if finer:
         found.append(f"{join_names(finer)} would be dithered by less than before, or not at all")
     if wider:
         are = "is" if len(wider) == 1 else "are"
         found.append(f"rows would be sent though {join_names(wider)} {are} beyond the limits there were")
+    if deciding:
+        found.append(
+            f"rows would be held back by other values of {join_names(deciding)}, which tells of them"
+        )
     return found
+
+
+def _reaches_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> bool:
+    """Whether the grid would hold back rows for readings that it let through before."""
+    weights, before = new.recipe.weights, agreed.recipe.weights
+    if weights is None or before is None:
+        return False
+    moved = abs(float(new.offset[place]) - float(agreed.offset[then]))
+    return bool(weights[place] > _FINER * before[then] or weights[place] * moved > _MOVED * CROSSING_LIMIT)
 
 
 def _step(sanitizer: Sanitizer, place: int) -> float:

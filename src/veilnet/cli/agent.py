@@ -91,14 +91,13 @@ def command(
 
     address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
 
-    signed: list[Statement | None] = [None]
-
-    def trusted(content: bytes) -> tuple[Sanitizer, str]:
+    def trusted(content: bytes) -> tuple[Sanitizer, str, Statement | None]:
         given = () if trust is None else (trust,)
-        found, plan, signed[0] = runnable_sanitizer(sanitizer, content, given, accepted)
-        return found, plan or ""
+        found, plan, statement = runnable_sanitizer(sanitizer, content, given, accepted)
+        return found, plan or "", statement
 
-    found, plan = trusted(sanitizer_bytes(sanitizer))
+    found, plan, statement = trusted(sanitizer_bytes(sanitizer))
+    running = [statement]  # what was signed of the plan that counts
     credentials = Credentials(cert)
     seal = agent_seal(credentials)
     where = sanitizer.with_suffix(".sqlite") if store is None else store
@@ -114,10 +113,13 @@ def command(
         _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
 
     def take_up(content: bytes) -> None:
-        new, its_plan = trusted(content)
+        new, its_plan, its_statement = trusted(content)
+        if not new.sent:
+            raise _Silenced
         if (new.readings, new.names) != (found.readings, found.names):
             raise InvalidPlan("it takes other readings; start the agent anew with them")
         agent.take_up(new, its_plan)
+        running[0] = its_statement
 
     watch = PlanWatch(sanitizer, take_up, _say)
     sender = Sender(kept, seal, topics, credentials, address, _say)
@@ -147,8 +149,8 @@ def command(
                 )
             if watch.check():
                 _say(f"a new version of the plan is taken up: {agent.plan}")
-            if signed[0] is not None and signed[0].complaint():
-                raise InvalidPlan(f"{sanitizer}: nothing more is sent: {signed[0].complaint()}")
+            if running[0] is not None and running[0].complaint():
+                raise InvalidPlan(f"{sanitizer}: nothing more is sent: {running[0].complaint()}")
             if sender.failure is not None:
                 raise sender.failure
             _say(lattice.look(block.values(agent.sanitizer.readings)))
@@ -157,6 +159,8 @@ def command(
     except Exhausted:
         exhausted = True
         _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
+    except _Silenced:
+        _say("the new version of the plan lets this agent send nothing, so it ends")
     finally:
         if source is not None:
             lines.close()
@@ -174,6 +178,10 @@ def command(
             f"{ledger.waiting} messages are not acknowledged; they are in {where}, and the next run sends them"
         )
     return 1 if missed or exhausted or not arrived else 0
+
+
+class _Silenced(Exception):
+    """A plan that may be run has nothing to send: then the one before must not go on."""
 
 
 def _say(sentence: str) -> None:

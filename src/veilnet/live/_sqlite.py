@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,10 +37,15 @@ class Lock:
         os.close(self._handle)
 
 
-def create_database(path: Path, kind: str, schema: str) -> None:
+def create_database(
+    path: Path, kind: str, schema: str, fill: Callable[[sqlite3.Connection], object] = lambda _: None
+) -> None:
     """A new file with these tables, readable by its owner alone; nothing of it is there if this is interrupted.
 
     kind: what it is, kept inside; FileExistsError where there is a file of that name.
+    fill: writes what the tables begin with.
+
+    The caller holds the file's :class:`Lock`: two that begin at once would replace each other's.
     """
     partial = path.with_name(path.name + ".new")
     if path.exists():
@@ -55,6 +60,7 @@ def create_database(path: Path, kind: str, schema: str) -> None:
                 database.execute(statement)
             database.execute("CREATE TABLE kind (kind TEXT NOT NULL)")
             database.execute("INSERT INTO kind VALUES (?)", (kind,))
+            fill(database)
     finally:
         database.close()
     partial.rename(path)

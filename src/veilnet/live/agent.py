@@ -60,7 +60,6 @@ class LiveAgent:
         self.store = store
         self._seal = seal
         self._noise = SystemNoise() if noise is None else noise
-        self._sanitizers: dict[str, Sanitizer] = {}
         self.take_up(sanitizer, plan)
 
     def take_up(self, sanitizer: Sanitizer, plan: str) -> None:
@@ -80,7 +79,6 @@ class LiveAgent:
                 f"plan: {sanitizer.sent} numbers do not fit into a message of {MOST_BYTES} bytes"
             )
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
-        self._sanitizers[self.plan] = sanitizer
         self._after, state = self.store.memory(self.plan, sanitizer.order)
         self._stream = Stream(sanitizer.recipe, self._noise, state if sanitizer.order else None)
 
@@ -90,8 +88,9 @@ class LiveAgent:
         for reserved, plan in self.store.unfinished():
             if plan == self.plan:
                 self._release([reserved], np.full((1, self.sanitizer.readings), np.nan))
-            else:  # the memory under another plan is not needed any more
-                self.store.keep(plan, [Kept(reserved, self._sealed(reserved, None, plan, 0), released=False)])
+            else:
+                payload = self._sealed(reserved, None, plan, self.store.remembered(plan))
+                self.store.keep(plan, [Kept(reserved, payload, released=False)])
             found.append(reserved.epoch)
         return found
 

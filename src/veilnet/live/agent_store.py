@@ -33,10 +33,11 @@ __all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store"]
 
 KIND = "veilnet-agent/1"
 _WHAT = "an agent's sequence store"
+_USE = "sends from this store"
 _SCHEMA = """
 CREATE TABLE about (
     agent TEXT NOT NULL, store BLOB NOT NULL, budget INTEGER, clock REAL NOT NULL,
-    sequence INTEGER NOT NULL, epoch INTEGER NOT NULL, head BLOB NOT NULL
+    sequence INTEGER NOT NULL, epoch INTEGER NOT NULL, head BLOB NOT NULL, epochs TEXT
 );
 CREATE TABLE releases (
     sequence INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, plan TEXT NOT NULL,
@@ -97,20 +98,22 @@ def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None
     """
     if budget is not None and budget < 1:
         raise InvalidRequest(f"--budget: expected at least one release, found {budget}")
+    about = (agent, secrets.token_bytes(STORE_BYTES), budget, time.time(), bytes(32))
+    lock = Lock(path, _USE)
     try:
-        create_database(path, KIND, _SCHEMA)
+        create_database(
+            path,
+            KIND,
+            _SCHEMA,
+            lambda database: database.execute("INSERT INTO about VALUES (?, ?, ?, ?, 0, 0, ?, NULL)", about),
+        )
     except FileExistsError:
         raise InvalidRequest(
             f"--begin: {path} exists, and a second beginning would use its sequence numbers twice; leave --begin out "
             "to go on with it, or choose another name (--store)"
         ) from None
-    database = connect(path)
-    with transaction(database):
-        database.execute(
-            "INSERT INTO about VALUES (?, ?, ?, ?, 0, 0, ?)",
-            (agent, secrets.token_bytes(STORE_BYTES), budget, time.time(), bytes(32)),
-        )
-    database.close()
+    finally:
+        lock.close()
 
 
 class AgentStore:
@@ -127,13 +130,13 @@ class AgentStore:
             )
         self.path = path
         self._turn = threading.RLock()
-        self._lock = Lock(path, "sends from this store")
+        self._lock = Lock(path, _USE)
         try:
             self._db = open_database(path, KIND, what=_WHAT)
             # settling may be undone by a crash of the machine: the centre acknowledges again
             self._settling = connect(path, durable=False)
             about = self._db.execute(
-                "SELECT agent, store, budget, sequence, epoch, clock FROM about"
+                "SELECT agent, store, budget, sequence, epoch, clock, epochs FROM about"
             ).fetchone()
         except sqlite3.Error as error:
             self._lock.close()
@@ -154,6 +157,7 @@ class AgentStore:
         self.last_epoch: int = about[4]
         self._sequence: int = about[3]
         self._clock: float = about[5]
+        self._epochs: str | None = about[6]
         counted = self._db.execute("SELECT count(*) FROM releases WHERE state <> 'missed'").fetchone()
         self._released = int(counted[0])
 
@@ -169,6 +173,23 @@ class AgentStore:
         return None if self.budget is None else max(0, self.budget - self._released)
 
     # --- before noise is drawn, and after
+
+    def keep_to(self, epochs: str) -> None:
+        """Refuse to count epochs in another way than this store did: readings told before would get new ones.
+
+        epochs: the way, in words.
+        """
+        if self._epochs == epochs:
+            return
+        if self._epochs is not None:
+            raise InvalidRequest(
+                f"{self.path}: its epochs were {self._epochs}, and would now be {epochs}, so that readings could be "
+                "told twice; nothing is sent: give them as before (--step, --time), or --begin another store for "
+                "readings that were never told"
+            )
+        with self._turn, transaction(self._db):
+            self._db.execute("UPDATE about SET epochs = ?", (epochs,))
+        self._epochs = epochs
 
     def reserve(self, plan: str, epochs: Sequence[int], *, now: float | None = None) -> list[Reserved]:
         """Take sequence numbers for epochs, each after the one before: on the disk when this returns.
@@ -235,6 +256,12 @@ class AgentStore:
             ).fetchall()
         return [(Reserved(sequence, epoch), plan) for sequence, epoch, plan in rows]
 
+    def remembered(self, plan: str) -> int:
+        """The last epoch that entered the memory under a plan; 0 where none did."""
+        with self._turn:
+            row = self._db.execute("SELECT epoch FROM memory WHERE plan = ?", (plan,)).fetchone()
+        return 0 if row is None else int(row[0])
+
     def memory(self, plan: str, order: int) -> tuple[int, Array]:
         """(the last epoch that entered, the memory) under a plan; (0, zeros) where none has begun."""
         with self._turn:
@@ -255,18 +282,6 @@ class AgentStore:
                 "SELECT sequence, payload FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?",
                 (after, most),
             ).fetchall()
-
-    def payloads(self, sequences: Sequence[int]) -> dict[int, bytes]:
-        """Those of some messages that are still in the outbox."""
-        found = {}
-        with self._turn:
-            for sequence in sequences:
-                row = self._db.execute(
-                    "SELECT payload FROM outbox WHERE sequence = ?", (sequence,)
-                ).fetchone()
-                if row is not None:
-                    found[sequence] = row[0]
-        return found
 
     def count_waiting(self) -> int:
         """How many messages the centre has not acknowledged."""

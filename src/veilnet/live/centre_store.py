@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
 from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.live._sqlite import Lock, create_database, open_database, transaction
@@ -180,11 +178,31 @@ class CentreStore:
         )
         return {agent: _numbers(values) for agent, values in rows}
 
-    def all_told(self, plan: int, agent: str) -> Iterator[tuple[int, int, Array | None]]:
-        """(epoch, the epoch before that entered the memory, numbers) of an agent under a plan, in order."""
+    def newest_told(self, plan: int) -> dict[str, int]:
+        """agent -> the last epoch that it told under a plan."""
         rows = self._db.execute(
-            'SELECT epoch, after, "values" FROM messages WHERE plan = ? AND agent = ? ORDER BY epoch',
-            (plan, self._agents[agent]),
+            "SELECT a.agent, max(m.epoch) FROM messages m JOIN agents a ON a.number = m.agent WHERE m.plan = ? "
+            "GROUP BY m.agent",
+            (plan,),
+        )
+        return dict(rows.fetchall())
+
+    def epochs_told(self, plan: int) -> list[int]:
+        """The epochs that anybody told under a plan, in order."""
+        rows = self._db.execute("SELECT DISTINCT epoch FROM messages WHERE plan = ? ORDER BY epoch", (plan,))
+        return [row[0] for row in rows]
+
+    def all_told(
+        self, plan: int, agent: str, first: int, last: int
+    ) -> Iterator[tuple[int, int, Array | None]]:
+        """(epoch, the epoch before that entered the memory, numbers) of an agent under a plan, in order.
+
+        first, last: the epochs in between.
+        """
+        rows = self._db.execute(
+            'SELECT epoch, after, "values" FROM messages WHERE plan = ? AND agent = ? AND epoch BETWEEN ? AND ? '
+            "ORDER BY epoch",
+            (plan, self._agents[agent], first, last),
         )
         return ((epoch, after, _numbers(values)) for epoch, after, values in rows)
 
@@ -200,10 +218,13 @@ class CentreStore:
 
     # --- estimates
 
-    def newest_estimate(self, plan: int) -> int:
-        """The last epoch that was estimated under a plan; 0 where none was."""
-        (newest,) = self._db.execute("SELECT max(epoch) FROM estimates WHERE plan = ?", (plan,)).fetchone()
-        return int(newest or 0)
+    def estimated(self, plan: int, first: int, last: int) -> tuple[int, int]:
+        """The first and the last epoch in between that were estimated under a plan; zeros where none was."""
+        found = self._db.execute(
+            "SELECT min(epoch), max(epoch) FROM estimates WHERE plan = ? AND epoch BETWEEN ? AND ?",
+            (plan, first, last),
+        ).fetchone()
+        return int(found[0] or 0), int(found[1] or 0)
 
     def add_estimate(self, plan: int, epoch: int, told: int, estimate: Estimate) -> int:
         """Keep an estimate as the next revision of its epoch, inside a batch; the number of the revision, from 0."""
@@ -233,11 +254,3 @@ def _json(values: Array) -> str:
         return value if isinstance(value, float) and math.isfinite(value) else None
 
     return json.dumps(plain(np.asarray(values, dtype=float).tolist()))
-
-
-def plan_of(path: Path, database: sqlite3.Connection) -> str:
-    """The id of the newest plan of a store."""
-    row = database.execute("SELECT plan FROM plans ORDER BY number DESC LIMIT 1").fetchone()
-    if row is None:
-        raise InvalidPlan(f"{path}: no plan was ever taken up; is it the centre's store?")
-    return str(row[0])

@@ -10,6 +10,7 @@ from veilnet.io.row_keys import RowKey, duration
 
 __all__ = ["Epochs", "read_step"]
 
+_END = 253_402_300_800  # seconds since 1970: the year 10000, which no calendar of the readers' knows
 _AHEAD = 300 * 10**6  # microseconds: a time further in the future than that and a step is a fault
 
 
@@ -48,6 +49,13 @@ class Epochs:
                 "them in a column 'row'"
             )
 
+    def in_words(self, key: RowKey) -> str:
+        """The way in which epochs are counted: another one gives the same reading another epoch."""
+        if not key.is_time:
+            return "rows"
+        times = {"zoned": "times with a zone", "local": "times without a zone"}.get(key.style, "seconds")
+        return f"steps of {(self.step or 0) / 1e6:g} s in {times}"
+
     def of(self, row: int, key: RowKey) -> int:
         """The epoch of a row."""
         if not key.is_time:
@@ -63,5 +71,7 @@ class Epochs:
         return row - 1 > (time.time() if now is None else now) * 1e6 + slack
 
     def start(self, epoch: int) -> float | None:
-        """When an epoch began, in seconds since 1970; None where epochs are rows."""
-        return None if self.step is None else (epoch - 1) * self.step / 1e6
+        """When an epoch began, in seconds since 1970; None where epochs are rows, or it is beyond all calendars."""
+        if self.step is None or (epoch - 1) * self.step >= _END * 10**6:
+            return None
+        return (epoch - 1) * self.step / 1e6

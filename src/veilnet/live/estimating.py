@@ -7,6 +7,7 @@ one call of :class:`veilnet.Fusion`, so that it has the bits that the same call 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +21,7 @@ from veilnet.live.messages import Message
 
 __all__ = ["Estimator", "Made", "estimator"]
 
+_HISTORY = 64  # rows back that a late message may change
 _LONGEST_GAP = 100_000  # rows of a stream of which nobody heard
 
 
@@ -36,7 +38,7 @@ class Estimator(Protocol):
     """What makes estimates of the messages of one plan."""
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
-        """Take in a message that is in the store; "late" where it can change no estimate any more, else nothing."""
+        """Take in a message that is in the store; "late" or "far" where it can change no estimate, else nothing."""
 
     def due(self, now: float) -> Iterator[Made]:
         """The estimates whose time has come."""
@@ -103,22 +105,21 @@ class StreamEstimator:
 
     def _begin(self, now: float) -> None:
         """All that the store holds, as if it had come in time."""
-        self._fusion = Fusion(self._model)
+        self._fusion = Fusion(self._model, history=_HISTORY)
         self._rows: dict[int, dict[str, Array | None]] = {}  # epochs that are not estimated yet
         self._deadlines: dict[int, float] = {}
         self._start = self._newest = 0  # the first epoch, and the last one that was estimated
-        estimated = self._store.newest_estimate(self._plan)
-        heads = {agent: self._store.all_told(self._plan, agent) for agent in self._senders}
-        nexts = {agent: next(told, None) for agent, told in heads.items()}
-        firsts = [each[0] for each in nexts.values() if each is not None]
-        if not firsts:
+        self._told = self._store.newest_told(self._plan)  # agent -> its last epoch
+        if not self._told:
             return
-        self._start = min(firsts)
+        first, last = self._where_most_are()
+        begun, estimated = self._store.estimated(self._plan, first, last)
+        self._start = begun or first
         self._newest = self._start - 1
+        heads = {agent: self._store.all_told(self._plan, agent, self._start, last) for agent in self._senders}
+        nexts = {agent: next(told, None) for agent, told in heads.items()}
         epoch = self._start
         while any(each is not None for each in nexts.values()):
-            if min(each[0] for each in nexts.values() if each is not None) - epoch > _LONGEST_GAP:
-                break  # as in tell: an epoch that far ahead is somebody's mistake
             row: dict[str, Array | None] = {}
             for agent, each in nexts.items():
                 if each is None:
@@ -136,17 +137,43 @@ class StreamEstimator:
                 self._deadlines[epoch] = now + self._wait
             epoch += 1
 
+    def _where_most_are(self) -> tuple[int, int]:
+        """The first and the last epoch of those, without a long gap, in which the agent in the middle is.
+
+        One that is far from all others has a wrong clock, or a false one, and must not decide where rows begin.
+        """
+        newest = sorted(self._told.values())
+        middle = newest[(len(newest) - 1) // 2]
+        epochs = self._store.epochs_told(self._plan)
+        low = high = bisect_left(epochs, middle)
+        while low > 0 and epochs[low] - epochs[low - 1] <= _LONGEST_GAP:
+            low -= 1
+        while high + 1 < len(epochs) and epochs[high + 1] - epochs[high] <= _LONGEST_GAP:
+            high += 1
+        return epochs[low], epochs[high]
+
+    def _most_are_near(self, epoch: int) -> bool:
+        near = sum(abs(each - epoch) <= _LONGEST_GAP for each in self._told.values())
+        return 2 * near > len(self._told)
+
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store, and what it says of the epochs before."""
-        if self._start and message.epoch < self._start:
-            self._begin(now)
-            return ""
+        self._told[message.agent] = max(message.epoch, self._told.get(message.agent, 0))
         if not self._start:
             self._start, self._newest = message.epoch, message.epoch - 1
-        if message.epoch - self._newest > _LONGEST_GAP:
-            return "far"
+        if not self._start - _LONGEST_GAP <= message.epoch <= self._newest + _LONGEST_GAP:
+            if not self._most_are_near(message.epoch):
+                return "far"
+            self._begin(now)
+            return ""
+        if message.epoch < self._start:
+            if self._newest >= self._start:
+                return "late"
+            self._begin(now)
+            return ""
         problem = ""
-        for epoch in range(max(message.after + 1, self._start), message.epoch):
+        changeable = self._newest - _HISTORY
+        for epoch in range(max(message.after + 1, self._start, changeable), message.epoch):
             problem = self._note(epoch, message.agent, None, now) or problem
         return self._note(message.epoch, message.agent, values, now) or problem
 

@@ -21,6 +21,7 @@ def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Calla
 
     Raises Exhausted when the budget is used up before the block's end.
     """
+    agent.store.keep_to(epochs.in_words(key))
     found: dict[int, tuple[str, list[float] | None]] = {}
     for line, row, reason in block.refused:
         if row is None or epochs.too_soon(row, key):

@@ -36,10 +36,7 @@ _LARGEST = 1e100  # of a number: its square and sums of such can still be comput
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """A message that may be kept.
-
-    number: of the agent among those of the plan; ``values`` its numbers, None where the reading was missed.
-    """
+    """A message that may be kept; ``values`` are its numbers, None where the reading was missed."""
 
     message: Message
     values: Array | None

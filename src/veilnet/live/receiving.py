@@ -200,11 +200,10 @@ class Receiver:
         if not self._receipts or not self.connected:
             return
         now = time.monotonic()
-        for whose in list(self._receipts):
-            agent, store = whose
-            if now < self._last_receipt.get(agent, 0.0) + _GATHER:
-                continue
-            kept, refused = self._receipts.pop(whose)
+        # all of an agent's at once: one that names a store of its own in every message must not pile them up here
+        due = [whose for whose in self._receipts if now >= self._last_receipt.get(whose[0], 0.0) + _GATHER]
+        for agent, store in due:
+            kept, refused = self._receipts.pop((agent, store))
             self._last_receipt[agent] = now
             ranges = as_ranges(number for first, last in kept for number in range(first, last + 1))
             receipt = Receipt(store, ranges, refused[:1000])

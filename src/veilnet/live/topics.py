@@ -40,6 +40,8 @@ def identity(agent: str) -> str:
     encoded = "".join(
         each if each in _PLAIN else "".join(f"={byte:02X}" for byte in each.encode()) for each in agent
     )
+    if encoded in (".", ".."):  # an identity is the name of a folder too
+        encoded = encoded.replace(".", "=2E")
     if len(encoded) <= LONGEST:
         return encoded
     return f"{encoded[:_KEPT]}=={hashlib.sha256(agent.encode()).hexdigest()[:32]}"
@@ -47,7 +49,7 @@ def identity(agent: str) -> str:
 
 def reader_identity(name: str) -> str:
     """The identity of a program that reads estimates (``telegraf``): ``@telegraf``."""
-    if not _READER.fullmatch(name) or f"@{name}" == CENTRE:
+    if not _READER.fullmatch(name) or name in (".", "..") or f"@{name}" == CENTRE:
         raise InvalidRequest(
             f"reader: expected a name of at most 60 letters, digits and . _ -, other than centre, found {name[:80]!r}"
         )
