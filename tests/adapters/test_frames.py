@@ -93,6 +93,16 @@ def test_wrong_names_send_nothing(plan: vn.Plan) -> None:
         sanitizer.sanitize(pd.DataFrame({"T1": ["21,5"], "RH1": ["x"]}))
 
 
+@pytest.mark.parametrize("dtype", [float, int])
+def test_what_a_mask_hides_is_not_sent(plan: vn.Plan, dtype: type) -> None:
+    hidden = np.ma.MaskedArray(ROWS[:, 0].astype(dtype), mask=[False, True] + [False] * 4)
+    structured = np.ma.zeros(len(ROWS), dtype=[("RH1", float), ("T1", dtype)])
+    structured["T1"], structured["RH1"] = hidden, ROWS[:, 1]
+    for readings in ({"T1": hidden, "RH1": ROWS[:, 1]}, structured, structured[1]):
+        with pytest.raises(vn.InvalidReading, match="nothing was sent"):
+            plan.sanitizers["kitchen"].sanitize(readings)
+
+
 def test_columns_that_are_only_counted_go_by_their_order(plan: vn.Plan) -> None:
     for agent in ("kitchen", "hall"):
         sanitizer = plan.sanitizers[agent]

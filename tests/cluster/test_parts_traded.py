@@ -10,9 +10,10 @@ import pytest
 
 import veilnet as vn
 from veilnet import cli, cluster
-from veilnet.cluster import answering, tradeoff
+from veilnet.cluster import answering, calls, tradeoff
 from veilnet.cluster import parts as parts_module
 from veilnet.designs.many import Effort
+from veilnet.plans.certificate import Certificate, Finding
 
 L = 4
 ROWS = np.random.default_rng(0).standard_normal((3, L))
@@ -61,6 +62,7 @@ def test_parts_and_one_network_trade_alike(folder: Path) -> None:
     assert min(again.privacy.values()) >= min(plan.privacy.values()) / 1.01
     # what is free needs no search
     assert cluster.design(folder, privacy=0.5 * min(FREE.values())).utility == 0.0
+    assert not (folder / "plan" / "search").exists()
 
 
 def test_a_search_that_was_cut_off_goes_on_where_it_was(
@@ -100,6 +102,21 @@ def test_noise_that_was_taken_away_is_found(folder: Path) -> None:
         arrays["variances"] = 0 * arrays["variances"] + 0.5
         np.savez(path, **arrays)
     with pytest.raises(vn.InvalidPlan, match="noise of variance 0 or 1"):
+        cluster.verify(folder)
+
+
+def test_no_agent_gets_a_file_of_a_plan_that_was_not_confirmed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.design(folder)
+    cluster.agent_file(folder, "agent17")
+    refused = Certificate((Finding("privacy of g", 2.0, 1.0, ok=False),))
+    monkeypatch.setattr(calls, "certify", lambda *_, **__: refused)
+    with pytest.raises(vn.InvalidPlan, match="not confirmed"):
+        cluster.design(folder, privacy=TARGET, starts=1)
+    with pytest.raises(vn.InvalidPlan, match="design first"):
+        cluster.agent_file(folder, "agent17")
+    with pytest.raises(vn.InvalidPlan, match="design first"):
         cluster.verify(folder)
 
 

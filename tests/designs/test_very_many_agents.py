@@ -121,6 +121,44 @@ def test_a_plan_of_very_many_agents_is_certified_and_keeps_what_is_free(
 
 
 @pytest.mark.usefixtures("many")
+def test_most_agents_may_have_nothing_to_do_with_what_is_asked() -> None:
+    """Oracle: they change nothing, so the search without them finds the same; 1 % at most may lie between."""
+    rng = np.random.default_rng(1)
+    near, far = rng.standard_normal((6, 3, 3)), rng.standard_normal((14, 3, 2))
+    observe = np.zeros((20, 3, 5))
+    observe[:6, :, :3], observe[6:, :, 3:] = near, far
+    public, private = rng.standard_normal(3), {"g": rng.standard_normal(3), "f": rng.standard_normal(3)}
+    whole = vn.Network(
+        [observe],
+        1.0,
+        np.append(public, [0, 0]),
+        {name: np.append(rows, [0, 0]) for name, rows in private.items()},
+        vn.Prior(np.eye(5)),
+    )
+    alone = standard_form(vn.Network([near], 1.0, public, private, vn.Prior(np.eye(3))))
+    expected = Curve(alone, np.ones(2), starts=1).within(0.2)
+    found = vn.design(whole, utility_loss=0.2, starts=1)
+    assert -0.2 <= found.utility < -0.19
+    assert min(found.privacy.values()) >= expected.privacy.min() / 1.01
+
+
+def test_much_privacy_without_a_prior_costs_no_more_than_hiding_a_direction() -> None:
+    """Oracle: among directions that the public row does not see, drawn at random, the cheapest to hide."""
+    rng = np.random.default_rng(5)
+    observe = [rng.standard_normal((20, size, L)) for size in (1, 2, 3)]
+    public, (g, f) = rng.standard_normal(L), np.random.default_rng(3).standard_normal((2, L))
+    form = standard_form(vn.Network(observe, 1.0, public, {"g": g, "f": f}))
+    crowd = FormCrowd(form)
+    blind = np.linalg.svd(form.public)[2][1:].T
+    drawn = blind @ np.random.default_rng(9).standard_normal((L - 1, 200))
+    hidden = [crowd.ask(Recipe.withhold(each[:, None])) for each in drawn.T]
+    losses = [mixture.Answers(crowd.wanted, crowd.owner, [each]).at(np.ones(1)).loss for each in hidden]
+    found = ManyCurve(form, np.array([1.0, 0.0]), starts=1).at(1e6)
+    assert found.privacy[0] >= 1e6
+    assert found.loss <= min(losses)
+
+
+@pytest.mark.usefixtures("many")
 def test_a_search_among_very_many_can_be_stopped() -> None:
     model = network(7)
     told: list[str] = []

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import shutil
+import struct
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from helpers.network_files import assert_same, joint, per_agent
 from helpers.networks import random_network
 from helpers.stream_plans import noisy_stream_plan, stream_network
 from veilnet.cli import run
-from veilnet.io import _reading
+from veilnet.io import _mat_elements, _reading
 from veilnet.io._mat import read_variables
 from veilnet.io.template import house
 
@@ -183,6 +185,49 @@ def test_files_that_are_none_of_matlab_s(tmp_path: Path, monkeypatch: pytest.Mon
     assert path.stat().st_size < 10_000
     monkeypatch.setattr(_reading, "ARRAY_LIMIT", 20_000)
     assert "unfolds to more than is read" in refused(path)
+
+
+def element(kind: int, content: bytes) -> bytes:
+    return struct.pack("<II", kind, len(content)) + content + bytes(-len(content) % 8)
+
+
+def one_variable(path: Path, kind: int, shape: list[int], *content: bytes) -> Path:
+    """A file with one variable of a class, written by hand as no program would."""
+    described = element(6, struct.pack("<II", kind, 0)) + element(5, struct.pack(f"<{len(shape)}i", *shape))
+    matrix = element(14, described + element(1, b"observe") + b"".join(content))
+    packed = zlib.compress(matrix)
+    path.write_bytes(b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(packed)) + packed)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "content", "complaint"),
+    [
+        (6, [1] * 70, element(9, struct.pack("<d", 1.0)), "70 dimensions"),
+        (6, [0] + [2**31 - 1] * 4, element(9, b""), "shape (0, 2147483647"),
+        (8, [1, 1], element(13, struct.pack("<Q", 300)), "expected int8"),
+    ],
+)
+def test_what_no_array_can_be_is_refused(
+    tmp_path: Path, kind: int, shape: list[int], content: bytes, complaint: str
+) -> None:
+    assert complaint in refused(one_variable(tmp_path / "odd.mat", kind, shape, content))
+
+
+@pytest.mark.parametrize("kind", [1, 6])
+def test_a_small_file_of_very_many_empty_elements_is_refused_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    monkeypatch.setattr(_mat_elements, "_MOST_ELEMENTS", 1000)
+    empty = element(14, b"")
+    assert "elements that are read" in refused(
+        one_variable(tmp_path / "a.mat", kind, [5000, 1], empty * 5000)
+    )
+    nested = element(
+        14, element(6, struct.pack("<II", 1, 0)) + element(5, struct.pack("<ii", 99, 1)) + element(1, b"")
+    )
+    nested = element(14, nested[8:] + empty * 99)
+    assert "elements that are read" in refused(one_variable(tmp_path / "b.mat", 1, [50, 1], nested * 50))
 
 
 def test_complex_models_are_told_what_to_do(tmp_path: Path) -> None:

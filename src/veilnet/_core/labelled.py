@@ -76,8 +76,9 @@ def _last_dimension(thing: Any) -> Any:
 
 
 def _without_gaps(column: Any) -> AnyArray:
-    """A column as an array, not a number where the table says that a value is missing."""
-    array = np.asarray(column)
+    """A column as an array, not a number where the table or a mask says that a value is missing."""
+    masked = isinstance(column, np.ma.MaskedArray) and np.ma.is_masked(column)
+    array = column.astype(object).filled(math.nan) if masked else np.asarray(column)
     if array.dtype.kind != "O":
         return array
     return np.array(

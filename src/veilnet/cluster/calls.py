@@ -26,7 +26,7 @@ from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.extracting import sanitizer_of
 from veilnet.cluster.parts import Parts, open_parts
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import PLAN, Sums, certificate_sums, raw_sums, share_sums
+from veilnet.cluster.tasks import PLAN, PROMISES, Sums, certificate_sums, raw_sums, share_sums, withdraw
 from veilnet.cluster.tradeoff import Search
 from veilnet.designs.floors import beyond
 from veilnet.designs.questions import Worst, read_loss
@@ -168,6 +168,7 @@ def design(
         search = Search(network, whole, first.readings, starts, seed, progress, client)
         if loss or any(target > search.ceiling[name] for name, target in targets.items()):
             return _traded(network, whole, first, search, targets, loss, progress)
+        search.crowd.forget()
     return _perfect(network, whole, first, targets, client, progress)
 
 
@@ -214,6 +215,7 @@ def _perfect(
 ) -> PartsPlan:
     batches = network.batches()
     where = (network.folder, network.length)
+    withdraw(network.folder)
     with one_thread():
         weights = share_weights(whole.raw_triangle, whole.U)
         tolerance = share_tolerance(max(whole.conditioning, first.condition), first.readings)
@@ -295,11 +297,11 @@ def _save(plan: PartsPlan, sums: Sums, promise: Promise) -> None:
         "floors": {name: repr(value) for name, value in promise.floors.items()},
         "most_loss": None if promise.most_loss is None else repr(promise.most_loss),
     }
-    write_text(plan.parts.folder / PLAN / "plan.json", json.dumps(document, indent=2) + "\n")
+    write_text(plan.parts.folder / PLAN / PROMISES, json.dumps(document, indent=2) + "\n")
 
 
 def _load(parts: Parts) -> Promise:
-    path: Path = parts.folder / PLAN / "plan.json"
+    path: Path = parts.folder / PLAN / PROMISES
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["format"] != FORMAT or list(document["privacy"]) != list(parts.private):

@@ -12,7 +12,7 @@ from veilnet._core.names import NumberedNames
 from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.cluster.parts import Parts, open_parts, read_part
-from veilnet.cluster.tasks import PLAN, read_plan_part
+from veilnet.cluster.tasks import PLAN, PROMISES, read_plan_part
 from veilnet.io._sealed import seal
 from veilnet.io.sanitizer_files import to_document
 
@@ -47,7 +47,7 @@ def agent_file(parts: Parts | str | PathLike[str], agent: str) -> tuple[str, byt
             "agent: a network in parts has no file for the centre; parts of the plan are what it needs"
         )
     part, place = _found(network, agent)
-    path = network.folder / PLAN / "plan.json"
+    path = network.folder / PLAN / PROMISES
     try:
         plan = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError as error:

@@ -27,6 +27,8 @@ from veilnet.recheck.sums import raw_information, sent_information
 from veilnet.verdict.share_stacks import share_stack
 
 PLAN = "plan"
+PROMISES = "plan.json"
+"""In the folder of the plan, there only as long as all parts are those of one plan that was confirmed."""
 _SUMS = "sums"
 
 
@@ -107,6 +109,11 @@ def read_plan_part(folder: Path, name: str) -> dict[str, Any]:
         raise InvalidPlan(f"{path}: this part of the plan is missing; design once more") from error
     except DAMAGED as error:
         raise InvalidPlan(f"{path}: this part of the plan is damaged ({error}); design once more") from error
+
+
+def withdraw(folder: Path) -> None:
+    """Take back what an earlier plan promised, before parts of another one are written over it."""
+    (folder / PLAN / PROMISES).unlink(missing_ok=True)
 
 
 def _raw(name: str, part: LoadedPart, folder: Path, length: int) -> Sums:

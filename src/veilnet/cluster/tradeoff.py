@@ -32,7 +32,7 @@ from veilnet.cluster.answering import (
 )
 from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, written
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import PLAN, Sums
+from veilnet.cluster.tasks import PLAN, Sums, withdraw
 from veilnet.designs.floors import KEPT_OF_FREE
 from veilnet.designs.joint import SETTINGS
 from veilnet.designs.many import (
@@ -84,6 +84,7 @@ class PartsCrowd:
 
     def send(self, recipes: tuple[Recipe, ...], weights: Array, progress: Progress | None) -> Sums:
         """Write what everybody sends in a mixture, and add up what is known from it."""
+        withdraw(self._where[0])
         found: Sums = self._over(
             mixture_sums,
             arguments=(*self._where, recipes, weights),

@@ -1,8 +1,8 @@
 """The elements of a MATLAB file, version 5 (-v6 and -v7): what each variable is, and its value when asked for.
 
 Written here because scipy's reader, being compiled, ends the whole program on some damaged files. Every length that a
-file states is compared with what is there before anything is taken, and a packed variable unfolds to no more than its
-share of the limit.
+file states is compared with what is there before anything is taken, a packed variable unfolds to no more than its
+share of the limit, and no more elements are taken than need about twice that limit of memory.
 
 An element is a tag (kind and number of bytes) and its bytes, filled up to eight. A variable is an element of kind
 ``_MATRIX`` whose own elements are flags with its class, dimensions, name and content; cells and structs contain
@@ -31,10 +31,24 @@ _KINDS = {
     10: "int16", 11: "uint16", 12: "int32", 13: "uint32", 14: "int64", 15: "uint64", 16: "function", 17: "opaque",
 }  # fmt: skip
 _DEEPEST = 8  # cells within cells
+_MOST_DIMENSIONS = 32  # of an array, in every version of NumPy
+_MOST_ELEMENTS = 2**24  # of a file: an empty one takes eight bytes in it, and some 250 here
 
 
 class DamagedMat(Exception):
     """What is wrong with a file."""
+
+
+class _Room:
+    """How many more elements of one file are taken."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_ELEMENTS
+
+    def take(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise DamagedMat(f"it has more than the {_MOST_ELEMENTS:,} elements that are read")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +68,7 @@ class Variable:
     order: str
     imaginary: bool
     depth: int
+    room: _Room
 
     def value(self) -> Any:
         """Numbers as an array, char as text or a list of texts, cells as a list, a struct of one as a dict."""
@@ -70,7 +85,11 @@ class Variable:
                 f"expected numbers, char, cells or a struct, found {self.kind}; use full, double, char or cellstr"
             )
         numbers = self._numbers(0)
-        return numbers + 1j * self._numbers(1) if self.imaginary else numbers
+        if not self.imaginary:
+            return numbers
+        both = numbers.astype(np.complex128)
+        both.imag = self._numbers(1)
+        return both
 
     def _numbers(self, part: int) -> np.ndarray[Any, Any]:
         kind, content = self._part(part)
@@ -82,7 +101,14 @@ class Variable:
         array = np.frombuffer(content, dtype=stored)
         if _DTYPES[self.kind].kind in "iu" and array.dtype.kind == "f":
             raise DamagedMat(f"expected {self.kind}, found fractions")
-        return array.astype(_DTYPES[self.kind]).reshape(self.shape, order="F")
+        with np.errstate(over="ignore"):
+            found = array.astype(_DTYPES[self.kind])
+        if _DTYPES[self.kind].kind in "iu" and not np.array_equal(found, array):
+            raise DamagedMat(f"expected {self.kind}, found numbers that are none")
+        try:
+            return found.reshape(self.shape, order="F")
+        except ValueError as error:  # nothing, along dimensions that are too long
+            raise DamagedMat(f"a variable of shape {self.shape}") from error
 
     def _text(self) -> str | list[str]:
         if math.prod(self.shape) == 0:
@@ -127,7 +153,7 @@ class Variable:
             raise DamagedMat(f"expected {count} elements within, found {len(parts)}")
         if self.depth >= _DEEPEST:
             raise DamagedMat("cells lie too deep within one another")
-        return [_variable(content, self.order, self.depth + 1) for _, content in parts]
+        return [_variable(content, self.order, self.depth + 1, self.room) for _, content in parts]
 
     def _part(self, number: int) -> tuple[int, memoryview]:
         if number >= len(self.parts):
@@ -150,11 +176,12 @@ def variables_of(content: bytes, limit: int) -> dict[str, Variable]:
     if len(content) < _HEADER or (order := {b"IM": "<", b"MI": ">"}.get(content[126:128])) is None:
         raise DamagedMat("it does not begin as a MATLAB file")
     found: dict[str, Variable] = {}
-    for kind, each in _elements(memoryview(content)[_HEADER:], order):
+    room = _Room()
+    for kind, each in _elements(memoryview(content)[_HEADER:], order, room):
         unpacked, left = each, limit
         if kind == _PACKED:
             unpacked = _unpacked(each, left)
-            inner = list(_elements(unpacked, order))
+            inner = list(_elements(unpacked, order, room))
             if len(inner) != 1:
                 raise DamagedMat("a packed variable is cut off")
             kind, unpacked = inner[0]
@@ -163,7 +190,7 @@ def variables_of(content: bytes, limit: int) -> dict[str, Variable]:
             raise DamagedMat("it unfolds to more than is read")
         if kind != _MATRIX:
             continue  # what MATLAB keeps beside variables
-        variable = _variable(unpacked, order, 0)
+        variable = _variable(unpacked, order, 0, room)
         if variable.name in found:
             raise DamagedMat(f"two variables are called {variable.name!r}")
         if variable.name:
@@ -171,10 +198,10 @@ def variables_of(content: bytes, limit: int) -> dict[str, Variable]:
     return found
 
 
-def _variable(content: memoryview, order: str, depth: int) -> Variable:
+def _variable(content: memoryview, order: str, depth: int, room: _Room) -> Variable:
     if not len(content):  # MATLAB's way to write an empty matrix within a cell
-        return Variable("", "double", (0, 0), ((9, memoryview(b"")),), order, False, depth)
-    parts = tuple(_elements(content, order))
+        return Variable("", "double", (0, 0), ((9, memoryview(b"")),), order, False, depth, room)
+    parts = tuple(_elements(content, order, room))
     if len(parts) < 3 or len(parts[0][1]) != 8 or parts[1][0] != 5 or len(parts[1][1]) % 4:
         raise DamagedMat("the description of a variable is cut off")
     flags = struct.unpack(f"{order}II", parts[0][1])[0]
@@ -182,14 +209,17 @@ def _variable(content: memoryview, order: str, depth: int) -> Variable:
     shape = struct.unpack(f"{order}{len(parts[1][1]) // 4}i", parts[1][1])
     if len(shape) < 2 or min(shape) < 0:
         raise DamagedMat(f"a variable of shape {shape}")
+    if len(shape) > _MOST_DIMENSIONS:
+        raise DamagedMat(f"a variable of {len(shape)} dimensions")
     name = bytes(parts[2][1]).decode("utf-8", "replace")
-    return Variable(name, kind, shape, parts[3:], order, bool(flags & 0x800), depth)
+    return Variable(name, kind, shape, parts[3:], order, bool(flags & 0x800), depth, room)
 
 
-def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+def _elements(content: memoryview, order: str, room: _Room) -> Iterator[tuple[int, memoryview]]:
     """(kind, bytes) of one element after another."""
     start = 0
     while start < len(content):
+        room.take()
         if start + 8 > len(content):
             raise DamagedMat("cut off")
         kind, size = struct.unpack(f"{order}II", content[start : start + 8])

@@ -57,17 +57,28 @@ def hiding_plans(form: StandardForm, protect: Booleans, seed: int = 0) -> list[H
 
     Only directions the prior does not know are candidates.
     """
+    objective = JointObjective(form)
+    return [
+        Hiding(hiding_all(objective, each.directions), each.loss)
+        for each in _cheapest(form, objective, protect, seed)
+    ]
+
+
+def hiding_directions(form: StandardForm, protect: Booleans, seed: int = 0) -> list[Array]:
+    """What :func:`hiding_plans` hide: the directions of each, (L, k)."""
+    return [each.directions for each in _cheapest(form, JointObjective(form), protect, seed)]
+
+
+def _cheapest(
+    form: StandardForm, objective: JointObjective, protect: Booleans, seed: int
+) -> list[_Candidate]:
     blind = null_space(np.concatenate([form.public, form.information]), rcond=1e-9)
     if blind.shape[1] == 0 or not np.any(protect):
         return []
-    objective = JointObjective(form)
     found = _search(form, objective, blind, seed)
     wanted = [rows for rows, asked in zip(form.private, protect, strict=True) if asked]
     covering = _covering(objective, wanted, found)
-    return [
-        Hiding(hiding_all(objective, each.directions), each.loss)
-        for each in sorted(covering, key=lambda each: each.loss)[: SETTINGS.hiding_kept]
-    ]
+    return sorted(covering, key=lambda each: each.loss)[: SETTINGS.hiding_kept]
 
 
 def hiding_like(form: StandardForm, protect: Booleans, plans: Sequence[list[Array]]) -> list[Hiding]:

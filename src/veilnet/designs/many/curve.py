@@ -11,6 +11,7 @@ from scipy.linalg import null_space
 from veilnet._core.progress import Progress, Stopped
 from veilnet._core.types import Array, Booleans
 from veilnet.designs.joint import JointResult
+from veilnet.designs.joint.hiding import hiding_directions
 from veilnet.designs.joint.objective import infinite_where_unknown
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.starts import unseen_by
@@ -57,6 +58,7 @@ class ManySearch:
         self.starts = _STARTS if starts is None else starts
         self._seed = seed
         self._all = Descent(crowd, sample.scale, self._tell)
+        self._hiding_all: Recipe | None = None
         self.stopped = False
 
     @property
@@ -73,6 +75,14 @@ class ManySearch:
         """Keep what all answer by a recipe, for every question."""
         self._all.add([recipe])
 
+    def know_hiding(self, asked: Booleans) -> None:
+        """Keep what it is to hide directions of x altogether, the cheapest way found for the sample.
+
+        No search begins there, where nothing presses and prices say nothing; it is what any answer has to beat.
+        """
+        for directions in hiding_directions(self._sample.form, asked, self._seed)[:1]:
+            self._hiding_all = Recipe.withhold(directions).in_coordinates(self._sample.change)
+
     def answer(self, question: Question) -> tuple[Found, int]:
         """The best mixture found, and how many starts on the sample agreed with the best of them."""
         agreed = 0
@@ -85,6 +95,8 @@ class ManySearch:
         effort = Effort(0, 0, 0, 0) if self.stopped else self._effort
         found = self._all.answer(question, effort)
         self.stopped |= found.interrupted
+        if self._hiding_all is not None:
+            found = self._all.or_alone(question, found, self._hiding_all)
         return found, max(agreed, 1)
 
     def _on_sample(self, question: Question) -> tuple[list[Recipe], int]:
@@ -178,8 +190,13 @@ class ManyCurve:
 
 
 def search_closed_forms(search: ManySearch, form: StandardForm, asked: Booleans) -> None:
-    """Let the search know what it is to tell nothing of what is asked about, where a prior says what that is."""
+    """Let the search know what it is to tell nothing of what is asked about.
+
+    Where a prior knows every direction of x, that has a formula; where it does not, some are hidden altogether.
+    """
     if null_space(form.information, rcond=1e-11).shape[1] == 0:
         private = np.concatenate([rows for rows, chosen in zip(form.private, asked, strict=True) if chosen])
         known = np.linalg.solve(form.information, private.T)
         search.know(Recipe.withhold(known / np.linalg.norm(known, axis=0)))
+    else:
+        search.know_hiding(asked)

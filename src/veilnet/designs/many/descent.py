@@ -9,7 +9,7 @@ slowly, prices are searched for themselves (:mod:`veilnet.designs.many.prices`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -131,6 +131,16 @@ class Descent:
             self._passes - began,
             interrupted,
             tuple(history),
+        )
+
+    def or_alone(self, question: Question, found: Found, recipe: Recipe) -> Found:
+        """What was found, or one answer alone where that satisfies the question and is better."""
+        at = self._alone(self.crowd.ask(recipe))
+        if not question.safe(at) or question.value(at) >= found.value:
+            return found
+        value = question.value(at)
+        return replace(
+            found, recipes=(recipe,), weights=np.ones(1), at=at, value=value, passes=found.passes + 1
         )
 
     def _steps(

@@ -54,7 +54,7 @@ class PriceSearch:
         each privacy is then worth in logarithms of the loss.
         """
         shape = start.directions.shape
-        point = (start.directions / np.sqrt(max(self._scale(start), _TINY))).reshape(-1)
+        point = (start.directions / np.sqrt(self._scale(start) or 1.0)).reshape(-1)
         curvature = Curvature(point.size)
 
         def recipe(flat: Array) -> Recipe:

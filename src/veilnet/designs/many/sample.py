@@ -20,6 +20,7 @@ from veilnet.model.standard_form import StandardForm
 
 SAMPLE_ENTRIES = 24_000
 """Σ n_i² of the agents in a sample, about."""
+_NO_PRICE = 1e-12  # of the largest price that any agent sees: less is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +42,18 @@ class Sample:
 
 
 def middle_price(form: StandardForm, recipe: Recipe) -> float:
-    """The median over agents of the largest price each sees."""
+    """The median of the largest price that each agent sees, over those that see any; 0 where none does.
+
+    Most agents may have to do neither with what is public nor with what is private.
+    """
     largest = []
     for group in form.blocks.groups:
         shown = group.take(form.observe) @ recipe.directions
         values = np.linalg.eigvalsh((shown * recipe.signs) @ shown.transpose(0, 2, 1))
         largest.append(np.abs(values).max(axis=1))
-    return float(np.median(np.concatenate(largest)))
+    each = np.concatenate(largest)
+    seen = each[each > _NO_PRICE * each.max()]
+    return float(np.median(seen)) if seen.size else 0.0
 
 
 def sample_of(form: StandardForm) -> Sample:
