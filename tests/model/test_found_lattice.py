@@ -74,3 +74,7 @@ def test_a_continuum_that_rests_at_one_value_has_no_lattice() -> None:
     """Rain: nothing on most days, anything on the others."""
     rng = np.random.default_rng(6)
     assert step_of(np.where(rng.uniform(size=2000) < 0.7, 0.0, rng.exponential(5.0, 2000))) == 0.0
+
+
+def test_no_values_lie_on_no_lattice() -> None:
+    assert step_of(np.array([])) == 0.0

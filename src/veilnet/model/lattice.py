@@ -50,6 +50,8 @@ def on_lattice(readings: Array, steps: Array, phases: Array) -> Booleans:
 
 def _step_and_phase(column: Array) -> tuple[float, float]:
     """Values that come often are looked at by themselves, ever fewer of them; what they show must be no chance."""
+    if not column.size:
+        return 0.0, 0.0
     values, counts = _distinct(column)
     step, first = _common_step(values), float(values[0])
     for least in _trials(counts):

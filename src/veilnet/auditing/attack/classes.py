@@ -80,8 +80,9 @@ NAMES = {"ridge": "logistic regression"}
 def measured(classes: Classes, probabilities: Array, stretches: list[Stretch]) -> dict[str, Mean]:
     """The three measures of an attacker's probabilities (T, values), each with its error.
 
-    A value that comes in four long spells is worth four rows, however often an attacker is right within each. How
-    many that is, autocorrelations overrate now and then where spells are few: they are counted themselves.
+    A value that comes in a few long spells is worth as few rows, however often an attacker is right within each. How
+    many that is, autocorrelations overrate now and then where spells are few: it is never more than how often the
+    value comes or goes.
     """
     present = [(classes.rows == value).astype(float) for value in range(len(classes.values))]
     worth = min(min(independent_rows(each), _spells(each)) for each in present)
