@@ -100,7 +100,7 @@ def command(
 
     found, plan = trusted(sanitizer_bytes(sanitizer))
     credentials = Credentials(cert)
-    seal = agent_seal(credentials)
+    seal = agent_seal(credentials, found.agent)
     where = sanitizer.with_suffix(".sqlite") if store is None else store
     if begin:
         begin_agent_store(where, found.agent, budget)
