@@ -15,13 +15,18 @@ from pathlib import Path
 QUICK = {
     "attacks_kills": ("--kills", "14", "--full", "6"),
     "attacks_memory": ("--kills", "6", "--full", "2"),
+    "attacks_noise": ("--times", "2"),
+    "attacks_plans": ("--times", "20"),
     "lattice": ("--networks", "1", "--rows", "100"),
     "nasty_networks": ("--networks", "4"),
 }
 
 
 def main(*, quick: bool) -> None:
-    """Kills and full disks, the readings' lattice, networks hard on floating point; stops at the first that fails."""
+    """Kills, full disks, wrong noise, malicious plans, the readings' lattice, networks hard on floating point.
+
+    It stops at the first that fails.
+    """
     here = Path(__file__).parent
     for script in (*sorted(here.glob("attacks_*.py")), here / "lattice.py", here / "nasty_networks.py"):
         print(f"\n{script.stem}", flush=True)
