@@ -140,7 +140,7 @@ class Network:
         centre = sqlite3.connect(self.folder / "estimates.sqlite")
         told: dict[int, dict[str, bytes | None]] = {}
         for agent in self.agents:
-            seal = agent_seal(self.keys.agent(agent))
+            seal = agent_seal(self.keys.agent(agent), agent)
             store = sqlite3.connect(self.folder / f"{agent}.sqlite")
             rows = centre.execute(
                 'SELECT m.sequence, m.epoch, p.plan, m.store, m.after, m.private, m."values" FROM messages m '

@@ -127,6 +127,10 @@ def test_named_columns_are_found_by_name(folder, plan, pipe) -> None:
     assert code == 2
     assert "there is no column 'W'" in err
     assert "z1" not in out.splitlines()[1:]
+    code, out, err = pipe(["sanitize", agent], b"day,T,CO2,RH,W\nnoon,20.5,450,SECRET,120\n")
+    assert (code, len(out.splitlines())) == (1, 1)
+    assert "row 1 not sent: reading 'RH' is not a number" in err
+    assert "SECRET" not in err
     jsonl = b'{"W": 120, "RH": 6.1, "CO2": 450, "T": 20.5, "day": "noon"}\n'
     code, out, _ = pipe(["sanitize", agent, "--format", "jsonl", "--seed", "5"], jsonl)
     assert json.loads(out) == {

@@ -80,6 +80,25 @@ def test_a_broker_without_encryption_is_refused(broker: str, words: str, capsys)
     assert words in capsys.readouterr().err
 
 
+def test_an_agent_refuses_the_keys_of_another_before_noise_is_drawn(tmp_path: Path, capsys) -> None:
+    network = small_network()
+    agent, other = network.agents[:2]
+    vn.design(network).save(tmp_path / "plan")
+    made = make_keys(tmp_path / "keys", network.agents)
+    make_seals(made.keys, network.agents)
+    file = tmp_path / "plan" / f"{agent}.json"
+    for folder, words in (
+        (made.keys.agent(other).folder, f"expected the folder of {agent!r}"),
+        (tmp_path / "elsewhere", f"no such folder; 'veilnet live keys' makes that of {agent!r}"),
+    ):
+        assert (
+            run(["agent", str(file), "--broker", "mqtts://localhost:1", "--cert", str(folder), "--begin"])
+            == 2
+        )
+        assert words in capsys.readouterr().err
+        assert not file.with_suffix(".sqlite").exists()
+
+
 def test_status_of_something_else_is_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert run(["live", "status", str(tmp_path / "notes.txt")]) == 2

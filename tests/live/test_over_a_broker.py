@@ -56,7 +56,7 @@ class Live:
     def __init__(self, folder: Path, keys: KeyFolder, broker: Broker) -> None:
         self.keys, self.broker = keys, broker
         self.wired = Wired(folder, house_plan(), wait=120.0)
-        self.wired.seals = {agent: agent_seal(keys.agent(agent)) for agent in AGENTS}
+        self.wired.seals = {agent: agent_seal(keys.agent(agent), agent) for agent in AGENTS}
         assert centre_seals(keys.centre, AGENTS).keys() == self.wired.seals.keys()
         for agent in AGENTS:
             self.wired.start_agent(agent)

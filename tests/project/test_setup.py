@@ -188,6 +188,23 @@ def test_a_cluster_s_packages_are_installed_where_one_is_asked_for(
     assert installed == [extras]
 
 
+@pytest.mark.parametrize(
+    ("table", "extras"),
+    [
+        ("log.csv", "plot]"),
+        ("my log.parquet", "plot,tables]"),
+        ("log.arrow", "plot,tables]"),
+        ("log.xlsx", "plot,tables]"),
+    ],
+)
+def test_what_reads_a_table_is_installed_where_one_is_given(
+    sandbox: Sandbox, table: str, extras: str
+) -> None:
+    sandbox.run(sandbox.root / "veilnet", "fit", table, "--agent", "kitchen=T")
+    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
+    assert installed == [extras]
+
+
 def test_what_the_tests_need_is_enough_for_every_verb(sandbox: Sandbox) -> None:
     sandbox.run()
     marks = sandbox.root / ".venv"

@@ -51,7 +51,7 @@ VERBS = {
     "verify": "Recompute what a saved plan promises.",
     "report": "One page that shows a plan, to look at and to hand on.",
     "live": "Keys, a demo and the status of agents and a centre over a broker.",
-    "studio": "The same live in the browser: drag privacy, see what it costs.",
+    "studio": "A plan live in the browser: drag privacy, see what it costs.",
     "fit": "Make a network from calibration data.",
     "refit": "Make a new plan from new calibration data, and compare.",
     "reproduce": "Repeat the experiments of the paper.",

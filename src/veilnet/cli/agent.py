@@ -101,7 +101,7 @@ def command(
     found, plan, statement = trusted(sanitizer_bytes(sanitizer))
     running = [statement]  # what was signed of the plan that counts
     credentials = Credentials(cert)
-    seal = agent_seal(credentials)
+    seal = agent_seal(credentials, found.agent)
     where = sanitizer.with_suffix(".sqlite") if store is None else store
     if begin:
         begin_agent_store(where, found.agent, budget)

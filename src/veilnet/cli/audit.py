@@ -17,7 +17,8 @@ def command(
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", help="Held-out CSV: columns agent[1].. and the truth, private[1].. or all of x."
+            "--data",
+            help="Held-out CSV with the columns of the fit; of a plan without names agent[1].. and private[1]..",
         ),
     ] = None,
     deployed: Annotated[

@@ -93,7 +93,8 @@ def command(
     console.print(_outcome(played["free"]))
     console.print(str(free))
     _say(
-        f"4. A stricter plan: privacy {privacy:g} for everything private, at the least cost to the public part"
+        f"4. A stricter plan: every private error variance grows at least {1 + privacy:g}-fold "
+        f"(privacy {privacy:g}), at the least cost to the public part"
     )
     console.print(sending_table(strict))
     console.print(_outcome(played["strict"]))
@@ -120,7 +121,7 @@ def command(
         "  veilnet init house.toml      a commented file to edit (--stream: rows that follow one another)"
     )
     console.print("  veilnet check house.toml     what is free, and who stands in the way")
-    console.print("  veilnet design house.toml --privacy 10 --out plan/")
+    console.print("  veilnet design house.toml --privacy 11x --out plan/")
     console.print("  veilnet audit plan/          attack it before someone else does")
 
 

@@ -51,6 +51,10 @@ def command(
     made = report_of(loaded, audit=found, curve=curve)
     made.save(out)
     console.print(made.title, soft_wrap=True)
+    console.print(
+        "Errors here are typical ones (±); a variance is the square: 2-fold here is 4-fold there.",
+        soft_wrap=True,
+    )
     if curve is not None and curve.interrupted:
         console.print(f"The frontier was stopped after {seconds:g} s; --seconds gives it longer.")
     console.print(f"Wrote {out}: open it in any browser.", soft_wrap=True)

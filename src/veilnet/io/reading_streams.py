@@ -160,7 +160,7 @@ class ReadingReader(LineReader):
 
     def _bad_header(self, trouble: str) -> NoReturn:
         wanted = ", ".join(self._names) if self._names else f"{self._columns} columns"
-        advice = "; where there is none, --no-header takes the columns in this order" if self._names else ""
+        advice = " Where there is none, --no-header takes the columns in this order" if self._names else ""
         raise InvalidReading(
             f"{self._label}: expected a header with {wanted}, but {trouble}; nothing was sent: "
             f"is it the right file?{advice}"
@@ -176,7 +176,7 @@ class ReadingReader(LineReader):
         row = None if self._row_column is None else self._told(self._key, fields[self._row_column])
         if self._order is not None:
             fields = [fields[place] for place in self._order]
-        return row, csv_numbers(fields, raw, row)
+        return row, csv_numbers(fields, raw, row, self._names)
 
     # --- JSON lines
 

@@ -227,12 +227,14 @@ def json_numbers(values: object, columns: int, row: int | None) -> list[float]:
         raise Refused("a number is too large", row) from None
 
 
-def csv_numbers(fields: Sequence[str | bytes], raw: bytes, row: int | None) -> list[float]:
-    """Fields as numbers."""
+def csv_numbers(
+    fields: Sequence[str | bytes], raw: bytes, row: int | None, names: Sequence[str] = ()
+) -> list[float]:
+    """Fields as numbers. names: of the readings they are, where those are known."""
     try:
         numbers = list(map(float, fields))
     except ValueError:
-        raise Refused(_first_bad_field(fields), row) from None
+        raise Refused(_first_bad_field(fields, names), row) from None
     if b"_" in raw and any((b"_" if isinstance(text, bytes) else "_") in text for text in fields):  # type: ignore[operator]
         raise Refused("a field is not a number", row)  # Python reads 1_000 as one; nobody else writes it
     return numbers
@@ -275,10 +277,11 @@ def _time_told(value: object) -> tuple[int, RowKey]:
     raise Refused("the time is neither a text nor a number")
 
 
-def _first_bad_field(fields: Sequence[str | bytes]) -> str:
+def _first_bad_field(fields: Sequence[str | bytes], names: Sequence[str]) -> str:
     for place, text in enumerate(fields):
         try:
             float(text)
         except ValueError:
-            return f"field {place + 1} is {'not a number' if text.strip() else 'empty'}"
+            which = f"reading {names[place]!r}" if names else f"field {place + 1}"
+            return f"{which} is {'not a number' if text.strip() else 'empty'}"
     return "a field is not a number"

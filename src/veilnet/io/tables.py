@@ -16,6 +16,7 @@ import gzip
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
@@ -309,4 +310,6 @@ def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
     strangers = [name for name in wanted if column_of(name, known) not in set(known)]
     if strangers:
         shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
-        raise InvalidRequest(f"table: no column {strangers[0]!r}; its columns are {shown}")
+        near = get_close_matches(strangers[0], known, n=1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InvalidRequest(f"table: no column {strangers[0]!r}{meant}; its columns are {shown}")

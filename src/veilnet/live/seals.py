@@ -42,9 +42,25 @@ def make_seals(keys: KeyFolder, agents: Iterable[str]) -> list[str]:
     return new
 
 
-def agent_seal(credentials: Credentials) -> Seal:
-    """The seal in an agent's folder."""
-    return _read(credentials.folder / "seal.key")
+def agent_seal(credentials: Credentials, agent: str) -> Seal:
+    """The seal in this agent's folder; another party's folder is refused.
+
+    A message is sealed when its noise is drawn, and never drawn again: sealed as somebody else, it is lost.
+    """
+    theirs = identity(agent)
+    if not credentials.folder.is_dir():
+        raise InvalidRequest(
+            f"{credentials.folder}: no such folder; 'veilnet live keys' makes that of {agent!r}, and calls "
+            f"it {theirs}"
+        )
+    seal = _read(credentials.folder / "seal.key")
+    found = credentials.identity()
+    if found != theirs:
+        raise InvalidRequest(
+            f"{credentials.folder}: expected the folder of {agent!r} (its certificate says {theirs}), found that of "
+            f"{found}; nothing was sent: give this agent's own folder of 'veilnet live keys'"
+        )
+    return seal
 
 
 def centre_seals(credentials: Credentials, agents: Iterable[str]) -> dict[str, Seal]:
