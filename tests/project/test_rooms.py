@@ -126,3 +126,9 @@ def test_a_planted_knot_is_found(module: str, planted: str, finds: str, tmp_path
         "past": past_the_front_page(imports, solver_pages()),
     }
     assert found[finds]
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Folders of tests are no packages: pytest would take the second file of a name for the first."""
+    names = [path.name for path in Path(__file__).resolve().parents[1].rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
