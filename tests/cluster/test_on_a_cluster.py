@@ -30,7 +30,7 @@ from veilnet.paper import runs
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 PARTS = 12
 

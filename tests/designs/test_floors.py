@@ -15,8 +15,6 @@ from helpers.networks import direct_growth, direct_information
 from veilnet.designs.lower_bound.proving import prove_most_privacy
 from veilnet.designs.questions import divided_by
 
-pytestmark = pytest.mark.xdist_group("floors")
-
 PRIOR = vn.Prior(covariance=4.0 * np.eye(3))
 
 
