@@ -30,7 +30,7 @@ from veilnet.paper import runs
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 PARTS = 12
 
@@ -57,12 +57,15 @@ def client() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def network(client: Any, tmp_path_factory: pytest.TempPathFactory) -> cluster.Parts:
     assert client.status == "running"
+    return in_parts(tmp_path_factory.mktemp("cluster") / "network", PARTS)
+
+
+def in_parts(folder: Path, parts: int) -> cluster.Parts:
     rng = np.random.default_rng(5)
     stacks = [
-        (rng.standard_normal((20, 3, 4)), (0.5 + rng.random((20, 1, 1))) * np.eye(3)) for _ in range(PARTS)
+        (rng.standard_normal((20, 3, 4)), (0.5 + rng.random((20, 1, 1))) * np.eye(3)) for _ in range(parts)
     ]
     rows = rng.standard_normal((2, 4))
-    folder = tmp_path_factory.mktemp("cluster") / "network"
     return cluster.save_parts(folder, stacks, rows[:1], {"g": rows[1]}, vn.Prior(np.eye(4)))
 
 
@@ -149,9 +152,10 @@ def test_a_worker_killed_in_the_middle_changes_no_bit(
 
 
 def test_a_worker_killed_in_a_search_changes_no_bit(
-    client: Any, network: cluster.Parts, monkeypatch: pytest.MonkeyPatch
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trade-off: with no worker, with two, and with one of them killed while prices go to all agents."""
+    network = in_parts(tmp_path / "network", 4)  # every pass goes over all of them, and there are many passes
     monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=6, steps=2, rounds=1, last=4))
     found = []
     for place in ("here", "two", "one killed"):
