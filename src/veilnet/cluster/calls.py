@@ -26,7 +26,8 @@ from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.extracting import sanitizer_of
 from veilnet.cluster.parts import Parts, open_parts
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import PLAN, PROMISES, Sums, certificate_sums, raw_sums, share_sums, withdraw
+from veilnet.cluster.sending import PLAN, PROMISES
+from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums, withdraw
 from veilnet.cluster.tradeoff import Search
 from veilnet.designs.floors import beyond
 from veilnet.designs.questions import Worst, read_loss
@@ -52,12 +53,14 @@ class PartsVerdict:
     limit:   name -> what the prior allows at most.
     agents:  how many there are.
     numbers: how many numbers they send in all.
+    exposed: how many of them withhold something by exact numbers, of readings whose resolution nobody stated.
     """
 
     ceiling: Mapping[str, float]
     limit: Mapping[str, float]
     agents: int
     numbers: int
+    exposed: int = 0
 
     @property
     def achievable(self) -> bool:
@@ -70,6 +73,11 @@ class PartsVerdict:
             f"{1 + self.limit[name]:.4g}-fold at most"
             for name in self.ceiling
         ]
+        if self.exposed:
+            lines.append(
+                f"No resolution was stated for {self.exposed} agents: exact numbers then protect only continuous "
+                "readings (give save_parts the steps of the readings, or 0 if they are continuous)."
+            )
         return "\n".join([f"{self.agents} agents send {self.numbers} numbers.", *lines])
 
 
@@ -197,7 +205,7 @@ def _traded(
             break
     else:
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
-    verdict = PartsVerdict(search.ceiling, limit, sums.agents, sums.numbers)
+    verdict = PartsVerdict(search.ceiling, limit, sums.agents, sums.numbers, sums.exposed)
     computed = tuple(sorted({*first.computed, *sums.computed}))
     plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets, loss, details)
     _save(plan, first, promise)
@@ -228,7 +236,8 @@ def _perfect(
         ceiling = {name: known.growth(rows) for name, rows in whole.private.items()}
         promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, ceiling, targets, 0.0)
         certificate = certify(whole, {}, promise, begun=SummedRecheck(whole, second.raw, second.left))
-        verdict = PartsVerdict(ceiling, privacy_limit(whole), second.agents, second.numbers)
+        limit = privacy_limit(whole)
+    verdict = PartsVerdict(ceiling, limit, second.agents, second.numbers, second.exposed)
     if not certificate.ok:
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
     computed = tuple(sorted({*first.computed, *second.computed}))

@@ -32,7 +32,8 @@ from veilnet.cluster.answering import (
 )
 from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, written
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import PLAN, Sums, withdraw
+from veilnet.cluster.sending import PLAN
+from veilnet.cluster.tasks import Sums, withdraw
 from veilnet.designs.floors import KEPT_OF_FREE
 from veilnet.designs.joint import SETTINGS
 from veilnet.designs.many import (
