@@ -21,8 +21,8 @@ from veilnet._core.stacks import joined_triangle, parts, sent_triangle
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.cluster.parts import LoadedPart, loaded, read_part, written
+from veilnet.cluster.sending import PLAN
 from veilnet.cluster.tasks import (
-    PLAN,
     Sums,
     exposed,
     finished,

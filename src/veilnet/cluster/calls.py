@@ -24,7 +24,7 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.extracting import sanitizer_of
-from veilnet.cluster.parts import Parts, open_parts
+from veilnet.cluster.parts import Parts, opened
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import PLAN, PROMISES
 from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums, withdraw
@@ -161,7 +161,7 @@ def design(
     Parts of the plan are written to ``plan/`` beside the inputs; those that an earlier run finished are not computed
     again. InvalidPlan where the promise is not confirmed.
     """
-    network = parts if isinstance(parts, Parts) else open_parts(parts)
+    network = opened(parts)
     if privacy is not None and utility_loss is not None:
         raise InvalidRequest("privacy and utility_loss: expected one target, found 2; choose one")
     where = (network.folder, network.length)
@@ -253,7 +253,7 @@ def verify(
 
     The arguments are those of :func:`check`. The certificate says what was promised and what was found.
     """
-    network = parts if isinstance(parts, Parts) else open_parts(parts)
+    network = opened(parts)
     promise = _load(network)
     where = (network.folder, network.length)
     sums = over_all_parts(

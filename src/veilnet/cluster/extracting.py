@@ -10,7 +10,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.names import NumberedNames
 from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.cluster.parts import Parts, open_parts, read_part
+from veilnet.cluster.parts import Parts, opened, read_part
 from veilnet.cluster.sending import plan_name, read_plan_part
 from veilnet.io._sealed import seal
 from veilnet.io.sanitizer_files import to_document
@@ -47,7 +47,7 @@ def agent_file(parts: Parts | str | PathLike[str], agent: str) -> tuple[str, byt
     parts: the network, or its folder; it was designed.
     agent: its name, or its number among all agents ("agent0042") where parts give no names.
     """
-    network = parts if isinstance(parts, Parts) else open_parts(parts)
+    network = opened(parts)
     if agent == "center":
         raise InvalidRequest(
             "agent: a network in parts has no file for the centre; parts of the plan are what it needs"

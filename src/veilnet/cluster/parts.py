@@ -42,6 +42,7 @@ __all__ = [
     "Parts",
     "arrays_of",
     "open_parts",
+    "opened",
     "read_part",
     "save_parts",
     "written",
@@ -209,6 +210,11 @@ def open_parts(folder: str | PathLike[str]) -> Parts:
             f"{path}: a part is named twice, and its agents would count twice; mend the header"
         )
     return Parts(target, length, rows, hidden, known, parts)
+
+
+def opened(parts: Parts | str | PathLike[str]) -> Parts:
+    """A network in parts, given as it is or by its folder."""
+    return parts if isinstance(parts, Parts) else open_parts(parts)
 
 
 def read_part(path: Path, length: int) -> LoadedPart:

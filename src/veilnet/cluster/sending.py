@@ -36,6 +36,13 @@ class Alike:
     variances: Array | None
     grid: Array
 
+    def some(self, which: slice) -> Alike:
+        """Some of these agents."""
+        variances = None if self.variances is None else self.variances[which]
+        return Alike(
+            self.places[which], self.columns[which], self.compression[which], variances, self.grid[which]
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Sending:
