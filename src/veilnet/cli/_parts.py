@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from veilnet._core.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -41,8 +39,8 @@ def refuse_options(options: Mapping[str, Any], cluster: str | None, path: Path) 
     given = [name for name, value in options.items() if value]
     if given:
         raise InvalidRequest(
-            f"{given[0]}: not for a network in parts, which is designed without a target, for --privacy or for "
-            "--utility-loss, and written beside its parts; leave it out"
+            f"{given[0]}: not for a network in parts, whose plan is beside its parts; leave it out (docs/cluster.md "
+            "says what there is)"
         )
 
 
@@ -51,7 +49,7 @@ def design_parts(folder: Path, cluster: str | None, request: Mapping[str, Any], 
     from veilnet.cli._shared import console, print_json
     from veilnet.cluster import design
 
-    plan: PartsPlan = _with_client(partial(design, **request), folder, cluster)
+    plan: PartsPlan = with_client(partial(design, **request), folder, cluster)
     if json:
         print_json(_as_document(plan))
         return
@@ -71,7 +69,7 @@ def check_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
     from veilnet.cli._shared import console, print_json
     from veilnet.cluster import check
 
-    verdict = _with_client(check, folder, cluster)
+    verdict = with_client(check, folder, cluster)
     if json:
         print_json(
             {
@@ -91,7 +89,7 @@ def verify_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
     from veilnet.cli._shared import console, print_json, table
     from veilnet.cluster import verify
 
-    found: Certificate = _with_client(verify, folder, cluster)
+    found: Certificate = with_client(verify, folder, cluster)
     if json:
         print_json({"ok": found.ok, "findings": found.findings})
     else:
@@ -101,7 +99,7 @@ def verify_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
         ]
         console.print(table(["what", "promised", "found", "confirmed"], rows))
     if not found.ok:
-        raise typer.Exit(1)
+        _truthful_no()
 
 
 def play_on_cluster(cluster: str, *, json: bool) -> None:
@@ -143,10 +141,16 @@ def play_on_cluster(cluster: str, *, json: bool) -> None:
                 "Your own: veilnet.cluster.save_parts(...), then veilnet design folder/ --cluster tcp://host:8786"
             )
         if not found.ok:
-            raise typer.Exit(1)
+            _truthful_no()
 
 
-def _with_client(call: Callable[..., Any], folder: Path, cluster: str | None) -> Any:
+def _truthful_no() -> None:
+    import typer  # where the answer is yes it need not be loaded, and fuse does without
+
+    raise typer.Exit(1)
+
+
+def with_client(call: Callable[..., Any], folder: Path, cluster: str | None) -> Any:
     from veilnet.cluster import connect
 
     with _bar("working") as tell:
