@@ -9,7 +9,7 @@ noise has the same bounds, limits and conditioning as all agents together.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -29,8 +29,8 @@ from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import PLAN, PROMISES
 from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums, withdraw
 from veilnet.cluster.tradeoff import Search
-from veilnet.designs.floors import beyond
-from veilnet.designs.questions import Worst, read_loss
+from veilnet.designs.floors import beyond, read_give_up
+from veilnet.designs.questions import Worst, read_loss, refuse_given_up_in_vain
 from veilnet.designs.questions import read_targets as targets_and_worst
 from veilnet.designs.tradeoff import MARGINS
 from veilnet.io._atomic import write_text
@@ -143,6 +143,7 @@ def design(
     privacy: float | Mapping[str, float] | None = None,
     utility_loss: float | None = None,
     *,
+    give_up: str | Sequence[str] = (),
     starts: int | None = None,
     seed: int = 0,
     client: Any = None,
@@ -155,27 +156,36 @@ def design(
 
     privacy:      p_j to reach, one number for all or name -> number: least utility loss.
     utility_loss: loss allowed (0.05 is 5 %): the largest privacy that all reach.
+    give_up:      private parameters, by name, that may be hidden less than they are for free; within a utility_loss=
+                  nothing is spent on them.
     starts, seed: of the search for a trade-off.
 
-    The other arguments are those of :func:`check`. Whatever is paid for, nothing is hidden less than it is for free.
-    Parts of the plan are written to ``plan/`` beside the inputs; those that an earlier run finished are not computed
-    again. InvalidPlan where the promise is not confirmed.
+    The other arguments are those of :func:`check`. Whatever is paid for, nothing else is hidden less than it is
+    for free. Parts of the plan are written to ``plan/`` beside the inputs; those that an earlier run finished are not
+    computed again. InvalidPlan where the promise is not confirmed.
     """
     network = opened(parts)
     if privacy is not None and utility_loss is not None:
         raise InvalidRequest("privacy and utility_loss: expected one target, found 2; choose one")
+    if give_up and privacy is None and utility_loss is None:
+        raise InvalidRequest(
+            "give_up: goes with privacy= or utility_loss=, where one parameter's protection can be traded for "
+            "another's; leave it out"
+        )
     where = (network.folder, network.length)
     first = over_all_parts(
         raw_sums, network.batches(), where, client=client, progress=progress, what="adding up"
     )
     with one_thread():
         whole = _summary(network, first)
+    given_up = read_give_up(whole, give_up)
     targets = {} if privacy is None else read_targets(whole, privacy)
     loss = None if utility_loss is None else read_loss(utility_loss)
     if any(targets.values()) or loss:
         search = Search(network, whole, first.readings, starts, seed, progress, client)
         if loss or any(target > search.ceiling[name] for name, target in targets.items()):
-            return _traded(network, whole, first, search, targets, loss, progress)
+            refuse_given_up_in_vain(search.ceiling, privacy, given_up)
+            return _traded(network, whole, first, search, targets, loss, given_up, progress)
         search.crowd.forget()
     return _perfect(network, whole, first, targets, client, progress)
 
@@ -187,11 +197,12 @@ def _traded(
     search: Search,
     targets: Mapping[str, float],
     loss: float | None,
+    given_up: frozenset[str],
     progress: Progress | None,
 ) -> PartsPlan:
     """The trade-off found, with more margin where the first was not confirmed."""
     limit = privacy_limit(whole)
-    asked = search.asked(targets, loss, limit)
+    asked = search.asked(targets, loss, limit, given_up)
     for margin in MARGINS:
         sums, details = search.answer(asked, margin, progress)
         with one_thread():
@@ -207,6 +218,8 @@ def _traded(
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
     verdict = PartsVerdict(search.ceiling, limit, sums.agents, sums.numbers, sums.exposed)
     computed = tuple(sorted({*first.computed, *sums.computed}))
+    if given_up:
+        details = {**details, "given_up": sorted(given_up)}
     plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets, loss, details)
     _save(plan, first, promise)
     search.crowd.forget()

@@ -132,7 +132,12 @@ def begun(folder: str | PathLike[str]) -> Path:
     target = Path(folder).resolve()
     if (target / HEADER).exists():
         raise InvalidRequest(f"folder: {target} holds messages already; choose another, or remove it first")
-    target.mkdir(parents=True, exist_ok=True)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"folder: {target} cannot be made ({error.strerror}); choose another place"
+        ) from error
     return target
 
 
