@@ -14,6 +14,7 @@ from veilnet._core.errors import InvalidRequest
 if TYPE_CHECKING:
     import numpy as np
 
+    from veilnet.auditing.report import AuditReport
     from veilnet.cluster.calls import PartsPlan
     from veilnet.plans.certificate import Certificate
 
@@ -21,6 +22,7 @@ CLUSTER_HELP = (
     "The scheduler of a Dask cluster, tcp://host:8786, tls://host:8786, or local to start one here. "
     "For a folder of parts."
 )
+_QUICK_ROWS = 200
 _DEMO_PARTS, _DEMO_AGENTS, _DEMO_READINGS, _DEMO_PARAMETERS = 40, 5000, 4, 16
 
 
@@ -100,6 +102,15 @@ def verify_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
         console.print(table(["what", "promised", "found", "confirmed"], rows))
     if not found.ok:
         _truthful_no()
+
+
+def audit_parts(folder: Path, cluster: str | None, seed: int, *, quick: bool) -> AuditReport:
+    """``veilnet audit`` of a folder of parts."""
+    from veilnet.cluster import audit
+
+    request: dict[str, Any] = {"seed": seed} | ({"rows": _QUICK_ROWS} if quick else {})
+    report: AuditReport = with_client(partial(audit, **request), folder, cluster)
+    return report
 
 
 def play_on_cluster(cluster: str, *, json: bool) -> None:

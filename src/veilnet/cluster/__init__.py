@@ -1,10 +1,11 @@
 """Networks that outgrow a machine: agents in a folder of parts, worked on by the workers of a Dask cluster.
 
-``save_parts`` writes such a folder, ``open_parts`` opens it; ``check``, ``design``, ``verify``, ``sanitize`` and
-``fuse`` take it with ``client=`` a ``dask.distributed`` client, or without one, to do the same here, with the same
-bits as a result.
+``save_parts`` writes such a folder, ``open_parts`` opens it; ``check``, ``design``, ``verify``, ``sanitize``,
+``fuse`` and ``audit`` take it with ``client=`` a ``dask.distributed`` client, or without one, to do the same here,
+with the same bits as a result.
 """
 
+from veilnet.cluster.auditing import audit
 from veilnet.cluster.calls import PartsPlan, PartsVerdict, check, design, verify
 from veilnet.cluster.connecting import connect, local_cluster
 from veilnet.cluster.extracting import agent_file
@@ -21,6 +22,7 @@ __all__ = [
     "PartsVerdict",
     "Sanitized",
     "agent_file",
+    "audit",
     "check",
     "connect",
     "design",

@@ -42,6 +42,7 @@ from veilnet.verdict.share_stacks import share_tolerance, share_weights
 __all__ = ["PartsPlan", "PartsVerdict", "check", "design", "verify"]
 
 FORMAT = "veilnet-parts-plan/1"
+AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
 
 
@@ -267,7 +268,7 @@ def verify(
     The arguments are those of :func:`check`. The certificate says what was promised and what was found.
     """
     network = opened(parts)
-    promise = _load(network)
+    promise = promise_of(network)
     where = (network.folder, network.length)
     sums = over_all_parts(
         certificate_sums, network.batches(), where, client=client, progress=progress, what="verifying"
@@ -277,7 +278,7 @@ def verify(
         half = (vectors * np.sqrt(np.maximum(values, 0.0))).T
         whole = _network(network, half)
         found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
-    count = Finding("agents", float(network.agents), float(sums.agents), network.agents == sums.agents)
+    count = Finding(AGENTS, float(network.agents), float(sums.agents), network.agents == sums.agents)
     return Certificate((*found.findings, count))
 
 
@@ -322,7 +323,8 @@ def _save(plan: PartsPlan, sums: Sums, promise: Promise) -> None:
     write_text(plan.parts.folder / PLAN / PROMISES, json.dumps(document, indent=2) + "\n")
 
 
-def _load(parts: Parts) -> Promise:
+def promise_of(parts: Parts) -> Promise:
+    """What the saved plan of a network in parts promises."""
     path: Path = parts.folder / PLAN / PROMISES
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

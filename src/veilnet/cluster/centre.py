@@ -21,7 +21,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import EPS
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.bounds.knowledge import least_sharpness
+from veilnet.bounds.knowledge import Knowledge, least_sharpness
 from veilnet.centre.whitening import whitening
 from veilnet.cluster.parts import LoadedPart
 from veilnet.cluster.sending import Alike, Sending
@@ -171,6 +171,15 @@ class Solved:
     estimable: Booleans
 
 
+def known_from(whole: Network, information: Array) -> Knowledge:
+    """What messages of this information, in raw coordinates, tell beside the prior of a network."""
+    root = whole.in_raw_coordinates(whole.prior_root)
+    values, directions = np.linalg.eigh(root.T @ root + information)
+    values, directions = values[::-1], directions[:, ::-1]
+    known = values > max(least_sharpness(whole) ** 2, 64 * EPS * len(values))
+    return Knowledge(whole, np.sqrt(np.maximum(values, 0.0)), directions, known)
+
+
 def solved(whole: Network, information: Array, wanted: Array) -> Solved:
     """What messages of this information tell of some rows of x, given the prior of a network.
 
@@ -178,16 +187,14 @@ def solved(whole: Network, information: Array, wanted: Array) -> Solved:
     information: J of the messages, in raw coordinates.
     wanted:      rows of x to be estimated.
     """
-    root = whole.in_raw_coordinates(whole.prior_root)
-    rows = whole.in_raw_coordinates(wanted)
-    values, directions = np.linalg.eigh(root.T @ root + information)
-    least = least_sharpness(whole)
-    known = values > max(least**2, 64 * EPS * len(values))
-    half = rows @ directions[:, known]
-    outside = np.linalg.norm(rows - half @ directions[:, known].T, axis=1)
-    estimable = np.asarray(outside <= max(_OUTSIDE, least) * np.linalg.norm(rows, axis=1))
-    sharp = half / values[known]
-    gain, covariance = directions[:, known] @ sharp.T, sharp @ half.T
+    rows, found = whole.in_raw_coordinates(wanted), known_from(whole, information)
+    directions = found.directions[:, found.known]
+    half = rows @ directions
+    outside = np.linalg.norm(rows - half @ directions.T, axis=1)
+    limit = max(_OUTSIDE, least_sharpness(whole))
+    estimable = np.asarray(outside <= limit * np.linalg.norm(rows, axis=1))
+    sharp = half / found.sharpness[found.known] ** 2
+    gain, covariance = directions @ sharp.T, sharp @ half.T
     gain[:, ~estimable] = np.nan
     covariance[~estimable] = np.nan
     covariance[:, ~estimable] = np.nan

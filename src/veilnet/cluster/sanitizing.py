@@ -153,13 +153,16 @@ def _sanitized(
     return _Done(len(given), len(given) * len(sending.senders) - silent, silent, name)
 
 
-def part_noise(name: str, seed: int | None, purpose: int = 0) -> NoiseSource:
+def part_generator(name: str, seed: int, purpose: int) -> np.random.Generator:
+    """What a seed stands for in a part, for a purpose: the same whoever works on the part, and of no other part."""
+    return np.random.default_rng([seed, purpose, int(name.removeprefix("part-").removesuffix(".npz"))])
+
+
+def part_noise(name: str, seed: int | None) -> NoiseSource:
     """The noise of a part: from the operating system's entropy, or its own stream of a seed, whoever draws it."""
     if seed is None:
         return SystemNoise()
-    return SeededNoise(
-        np.random.default_rng([seed, purpose, int(name.removeprefix("part-").removesuffix(".npz"))])
-    )
+    return SeededNoise(part_generator(name, seed, 0))
 
 
 def _before(path: Path, readings: Path, plan: str, shape: tuple[int, int], seed: int | None) -> Array | None:
