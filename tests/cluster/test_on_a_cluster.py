@@ -216,6 +216,14 @@ def test_a_worker_killed_while_messages_are_fused_changes_no_bit(
         cluster.sanitize(network, tmp_path / "readings", tmp_path / "full", client=client)
 
 
+def test_the_cluster_audits_as_is_done_here(client: Any, network: cluster.Parts) -> None:
+    wait_for_workers(client)
+    cluster.design(network)
+    alone, there = (cluster.audit(network, rows=50, seed=4, client=each) for each in (None, client))
+    assert alone.ok
+    assert alone.rows == there.rows  # every figure, to the last bit
+
+
 def test_a_damaged_part_stops_the_run_and_keeps_the_rest(
     client: Any, network: cluster.Parts, here: dict[str, bytes]
 ) -> None:

@@ -18,7 +18,7 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
-from veilnet._core.words import counted, number, times
+from veilnet._core.words import counted, join_names, number, times
 from veilnet.auditing.attack.simulation import spread_of_x
 from veilnet.auditing.promise import SECTION, Beside, certified_row, judged_row, most_exposed_row
 from veilnet.auditing.report import AuditReport, Judgement, Row
@@ -81,7 +81,7 @@ def audit(
             join=simulated_together,
         )
     except InvalidPlan as error:
-        found.append(_failed("simulation", f"it could not be run: {error}."))
+        found.append(_failed("simulation", f"could not be run: {error}."))
     else:
         found = [*_deployed(simulated, count), *found]
         with one_thread():
@@ -91,13 +91,14 @@ def audit(
                 most_exposed_row(name, promise.privacy[name], known.worst_growth(matrix), matrix)
                 for name, matrix in whole.private.items()
             ]
-    grown = ", ".join(f"{name} {times(1 + each)}" for name, each in promise.privacy.items())
+    hidden = join_names([f"on {name} {times(1 + each)}" for name, each in promise.privacy.items()])
     return AuditReport(
         tuple(found),
         FALSE_ALARM,
         title=f"Audit of the plan for {counted(network.agents, 'agent')} in {counted(len(network.parts), 'part')}",
-        promised=f"the centre's error variance grows: {grown}",
+        promised=f"Promised: the variance of the centre's error grows {hidden}.",
         plan=plan_name(network.folder),
+        takes_data=False,
     )
 
 
@@ -106,7 +107,7 @@ def _certified(verified: Callable[[], Sequence[Finding]]) -> list[Row]:
     try:
         findings = verified()
     except InvalidPlan as error:
-        return [_failed("certificate", f"the promises could not be recomputed: {error}.")]
+        return [_failed("certificate", f"could not be recomputed: {error}.")]
     rows = [certified_row(each) for each in findings if each.what != AGENTS]
     for each in findings:
         if each.what == AGENTS:
@@ -119,7 +120,8 @@ def _certified(verified: Callable[[], Sequence[Finding]]) -> list[Row]:
 
 
 def _failed(what: str, sentence: str) -> Row:
-    return Row(SECTION, what, None, None, "fail", sentence, shown={"outcome": "broken"})
+    shown = {"outcome": sentence.partition(":")[0]}
+    return Row(SECTION, what, None, None, "fail", f"{what}: {sentence}", shown=shown)
 
 
 def _deployed(simulated: Simulated, rows: int) -> list[Row]:
@@ -131,7 +133,10 @@ def _deployed(simulated: Simulated, rows: int) -> list[Row]:
     elif strayed:
         sentence = f"{counted(strayed, 'number')} without noise are not what the plan says"
     verdict: Judgement = "fail" if refused or strayed else "ok"
-    found = [Row(DEPLOYED, "messages of all agents", 0, refused + strayed, verdict, f"{sentence}.")]
+    shown = {"not as planned": str(refused + strayed or "none"), "above all": ""}
+    found = [
+        Row(DEPLOYED, "messages of all agents", 0, refused + strayed, verdict, f"{sentence}.", shown=shown)
+    ]
     if not simulated.tested:
         return found
     # The smallest of so many p-values is below this but for the chance that the section may spend.
@@ -149,7 +154,11 @@ def _deployed(simulated: Simulated, rows: int) -> list[Row]:
         "least p-value": simulated.least,
         "limit": limit,
     }
-    return [*found, Row(DEPLOYED, "noise of all agents", None, None, verdict, sentence, figures=figures)]
+    shown = {"not as planned": "some", "above all": simulated.worst}
+    if verdict == "ok":
+        shown = {"not as planned": "none", "above all": ""}
+    row = Row(DEPLOYED, "noise of all agents", None, None, verdict, sentence, figures=figures, shown=shown)
+    return [*found, row]
 
 
 def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) -> list[Row]:
