@@ -14,6 +14,7 @@ import veilnet as vn
 from veilnet import cli, cluster
 from veilnet._core.types import Array
 from veilnet.agent.grid import CROSSING_LIMIT
+from veilnet.agent.release import NotPrivate
 from veilnet.centre.messages import centre_model
 from veilnet.cluster import fusing, tradeoff
 from veilnet.cluster import parts as parts_module
@@ -91,6 +92,9 @@ def by_agent(plan: cluster.PartsPlan, sent: list[Array]) -> dict[str, Array]:
             found[NAMES[AGENTS * number + place]] = numbers[:, start : start + count]
             start += count
         assert start == numbers.shape[1]
+        counts = cluster.numbers_sent(plan.parts, f"part-{number:05d}.npz")
+        assert counts.sum() == start
+        assert len(counts) == AGENTS
     return found
 
 
@@ -225,7 +229,16 @@ def test_rows_that_are_too_many_for_one_answer_come_in_several(
     assert at_once.missing[6][7] == NAMES[7]
     assert repr(at_once.missing[6]) == "<60 agents missing>"
     assert at_once.missing[1] != (NAMES[24],)
-    assert "agent24" in at_once._repr_html_()
+    shown = at_once._repr_html_()
+    assert "agent24" in shown
+    assert "agent06 and 54 more" in shown
+    nothing = {
+        part.name: np.zeros((0, int(cluster.numbers_sent(folder, part.name).sum())))
+        for part in plan.parts.parts
+    }
+    empty = cluster.fuse(folder, cluster.save_messages(tmp_path / "none", folder, nothing))
+    assert empty.public.shape == (0, 2)
+    assert empty.missing == ()
 
 
 def test_what_agents_send_is_what_their_files_say(folder: Path, tmp_path: Path) -> None:
@@ -328,6 +341,12 @@ def test_messages_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> N
     ):
         with pytest.raises(vn.VeilnetError, match=error):
             cluster.save_messages(messages, folder, given)
+        shutil.rmtree(messages)
+    simulated = sent[1].view(NotPrivate)
+    assert not cluster.save_messages(messages, folder, [("part-00001.npz", simulated)]).private
+    (messages / "header.json").unlink()
+    with pytest.raises(vn.InvalidRequest, match="never finished"):
+        cluster.save_messages(messages, folder, {"part-00000.npz": sent[0]})
     np.savez(tmp_path / "readings" / "part-00001.npz", readings=np.zeros((T, AGENTS, 7)))
     with pytest.raises(vn.VeilnetError, match=r"expected shape \(T, 20, 3\)"):
         cluster.sanitize(folder, tmp_path / "readings", tmp_path / "new")

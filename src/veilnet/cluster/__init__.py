@@ -13,6 +13,7 @@ from veilnet.cluster.fusing import MissingAgents, fuse
 from veilnet.cluster.messages import Messages, open_messages, save_messages
 from veilnet.cluster.parts import Parts, open_parts, save_parts
 from veilnet.cluster.sanitizing import Sanitized, sanitize
+from veilnet.cluster.sending import numbers_sent
 
 __all__ = [
     "Messages",
@@ -28,6 +29,7 @@ __all__ = [
     "design",
     "fuse",
     "local_cluster",
+    "numbers_sent",
     "open_messages",
     "open_parts",
     "sanitize",

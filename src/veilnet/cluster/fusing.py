@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from os import PathLike
@@ -29,7 +30,7 @@ from veilnet.cluster.centre import (
     told_by_all,
 )
 from veilnet.cluster.messages import Messages, messages_of, read_message_part
-from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, loaded, opened, read_part
+from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, opened, read_part
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import PLAN, read_plan_part, read_sending
 from veilnet.cluster.tasks import SUMS
@@ -68,7 +69,7 @@ def fuse(
         sums = over_all_parts(
             arrived_sums,
             network.batches(),
-            (network.folder, network.length, found, (start, start + at_once), change, mean),
+            (_Asked(network.folder, network.length, found, slice(start, start + at_once), change, mean),),
             client=client,
             progress=progress,
             what="fusing",
@@ -120,20 +121,22 @@ def _raw_triangle(folder: Path, name: str, length: int) -> Array:
     return triangle
 
 
-def arrived_sums(
-    names: Sequence[str],
-    folder: Path,
-    length: int,
-    messages: Messages,
-    rows: tuple[int, int],
-    change: Array,
-    mean: Array,
-) -> Arrived:
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What a task has to know, beside the names of its parts, to say what their messages tell in some rows."""
+
+    folder: Path
+    length: int
+    messages: Messages
+    rows: slice
+    change: Array
+    mean: Array
+
+
+def arrived_sums(names: Sequence[str], asked: _Asked) -> Arrived:
     """A task: what the messages of some parts tell in some rows."""
     with one_thread():
-        return arrived_together(
-            [_arrived(name, folder, length, messages, rows, change, mean) for name in names]
-        )
+        return arrived_together([_arrived(name, asked) for name in names])
 
 
 def joined_arrivals(several: Sequence[Arrived]) -> Arrived:
@@ -142,22 +145,14 @@ def joined_arrivals(several: Sequence[Arrived]) -> Arrived:
         return arrived_together(several)
 
 
-def _arrived(
-    name: str,
-    folder: Path,
-    length: int,
-    messages: Messages,
-    rows: tuple[int, int],
-    change: Array,
-    mean: Array,
-) -> Arrived:
-    ((_, part),) = loaded(folder, [name], length)
-    sending = read_sending(folder, name, part)
-    numbers = read_message_part(messages, name, sending.numbers)
+def _arrived(name: str, asked: _Asked) -> Arrived:
+    part = read_part(asked.folder / name, asked.length)
+    sending = read_sending(asked.folder, name, part)
+    numbers = read_message_part(asked.messages, name, sending.numbers)
     if numbers is None:
-        count = len(range(*slice(*rows).indices(messages.rows)))
-        return nothing_arrived(count, length, len(sending.senders))
-    return arrived(sending, told_by_all(sending, part, change, mean), numbers[slice(*rows)])
+        count = len(range(*asked.rows.indices(asked.messages.rows)))
+        return nothing_arrived(count, asked.length, len(sending.senders))
+    return arrived(sending, told_by_all(sending, part, asked.change, asked.mean), numbers[asked.rows])
 
 
 class _Block:

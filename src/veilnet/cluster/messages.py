@@ -22,10 +22,9 @@ import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
-from veilnet._core.validation import refuse_unknown
 from veilnet.agent.release import NotPrivate
-from veilnet.cluster.parts import DAMAGED, HEADER, Parts, arrays_of, opened, read_part, written
-from veilnet.cluster.sending import plan_name, read_sending
+from veilnet.cluster.parts import DAMAGED, HEADER, Parts, arrays_of, opened, written
+from veilnet.cluster.sending import numbers_sent, plan_name
 from veilnet.io._atomic import write_text
 
 __all__ = ["Messages", "open_messages", "save_messages"]
@@ -59,18 +58,19 @@ def save_messages(
     folder: where to; made if there is none, and refused if it holds messages already.
     parts:  the network, or its folder; it was designed.
     sent:   name of a part -> (T, numbers), the numbers of all of its agents side by side, agent after agent
-            (``plan.sanitizer(part, place).sent`` says how many of each); not a number where an agent did not send.
+            (:func:`veilnet.cluster.numbers_sent` says how many of each); not a number where an agent did not send.
             Parts that are left out did not send at all.
     """
     network = opened(parts)
     target = begun(folder)
+    if any(target.glob("part-*.npz")):
+        raise InvalidRequest(
+            f"folder: {target} holds parts of messages that were never finished; remove it first, or they would count"
+        )
     plan, rows, private = plan_name(network.folder), None, True
     for name, numbers in sent.items() if isinstance(sent, Mapping) else sent:
-        refuse_unknown([name], [each.name for each in network.parts], "sent", error=InvalidRequest)
         array = as_numbers(numbers, f"sent[{name!r}]", 2)
-        expected = read_sending(
-            network.folder, name, read_part(network.folder / name, network.length)
-        ).numbers
+        expected = int(np.sum(numbers_sent(network, name)))
         if array.shape[1] != expected or rows not in (None, len(array)):
             raise InvalidReading(
                 f"sent[{name!r}]: expected {'T' if rows is None else rows} rows of {expected} numbers, found shape "

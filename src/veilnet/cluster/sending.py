@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of
+from veilnet._core.validation import refuse_unknown
+from veilnet.cluster.parts import DAMAGED, LoadedPart, Parts, arrays_of, opened, read_part
 
 PLAN = "plan"
 PROMISES = "plan.json"
@@ -128,6 +130,17 @@ def read_sending(folder: Path, name: str, part: LoadedPart) -> Sending:
     if not np.all(np.isfinite(rows)):
         raise InvalidPlan(f"{path}: expected finite numbers to send; design once more")
     return Sending(rows, sent, grid, variances)
+
+
+def numbers_sent(parts: Parts | str | PathLike[str], part: str) -> Integers:
+    """How many numbers each agent of a part sends, (s,): its messages have them side by side, agent after agent.
+
+    parts: the network, or its folder; it was designed.
+    part:  the name of its part, "part-00000.npz".
+    """
+    network = opened(parts)
+    refuse_unknown([part], [each.name for each in network.parts], "part", error=InvalidRequest)
+    return read_sending(network.folder, part, read_part(network.folder / part, network.length)).sent
 
 
 def plan_name(folder: Path) -> str:
