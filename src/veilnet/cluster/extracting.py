@@ -50,7 +50,7 @@ def agent_file(parts: Parts | str | PathLike[str], agent: str) -> tuple[str, byt
     network = opened(parts)
     if agent == "center":
         raise InvalidRequest(
-            "agent: a network in parts has no file for the centre; parts of the plan are what it needs"
+            "agent: a network in parts has no file for the centre; 'veilnet fuse' takes its folder, and that of messages"
         )
     part, place = _found(network, agent)
     plan = plan_name(network.folder)
