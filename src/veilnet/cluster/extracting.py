@@ -50,7 +50,7 @@ def agent_file(parts: Parts | str | PathLike[str], agent: str) -> tuple[str, byt
     network = opened(parts)
     if agent == "center":
         raise InvalidRequest(
-            "agent: a network in parts has no file for the centre; 'veilnet fuse' takes its folder, and that of messages"
+            "agent: networks in parts have none for the centre; 'veilnet fuse' takes their folder and one of messages"
         )
     part, place = _found(network, agent)
     plan = plan_name(network.folder)
