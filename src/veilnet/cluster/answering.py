@@ -21,7 +21,16 @@ from veilnet._core.stacks import joined_triangle, parts, sent_triangle
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.cluster.parts import LoadedPart, loaded, read_part, written
-from veilnet.cluster.tasks import PLAN, Sums, finished, grids, information, joined, tells_what_it_says
+from veilnet.cluster.sending import PLAN
+from veilnet.cluster.tasks import (
+    Sums,
+    exposed,
+    finished,
+    grids,
+    information,
+    joined,
+    tells_what_it_says,
+)
 from veilnet.designs.many import Recipe, answers, evenly, mixed, pulled
 from veilnet.designs.shrink import normal_rows
 
@@ -147,7 +156,7 @@ def _mixture(
     return Sums(
         found["triangle"], found["raw"], found["left"],
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
-        computed=(name,) if fresh else (),
+        computed=(name,) if fresh else (), exposed=exposed(part, found["sent"], found["variances"]),
     )  # fmt: skip
 
 
