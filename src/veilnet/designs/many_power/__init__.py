@@ -1,8 +1,8 @@
 """Limited noise power with very many agents: one estimate goes to all, L x L sums come back (mathematics, section 4).
 
 Read in this order: ``ascent`` (the search, in L x r numbers), ``answers`` (how one agent answers an estimate) with
-``smoothed`` (where that has no formula), ``free`` and ``agents`` (stacks of them), ``wanted`` (what is to be hidden)
-and ``network`` (a network in one piece).
+``smoothed`` and ``smoothing`` (where that has no formula), ``free`` and ``agents`` (stacks of them), ``wanted`` (what
+is to be hidden) and ``network`` (a network in one piece).
 """
 
 from veilnet.designs.many_power.agents import Agents, left_open_by, withheld_by

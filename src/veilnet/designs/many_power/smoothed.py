@@ -10,7 +10,7 @@ import numpy as np
 
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans
-from veilnet.designs.power.smoothing import smoothed_curvature, smoothed_eigenvalues, smoothed_value
+from veilnet.designs.many_power.smoothing import smoothed_curvature, smoothed_eigenvalues, smoothed_value
 
 _MOST_STEPS = 60
 _SHRINK = 0.05

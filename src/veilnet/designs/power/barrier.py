@@ -1,7 +1,7 @@
 """A path-following Newton method on the factor Y: slower, and untroubled by any scale of the powers.
 
-Each |Y_i|_*² is smoothed (:mod:`veilnet.designs.power.smoothing`). The quadratic part is exact however stiff it is,
-which is what the splitting and the fixed-rank Newton steps cannot offer.
+Each |Y_i|_*² is smoothed (:mod:`veilnet.designs.many_power.smoothing`). The quadratic part is exact however stiff it
+is, which is what the splitting and the fixed-rank Newton steps cannot offer.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from veilnet._core.blocks import Group
 from veilnet._core.types import Array
+from veilnet.designs.many_power.smoothing import smoothed_curvature, smoothed_eigenvalues, smoothed_value
 from veilnet.designs.power.problem import Certificate, ScaledProblem
-from veilnet.designs.power.smoothing import smoothed_curvature, smoothed_eigenvalues, smoothed_value
 
 _MOST_STEPS = 100
 _SHRINK = 0.1
