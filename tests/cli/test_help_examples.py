@@ -137,3 +137,12 @@ def test_the_example_runs(
 
 def test_every_verb_has_one_and_none_is_left_over() -> None:
     assert set(EXAMPLES) == {"", *VERBS}
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "live keys"])
+def test_help_says_what_to_write_and_not_what_python_makes_of_it(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*verb.split(), "--help"]) == 0
+    options = re.findall(r"^ +(--\S+ <.*?>)", capsys.readouterr().out, re.MULTILINE)
+    assert options == []

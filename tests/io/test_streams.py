@@ -89,8 +89,9 @@ def test_empty_lines_at_the_end_are_no_rows(folder, pipe) -> None:
     code, out, err = pipe(["sanitize", folder / "kitchen.json"], f"\n\n{GOOD}\n".encode())
     assert (code, rows_of(out)) == (1, [3])
     assert "row 1 not sent: the line is empty" in err
-    code, out, _ = pipe(["sanitize", folder / "kitchen.json"], b"")
+    code, out, err = pipe(["sanitize", folder / "kitchen.json"], b"")
     assert (code, out.count("\n"), out[:7]) == (0, 1, "counted")
+    assert "standard input has no readings: nothing was sent" in err
 
 
 def test_a_first_row_of_gaps_is_not_taken_for_a_header(folder, pipe) -> None:

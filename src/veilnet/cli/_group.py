@@ -8,10 +8,12 @@ from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperGroup
+from typer.models import OptionInfo
 
 from veilnet import __version__
 from veilnet.cli._examples import example_text
@@ -54,6 +56,8 @@ def _load(verb: str, line: str | None) -> Any:
 
 
 def _interruptible(command: Any) -> Any:
+    _name_values(command)
+
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
@@ -62,6 +66,23 @@ def _interruptible(command: Any) -> Any:
             raise Interrupted(*interrupt.args) from interrupt
 
     return wrapped
+
+
+def _name_values(command: Any) -> None:
+    """Let help say what to write after an option, and not of which type Python makes it."""
+    command.__annotations__ = get_type_hints(command, include_extras=True)
+    for hint in command.__annotations__.values():
+        for option in get_args(hint)[1:]:
+            if isinstance(option, OptionInfo) and option.metavar is None:
+                option.metavar = _metavar(get_args(hint)[0])
+
+
+def _metavar(kind: Any) -> str | None:
+    """PATH, NUMBER or TEXT for the type of an option, of each item where it is a list; None for a flag."""
+    found = {each for part in (get_args(kind) or (kind,)) for each in (get_args(part) or (part,))}
+    if bool in found:
+        return None
+    return "PATH" if Path in found else "NUMBER" if found & {int, float} else "TEXT"
 
 
 def _of_quick(verb: str, command: Any) -> Any:

@@ -178,6 +178,8 @@ def command(
                 f"head {record.head}"
             )
     say(watch.conclude())
+    if not sent + refused + reader.last_row + resume:
+        say(f"{'standard input' if source is None else source} has no readings: nothing was sent")
     if resume and reader.last_row < resume and not exhausted:
         say(
             f"the input ends at {key.words(reader.last_row)}, before the last row sent, {key.text(resume)}: "
