@@ -41,8 +41,8 @@ def refuse_options(options: Mapping[str, Any], cluster: str | None, path: Path) 
     given = [name for name, value in options.items() if value]
     if given:
         raise InvalidRequest(
-            f"{given[0]}: not for a network in parts, which is designed without a target, for --privacy or for "
-            "--utility-loss, and written beside its parts; leave it out"
+            f"{given[0]}: not for a network in parts, which is designed without a target, for --privacy, "
+            "--utility-loss or --power, and written beside its parts; leave it out"
         )
 
 

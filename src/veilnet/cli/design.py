@@ -104,7 +104,7 @@ def command(
     if cluster is not None or is_parts(network):
         refuse_options(
             {
-                "--give-up": give_up, "--power": power,
+                "--give-up": give_up,
                 "--method": method not in ("auto", "perfect"), "--partial": partial, "--prove": prove, "--gap": gap,
                 "--model-error": model_error, "--accept": accept, "--out": out, "--force": force,
                 "--explain": explain,
@@ -115,6 +115,7 @@ def command(
         request = {
             "privacy": targets(privacy, "--privacy"),
             "utility_loss": loss_allowed(utility_loss, "--utility-loss"),
+            "power": amounts(power, "--power"),
         }
         design_parts(network, cluster, request, json=json)
         return

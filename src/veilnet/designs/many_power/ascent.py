@@ -22,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from veilnet._core.progress import Stopped
+from veilnet._core.progress import Progress, Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.telling import Teller
 
@@ -103,8 +103,8 @@ class Search:
     wanted: G', (L, r), the private rows, each parameter's divided by the root of its raw error.
     """
 
-    def __init__(self, crowd: PowerCrowd, wanted: Array, tell: Teller) -> None:
-        self._crowd, self._wanted, self._tell = crowd, wanted, tell
+    def __init__(self, crowd: PowerCrowd, wanted: Array, progress: Progress | None = None) -> None:
+        self._crowd, self._wanted, self._tell = crowd, wanted, Teller(progress)
         self._passes, self._upper = 0, float("inf")
 
     def run(self, relative_gap: float = RELATIVE_GAP, most_passes: int = MOST_PASSES) -> Ascent:

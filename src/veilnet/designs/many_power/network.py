@@ -7,7 +7,6 @@ import numpy as np
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
-from veilnet.designs.joint.telling import Teller
 from veilnet.designs.many_power.agents import Agents, left_open_by, withheld_by
 from veilnet.designs.many_power.ascent import Ascent, Search
 from veilnet.designs.many_power.wanted import wanted_columns
@@ -60,5 +59,5 @@ def noise_of_many(
 ) -> tuple[Ascent, StackedSanitizers, Array]:
     """The noise within the powers, (S,), that hides most in total: how found, what all send, the power used."""
     crowd = NetworkCrowd(verdict, power)
-    found = Search(crowd, crowd.wanted, Teller(progress)).run()
+    found = Search(crowd, crowd.wanted, progress).run()
     return (found, *crowd.sanitizers(found.estimate))

@@ -33,7 +33,7 @@ MANY_READINGS = 500
 # Φ is N x N: beyond this many readings it no longer fits the memory of an ordinary machine.
 _MOST_COUPLED_READINGS = 20_000
 # Rounding of Θ_i is a part of its power: where some noise of the readings is as small as that, less power is used.
-_PARTS_OF_POWER = (1.0, 1e-2, 1e-4, 1e-6)
+PARTS_OF_POWER = (1.0, 1e-2, 1e-4, 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = No
         )
     refusal: InvalidPlan | None = None
     upper_bound = np.inf
-    for part in _PARTS_OF_POWER:
+    for part in PARTS_OF_POWER:
         found = (_of_many if many else _of_few)(verdict, part * power, progress)
         upper_bound = min(upper_bound, found.upper_bound) if part == 1.0 else upper_bound
         details: dict[str, Any] = {
