@@ -82,7 +82,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_was(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = cluster.design(folder, power=3.0)
-    assert "no other noise within it hides more than" in str(whole)
+    assert "No other noise within it hides more than" in str(whole)
     asked: list[int] = []
     answer = power_module.withheld_by
 

@@ -276,3 +276,20 @@ def test_a_plan_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "plan.npz", **(arrays | {"plan": np.array(arrays_id(content))}))
     with pytest.raises(vn.InvalidPlan, match="privacy of g"):
         vn.Plan.load(tmp_path / "plan.npz")
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("power", [1e4, 1e8, 1e12, 1e16])
+def test_a_bound_that_rounding_blurs_is_wide_or_none(power: float) -> None:
+    """Nothing but noise hides g: p = δ, and h is as much; sums in doubles know it to 1/p of all digits."""
+    observe = np.zeros((60, 2, 3))
+    observe[:, 0, 0] = observe[:, 1, 1] = observe[::2, 1, 2] = 1.0
+    network = vn.Network(
+        observe, np.tile(np.eye(2), (60, 1, 1)), np.eye(3)[:1], {"g": np.eye(3)[1], "h": [[0.0, 1.0, 1.0]]}
+    )
+    plan = vn.design(network, power=power)
+    assert dict(plan.privacy) == pytest.approx({"g": power, "h": power}, rel=1e-6)
+    assert plan.details["total_privacy"] == pytest.approx(2 * power, rel=1e-6)
+    assert plan.details["upper_bound"] >= 2 * power * (1 - 1e-12)
+    assert plan.gap <= 1e-13 * power or plan.gap == np.inf
+    assert ("lost in rounding" in str(plan)) == (plan.gap == np.inf) == (power == 1e16)

@@ -115,7 +115,7 @@ class PartsPlan:
             grown = "; ".join(f"{name} {1 + each:.4g}-fold" for name, each in self.privacy.items())
             return (
                 f"{self.verdict}\nNoise within the power makes the centre's error variance grow: {grown}; what is "
-                f"public is estimated as well as from raw readings, and no other noise within it hides more than "
+                "public is estimated as well as from raw readings. No other noise within it hides more than "
                 f"{100 * self.details['relative_gap']:.2g} % better in total, which is certified. {written}"
             )
         if self.utility == 0.0:

@@ -33,6 +33,7 @@ from veilnet.designs.many_power import (
     FreeStack,
     Search,
     left_open_by,
+    relative_gap,
     wanted_columns,
     withheld_by,
 )
@@ -168,8 +169,7 @@ class PowerSearch:
         self._asking = self._asking_about(self._where)
         shares = self._asking.over(share_triangles, arguments=(self._where,))
         with one_thread():
-            known = knowledge_of_factor(whole, shares.triangle)
-            self.ceiling = {name: known.growth(rows) for name, rows in whole.private.items()}
+            self.ceiling = self._grown(shares)
         self._upper = float("inf")
 
     def answer(self, part_of_power: float) -> tuple[Sums, dict[str, Any]]:
@@ -184,11 +184,13 @@ class PowerSearch:
         sums: Sums = asking.over(
             noise_sums, arguments=(where, found.estimate), progress=self._progress, what="writing the plan"
         )
+        with one_thread():
+            total = sum(self._grown(sums).values())
         given = set(self.power.values())
         return sums, {
-            "total_privacy": found.privacy,
+            "total_privacy": total,
             "upper_bound": self._upper,
-            "relative_gap": replace(found, upper_bound=self._upper).relative_gap,
+            "relative_gap": relative_gap(total, self._upper),
             "iterations": found.passes,
             "interrupted": found.interrupted,
             "power_allowed": given.pop() if len(given) == 1 else dict(self.power),
@@ -197,6 +199,11 @@ class PowerSearch:
     def forget(self) -> None:
         """Remove what was kept in case the search is cut off."""
         self._asking.forget()
+
+    def _grown(self, sums: Sums) -> dict[str, float]:
+        """Name -> p_j where no more is known than sums tell."""
+        known = knowledge_of_factor(self._whole, sums.triangle)
+        return {name: known.growth(rows) for name, rows in self._whole.private.items()}
 
     def _asking_about(self, where: Where) -> Asking:
         return Asking(self._parts, self._client, key_of(where.key, self._wanted))

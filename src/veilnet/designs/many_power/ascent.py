@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
+from veilnet._core.linalg import EPS
 from veilnet._core.progress import Progress, Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.telling import Teller
@@ -32,6 +33,7 @@ _MEMORY = 20
 _ASCENT = 1e-4  # the part of the slope that a step has to keep
 _EVIDENCE = 0.1  # of the gap wanted: what E may still gain before it is worth a pass to bound it
 _ROUNDING = 1e-15
+_TOLD = 0.1  # by what part rounding may change a bound that is still told
 
 
 class PowerCrowd(Protocol):
@@ -88,12 +90,12 @@ class Ascent:
     passes: int
     interrupted: bool
 
-    @property
-    def relative_gap(self) -> float:
-        """How far, relative to the privacy reached, the best can still be."""
-        if self.upper_bound <= self.privacy:
-            return 0.0
-        return self.upper_bound / self.privacy - 1.0 if self.privacy > 0 else float("inf")
+
+def relative_gap(value: float, upper_bound: float) -> float:
+    """How far, relative to what is reached, the best can still be."""
+    if upper_bound <= value:
+        return 0.0
+    return (upper_bound - value) / value if value > 0 else float("inf")
 
 
 class Search:
@@ -130,8 +132,9 @@ class Search:
             interrupted = True
         if bounded is not best:
             self._bound(best)
-        rounding = best.privacy * _ROUNDING / float(best.spectrum[0][0])
-        upper = max(self._upper, best.privacy) + rounding
+        # Rounding of sums is a part of the largest eigenvalue of J̃, which is 1, and privacy one of the least.
+        rounding = 64 * EPS / float(best.spectrum[0][0])
+        upper = max(self._upper, best.privacy) * (1 + rounding) if rounding < _TOLD else float("inf")
         return Ascent(best.estimate, best.privacy, upper, self._passes, interrupted)
 
     def _reach(self, estimate: Array) -> Reached:

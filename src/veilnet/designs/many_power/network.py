@@ -35,6 +35,11 @@ class NetworkCrowd:
             apart.in_raw_coordinates(apart.U), map(apart.in_raw_coordinates, apart.private.values())
         )
 
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return self._network.S
+
     def withheld(self, estimate: Array) -> Array:
         """As :meth:`veilnet.designs.many_power.ascent.PowerCrowd.withheld`."""
         return withheld_by(self._free, estimate)

@@ -10,7 +10,8 @@ where agents are many and meet only in x, an estimate is searched for that all o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from veilnet._core.names import ByAgent
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.designs.many_power import noise_of_many
+from veilnet.designs.many_power import noise_of_many, relative_gap
 from veilnet.designs.power.reduction import free_noise_problem
 from veilnet.designs.power.solver import maximize_privacy_from_root
 from veilnet.model.network import Network
@@ -63,19 +64,22 @@ def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = No
     for part in PARTS_OF_POWER:
         found = (_of_many if many else _of_few)(verdict, part * power, progress)
         upper_bound = min(upper_bound, found.upper_bound) if part == 1.0 else upper_bound
+        try:
+            plan = make_plan(network, found.sanitizers, "power", most_loss=0.0)
+        except InvalidPlan as error:
+            refusal = refusal or error
+            continue
+        total = sum(plan.privacy.values()) if many else found.total_privacy
         details: dict[str, Any] = {
-            "total_privacy": found.total_privacy,
+            "total_privacy": total,
             "upper_bound": upper_bound,
-            "relative_gap": _relative_gap(found.total_privacy, upper_bound),
+            "relative_gap": relative_gap(total, upper_bound),
             "iterations": found.iterations,
             "interrupted": found.interrupted,
             "power": by_agent(network, found.power),
             "power_allowed": by_agent(network, power),
         }
-        try:
-            return make_plan(network, found.sanitizers, "power", most_loss=0.0, details=details)
-        except InvalidPlan as error:
-            refusal = refusal or error
+        return replace(plan, details=MappingProxyType(details))
     assert refusal is not None
     raise refusal
 
@@ -85,12 +89,6 @@ def by_agent(network: Network, values: Array) -> Mapping[str, float]:
     if network.N > MANY_READINGS:
         return ByAgent(network.agents, network.position, lambda place: float(values[place]))
     return dict(zip(network.agents, values.tolist(), strict=True))
-
-
-def _relative_gap(value: float, upper_bound: float) -> float:
-    if upper_bound <= value:
-        return 0.0
-    return (upper_bound - value) / value if value > 0 else float("inf")
 
 
 def _of_many(verdict: Verdict, power: Array, progress: Progress | None) -> _Noise:
