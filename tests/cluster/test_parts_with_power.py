@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
 from veilnet.cluster import parts as parts_module
 from veilnet.cluster import power as power_module
@@ -83,16 +84,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_was(
 ) -> None:
     whole = cluster.design(folder, power=3.0)
     assert "No other noise within it hides more than" in str(whole)
-    asked: list[int] = []
-    answer = power_module.withheld_by
-
-    def counted(*arguments: object) -> object:
-        asked.append(1)
-        if len(asked) == 14:
-            raise KeyboardInterrupt
-        return answer(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(power_module, "withheld_by", counted)
+    asked = cut_off_at(monkeypatch, power_module, "withheld_by", 14)
     with pytest.raises(KeyboardInterrupt):
         cluster.design(folder, power=3.0)
     kept = list((folder / "plan" / "search").glob("*.npz"))
