@@ -229,6 +229,15 @@ def test_a_search_that_is_asked_to_stop_gives_its_best_with_a_bound() -> None:
     assert whole.details["total_privacy"] <= stopped.details["upper_bound"] < np.inf
 
 
+@pytest.mark.usefixtures("many")
+def test_ctrl_c_passes_through_a_search_among_all() -> None:
+    def interrupt(_what: str, _part: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vn.design(stacked_network(9, ((25, 4),)), power=10.0, progress=interrupt)
+
+
 def test_correlated_noise_has_a_limit_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(power_module, "_MOST_COUPLED_READINGS", 10)
     rng = np.random.default_rng(1)
