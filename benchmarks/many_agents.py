@@ -1,7 +1,7 @@
 """From a thousand to a million agents: veilnet against a bare batched NumPy script that does the same sums.
 
-    python benchmarks/many_agents.py [--sizes 1000 1000000] [--tradeoff 1000 100000] [--seconds 60]
-                                     [--out FILE] [--picture FILE]
+    python benchmarks/many_agents.py [--sizes 1000 1000000] [--tradeoff 1000 100000] [--power 1000 100000]
+                                     [--seconds 60] [--out FILE] [--picture FILE]
 
 Agents of 4 readings, 32 parameters, 2 public rows. Both are given the arrays, decide whether privacy is free, find
 what each agent sends at perfect utility, recompute every promise by other formulas and save the plan with its
@@ -13,7 +13,11 @@ The trade-offs, with a prior, ask for twice the free privacy and for what a loss
 agents answer (also at a thousand agents, where design() would search for one matrix per agent; that search is a row
 of its own). The time of a pass is that of asking all agents once; a thousand agents are their own sample.
 ``--seconds`` stops a search when it next reports after so many, as ``progress=`` lets anybody do: the plan is then
-the best so far, certified as always. ``--picture`` draws the tables.
+the best so far, certified as always. ``--picture`` draws these two tables.
+
+Limited power lets each agent add noise of total variance 100, five times that of its readings, to what is not its
+share; no prior. Passes count the one or two that bound what other noise could reach. The smallest network is solved
+as one dense problem too, and both have to agree.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 READINGS, PARAMETERS, PUBLIC, PRIVATE = 4, 32, 2, 2
+POWER = 100.0
 STOP_AFTER = float(os.environ.get("MANY_AGENTS_STOP_AFTER", "inf"))
 AT_ONCE = 2048  # agents of the bare script, which is quickest when its temporaries stay in cache
 
@@ -132,7 +137,7 @@ def tradeoff(
     curve.MANY_ENTRIES = 0 if prices else 2**62
     agents = len(given["observe"])
     passes = Passes(agents)
-    with passes.counting(FormCrowd):
+    with passes.counting(FormCrowd, ("ask", "pull"), lambda crowd: crowd.form.blocks.count):
         network = vn.Network(**given, prior=vn.Prior(covariance=np.eye(PARAMETERS)))
         free = vn.check(network).ceiling["g"]
         asked = {"privacy": 2 * free} if loss is None else {"utility_loss": loss}
@@ -156,6 +161,35 @@ def tradeoff(
     }
 
 
+def limited_power(given: dict[str, Any], path: Path) -> dict[str, float]:
+    """Noise of limited power alone."""
+    import veilnet as vn
+    from veilnet.designs.many_power.network import NetworkCrowd
+
+    passes = Passes(len(given["observe"]))
+    network = vn.Network(**given)
+    with passes.counting(NetworkCrowd, ("withheld", "left_open"), lambda crowd: crowd.agents):
+        began = time.process_time()
+        plan = vn.design(network, power=POWER)
+        seconds = time.process_time() - began
+    plan.save(path)
+    return {
+        "privacy": sum(plan.privacy.values()),
+        "iterations": float(passes.count),
+        "passing": passes.seconds,
+        "search": seconds,
+        "gap": plan.gap,
+    }
+
+
+def limited_power_dense(given: dict[str, Any], path: Path) -> dict[str, float]:
+    """The same as one dense problem, as for few readings."""
+    from veilnet.designs.power import plan
+
+    plan.MANY_READINGS = 2**62
+    return limited_power(given, path)
+
+
 class Passes:
     """How often all agents were asked, and the processor seconds that took; samples of them do not count."""
 
@@ -163,15 +197,15 @@ class Passes:
         self.agents, self.count, self.seconds = agents, 0, 0.0
 
     @contextmanager
-    def counting(self, crowd: Any) -> Iterator[None]:
-        """Count while the block runs."""
-        kept = {name: getattr(crowd, name) for name in ("ask", "pull")}
+    def counting(self, crowd: Any, names: tuple[str, ...], agents_of: Callable[[Any], int]) -> Iterator[None]:
+        """Count calls of these names, while the block runs, on crowds of all agents."""
+        kept = {name: getattr(crowd, name) for name in names}
 
         def counted(call: Callable[..., Any]) -> Callable[..., Any]:
             def asking(mine: Any, *arguments: Any) -> Any:
                 began = time.process_time()
                 answer = call(mine, *arguments)
-                if mine.form.blocks.count == self.agents:
+                if agents_of(mine) == self.agents:
                     self.count += 1
                     self.seconds += time.process_time() - began
                 return answer
@@ -206,6 +240,8 @@ WAYS: dict[str, Callable[[dict[str, Any], Path], dict[str, float]]] = {
     "tradeoff": tradeoff,
     "tradeoff-loss": partial(tradeoff, loss=0.1),
     "tradeoff-each": partial(tradeoff, prices=False),
+    "power": limited_power,
+    "power-dense": limited_power_dense,
 }
 
 
@@ -259,6 +295,7 @@ def main() -> None:
     )
     parser.add_argument("--sizes", type=int, nargs="*", default=[10**3, 10**4, 10**5, 10**6])
     parser.add_argument("--tradeoff", type=int, nargs="*", default=[10**3, 10**4, 10**5])
+    parser.add_argument("--power", type=int, nargs="*", default=[10**3, 10**4, 10**5])
     parser.add_argument("--seconds", type=float, help="stop each search after so much processor time")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--picture", type=Path, help="draw the time per agent as SVG")
@@ -271,7 +308,7 @@ def main() -> None:
         os.environ["MANY_AGENTS_STOP_AFTER"] = str(chosen.seconds)
     perfect, curves = perfect_table(chosen.sizes)
     traded, curves["a pass of a trade-off"] = tradeoff_table(chosen.tradeoff)
-    lines = [*perfect, "", *traded]
+    lines = [*perfect, "", *traded, "", *power_table(chosen.power)]
     if chosen.picture is not None:
         from curves import drawn
 
@@ -342,6 +379,40 @@ def tradeoff_table(sizes: list[int]) -> tuple[list[str], dict[int, float]]:
             lines.append(f"| {' | '.join(row)} |")
             print(lines[-1], flush=True)
     return lines, each
+
+
+def power_table(sizes: list[int]) -> list[str]:
+    """Limited noise power at every size, and the smallest as one dense problem too."""
+    lines = [
+        "| agents | design, certificate | passes | µs per agent and pass | certified gap | privacy | as one dense "
+        "problem, gap | memory |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    print("\n".join(lines), flush=True)
+    smallest = min(sizes, default=0)
+    for agents in sizes:
+        found = in_process("power", agents)
+        dense = "too large"
+        if agents == smallest and agents * READINGS <= 20_000:
+            other = in_process("power-dense", agents)
+            assert abs(other["privacy"] / found["privacy"] - 1) <= 1e-6 + found["gap"] + other["gap"], (
+                found,
+                other,
+            )
+            dense = f"{other['search']:.3g} s, {other['gap']:.0e}"
+        row = [
+            f"{agents:,}",
+            f"{found['search']:.3g} s",
+            f"{found['iterations']:.0f}",
+            f"{1e6 * found['passing'] / agents / found['iterations']:.1f}",
+            f"{found['gap']:.0e}",
+            f"{found['privacy']:.7g}",
+            dense,
+            f"{found['memory']:.2f} x",
+        ]
+        lines.append(f"| {' | '.join(row)} |")
+        print(lines[-1], flush=True)
+    return lines
 
 
 if __name__ == "__main__":

@@ -101,6 +101,16 @@ def test_readings_of_which_nothing_was_said_are_counted(folder: Path) -> None:
     )  # noise on everything names no lattice
 
 
+def test_noise_of_limited_power_is_added_to_dithered_readings(folder: Path) -> None:
+    plan = cluster.design(folder, power=3.0)
+    expected = vn.design(whole(), power=3.0)
+    assert sum(plan.privacy.values()) == pytest.approx(sum(expected.privacy.values()), rel=1e-6)
+    mine, theirs = plan.sanitizer("part-00000.npz", 3), expected.sanitizers["agent04"]
+    assert mine.dithers
+    assert mine.same_readings_as(theirs)
+    assert np.array_equal(mine.offset, theirs.offset)
+
+
 def test_one_offset_and_one_step_may_stand_for_many(tmp_path: Path) -> None:
     observe, noise = (
         np.ones((4, 2, L)) + np.arange(8).reshape(4, 2, 1) * np.eye(L)[:2],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
 from veilnet.cluster import answering, calls, tradeoff
 from veilnet.cluster import parts as parts_module
@@ -103,16 +104,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_was(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = cluster.design(folder, privacy=TARGET, starts=1)
-    asked: list[int] = []
-    answer = answering.answers
-
-    def counted(*arguments: object) -> object:
-        asked.append(1)
-        if len(asked) == 30:
-            raise KeyboardInterrupt
-        return answer(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(answering, "answers", counted)
+    asked = cut_off_at(monkeypatch, answering, "answers", 30)
     with pytest.raises(KeyboardInterrupt):
         cluster.design(folder, privacy=TARGET, starts=1)
     kept = list((folder / "plan" / "search").glob("*.npz"))

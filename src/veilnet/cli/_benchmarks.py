@@ -105,7 +105,7 @@ BENCHMARKS = {
     "many": Benchmark(
         "many_agents.py",
         "a thousand to a million agents with a bare batched NumPy script",
-        ("--sizes", "1000", "100000", "--tradeoff", "1000"),
+        ("--sizes", "1000", "100000", "--tradeoff", "1000", "--power", "10000"),
     ),
     "live-kills": Benchmark(
         "live_kills.py",

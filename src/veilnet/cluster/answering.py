@@ -8,7 +8,6 @@ again by anybody.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,25 +16,15 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.linalg import solve_lower_batch
-from veilnet._core.stacks import joined_triangle, parts, sent_triangle
+from veilnet._core.stacks import parts
 from veilnet._core.threads import one_thread
-from veilnet._core.types import Array
-from veilnet.cluster.parts import LoadedPart, loaded, read_part, written
-from veilnet.cluster.sending import PLAN
-from veilnet.cluster.tasks import (
-    Sums,
-    exposed,
-    finished,
-    grids,
-    information,
-    joined,
-    tells_what_it_says,
-)
+from veilnet._core.types import Array, Integers
+from veilnet.cluster.parts import LoadedPart, loaded, read_part
+from veilnet.cluster.remembering import remembered
+from veilnet.cluster.tasks import Sums, joined
+from veilnet.cluster.told import sent_sums
 from veilnet.designs.many import Recipe, answers, evenly, mixed, pulled
 from veilnet.designs.shrink import normal_rows
-
-_REMEMBERED = 2**28  # bytes of readings that a process keeps from pass to pass
-_memory: OrderedDict[tuple[str, int, int, bytes], Array] = OrderedDict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,56 +128,16 @@ def mixture_sums(
 def _mixture(
     name: str, part: LoadedPart, folder: Path, change: Array, recipes: Sequence[Recipe], weights: Array
 ) -> Sums:
-    count, size, length = part.observe.shape
-    key = key_of(part.digest, change, weights, *recipes)
-    path = folder / PLAN / name
-    shapes: dict[str, tuple[int, ...]] = {"compression": (count, size, size), "sent": (count,)}
-    shapes |= {"grid": (count, size), "variances": (count, size)}
-    shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length))
-    found = finished(path, key, shapes)
-    if found is not None and not tells_what_it_says(part, found, size):
-        found = None
-    fresh = found is None
-    if found is None:
-        made = _sending(part, change, recipes, weights)
-        found = {"key": np.array(key), "digest": np.array(part.digest), **made}
-        written(path, found)
-    return Sums(
-        found["triangle"], found["raw"], found["left"],
-        agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
-        computed=(name,) if fresh else (), exposed=exposed(part, found["sent"], found["variances"]),
-    )  # fmt: skip
-
-
-def _sending(part: LoadedPart, change: Array, recipes: Sequence[Recipe], weights: Array) -> dict[str, Any]:
-    count, size, length = part.observe.shape
-    shrink = np.empty((count, size, size))
-    for some in parts(count, size, length):
-        shrink[some] = mixed(recipes, weights, _in_coordinates(part.observe[some], part.roots[some], change))
-    rows, variances, sent = normal_rows(shrink, part.roots)
-    unsent = np.arange(size) >= sent[:, None]
-    rows[unsent], variances[unsent] = 0.0, 0.0
-    triangles = []
-    for number in np.unique(sent[sent > 0]).tolist():
-        mine = np.flatnonzero(sent == number)
-        triangles.append(
-            sent_triangle(
-                part.observe[mine],
-                part.roots[mine],
-                np.ascontiguousarray(rows[mine, :number]),
-                np.ascontiguousarray(variances[mine, :number]),
+    def make() -> tuple[Array, Array, Integers]:
+        count, size, length = part.observe.shape
+        shrink = np.empty((count, size, size))
+        for some in parts(count, size, length):
+            shrink[some] = mixed(
+                recipes, weights, _in_coordinates(part.observe[some], part.roots[some], change)
             )
-        )
-    raw, left = information(part, rows, sent, variances)
-    return {
-        "compression": rows,
-        "variances": variances,
-        "sent": sent,
-        "grid": grids(part, rows, sent, variances),
-        "triangle": joined_triangle(triangles, length),
-        "raw": raw,
-        "left": left,
-    }
+        return normal_rows(shrink, part.roots)
+
+    return sent_sums(name, part, folder, key_of(part.digest, change, weights, *recipes), make)
 
 
 def key_of(*things: Any) -> str:
@@ -213,23 +162,16 @@ def _stacks(path: Path, length: int, change: Array) -> Iterator[Array]:
 
 
 def _white(path: Path, length: int, change: Array) -> Array:
-    """R_i^-½ H_i T^-1 of all agents of a file, (s, n, L), remembered as long as there is room and it is unchanged."""
-    try:
-        status = path.stat()
-        key = (str(path), status.st_mtime_ns, status.st_size, hashlib.sha256(change.tobytes()).digest())
-    except OSError:
-        key = (str(path), -1, -1, b"")
-    if key in _memory:
-        _memory.move_to_end(key)
-        return _memory[key]
-    part = read_part(path, length)
-    white = np.empty(part.observe.shape)
-    for some in parts(*part.observe.shape):
-        white[some] = _in_coordinates(part.observe[some], part.roots[some], change)
-    _memory[key] = white
-    while len(_memory) > 1 and sum(each.nbytes for each in _memory.values()) > _REMEMBERED:
-        _memory.popitem(last=False)
-    return white
+    """R_i^-½ H_i T^-1 of all agents of a file, (s, n, L)."""
+
+    def make() -> tuple[Array, ...]:
+        part = read_part(path, length)
+        white = np.empty(part.observe.shape)
+        for some in parts(*part.observe.shape):
+            white[some] = _in_coordinates(part.observe[some], part.roots[some], change)
+        return (white,)
+
+    return remembered(path, key_of(change), make)[0]
 
 
 def _in_coordinates(observe: Array, roots: Array, change: Array) -> Array:

@@ -25,11 +25,13 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.extracting import sanitizer_of
 from veilnet.cluster.parts import Parts, opened
+from veilnet.cluster.power import PowerSearch, read_power_of_parts
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import PLAN, PROMISES
 from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums, withdraw
 from veilnet.cluster.tradeoff import Search
 from veilnet.designs.floors import beyond, read_give_up
+from veilnet.designs.power import PARTS_OF_POWER
 from veilnet.designs.questions import Worst, read_loss, refuse_given_up_in_vain
 from veilnet.designs.questions import read_targets as targets_and_worst
 from veilnet.designs.tradeoff import MARGINS
@@ -95,7 +97,7 @@ class PartsPlan:
     computed:    names of the parts worked on by this run; the others were finished before.
     targets:     the p_j asked for.
     most_loss:   the utility loss allowed, None where privacy was asked for.
-    details:     of a trade-off: how it was found.
+    details:     of a trade-off, or of limited noise power: how it was found.
     """
 
     parts: Parts
@@ -118,6 +120,13 @@ class PartsPlan:
 
     def __str__(self) -> str:
         written = f"Written to {self.parts.folder / PLAN}."
+        if "power_allowed" in self.details:
+            grown = "; ".join(f"{name} {1 + each:.4g}-fold" for name, each in self.privacy.items())
+            return (
+                f"{self.verdict}\nNoise within the power makes the centre's error variance grow: {grown}; what is "
+                "public is estimated as well as from raw readings. No other noise within it hides more than "
+                f"{100 * self.details['relative_gap']:.2g} % better in total, which is certified. {written}"
+            )
         if self.utility == 0.0:
             return f"{self.verdict}\nWhat is public is estimated as well as from raw readings. {written}"
         grown = "; ".join(f"{name} {1 + each:.4g}-fold" for name, each in self.privacy.items())
@@ -143,6 +152,7 @@ def design(
     parts: Parts | str | PathLike[str],
     privacy: float | Mapping[str, float] | None = None,
     utility_loss: float | None = None,
+    power: float | Mapping[str, float] | None = None,
     *,
     give_up: str | Sequence[str] = (),
     starts: int | None = None,
@@ -159,6 +169,8 @@ def design(
     utility_loss: loss allowed (0.05 is 5 %): the largest privacy that all reach.
     give_up:      private parameters, by name, that may be hidden less than they are for free; within a utility_loss=
                   nothing is spent on them.
+    power:        largest noise power tr Θ_i of an agent, one number for all or the name of a part -> number: most
+                  privacy at perfect utility by noise alone, with a certified gap (``details["relative_gap"]``).
     starts, seed: of the search for a trade-off.
 
     The other arguments are those of :func:`check`. Whatever is paid for, nothing else is hidden less than it is
@@ -166,13 +178,16 @@ def design(
     computed again. InvalidPlan where the promise is not confirmed.
     """
     network = opened(parts)
-    if privacy is not None and utility_loss is not None:
-        raise InvalidRequest("privacy and utility_loss: expected one target, found 2; choose one")
+    asked = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
     if give_up and privacy is None and utility_loss is None:
         raise InvalidRequest(
             "give_up: goes with privacy= or utility_loss=, where one parameter's protection can be traded for "
             "another's; leave it out"
         )
+    powers = {} if power is None else read_power_of_parts(network, power)
     where = (network.folder, network.length)
     first = over_all_parts(
         raw_sums, network.batches(), where, client=client, progress=progress, what="adding up"
@@ -180,6 +195,8 @@ def design(
     with one_thread():
         whole = _summary(network, first)
     given_up = read_give_up(whole, give_up)
+    if power is not None:
+        return _powered(network, whole, first, PowerSearch(network, whole, first, powers, client, progress))
     targets = {} if privacy is None else read_targets(whole, privacy)
     loss = None if utility_loss is None else read_loss(utility_loss)
     if any(targets.values()) or loss:
@@ -224,6 +241,28 @@ def _traded(
     plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets, loss, details)
     _save(plan, first, promise)
     search.crowd.forget()
+    return plan
+
+
+def _powered(network: Parts, whole: Network, first: Sums, search: PowerSearch) -> PartsPlan:
+    """The noise found within the powers, or within a part of them where rounding of more was not confirmed."""
+    for part in PARTS_OF_POWER:
+        sums, details = search.answer(part)
+        with one_thread():
+            known = knowledge_of_factor(whole, sums.triangle)
+            lost = known.growth(whole.U)
+            hidden = {name: known.growth(rows) for name, rows in whole.private.items()}
+            promise = Promise(0.0 if abs(lost) < _NO_LOSS else -lost, hidden, {}, 0.0)
+            certificate = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
+        if certificate.ok:
+            break
+    else:
+        raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
+    verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
+    computed = tuple(sorted({*first.computed, *sums.computed}))
+    plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, {}, 0.0, details)
+    _save(plan, first, promise)
+    search.forget()
     return plan
 
 

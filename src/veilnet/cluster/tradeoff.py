@@ -8,11 +8,8 @@ it was.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,6 @@ from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.cluster.answering import (
-    added,
     answer_sums,
     chosen_agents,
     chosen_together,
@@ -30,9 +26,8 @@ from veilnet.cluster.answering import (
     mixture_sums,
     pull_sums,
 )
-from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, written
-from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.sending import PLAN
+from veilnet.cluster.asking import Asking
+from veilnet.cluster.parts import Parts
 from veilnet.cluster.tasks import Sums, withdraw
 from veilnet.designs.floors import KEPT_OF_FREE
 from veilnet.designs.joint import SETTINGS
@@ -53,7 +48,6 @@ from veilnet.model.standard_form import standard_form
 
 EFFORT = Effort(first=20, steps=20, rounds=2, last=20)
 """Passes over all parts: fewer than in one piece, as each reads or asks for all of them."""
-_SEARCH = "search"
 _NOTHING = 1e-9  # less is not protection, but rounding
 _WITHOUT_BOUND = 1e12
 
@@ -66,28 +60,26 @@ class PartsCrowd:
         self.wanted, self.owner = columns_of(self.form)
         self.change = whole.in_raw_coordinates(np.eye(parts.length))
         self._where = (parts.folder, parts.length, self.change)
-        self._over = partial(over_all_parts, batches=parts.batches(), client=client)
-        self._kept = parts.folder / PLAN / _SEARCH
-        self._network = key_of(self.change, self.wanted)
+        self._asking = Asking(parts, client, key_of(self.change, self.wanted))
 
     def ask(self, recipe: Recipe) -> Known:
         """As :meth:`veilnet.designs.many.Crowd.ask`."""
-        told, hidden = self._answered(answer_sums, (recipe, self.wanted))
+        told, hidden = self._asking.answered(answer_sums, self._where, (recipe, self.wanted))
         return Known(self.form.information + told, hidden)
 
     def pull(self, recipe: Recipe, estimate: Array, worths: Array) -> Array:
         """As :meth:`veilnet.designs.many.Crowd.pull`."""
-        return self._answered(pull_sums, (recipe, estimate, worths))[0]
+        return self._asking.answered(pull_sums, self._where, (recipe, estimate, worths))[0]
 
     def chosen(self, part: float) -> tuple[tuple[Array, ...], tuple[float, ...]]:
         """A part of all agents, and for how many each stands."""
-        found = self._over(chosen_agents, arguments=(*self._where, part), join=chosen_together)
+        found = self._asking.over(chosen_agents, arguments=(*self._where, part), join=chosen_together)
         return found.stacks, found.stand_for
 
     def send(self, recipes: tuple[Recipe, ...], weights: Array, progress: Progress | None) -> Sums:
         """Write what everybody sends in a mixture, and add up what is known from it."""
         withdraw(self._where[0])
-        found: Sums = self._over(
+        found: Sums = self._asking.over(
             mixture_sums,
             arguments=(*self._where, recipes, weights),
             progress=progress,
@@ -97,24 +89,7 @@ class PartsCrowd:
 
     def forget(self) -> None:
         """Remove what was kept in case the search is cut off."""
-        shutil.rmtree(self._kept, ignore_errors=True)
-
-    def _answered(self, task: Any, asked: tuple[Any, ...]) -> tuple[Array, ...]:
-        path = self._kept / f"{key_of(self._network, task.__name__, *asked)[:32]}.npz"
-        known = _read(path)
-        if known is None:
-            known = self._over(task, arguments=(*self._where, *asked), join=added).arrays
-            written(path, {f"a{place}": array for place, array in enumerate(known)})
-        return known
-
-
-def _read(path: Path) -> tuple[Array, ...] | None:
-    try:
-        with path.open("rb") as file:
-            found = arrays_of(file)
-        return tuple(found[f"a{place}"] for place in range(len(found)))
-    except DAMAGED:
-        return None
+        self._asking.forget()
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.progress import Progress
+from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet._core.words import number
 from veilnet.designs.floors import floors_of, noting, read_give_up
@@ -38,7 +39,7 @@ def design(
     network: Network,
     privacy: float | Worst | Mapping[str, float | Worst] | None = None,
     utility_loss: float | None = None,
-    power: float | Mapping[str, float] | None = None,
+    power: float | Mapping[str, float] | Sequence[float] | Array | None = None,
     method: Method = "auto",
     *,
     weights: Mapping[str, float] | None = None,
@@ -60,8 +61,8 @@ def design(
                   utility loss. At or below the ceiling the answer is closed and costs nothing. The number is the mean
                   over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction.
     utility_loss: loss allowed (0.05 is 5 %): most privacy, p_j >= t·weights_j with the largest common t.
-    power:        largest noise power tr Θ_i, one number or agent -> number: most privacy at perfect utility
-                  by noise alone.
+    power:        largest noise power tr Θ_i, one number, agent -> number, or one for each agent in sending order:
+                  most privacy at perfect utility by noise alone.
     method:       "auto", or "perfect" (closed form), "noise" (Algorithms 1 and 2, mended), "power" (section V),
                   "joint" (all agents at once), "alternating" (Algorithm 3, for comparison).
     give_up:      private parameters, by name, that may be hidden less than they are for free. All others keep at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.types import Array
-from veilnet._core.validation import refuse_unknown
+from veilnet._core.validation import as_array, refuse_unknown
 from veilnet._core.words import number, times
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import Verdict
@@ -40,25 +40,46 @@ def read_targets(network: Network, privacy: Any) -> tuple[dict[str, float], dict
     if isinstance(privacy, Worst):
         privacy = dict.fromkeys(network.private, privacy)
     if not isinstance(privacy, Mapping):
-        return none | _per_name(privacy, list(network.private), "privacy"), {}
+        return none | read_amounts(privacy, list(network.private), "privacy"), {}
     refuse_unknown(privacy, list(network.private), "privacy", error=InvalidRequest)
     worst = {
         name: each.privacy for name, each in privacy.items() if isinstance(each, Worst) and each.privacy > 0
     }
     plain = {name: each for name, each in privacy.items() if not isinstance(each, Worst)}
-    return none | _per_name(plain, list(network.private), "privacy"), worst
+    return none | read_amounts(plain, list(network.private), "privacy"), worst
 
 
-def read_power(network: Network, power: Any) -> dict[str, float]:
-    """The noise power allowed to every agent; 0 where a mapping leaves one out."""
-    return dict.fromkeys(network.agents, 0.0) | _per_name(power, list(network.agents), "power")
+def read_power(network: Network, power: Any) -> Array:
+    """The noise power allowed to every agent, (S,), in sending order.
+
+    power: one number for all, agent -> number (0 for those left out), or one number for each agent.
+    """
+    if isinstance(power, Mapping):
+        given = read_amounts(power, network.agents, "power")
+        found = np.zeros(network.S)
+        found[[network.position[agent] for agent in given]] = list(given.values())
+        return found
+    if isinstance(power, str) or not np.iterable(power):
+        return np.full(network.S, _at_least_zero(power, "power"))
+    found = as_array(power, "power", error=InvalidRequest)
+    if found.shape != (network.S,):
+        raise InvalidRequest(
+            f"power: expected one number, agent -> number, or {network.S} numbers, one for each agent in sending "
+            f"order; found an array of shape {found.shape}"
+        )
+    if np.any(found < 0):
+        place = int(np.argmax(found < 0))
+        raise InvalidRequest(
+            f"power: expected finite numbers of at least 0, found {found[place]} for {network.agents[place]}"
+        )
+    return found
 
 
 def read_weights(network: Network, weights: Any) -> Array:
     """How privacy is divided between private parameters; equal parts when nothing is said."""
     if weights is None:
         return np.ones(len(network.private))
-    given = dict.fromkeys(network.private, 0.0) | _per_name(weights, list(network.private), "weights")
+    given = dict.fromkeys(network.private, 0.0) | read_amounts(weights, list(network.private), "weights")
     if not any(given.values()):
         raise InvalidRequest("weights: expected at least one above zero")
     return np.array(list(given.values()))
@@ -151,7 +172,8 @@ def refuse_worst_above_limit(limits: Mapping[str, float], worst: Mapping[str, fl
         raise Infeasible(f"privacy: {'; '.join(each)}. Nothing hides more than silence; ask for less")
 
 
-def _per_name(value: Any, names: list[str], what: str) -> dict[str, float]:
+def read_amounts(value: Any, names: Sequence[str], what: str) -> dict[str, float]:
+    """One number for all names, or name -> number; each finite and at least 0."""
     if not isinstance(value, Mapping):
         return dict.fromkeys(names, _at_least_zero(value, what))
     refuse_unknown(value, names, what, error=InvalidRequest)

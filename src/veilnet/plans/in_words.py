@@ -178,6 +178,10 @@ def quality(plan: Told) -> str:
     if np.isinf(plan.gap):
         if plan.network.is_stream:
             return "How far it is from the best possible is not known: no bound has been found for streams."
+        if plan.method == "power":
+            return (
+                "How far it is from the best noise within the power is lost in rounding: so much is hidden."
+            )
         return (
             "How far it is from the best possible is not proved; prove=True (--prove) tries to prove it, and "
             "does not always succeed."

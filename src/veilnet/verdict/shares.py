@@ -35,6 +35,8 @@ class Shares:
     kept:      the smallest part that counts, over all agents (inf when none does), and
     dropped:   the largest one that does not (0 when all do): how close the rank decisions were, both as a
                fraction of the deviation of the public estimate; the line between them is ``tolerance``.
+    rows:      for each size of agents, (count, most, n): the first ``ranks[i]`` rows of agent i are a basis of its
+               share of raw readings.
     """
 
     network: Network
@@ -42,18 +44,18 @@ class Shares:
     kept: float
     dropped: float
     tolerance: float
-    _rows: tuple[Array, ...]
+    rows: tuple[Array, ...]
 
     def needed(self) -> Iterator[tuple[int, Array]]:
         """(agent, rows of its raw readings it has to send): a basis of its share, each row of unit noise."""
-        for group, rows in zip(self.network.blocks.groups, self._rows, strict=True):
+        for group, rows in zip(self.network.blocks.groups, self.rows, strict=True):
             for place, agent in enumerate(group.agents):
                 yield int(agent), np.ascontiguousarray(rows[place, : self.ranks[agent]])
 
     def free(self) -> Iterator[tuple[int, Array]]:
         """(agent, orthonormal columns b of its raw readings with U Ψ_i b = 0): where noise costs nothing."""
         for group, roots, rows in zip(
-            self.network.blocks.groups, self.network.noise.own_roots(), self._rows, strict=True
+            self.network.blocks.groups, self.network.noise.own_roots(), self.rows, strict=True
         ):
             for place, agent in enumerate(group.agents):
                 rank = int(self.ranks[agent])
@@ -92,4 +94,4 @@ def _by_size(network: Network, tolerance: float) -> Iterator[tuple[Group, ShareS
 
 def share_sanitizers(mine: Shares) -> StackedSanitizers:
     """Agent -> "send only your share": the mechanism that reaches the ceiling."""
-    return StackedSanitizers(mine.network, stacks_by_sent(mine.network, mine._rows, mine.ranks))
+    return StackedSanitizers(mine.network, stacks_by_sent(mine.network, mine.rows, mine.ranks))

@@ -1,9 +1,10 @@
 """Most privacy at perfect utility with limited noise power (section V of the paper).
 
-Read in this order: ``plan`` (from a question to a plan), ``problem`` (the concave program), ``reduction`` (what
-cannot matter), ``solver`` (who does what), ``splitting``, ``barrier`` and ``polish`` (its three stages).
+Read in this order: ``plan`` (from a question to a plan; for many agents through :mod:`veilnet.designs.many_power`),
+``problem`` (the concave program), ``reduction`` (what cannot matter), ``solver`` (who does what), ``splitting``,
+``barrier`` and ``polish`` (its three stages).
 """
 
-from veilnet.designs.power.plan import power_plan
+from veilnet.designs.power.plan import PARTS_OF_POWER, power_plan
 
-__all__ = ["power_plan"]
+__all__ = ["PARTS_OF_POWER", "power_plan"]

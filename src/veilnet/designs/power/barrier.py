@@ -1,9 +1,7 @@
 """A path-following Newton method on the factor Y: slower, and untroubled by any scale of the powers.
 
-Each |Y_i|_*² = min {tr(Y_i' X^-1 Y_i): X ⪰ 0, tr X = 1} is smoothed by -μ log det X on the min(size, r)
-dimensions that matter. The minimiser shares its singular vectors with Y_i and its eigenvalues x solve
-s²/x² + μ/x = ν, Σ x = 1, so value, gradient U diag(s/x) V' and Hessian are explicit. The quadratic part is
-exact however stiff it is, which is what the splitting and the fixed-rank Newton steps cannot offer.
+Each |Y_i|_*² is smoothed (:mod:`veilnet.designs.many_power.smoothing`). The quadratic part is exact however stiff it
+is, which is what the splitting and the fixed-rank Newton steps cannot offer.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from veilnet._core.blocks import Group
 from veilnet._core.types import Array
+from veilnet.designs.many_power.smoothing import smoothed_curvature, smoothed_eigenvalues, smoothed_value
 from veilnet.designs.power.problem import Certificate, ScaledProblem
 
 _MOST_STEPS = 100
@@ -59,32 +58,12 @@ def follow_central_path(problem: ScaledProblem, certificate: Certificate, relati
     return _MOST_STEPS
 
 
-def _eigenvalues(singular: Array, weight: float) -> tuple[Array, Array]:
-    """x and 2νx - μ for singular values s (one agent a row): νx = a + √(a² + ν s²), a = μ/2, Σ x = 1.
-
-    Newton's method on the convex equation for ν, from above, hence monotone.
-    """
-    half = weight / 2
-    total = singular.sum(axis=1)
-    level = ((total + np.sqrt(total**2 + 8 * half * singular.shape[1])) / 2) ** 2
-    root: Array = np.empty_like(singular)
-    for _ in range(100):
-        root = np.sqrt(half**2 + level[:, None] * singular**2)
-        excess = level - (half + root).sum(axis=1)
-        change = excess / (1 - (singular**2 / (2 * root)).sum(axis=1))
-        level = level - change
-        if np.all(np.abs(change) <= 4 * np.finfo(float).eps * level):
-            break
-    root = np.sqrt(half**2 + level[:, None] * singular**2)
-    return (half + root) / level[:, None], 2 * root
-
-
 def _value(problem: ScaledProblem, point: Array, weight: float) -> float:
     """½|C'Y|² - <A, Y> plus the smoothed half squares of the nuclear norms."""
     value = float(np.sum((problem.root.T @ point) ** 2)) / 2 - float(np.sum(problem.gain * point))
     for singular in problem.singular_values(point):
-        x, _ = _eigenvalues(singular, weight)
-        value += float(np.sum(singular**2 / x) - weight * np.sum(np.log(x))) / 2
+        x, _ = smoothed_eigenvalues(singular, weight)
+        value += float(np.sum(smoothed_value(singular, x, weight))) / 2
     return value
 
 
@@ -117,7 +96,7 @@ def _newton_direction(problem: ScaledProblem, point: Array, weight: float) -> tu
     parts: list[_Smoothed] = []
     for group in blocks.groups:
         left, singular, right = np.linalg.svd(group.take(point), full_matrices=True)
-        x, slope = _eigenvalues(singular, weight)
+        x, slope = smoothed_eigenvalues(singular, weight)
         rotation[group.rows[:, :, None], group.rows[:, None, :]] = left
         right_bases[group.agents] = right
         local = left.transpose(0, 2, 1) @ group.take(force) @ right.transpose(0, 2, 1)
@@ -132,7 +111,10 @@ def _newton_direction(problem: ScaledProblem, point: Array, weight: float) -> tu
     quartic *= (rotation.T @ problem.curvature @ rotation)[:, None, :, None]
     hessian = quartic.reshape(point.size, point.size)
     for part in parts:
-        _add_smoothed_hessian(hessian, part, columns, weight)
+        size = part.group.size
+        own = smoothed_curvature(part.singular, part.eigenvalues, part.slope, weight, (size, columns))
+        index = ((part.group.rows * columns)[:, :, None] + np.arange(columns)).reshape(part.group.count, -1)
+        hessian[index[:, :, None], index[:, None, :]] += own.reshape(*index.shape, -1)
 
     scale = 1 / np.sqrt(np.diag(hessian))
     hessian *= scale
@@ -146,33 +128,3 @@ def _newton_direction(problem: ScaledProblem, point: Array, weight: float) -> tu
     for part in parts:
         part.group.put(direction, part.left @ part.group.take(rotated) @ part.right)
     return direction, decrement
-
-
-def _add_smoothed_hessian(hessian: Array, part: _Smoothed, columns: int, weight: float) -> None:
-    """Second derivatives of a spectral function: divided differences of w = s/x between pairs."""
-    s, x, slope = part.singular, part.eigenvalues, part.slope
-    w, kept = s / x, s.shape[1]
-    index = (part.group.rows * columns)[:, :, None] + np.arange(columns)
-    if part.group.size > kept:
-        below = index[:, kept:, :]
-        hessian[below, below] += (1 / x)[:, None, :]
-    if columns > kept:
-        beside = index[:, :, kept:]
-        hessian[beside, beside] += (1 / x)[:, :, None]
-
-    sum_w = w[:, :, None] + w[:, None, :]
-    ratio = np.where(
-        sum_w > 0, (s[:, :, None] + s[:, None, :]) / np.where(sum_w > 0, sum_w, 1), x[:, :, None]
-    )
-    # (w_a - w_b)/(s_a - s_b) without the difference: w² = ν - μ/x.
-    symmetric = 2 * weight * ratio / ((slope[:, :, None] + slope[:, None, :]) * x[:, :, None] * x[:, None, :])
-    off_diagonal = ~np.eye(kept, dtype=bool)
-    square = index[:, :kept, :kept]
-    hessian[square, square] += np.where(off_diagonal, (symmetric + 1 / ratio) / 2, 0)
-    hessian[square, square.transpose(0, 2, 1)] += np.where(off_diagonal, (symmetric - 1 / ratio) / 2, 0)
-
-    diagonal = square[:, np.arange(kept), np.arange(kept)]
-    pull = s / slope
-    coupled = 2 * pull[:, :, None] * pull[:, None, :] / np.sum(x**2 / slope, axis=1)[:, None, None]
-    coupled[:, np.arange(kept), np.arange(kept)] += weight / (slope * x)
-    hessian[diagonal[:, :, None], diagonal[:, None, :]] += coupled

@@ -2,79 +2,118 @@
 
 max Σ_j p_j(I, Θ) subject to U Ψ_i Θ_i = 0 and tr Θ_i <= δ_i. With Θ_i = B_i X_i B_i', B_i an orthonormal basis of
 Null(U Ψ_i), the constraint is gone and the problem keeps an interior (facial reduction); what is left is concave in
-X, and the solver returns a certified upper bound with its value.
+X, and the solver returns a certified upper bound with its value. Few agents are solved for as one dense problem;
+where agents are many and meet only in x, an estimate is searched for that all of them answer
+(:mod:`veilnet.designs.many_power`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.linalg import cholesky
+from veilnet._core.names import ByAgent
 from veilnet._core.progress import Progress
+from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.designs.many_power import noise_of_many, relative_gap
 from veilnet.designs.power.reduction import free_noise_problem
 from veilnet.designs.power.solver import maximize_privacy_from_root
+from veilnet.model.network import Network
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
 
+MANY_READINGS = 500
+"""With more readings than this, agents that meet only in x are not solved for as one dense problem."""
 # Φ is N x N: beyond this many readings it no longer fits the memory of an ordinary machine.
-_MOST_READINGS = 20_000
+_MOST_COUPLED_READINGS = 20_000
 # Rounding of Θ_i is a part of its power: where some noise of the readings is as small as that, less power is used.
-_PARTS_OF_POWER = (1.0, 1e-2, 1e-4, 1e-6)
+PARTS_OF_POWER = (1.0, 1e-2, 1e-4, 1e-6)
 
 
-def power_plan(
-    verdict: Verdict,
-    power: Mapping[str, float],
-    *,
-    progress: Progress | None = None,
-) -> Plan:
-    """The plan of most total privacy Σ_j p_j at perfect utility, with tr Θ_i <= power[agent]."""
+@dataclass(frozen=True, eq=False)
+class _Noise:
+    """What all agents send, the power of each, (S,), and how good that is."""
+
+    sanitizers: Mapping[str, Sanitizer]
+    power: Array
+    total_privacy: float
+    upper_bound: float
+    iterations: int
+    interrupted: bool
+
+
+def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = None) -> Plan:
+    """The plan of most total privacy Σ_j p_j at perfect utility, with tr Θ_i <= power[i], (S,), in sending order."""
     network = verdict.network
-    if network.N > _MOST_READINGS:
+    many = network.N > MANY_READINGS and network.common_apart.noise.independent
+    if not many and network.N > _MOST_COUPLED_READINGS:
         raise InvalidRequest(
-            f"power: expected at most {_MOST_READINGS} readings, found {network.N}; the power-limited problem "
-            "couples all of them. Use design(network) or method='noise' instead"
+            f"power: expected at most {_MOST_COUPLED_READINGS} readings, found {network.N}; noise that is correlated "
+            "between agents couples all readings in one matrix. Give it as CommonNoise if few disturbances are "
+            "behind it, for which there is no limit, or use design(network) or method='noise' instead"
         )
+    refusal: InvalidPlan | None = None
+    upper_bound = np.inf
+    for part in PARTS_OF_POWER:
+        found = (_of_many if many else _of_few)(verdict, part * power, progress)
+        upper_bound = min(upper_bound, found.upper_bound) if part == 1.0 else upper_bound
+        try:
+            plan = make_plan(network, found.sanitizers, "power", most_loss=0.0)
+        except InvalidPlan as error:
+            refusal = refusal or error
+            continue
+        total = sum(plan.privacy.values()) if many else found.total_privacy
+        details: dict[str, Any] = {
+            "total_privacy": total,
+            "upper_bound": upper_bound,
+            "relative_gap": relative_gap(total, upper_bound),
+            "iterations": found.iterations,
+            "interrupted": found.interrupted,
+            "power": by_agent(network, found.power),
+            "power_allowed": by_agent(network, power),
+        }
+        return replace(plan, details=MappingProxyType(details))
+    assert refusal is not None
+    raise refusal
+
+
+def by_agent(network: Network, values: Array) -> Mapping[str, float]:
+    """agent -> its value, looked up by name where agents are many."""
+    if network.N > MANY_READINGS:
+        return ByAgent(network.agents, network.position, lambda place: float(values[place]))
+    return dict(zip(network.agents, values.tolist(), strict=True))
+
+
+def _of_many(verdict: Verdict, power: Array, progress: Progress | None) -> _Noise:
+    found, sanitizers, used = noise_of_many(verdict, power, progress)
+    return _Noise(sanitizers, used, found.privacy, found.upper_bound, found.passes, found.interrupted)
+
+
+def _of_few(verdict: Verdict, power: Array, progress: Progress | None) -> _Noise:
+    network = verdict.network
     apart = network.common_apart
     by_place = dict(verdict.shares.free())
     free = [by_place[place] for place in range(network.S)]
     root, gain = free_noise_problem(
         apart.H, cholesky(apart.noise.matrix()), apart.prior_root, list(apart.private.values()), free
     )
-    limits = np.array([power[agent] for agent in network.agents])
     sizes = [columns.shape[1] for columns in free]
-    refusal: InvalidPlan | None = None
-    upper_bound = np.inf
-    for part in _PARTS_OF_POWER:
-        result = maximize_privacy_from_root(root, gain, sizes, part * limits, progress=progress)
-        upper_bound = min(upper_bound, result.upper_bound) if part == 1.0 else upper_bound
-        sanitizers = {}
-        for place, (agent, columns, block) in enumerate(
-            zip(network.agents, free, result.blocks, strict=True)
-        ):
-            noise = columns @ block @ columns.T
-            sanitizers[agent] = Sanitizer(
-                np.eye(columns.shape[0]),
-                (noise + noise.T) / 2,
-                offset=network.offset[network.blocks.rows(place)],
-                agent=agent,
-            )
-        details = {
-            "total_privacy": result.value,
-            "upper_bound": upper_bound,
-            "relative_gap": result.relative_gap if part == 1.0 else 1.0 - result.value / upper_bound,
-            "iterations": result.iterations,
-            "interrupted": result.interrupted,
-            "power": {agent: float(np.trace(s.noise)) for agent, s in sanitizers.items()},
-            "power_allowed": dict(power),
-        }
-        try:
-            return make_plan(network, sanitizers, "power", most_loss=0.0, details=details)
-        except InvalidPlan as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
+    result = maximize_privacy_from_root(root, gain, sizes, power, progress=progress)
+    sanitizers = {}
+    for place, (agent, columns, block) in enumerate(zip(network.agents, free, result.blocks, strict=True)):
+        noise = columns @ block @ columns.T
+        sanitizers[agent] = Sanitizer(
+            np.eye(columns.shape[0]),
+            (noise + noise.T) / 2,
+            offset=network.offset[network.blocks.rows(place)],
+            agent=agent,
+        )
+    used = np.array([float(np.trace(sanitizer.noise)) for sanitizer in sanitizers.values()])
+    return _Noise(sanitizers, used, result.value, result.upper_bound, result.iterations, result.interrupted)

@@ -21,6 +21,7 @@ from veilnet._core.blocks import Blocks
 from veilnet._core.errors import VeilnetError
 from veilnet._core.progress import Progress, Stopped, asks_to_stop, silent
 from veilnet._core.types import Array
+from veilnet.designs.many_power import relative_gap
 from veilnet.designs.power.barrier import follow_central_path
 from veilnet.designs.power.polish import polish
 from veilnet.designs.power.problem import Certificate, ScaledProblem
@@ -50,9 +51,7 @@ class PowerResult:
     @property
     def relative_gap(self) -> float:
         """How far, relative to the value, the optimum can still be."""
-        if self.upper_bound <= self.value:
-            return 0.0
-        return (self.upper_bound - self.value) / self.value if self.value > 0 else float("inf")
+        return relative_gap(self.value, self.upper_bound)
 
 
 def maximize_privacy(

@@ -1,0 +1,73 @@
+"""A part of the plan: what its agents send, with or without noise, and what is known from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.stacks import joined_triangle, sent_triangle
+from veilnet._core.types import Array, Integers
+from veilnet.cluster.parts import LoadedPart, written
+from veilnet.cluster.sending import PLAN
+from veilnet.cluster.tasks import Sums, exposed, finished, grids, information, tells_what_it_says
+
+Making = Callable[[], tuple[Array, Array, Integers]]
+"""Makes rows of raw readings, (s, n, n), variances of their noise, (s, n), 0 or 1, and how many are sent, (s,)."""
+
+
+def sent_sums(name: str, part: LoadedPart, folder: Path, key: str, make: Making) -> Sums:
+    """The sums of a part of the plan: that which an earlier run finished under the same key, or made and written now.
+
+    key: a digest of everything that what is sent depends on.
+    """
+    count, size, length = part.observe.shape
+    path = folder / PLAN / name
+    shapes: dict[str, tuple[int, ...]] = {"compression": (count, size, size), "sent": (count,)}
+    shapes |= {"grid": (count, size), "variances": (count, size)}
+    shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length))
+    found = finished(path, key, shapes)
+    if found is not None and not tells_what_it_says(part, found, size):
+        found = None
+    fresh = found is None
+    if found is None:
+        found = {"key": np.array(key), "digest": np.array(part.digest), **_told(part, *make())}
+        written(path, found)
+    return Sums(
+        found["triangle"], found["raw"], found["left"],
+        agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
+        computed=(name,) if fresh else (), exposed=exposed(part, found["sent"], found["variances"]),
+    )  # fmt: skip
+
+
+def _told(part: LoadedPart, rows: Array, variances: Array, sent: Integers) -> dict[str, Any]:
+    unsent = np.arange(rows.shape[1]) >= sent[:, None]
+    rows[unsent], variances[unsent] = 0.0, 0.0
+    raw, left = information(part, rows, sent, variances)
+    return {
+        "compression": rows,
+        "variances": variances,
+        "sent": sent,
+        "grid": grids(part, rows, sent, variances),
+        "triangle": told_triangle(part, rows, sent, variances),
+        "raw": raw,
+        "left": left,
+    }
+
+
+def told_triangle(part: LoadedPart, rows: Array, sent: Integers, variances: Array | None = None) -> Array:
+    """T with T'T the information of what the agents of a part send, (L, L)."""
+    triangles = []
+    for number in np.unique(sent[sent > 0]).tolist():
+        mine = np.flatnonzero(sent == number)
+        triangles.append(
+            sent_triangle(
+                part.observe[mine],
+                part.roots[mine],
+                np.ascontiguousarray(rows[mine, :number]),
+                None if variances is None else np.ascontiguousarray(variances[mine, :number]),
+            )
+        )
+    return joined_triangle(triangles, part.observe.shape[2])

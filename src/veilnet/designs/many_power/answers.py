@@ -1,0 +1,87 @@
+"""How one agent answers an estimate: the noise within its power that disturbs it most; a stack of agents at once.
+
+The centre's estimate is E'x, E (L, r). Of agent i, whose readings outside its share are A_i x + unit noise, it takes
+V_i = A_i E. Noise of covariance K_i X_i K_i' there, X_i ⪰ 0, tr X_i <= 1 (the power is a part of K_i), leaves
+
+    tr(V_i'(I + K_i X_i K_i')^-1 V_i)  =  |V_i|² - tr(c'(X_i^-1 + N)^-1 c),      c = K_i'V_i,  N = K_i'K_i,
+
+of it. Two kinds of answers have a formula. One direction: <cc', xx'>/(1 + x'N x) is most for the first eigenvector of
+(I + N)^-½ cc'(I + N)^-½. All directions: W W' = ν I, W = (I + N X)^-1 c, gives X = ν^-½ (Y Y')^½ - N^-1 with
+Y = N^-1 c. The first is the best where its gradient W W' is nowhere larger than on X, the second where it is a
+covariance at all; whoever is left has no formula (:mod:`veilnet.designs.many_power.smoothed`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._core.types import Array, Booleans
+from veilnet.designs.many_power.smoothed import smoothed_answers
+
+_OPTIMAL = 1e-12  # by which part a gradient may be larger elsewhere than on X
+
+
+def best_answers(seen: Array, stretch: Array, unstretch: Array) -> Array:
+    """X_i of a stack, (s, b, b).
+
+    seen:      V_i, (s, b, r), none of them zero; X_i does not depend on their size.
+    stretch:   K_i, (s, b, b).
+    unstretch: K_i^-1.
+    """
+    seen = seen / np.linalg.norm(seen, axis=(1, 2))[:, None, None]
+    force = np.swapaxes(stretch, 1, 2) @ seen
+    metric = np.swapaxes(stretch, 1, 2) @ stretch
+    answer, left = _one_direction(force, metric)
+    if left.any():
+        answer[left], still = _all_directions(seen[left], unstretch[left])
+        left[left] = still
+    if left.any():
+        answer[left] = smoothed_answers(metric[left], force[left])
+    return np.asarray(answer / np.maximum(1.0, np.trace(answer, axis1=1, axis2=2))[:, None, None])
+
+
+def _one_direction(force: Array, metric: Array) -> tuple[Array, Booleans]:
+    """The best X_i of rank one, and for whom another is better."""
+    count, size, columns = force.shape
+    values, vectors = np.linalg.eigh(metric)
+    root = vectors / np.sqrt(1 + np.maximum(values, 0.0))[:, None, :]  # root root' = (I + N)^-1
+    half = np.swapaxes(root, 1, 2) @ force
+    direction = root @ _first_direction(half)
+    direction /= np.linalg.norm(direction, axis=1)[:, None]
+    if size == 1:
+        return np.ones((count, 1, 1)), np.zeros(count, dtype=bool)
+    answer = direction @ np.swapaxes(direction, 1, 2)
+    if columns == 1:
+        return answer, np.zeros(count, dtype=bool)
+    # W = (I + N x x')^-1 c = c - N x (x'c)/(1 + x'N x)
+    bent = metric @ direction
+    along = np.swapaxes(direction, 1, 2) @ force
+    residual = force - bent @ (along / (1 + np.swapaxes(direction, 1, 2) @ bent))
+    here = np.sum((np.swapaxes(direction, 1, 2) @ residual) ** 2, axis=(1, 2))
+    return answer, largest_squares(residual) > here * (1 + _OPTIMAL)
+
+
+def _all_directions(seen: Array, unstretch: Array) -> tuple[Array, Booleans]:
+    """X_i with a gradient that is alike in all directions, and for whom it is no covariance."""
+    aim = unstretch @ seen
+    left, singular, _ = np.linalg.svd(aim, full_matrices=False)
+    inverse = unstretch @ np.swapaxes(unstretch, 1, 2)
+    total = np.sum(singular, axis=1)
+    level = (1 + np.trace(inverse, axis1=1, axis2=2)) / np.where(total > 0, total, 1.0)
+    answer = (left * (level[:, None] * singular)[:, None, :]) @ np.swapaxes(left, 1, 2) - inverse
+    answer = (answer + np.swapaxes(answer, 1, 2)) / 2
+    return answer, np.linalg.eigvalsh(answer)[:, 0] < 0
+
+
+def _first_direction(half: Array) -> Array:
+    """The first left singular vector of each, (s, b, 1), of any length."""
+    if half.shape[2] == 1:
+        return half
+    gram = half @ np.swapaxes(half, 1, 2)
+    return np.asarray(np.linalg.eigh(gram)[1][:, :, -1:])
+
+
+def largest_squares(stack: Array) -> Array:
+    """The square of the largest singular value of each."""
+    small = stack if stack.shape[2] <= stack.shape[1] else np.swapaxes(stack, 1, 2)
+    return np.asarray(np.linalg.eigvalsh(np.swapaxes(small, 1, 2) @ small)[:, -1])

@@ -1,0 +1,68 @@
+"""A network in one piece: its agents as a crowd, and the noise found for all of them as stacks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilnet._core.progress import Progress
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.designs.many_power.agents import Agents, left_open_by, withheld_by
+from veilnet.designs.many_power.ascent import Ascent, Search
+from veilnet.designs.many_power.wanted import wanted_columns
+from veilnet.verdict.exact_test import Verdict
+
+
+class NetworkCrowd:
+    """All agents of a network in one piece; common disturbances count as parameters."""
+
+    def __init__(self, verdict: Verdict, power: Array) -> None:
+        apart = verdict.network.common_apart
+        shares = verdict.shares
+        self._network = verdict.network
+        self._change = apart.in_raw_coordinates(np.eye(apart.L))
+        self._groups = [
+            Agents(
+                apart.blocks.take(apart.H, group.agents), roots, rows, shares.ranks[group.agents],
+                power[group.agents],
+            )
+            for group, roots, rows in zip(
+                apart.blocks.groups, apart.noise.own_roots(), shares.rows, strict=True
+            )
+        ]  # fmt: skip
+        self._free = [stack for group in self._groups for stack in group.free(self._change)]
+        self.wanted = wanted_columns(
+            apart.in_raw_coordinates(apart.U), map(apart.in_raw_coordinates, apart.private.values())
+        )
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return self._network.S
+
+    def withheld(self, estimate: Array) -> Array:
+        """As :meth:`veilnet.designs.many_power.ascent.PowerCrowd.withheld`."""
+        return withheld_by(self._free, estimate)
+
+    def left_open(self, asked: Array, estimate: Array) -> Array:
+        """As :meth:`veilnet.designs.many_power.ascent.PowerCrowd.left_open`."""
+        return left_open_by(self._free, asked, estimate)
+
+    def sanitizers(self, estimate: Array) -> tuple[StackedSanitizers, Array]:
+        """What all send whose noise answers an estimate, and the power each of them uses, (S,)."""
+        self._free = []  # what the search needed has served
+        used = np.zeros(self._network.S)
+        stacks = []
+        for group, agents in zip(self._network.blocks.groups, self._groups, strict=True):
+            rows, variances, used[group.agents] = agents.sending(self._change, estimate)
+            stacks.append(SanitizerStack(group.agents, rows, variances if np.any(variances) else None))
+        return StackedSanitizers(self._network, stacks), used
+
+
+def noise_of_many(
+    verdict: Verdict, power: Array, progress: Progress | None
+) -> tuple[Ascent, StackedSanitizers, Array]:
+    """The noise within the powers, (S,), that hides most in total: how found, what all send, the power used."""
+    crowd = NetworkCrowd(verdict, power)
+    found = Search(crowd, crowd.wanted, progress).run()
+    return (found, *crowd.sanitizers(found.estimate))
