@@ -31,7 +31,16 @@ settings.register_profile(
 settings.load_profile("veilnet")
 
 # The files that take longest, in that order: a file is one process's work.
-LONGEST = ("test_code_in_pages", "test_structured_tradeoffs", "test_live_processes", "test_design_tradeoff")
+LONGEST = (
+    "test_code_in_pages",
+    "test_structured_tradeoffs",
+    "test_floors",
+    "test_live_processes",
+    "test_design_tradeoff",
+    "test_on_a_cluster",
+    "test_joint_solver",
+    "test_reproduce",
+)
 
 
 @contextmanager

@@ -201,7 +201,7 @@ def test_mistakes_on_the_command_line_are_one_line(tmp_path, capsys, text, optio
     assert not (tmp_path / "house.toml").exists()
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.data())
 def test_damaged_tables_never_end_in_a_traceback(tmp_path_factory, data) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.csv"

@@ -50,7 +50,7 @@ def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     assert all(more >= less * (1 - 1e-9) for less, more in pairwise(losses))
     assert all(plan.privacy["secret 1"] >= level for plan, level in zip(plans, levels, strict=True))
     # Near the price of hiding a direction altogether, what is saved of it falls as 1/p.
-    price = price_of_hiding(network, draws=4000)
+    price = price_of_hiding(network)
     saved = [(price - loss) * level for loss, level in zip(losses, levels, strict=True)]
     assert max(saved) <= 1.05 * min(saved)
 
@@ -140,7 +140,7 @@ def test_the_price_of_privacy_without_bound_counts_agents_that_are_spared(seed: 
     assert -vn.design(network, privacy=1e6).utility <= price * (1 + 1e-6) + 1e-9
 
 
-@pytest.mark.parametrize("number", [3, 43])
+@pytest.mark.parametrize("number", [3, pytest.param(43, marks=pytest.mark.long)])
 def test_at_the_exact_limit_more_than_silence_is_sent(number: int) -> None:
     """Rounding of the limit must not end in silence, nor n = 0 be taken where the prior leaves a choice."""
     network = structured_network(number)
@@ -172,7 +172,9 @@ def test_several_targets_one_of_them_at_its_limit() -> None:
     assert both.utility >= vn.utility(network, quiet)
 
 
-@pytest.mark.parametrize("number", [pytest.param(8, marks=pytest.mark.long), 12, 28])
+@pytest.mark.parametrize(
+    "number", [pytest.param(8, marks=pytest.mark.long), 12, pytest.param(28, marks=pytest.mark.long)]
+)
 def test_correlated_noise_under_a_loss(number: int) -> None:
     network = structured_network(number)
     plan = vn.design(network, utility_loss=0.05)
