@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from veilnet._core.blocks import Blocks
+from veilnet._core.durations import same_step
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
@@ -66,6 +67,7 @@ class CentreModel:
     public:      (rows, L); ``public_expected`` its value at the prior mean.
     labels:      one per public row, with ``units``, empty where none was given.
     least_sharpness: directions known less sharply than this count as unknown.
+    step:        seconds of a row, None where nobody said.
     """
 
     agents: Sequence[str]
@@ -81,6 +83,7 @@ class CentreModel:
     units: tuple[str, ...]
     least_sharpness: float
     plan: str = ""
+    step: float | None = None
 
     @cached_property
     def complete(self) -> View:
@@ -120,6 +123,7 @@ class CentreModel:
         mine, theirs = self._comparable(), other._comparable()
         return (
             (self.agents, self.labels, self.units) == (other.agents, other.labels, other.units)
+            and same_step(self.step, other.step)
             and len(mine) == len(theirs)
             and all(rows_agree(one, another) for one, another in zip(mine, theirs, strict=True))
         )
@@ -223,6 +227,7 @@ def _model_of(network: Network, plan: str, parts: _Parts, correlation: Array | N
         units=_units(network),
         least_sharpness=least_sharpness(network),
         plan=plan,
+        step=network.step,
     )
 
 

@@ -190,8 +190,8 @@ def _rate(gate: str) -> float:
 
 
 def _tolerance(within: str | None) -> int:
+    from veilnet._core.durations import duration
     from veilnet._core.errors import InvalidRequest
-    from veilnet.io.row_keys import duration
 
     try:
         return 0 if within is None else duration(within)

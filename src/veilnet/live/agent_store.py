@@ -172,6 +172,11 @@ class AgentStore:
         """How many more releases the budget allows; None for any number."""
         return None if self.budget is None else max(0, self.budget - self._released)
 
+    @property
+    def epochs(self) -> str | None:
+        """The way in which its epochs are counted, in words; None before the first."""
+        return self._epochs
+
     # --- before noise is drawn, and after
 
     def keep_to(self, epochs: str) -> None:
@@ -184,8 +189,8 @@ class AgentStore:
         if self._epochs is not None:
             raise InvalidRequest(
                 f"{self.path}: its epochs were {self._epochs}, and would now be {epochs}, so that readings could be "
-                "told twice; nothing is sent: give them as before (--step, --time), or --begin another store for "
-                "readings that were never told"
+                "told twice; nothing is sent: give them as before (the plan's step, --step, --time), or --begin "
+                "another store for readings that were never told"
             )
         with self._turn, transaction(self._db):
             self._db.execute("UPDATE about SET epochs = ?", (epochs,))

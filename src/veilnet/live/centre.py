@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
@@ -133,6 +134,13 @@ class Centre:
             if known.plan != model.plan:
                 raise InvalidPlan(f"{path}: its id begins like that of another plan; design it again")
             return False
+        for plan in self._plans.values():
+            before = plan.fusion.model.step
+            if before is not None and model.step is not None and not same_step(before, model.step):
+                raise InvalidPlan(
+                    f"{path}: its epochs take {in_words(model.step)}, those in {self.store.path} "
+                    f"{in_words(before)}, and are told apart by their numbers alone; begin another store (--out)"
+                )
         stored = self.store.take_up(model.plan, model.agents, document)
         self._open(stored.number, stored.plan, stored.document)
         return True
