@@ -62,7 +62,7 @@ def command(
     by how much, and the exit code is 1 at the end: stated errors are then not true (veilnet refit).
 
     Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
-    did not arrive, and the estimate heeds which it is. Its messages are not yet tested against the model.
+    did not arrive, and the estimate heeds which it is. Its messages are tested against the rows before, too.
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet._core.words import join_names

@@ -15,7 +15,6 @@ from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
-from veilnet.centre.streams.model import StreamModel
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.estimating import Estimator, estimator
@@ -69,7 +68,7 @@ class Centre:
     seals:    agent -> its seal.
     topics:   where agents send.
     wait:     seconds that an epoch waits for agents after its first message.
-    gate:     false-alarm rate of the test against the model, None for none (and none for streams).
+    gate:     false-alarm rate of the test against the model, None for none.
     keep:     name messages that contradict the model, and use them all the same.
     """
 
@@ -147,8 +146,7 @@ class Centre:
 
     def _open(self, number: int, plan: str, document: bytes) -> None:
         model = centre_from_bytes(document, self.store.path)
-        gate = None if isinstance(model, StreamModel) else self._gate
-        fusion = Fusion(model, gate=gate, keep=self._keep and gate is not None)
+        fusion = Fusion(model, gate=self._gate, keep=self._keep and self._gate is not None)
         made = estimator(fusion, number, self.store, self._wait, time.monotonic())
         self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made)
         self._sent[plan[:SHORT]] = fusion.sent

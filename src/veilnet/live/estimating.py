@@ -99,13 +99,15 @@ class StreamEstimator:
     """Epochs that follow one another: the centre filters, row after row from the first epoch that anybody told."""
 
     def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
-        self._model, self._plan, self._store, self._wait = fusion.model, plan, store, wait
+        self._made_as, self._plan, self._store, self._wait = fusion, plan, store, wait
         self._senders = [agent for agent, size in fusion.sent.items() if size > 0]
         self._begin(now)
 
     def _begin(self, now: float) -> None:
         """All that the store holds, as if it had come in time."""
-        self._fusion = Fusion(self._model, history=_HISTORY)
+        made = self._made_as
+        gate = None if made.gate is None else made.gate.rate
+        self._fusion = Fusion(made.model, gate=gate, keep=made.keep, history=_HISTORY)
         self._rows: dict[int, dict[str, Array | None]] = {}  # epochs that are not estimated yet
         self._deadlines: dict[int, float] = {}
         self._start = self._newest = 0  # the first epoch, and the last one that was estimated
