@@ -130,6 +130,30 @@ def test_a_replaced_file_is_taken_up_once_and_a_bad_one_never(tmp_path: Path) ->
     assert "the plan before goes on: it is not signed" in said[0]
 
 
+def test_a_refused_file_is_tried_again_when_its_owner_agreed_and_not_before(tmp_path: Path) -> None:
+    path, record, said, tried = tmp_path / "kitchen.json", tmp_path / "kitchen.accepted", [], []
+    path.write_bytes(b"first")
+    record.write_bytes(b"to the first")
+
+    def accept(content: bytes) -> None:
+        tried.append(content)
+        if record.read_bytes() == b"to the first":
+            raise InvalidPlan("it tells more")
+        record.write_bytes(b"what runs now")  # as one that is run is remembered
+
+    watch = PlanWatch(path, accept, said.append, (record, tmp_path / "kitchen.trust"))
+    path.with_suffix(".new").write_bytes(b"second")
+    path.with_suffix(".new").replace(path)
+    assert [watch.check() for _ in range(3)] == [False] * 3
+    assert (len(tried), len(said)) == (1, 1)
+    record.with_suffix(".new").write_bytes(b"to the second")
+    record.with_suffix(".new").replace(record)
+    assert [watch.check() for _ in range(3)] == [True, False, False]
+    assert tried == [b"second"] * 2
+    record.write_bytes(b"whatever")  # nothing is refused, so nobody waits for it
+    assert not watch.check()
+
+
 def test_an_agent_that_a_new_plan_adds_is_admitted(tmp_path: Path) -> None:
     wired = Wired(tmp_path, house_plan())
     _, readings = house_readings(wired.plan, 1)

@@ -73,11 +73,12 @@ def command(
     from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.cli._lines import is_regular, with_first
-    from veilnet.io.acceptance import runnable_sanitizer
+    from veilnet.io.acceptance import accepted_beside, runnable_sanitizer
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
+    from veilnet.io.trust import pins_beside
     from veilnet.live.agent import Exhausted, LiveAgent
     from veilnet.live.agent_store import AgentStore, begin_agent_store
     from veilnet.live.connecting import read_address
@@ -125,7 +126,8 @@ def command(
         agent.take_up(new, its_plan)
         running[0] = its_statement
 
-    watch = PlanWatch(sanitizer, take_up, _say)
+    agreed = (accepted or accepted_beside(sanitizer), pins_beside(sanitizer))
+    watch = PlanWatch(sanitizer, take_up, _say, agreed)
     sender = Sender(kept, seal, topics, credentials, address, _say)
     sender.start()
     lattice = LatticeWatch(found)

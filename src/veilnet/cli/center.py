@@ -80,9 +80,9 @@ def command(
     from veilnet._core.durations import duration
     from veilnet._core.errors import InvalidRequest
     from veilnet.io._sealed import sealed_bytes
-    from veilnet.io.acceptance import accept
+    from veilnet.io.acceptance import accept, accepted_beside
     from veilnet.io.centre_files import centre_from_bytes
-    from veilnet.io.trust import pinned, require_trust
+    from veilnet.io.trust import pinned, pins_beside, require_trust
     from veilnet.live.centre import USUAL_GATE, Centre
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
@@ -154,7 +154,7 @@ def command(
                 model = centre.fusion.model
                 receiver.publish(neighbours.meet(model.labels, model.units))
 
-        watch = PlanWatch(center, roll_over, _say)
+        watch = PlanWatch(center, roll_over, _say, (accepted or accepted_beside(center), pins_beside(center)))
         refusals = _Refusals(centre)
         looked = [0.0]
 
