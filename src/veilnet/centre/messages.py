@@ -14,6 +14,7 @@ told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,6 +69,7 @@ class CentreModel:
     labels:      one per public row, with ``units``, empty where none was given.
     least_sharpness: directions known less sharply than this count as unknown.
     step:        seconds of a row, None where nobody said.
+    basis:       a digest of the coordinates of x, the same for all plans of one network; empty where nobody said.
     """
 
     agents: Sequence[str]
@@ -84,6 +86,7 @@ class CentreModel:
     least_sharpness: float
     plan: str = ""
     step: float | None = None
+    basis: str = ""
 
     @cached_property
     def complete(self) -> View:
@@ -228,7 +231,16 @@ def _model_of(network: Network, plan: str, parts: _Parts, correlation: Array | N
         least_sharpness=least_sharpness(network),
         plan=plan,
         step=network.step,
+        basis=_basis(network, mean),
     )
+
+
+def _basis(network: Network, mean: Array) -> str:
+    """What x is counted from, in which coordinates, and what is public of it."""
+    found = hashlib.sha256("\0".join(network.parameters).encode())
+    for array in (network.raw_triangle, mean, network.prior_root, network.U):
+        found.update(f"{array.shape}".encode() + np.ascontiguousarray(array + 0.0, dtype="<f8").tobytes())
+    return found.hexdigest()[:32]
 
 
 def _own_roots(network: Network) -> list[Array]:

@@ -11,6 +11,8 @@ private parameters, which an honest centre has no use for:
     correlation  of the whitened noise between all numbers, null where agents are independent
     least_share  what is known to a smaller share of the raw deviation counts as unknown
     step         how long a row takes, such as "15min"; left out where nobody said
+    basis        a digest of the coordinates of x: plans of one network have the same, and can be fused together
+                 (left out in files of old)
     checksum     see :mod:`veilnet.io._sealed`
 """
 
@@ -68,6 +70,7 @@ class CentreDocument(msgspec.Struct, forbid_unknown_fields=True):
     correlation: list[list[float]] | None
     least_share: float
     step: str | None = None
+    basis: str = ""
 
 
 def load_centre(path: str | PathLike[str]) -> Messages:
@@ -109,6 +112,7 @@ def centre_document(model: Messages) -> dict[str, Any]:
         "correlation": None if model.correlation is None else model.correlation.tolist(),
         "least_share": float(model.least_sharpness),
         **({} if model.step is None else {"step": in_words(model.step)}),
+        **({"basis": model.basis} if model.basis else {}),
     }
 
 
@@ -154,6 +158,7 @@ def _model(found: CentreDocument) -> CentreModel:
         least_sharpness=found.least_share,
         plan=found.plan,
         step=read_step(found.step),
+        basis=found.basis,
     )
     model.complete  # noqa: B018 - computed here, so that a model that cannot be is refused here
     return model

@@ -147,7 +147,9 @@ class Centre:
     def _open(self, number: int, plan: str, document: bytes) -> None:
         model = centre_from_bytes(document, self.store.path)
         fusion = Fusion(model, gate=self._gate, keep=self._keep and self._gate is not None)
-        made = estimator(fusion, number, self.store, self._wait, time.monotonic())
+        now = time.monotonic()
+        made = next((each for each in self._estimators() if each.join(fusion, number, now)), None)
+        made = made or estimator(fusion, number, self.store, self._wait, now)
         self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made)
         self._sent[plan[:SHORT]] = fusion.sent
 
@@ -200,11 +202,16 @@ class Centre:
 
     def _estimates(self, now: float) -> list[Estimated]:
         found = []
-        for plan in self._plans.values():
-            for made in plan.estimator.due(now):
-                revision = self.store.add_estimate(plan.number, made.epoch, made.told, made.estimate)
-                found.append(Estimated(made.epoch, plan.plan, revision, made.estimate))
+        names = {each.number: each.plan for each in self._plans.values()}
+        for each in self._estimators():
+            for made in each.due(now):
+                revision = self.store.add_estimate(made.plan, made.epoch, made.told, made.estimate)
+                found.append(Estimated(made.epoch, names[made.plan], revision, made.estimate))
         return found
+
+    def _estimators(self) -> list[Estimator]:
+        """One for all plans whose messages can be fused together."""
+        return list(dict.fromkeys(each.estimator for each in self._plans.values()))
 
     def is_due(self, now: float) -> bool:
         """Whether some estimate's deadline has passed."""
@@ -213,5 +220,5 @@ class Centre:
 
     def next_deadline(self) -> float | None:
         """When the next estimate is due at the latest, by the clock of :meth:`take`; None for none."""
-        found = [each.estimator.next_deadline() for each in self._plans.values()]
+        found = [each.next_deadline() for each in self._estimators()]
         return min((each for each in found if each is not None), default=None)
