@@ -12,6 +12,7 @@ for, kept by the agents, acknowledged, kept by the centre and estimated:
     changed   in its store with other bytes than the agent kept
     doubled   counted more than once
     redrawn   noise drawn a second time for a reading
+    chain     the agent's chain of releases is not whole, as an audit sees it
     silent    an epoch of which the centre never heard, neither numbers nor that it was missed
     estimate  not the bits that Fusion gives in process for the messages of that epoch
     stuck     something did not come to its end within two minutes
@@ -42,6 +43,7 @@ import numpy as np  # noqa: E402
 
 import veilnet as vn  # noqa: E402
 from live_children import PATIENCE, Child, Line  # noqa: E402
+from veilnet.io.live_ledger import audit_live_releases  # noqa: E402
 from veilnet.live.broker import Broker, BrokerPlan  # noqa: E402
 from veilnet.live.keys import KeyFolder, make_keys  # noqa: E402
 from veilnet.live.messages import Message, Seal  # noqa: E402
@@ -160,7 +162,7 @@ class Network:
         return found
 
     def _compare(self, agent: str, seal: Seal, store: sqlite3.Connection, rows: list[tuple]) -> list[str]:
-        """The chain of hashes that the agent kept, made anew from what the centre has."""
+        """The chain of hashes that the agent kept, made anew from what the centre has, and as an audit sees it."""
         kept = store.execute(
             "SELECT sequence, hash FROM releases WHERE hash IS NOT NULL ORDER BY sequence"
         ).fetchall()
@@ -169,13 +171,16 @@ class Network:
         found = ["doubled"] * (len(there) != len(rows))
         found += ["lost"] * any(sequence not in there and sequence not in waiting for sequence, _ in kept)
         found += ["changed"] * (not set(there) <= {sequence for sequence, _ in kept})
-        head = bytes(32)
+        found += ["chain"] * bool(audit_live_releases(self.folder / f"{agent}.sqlite", agent).problems)
+        identity, budget = store.execute("SELECT store, budget FROM about").fetchone()
+        head = _hash(["veilnet-releases", agent, identity.hex(), budget])
         for sequence, expected in kept:
             if sequence not in there:
                 return found
             _, epoch, plan, number, after, private, values = there[sequence]
             message = Message(plan[:16], agent, number, sequence, epoch, after, bool(private), values)
-            head = hashlib.sha256(head + seal.message(message)).digest()
+            told = hashlib.sha256(seal.message(message)).hexdigest()
+            head = _hash([sequence, epoch, plan[:16], values is not None, told], head)
             if head != expected:
                 return [*found, "changed"]
         return found
@@ -187,6 +192,10 @@ class Network:
             if np.array(json.loads(public)).tobytes() != fusion.estimate(sent).public.tobytes():
                 return ["estimate"]
         return []
+
+
+def _hash(entry: list[object], before: bytes = b"") -> bytes:
+    return hashlib.sha256(before + json.dumps(entry, separators=(",", ":")).encode()).digest()
 
 
 def rehearse(net: Network) -> dict[str, list[Line]]:

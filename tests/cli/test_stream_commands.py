@@ -135,7 +135,37 @@ def test_what_does_not_go_together(deployed: Deployed, tmp_path: Path) -> None:
     vn.design(deployed.network.one_row).save(tmp_path / "rows")
     out = tmp_path / f"{agent}.sent.csv"
     assert deployed.run("fuse", tmp_path / "rows/center.json", f"{agent}={out}", "--lag", 3) == 2
-    for option in (("--gate", "1e-3"), ("--keep",)):
+    deployed.capfd.readouterr()
+    assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={out}", "--gate", "2") == 2
+    assert "gate: expected a false-alarm rate" in deployed.capfd.readouterr().err
+
+
+def test_messages_that_contradict_the_rows_before_are_left_out_and_named(deployed: Deployed) -> None:
+    """In row 60, after rows that nobody sent, so that places among rows and among estimates differ."""
+    agent, row = deployed.network.agents[0], 60
+    path = deployed.folder / f"{agent}.sent.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    place = next(
+        (k for k, line in enumerate(lines) if line.startswith(f"{row},") and "missed" not in line), 0
+    )
+    if not place:
+        lines = [line for line in lines if not line.startswith(f"{row},")]
+        place = next(k for k, line in enumerate(lines[1:], 1) if int(line.split(",")[0]) > row)
+        lines.insert(place, f"{row},{lines[1].split(',', 1)[1]}")
+    fields = lines[place].strip().split(",")
+    fields[3:] = [str(1e4)] * len(fields[3:])
+    path.write_text("".join([*lines[:place], ",".join(fields) + "\n", *lines[place + 1 :]]))
+    honest = {**deployed.sent, agent: deployed.sent[agent].copy()}
+    honest[agent][row - 1] = np.nan
+    for lag in (0, 4):
         deployed.capfd.readouterr()
-        assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={out}", *option) == 2
-        assert f"{option[0]}: messages of a stream are not tested" in deployed.capfd.readouterr().err
+        table = {int(each["row"]): each for each in deployed.fuse("--lag", lag)}
+        assert [number for number, each in table.items() if each["contradicting"]] == [row]
+        assert table[row]["contradicting"] == agent
+        assert f"row {row}: {agent} is" in deployed.capfd.readouterr().err
+        expected = vn.Fusion(deployed.plan).smooth(honest, lag=lag).public[:, 0]
+        found = np.array([float(each["u"]) for each in table.values()])
+        np.testing.assert_allclose(found, expected[np.array(list(table)) - 1], rtol=1e-8)
+    kept = {int(each["row"]): each for each in deployed.fuse("--keep")}
+    assert kept[row]["contradicting"] == agent
+    assert abs(float(kept[row]["u"])) > 10 * abs(float(table[row]["u"]))

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 import veilnet as vn
 from veilnet import cli
+from veilnet._core.durations import duration
 from veilnet.io.merging import aligned, open_messages
 from veilnet.io.message_streams import MessageMark, message_header, message_lines
-from veilnet.io.row_keys import RowKey, duration, read_time
+from veilnet.io.row_keys import RowKey, read_time
 from veilnet.io.times import as_seconds
 
 ROWS = 1500

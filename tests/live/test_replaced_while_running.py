@@ -5,7 +5,9 @@ No broker is needed: what was released is in the agent's store.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,9 +27,17 @@ AGREED = vn.Sanitizer([[1.0, 1.0], [1.0, 0.0]], [1.0, 1.0], agent="attic", names
 
 
 def run_replacing(
-    folder: Path, new: vn.Sanitizer, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None] = lambda: None
+    folder: Path,
+    new: vn.Sanitizer,
+    monkeypatch: pytest.MonkeyPatch,
+    then: Callable[[], object] = lambda: None,
+    *,
+    later: bool = False,
 ) -> tuple[int, int]:
-    """(exit code, releases) of an agent whose file is replaced, as the next version, after a block of readings."""
+    """(exit code, releases) of an agent whose file is replaced, as the next version, after one of three blocks.
+
+    then: what happens after that block, or, later, after the next one.
+    """
     file, key = folder / "attic.json", folder / "designer.key"
     make_key(key)
     save_sanitizer(AGREED, file, "cafe" * 16)
@@ -35,14 +45,18 @@ def run_replacing(
     keys = make_keys(folder / "keys", ["attic"]).keys
     make_seals(keys, ["attic"])
     readings = folder / "readings.csv"
-    readings.write_text("row,a,b\n" + "".join(f"{row},1.5,2.5\n" for row in range(1, 2 * BLOCK + 1)))
+    readings.write_text("row,a,b\n" + "".join(f"{row},1.5,2.5\n" for row in range(1, 3 * BLOCK + 1)))
     original = feeding.feed
 
+    blocks = iter(range(1, 100))
+
     def feed(*given: object) -> int:
-        missed = original(*given)  # type: ignore[arg-type]
-        save_sanitizer(new, file, "beef" * 16)
-        sign_files([file], key, version=2)
-        then()
+        missed, block = original(*given), next(blocks)  # type: ignore[arg-type]
+        if block == 1:
+            save_sanitizer(new, file, "beef" * 16)
+            sign_files([file], key, version=2)
+        if block == (2 if later else 1):
+            then()
         return missed
 
     monkeypatch.setattr(feeding, "feed", feed)
@@ -78,3 +92,23 @@ def test_a_plan_that_is_not_taken_up_does_not_lend_its_expiry_to_the_one_before(
     said = capfd.readouterr().err
     assert "it takes other readings" in said
     assert "nothing more is sent: it expired" in said
+
+
+def test_a_refused_plan_is_taken_up_when_its_owner_has_confirmed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    more = AGREED.replace(noise=[0.5, 0.5])
+    file, public = tmp_path / "attic.json", tmp_path / "designer.pub"
+
+    def confirm() -> None:
+        assert "it tells more than the plan that was agreed to" in capfd.readouterr().err
+        run(["inspect", str(file), "--trust", str(public), "--confirm"])
+
+    _, releases = run_replacing(tmp_path, more, monkeypatch, confirm, later=True)
+    assert releases == 3 * BLOCK
+    assert "a new version of the plan is taken up" in capfd.readouterr().err
+    with closing(sqlite3.connect(tmp_path / "attic.sqlite")) as database:
+        plans = database.execute(
+            "SELECT plan, count(*) FROM releases GROUP BY plan ORDER BY min(sequence)"
+        ).fetchall()
+    assert [(plan[:4], count) for plan, count in plans] == [("cafe", 2 * BLOCK), ("beef", BLOCK)]

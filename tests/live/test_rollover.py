@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,10 @@ import pytest
 
 from helpers.live_networks import Wired, house_plan, house_readings
 from veilnet._core.errors import InvalidPlan
+from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
+from veilnet.centre.messages import centre_model
+from veilnet.centre.mixing import can_mix
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
 from veilnet.live.messages import SHORT
@@ -97,6 +102,103 @@ def test_no_epoch_is_lost_and_old_messages_are_fused_by_the_old_plan(
     assert mixed == {3, 4}
 
 
+class RollOver:
+    """Agents that change from one plan of the house to another of the same network, each at its own epoch."""
+
+    def __init__(self, wired: Wired) -> None:
+        self.wired, self.newer = wired, house_plan(privacy=3.0)
+        save_plan(self.newer, wired.folder / "newer")
+        self.path = wired.folder / "newer" / "center.json"
+        self.name = load_centre(self.path).plan
+        _, readings = house_readings(wired.plan, EPOCHS)
+        for agent, own in readings.items():
+            running = wired.agents[agent]
+            for epoch in range(1, EPOCHS + 1):
+                if epoch == SWITCH[agent]:
+                    running.take_up(self.newer.sanitizers[agent], self.name)
+                running.take([epoch], own[epoch - 1 : epoch])
+        self.sent = {
+            agent: {
+                message.epoch: message.numbers()
+                for message in map(wired.seals[agent].open_message, wired.outbox(agent))
+            }
+            for agent in readings
+        }
+
+    def expected(self, epoch: int, *left_out: str) -> Estimate:
+        """By a fusion that was made for what each agent did, from the network."""
+        chosen = {
+            agent: (self.newer if epoch >= SWITCH[agent] else self.wired.plan).sanitizers[agent]
+            for agent in self.sent
+        }
+        fusion = Fusion(centre_model(self.wired.plan.network, chosen), gate=1e-6)
+        return fusion.estimate({a: told[epoch] for a, told in self.sent.items() if a not in left_out})
+
+    def estimates(self) -> list[tuple[int, str, int, list[float], list[list[float]], list[str]]]:
+        with closing(sqlite3.connect(self.wired.folder / "estimates.sqlite")) as database:
+            rows = database.execute(
+                "SELECT epoch, p.plan, revision, public, covariance, missing FROM latest "
+                "JOIN plans p ON p.number = latest.plan ORDER BY epoch"
+            ).fetchall()
+        return [(epoch, plan, revision, *map(json.loads, rest)) for epoch, plan, revision, *rest in rows]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_plans_of_one_network_give_one_estimate_in_every_epoch(wired: Wired, restarted: bool) -> None:
+    change = RollOver(wired)
+    wired.centre.take_up(change.path.read_bytes(), change.path)
+    if restarted:
+        wired.start_centre()
+    assert wired.hand_over().refused == 0  # no deadline has passed: all are complete
+    found = change.estimates()
+    assert [epoch for epoch, *_ in found] == list(range(1, EPOCHS + 1))
+    for epoch, plan, revision, public, covariance, missing in found:
+        expected = change.expected(epoch)
+        np.testing.assert_allclose(public, expected.public, rtol=1e-9)
+        np.testing.assert_allclose(covariance, expected.covariance, rtol=1e-8)
+        assert (revision, missing) == (0, [])
+        assert plan == (wired.id if epoch < min(SWITCH.values()) else change.name)
+    if not restarted:  # epochs of one plan keep the bits of its own fusion
+        told = {agent: numbers[1] for agent, numbers in change.sent.items()}
+        own = Fusion(wired.plan, gate=1e-6).estimate(told)
+        assert np.array(found[0][3]).tobytes() == own.public.tobytes()
+
+
+def test_what_comes_late_revises_the_one_estimate_whichever_plan_made_it(wired: Wired) -> None:
+    change = RollOver(wired)
+    wired.centre.take_up(change.path.read_bytes(), change.path)
+    wired.hand_over("study", "bedroom", settle=False)  # in epochs 4 and 5 by different plans
+    wired.clock += 2 * wired.wait
+    wired.centre.take([], wired.clock)
+    others = [agent for agent in change.sent if agent not in ("study", "bedroom")]
+    before = change.estimates()
+    np.testing.assert_allclose(before[3][3], change.expected(4, *others).public, rtol=1e-9)
+    assert before[3][5] == others
+    wired.start_centre()
+    wired.hand_over()
+    wired.clock += 2 * wired.wait
+    wired.centre.take([], wired.clock)
+    after = change.estimates()
+    assert len(after) == EPOCHS  # still one of each
+    for (_, plan, revision, *_), (epoch, now, newer, public, *_) in zip(before, after, strict=True):
+        assert (now, newer > revision) == (plan, True)
+        np.testing.assert_allclose(public, change.expected(epoch).public, rtol=1e-9)
+    assert wired.centre.store.unestimated([1, 2]) == []
+
+
+def test_only_plans_of_one_network_with_independent_noise_are_mixed(tmp_path: Path) -> None:
+    plan, newer = house_plan(), house_plan(privacy=3.0)
+    assert can_mix(plan.messages, newer.messages)
+    save_plan(plan, tmp_path / "plan")
+    assert can_mix(load_centre(tmp_path / "plan" / "center.json"), newer.messages)
+    assert not can_mix(plan.messages, replace(newer.messages, basis=""))  # a file of old does not say
+    other = centre_model(plan.network.replace(prior=None), plan.sanitizers)
+    assert not can_mix(plan.messages, other)
+    joint = centre_model(plan.network.replace(noise=plan.network.noise.matrix()), plan.sanitizers)
+    assert not can_mix(plan.messages, replace(joint, basis=plan.messages.basis, correlation=np.eye(2)))
+    assert not can_mix(house_plan(stream=True).messages, house_plan(stream=True).messages)
+
+
 def test_a_plan_for_another_agent_or_of_none_is_not_taken_up(wired: Wired) -> None:
     kitchen = wired.agents["kitchen"]
     with pytest.raises(InvalidPlan, match="expected the file of 'kitchen'"):
@@ -128,6 +230,30 @@ def test_a_replaced_file_is_taken_up_once_and_a_bad_one_never(tmp_path: Path) ->
     assert taken == [b"second", b"thirds"]
     assert len(said) == 1
     assert "the plan before goes on: it is not signed" in said[0]
+
+
+def test_a_refused_file_is_tried_again_when_its_owner_agreed_and_not_before(tmp_path: Path) -> None:
+    path, record, said, tried = tmp_path / "kitchen.json", tmp_path / "kitchen.accepted", [], []
+    path.write_bytes(b"first")
+    record.write_bytes(b"to the first")
+
+    def accept(content: bytes) -> None:
+        tried.append(content)
+        if record.read_bytes() == b"to the first":
+            raise InvalidPlan("it tells more")
+        record.write_bytes(b"what runs now")  # as one that is run is remembered
+
+    watch = PlanWatch(path, accept, said.append, (record, tmp_path / "kitchen.trust"))
+    path.with_suffix(".new").write_bytes(b"second")
+    path.with_suffix(".new").replace(path)
+    assert [watch.check() for _ in range(3)] == [False] * 3
+    assert (len(tried), len(said)) == (1, 1)
+    record.with_suffix(".new").write_bytes(b"to the second")
+    record.with_suffix(".new").replace(record)
+    assert [watch.check() for _ in range(3)] == [True, False, False]
+    assert tried == [b"second"] * 2
+    record.write_bytes(b"whatever")  # nothing is refused, so nobody waits for it
+    assert not watch.check()
 
 
 def test_an_agent_that_a_new_plan_adds_is_admitted(tmp_path: Path) -> None:

@@ -109,10 +109,12 @@ def test_inconsistent_agents_are_left_out_and_named(wired: Wired) -> None:
     assert made.estimate.contradicting == ("bedroom",)
 
 
-@pytest.mark.parametrize("order", ["in turn", "late", "restarted"])
+@pytest.mark.parametrize("order", ["in turn", "late", "restarted", "contradicting"])
 def test_streams_have_the_bits_of_updates_in_process(stream: Wired, order: str) -> None:
     _, readings = house_readings(stream.plan, EPOCHS)
     readings["hall"][4] = np.nan
+    if order == "contradicting":
+        readings["study"][EPOCHS - 1] += 1e3
     sent: dict[str, dict[int, np.ndarray | None]] = {agent: {} for agent in stream.agents}
     held = []
     for epoch in range(1, EPOCHS + 1):
@@ -134,7 +136,7 @@ def test_streams_have_the_bits_of_updates_in_process(stream: Wired, order: str) 
         stream.centre.take([], stream.clock)
     if held:
         stream.centre.take([(TOPICS.messages("study"), payload) for payload in held], stream.clock)
-    fusion = Fusion(stream.plan)
+    fusion = Fusion(stream.plan, gate=1e-6)
     for epoch in range(1, EPOCHS + 1):
         here = {agent: numbers.get(epoch) for agent, numbers in sent.items()}
         expected = fusion.update(
@@ -143,6 +145,7 @@ def test_streams_have_the_bits_of_updates_in_process(stream: Wired, order: str) 
         )
     found = estimates(stream)
     assert [epoch for epoch, *_ in found] == list(range(1, EPOCHS + 1))
-    _, _, public, covariance, _, _ = found[-1]
+    _, _, public, covariance, _, contradicting = found[-1]
+    assert contradicting == list(expected.contradicting) == (["study"] if order == "contradicting" else [])
     assert np.array(public).tobytes() == expected.public.tobytes()
     assert np.array(covariance).tobytes() == np.ascontiguousarray(expected.covariance).tobytes()

@@ -26,8 +26,8 @@ from veilnet.calibration.report import CalibrationReport, ParameterReport, Readi
 from veilnet.calibration.stream_model import Gain
 from veilnet.calibration.stream_report import Carried, RowPromise, StreamReport
 from veilnet.calibration.timeline import TimeReport
+from veilnet.centre.contradictions import Contradiction
 from veilnet.centre.drift import Change
-from veilnet.centre.gate import Contradiction
 from veilnet.designs.frontiers import Point
 from veilnet.plans.certificate import Certificate, Finding
 from veilnet.plans.verification import Check

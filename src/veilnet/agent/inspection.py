@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from veilnet._core.durations import in_words
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import counted, join_names, number
 from veilnet.agent.filter_response import fading, first_row, recoverable, responses
@@ -104,8 +105,24 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
     in_digits, perhaps = packed(of_row, names, _ranges(sanitizer))
     nearly, unsure = _nearly_raw(exposures, sanitizer)
     alarms = (*_raw(exposures, noisy), *nearly, *in_digits)
-    notes = (*_on_memory(sanitizer, of_row, exposures), *perhaps, *unsure, *_on_resolution(sanitizer, noisy))
+    notes = (
+        *_on_step(sanitizer),
+        *_on_memory(sanitizer, of_row, exposures),
+        *perhaps,
+        *unsure,
+        *_on_resolution(sanitizer, noisy),
+    )
     return Inspection(sanitizer.agent, exposures, numbers, alarms, notes)
+
+
+def _on_step(sanitizer: Sanitizer) -> list[str]:
+    """How often something is told at most, where the plan says so."""
+    if sanitizer.step is None or not sanitizer.sent:
+        return []
+    every = in_words(sanitizer.step)
+    if sanitizer.memory is not None:
+        return [f"its rows are {every} apart: 'veilnet agent' tells a reading every {every} at most"]
+    return [f"a reading every {every} at most is told by 'veilnet agent', where readings carry times"]
 
 
 def _on_memory(sanitizer: Sanitizer, of_row: Sanitizer, exposures: tuple[Exposure, ...]) -> list[str]:

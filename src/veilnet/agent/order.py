@@ -12,8 +12,9 @@ R^-1/2 with f(t) = t / (1 + t), T = R^1/2 C' Θ^-1 C R^1/2 and f(∞) = 1 for wh
 inverse keep the order. So an agent's file, which does not hold R, is enough. R is taken diagonal here, at every scale
 of noise that occurs, so that no noise is so small or so large beside R that its changes drown in rounding.
 
-What is beside the rows and the noise counts as more where it is less careful (a smaller dither), and where it decides
-anew which rows are held back: other limits, further readings, a much finer grid, an offset far away. That a row is
+What is beside the rows and the noise counts as more where it is less careful (a smaller dither, a shorter step of
+time and so more rows a day, a step where there was none or none where there was one), and where it decides anew which
+rows are held back: other limits, further readings, a much finer grid, an offset far away. That a row is
 missing is told without noise, so whoever could choose its reason could ask for any reading, one bit at a time.
 """
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from veilnet._core.durations import in_words, same_step
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names
 from veilnet.agent.grid import CROSSING_LIMIT
@@ -65,6 +67,7 @@ def what_more(new: Sanitizer, agreed: Sanitizer) -> tuple[str, ...]:
         size = np.abs(told)
         some = [labels[k] for k in np.argsort(-size) if size[k] >= _NOTABLE * size.max()]
         found.append(f"more would be told of {join_names(some)}, exactly or with less noise")
+    found += _more_often(new, agreed)
     found += _less_careful(new, agreed, names, of_new, of_agreed)
     return tuple(found)
 
@@ -180,6 +183,23 @@ def _less_careful(
             f"rows would be held back by other values of {join_names(deciding)}, which tells of them"
         )
     return found
+
+
+def _more_often(new: Sanitizer, agreed: Sanitizer) -> list[str]:
+    """A shorter step of time lets more rows through; one that comes or goes leaves open how many."""
+    if not new.sent or same_step(new.step, agreed.step):
+        return []
+    if new.step is None or agreed.step is None:
+        then, now = (
+            "any number of them" if step is None else f"one in every {in_words(step)}"
+            for step in (agreed.step, new.step)
+        )
+        return [f"of readings with times {now} would be told, where it was {then}"]
+    if new.step > agreed.step:
+        return []
+    return [
+        f"a reading could be told every {in_words(new.step)}, where it was every {in_words(agreed.step)} at most"
+    ]
 
 
 def _reaches_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.durations import read_step
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import positive_root
@@ -59,6 +60,8 @@ class Sanitizer(Frozen):
     memory:      what is kept from row to row, a :class:`veilnet.agent.memory.Memory`; none when left out.
     agent:       whose sanitizer it is.
     names:       names of the readings, in order, to check columns against; none when left out.
+    step:        how long a row takes, such as "15min", or seconds: where readings carry times, a live agent tells at
+                 most one in each. Seconds in the attribute; None where nobody said.
     """
 
     _left_behind = frozenset({"recipe"})
@@ -75,6 +78,7 @@ class Sanitizer(Frozen):
         memory: Memory | None = None,
         agent: str = "",
         names: Sequence[str] = (),
+        step: Any = None,
     ) -> None:
         if compression is None and noise is None:
             raise InvalidNetwork(
@@ -96,6 +100,7 @@ class Sanitizer(Frozen):
         self.resolution: Array | None = None if resolution is None else read_steps(resolution, self.readings)
         self.agent = agent if agent == "" else as_name(agent, "agent")
         self.names: tuple[str, ...] = read_reading_names(names, self.readings)
+        self.step = read_step(step)
         self._freeze()
 
     @classmethod
@@ -129,7 +134,7 @@ class Sanitizer(Frozen):
         sent, readings = rows.shape
         return cls._unchecked(
             compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
-            grid=None, limits=None, resolution=None, memory=None, agent=agent, names=(),
+            grid=None, limits=None, resolution=None, memory=None, agent=agent, names=(), step=None,
             normal=(rows, np.zeros(sent, bool)),
         )  # fmt: skip
 
@@ -141,7 +146,7 @@ class Sanitizer(Frozen):
         return self._changed(grid=read_grid(grid, self.sent))
 
     def for_agent(self, agent: str, network: Network) -> Sanitizer:
-        """The same sanitizer, with the names, limits and resolution the network gives that agent's readings.
+        """The same sanitizer, with the names, limits, resolution and step the network gives that agent's readings.
 
         agent:   whose sanitizer it becomes.
         network: what it takes them from. The dither is the network's alone: its promises count it.
@@ -151,6 +156,7 @@ class Sanitizer(Frozen):
             names=network.reading_names.get(agent, self.names),
             limits=network.limits.get(agent, self.limits),
             resolution=network.resolution.get(agent),
+            step=network.step,
         )
 
     @property
@@ -306,12 +312,13 @@ class Sanitizer(Frozen):
         return _same(self._arguments(), other._arguments())
 
     def same_readings_as(self, other: Sanitizer) -> bool:
-        """Whether another one takes the same readings: agent, names, limits and resolution.
+        """Whether another one takes the same readings: agent, names, limits, resolution and step.
 
         other: the sanitizer to compare with.
         """
         mine, theirs = self._arguments(), other._arguments()
-        return all(_same(mine[name], theirs[name]) for name in ("agent", "names", "limits", "resolution"))
+        what = ("agent", "names", "limits", "resolution", "step")
+        return all(_same(mine[name], theirs[name]) for name in what)
 
     def _arguments(self) -> dict[str, Any]:
         return {
@@ -324,6 +331,7 @@ class Sanitizer(Frozen):
             "memory": self.memory,
             "agent": self.agent,
             "names": self.names,
+            "step": self.step,
         }
 
     def _with(self, compression: Array, noise: Array) -> Sanitizer:

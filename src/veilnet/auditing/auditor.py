@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from veilnet.auditing.conclusion import promised_in_words
 from veilnet.auditing.deployed.deployment import Deployment, Mechanism, deployment
 from veilnet.auditing.fingerprint import plan_fingerprint
 from veilnet.auditing.ledger import Ledger, verify_ledger
+from veilnet.auditing.live_ledger import live_ledger_rows
 from veilnet.auditing.measures import read_least_privacy
 from veilnet.auditing.options import (
     DifferentialPrivacy,
@@ -31,6 +33,7 @@ from veilnet.auditing.options import (
 from veilnet.auditing.parts import Advance, Parts
 from veilnet.auditing.report import AuditReport, Judgement, Row
 from veilnet.auditing.sections import Section
+from veilnet.io.live_ledger import is_live_ledger
 from veilnet.plans.plan import Plan
 
 __all__ = ["Audit", "audit"]
@@ -158,6 +161,8 @@ def _run(steps: Mapping[Section, tuple[float, Step]], progress: Progress) -> tup
 
 def ledger_rows(plan: Plan, ledger: LedgerCheck) -> list[Row]:
     """Whether the ledger is whole, continues the head that was kept, and leaves the least privacy it has to."""
+    if is_live_ledger(Path(ledger.path)):
+        return live_ledger_rows(plan, ledger)
     head = ledger.head
     problems = verify_ledger(ledger.path, plan.network, head, ledger.releases)
     if problems:

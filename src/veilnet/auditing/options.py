@@ -124,9 +124,9 @@ class DifferentialPrivacy:
 
 @dataclass(frozen=True)
 class LedgerCheck:
-    """A ledger of releases (:class:`veilnet.Ledger`) that an audit verifies, and what is known of it elsewhere.
+    """A ledger of releases that an audit verifies, and what is known of it elsewhere.
 
-    path:     the ledger's file.
+    path:     the file of a :class:`veilnet.Ledger`, or a live agent's store (``plan/kitchen.sqlite``).
     head:     the ledger's head at the last audit; the ledger must continue it.
     releases: how many releases are known to have been made, by the centre's count; it must have them all.
     """

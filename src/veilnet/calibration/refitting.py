@@ -30,6 +30,7 @@ from veilnet.verdict.exact_test import check
 
 __all__ = ["Refit", "refit"]
 
+_SAME_STEP = 0.01  # part of a step by which another may differ and be the same
 _SEED = 20150211  # of the noise that is simulated to see what the old centre errs by
 
 
@@ -110,7 +111,8 @@ def refit(
     accept: names of doubts of the new fit that are accepted; those accepted before were doubts of the old one.
 
     The new network is of the old one's kind: of a stream or of single rows, with limits or without, with the same
-    ``model_error``. Limits that were edited are proposed anew.
+    ``model_error`` and the same ``step``, unless the new rows are further apart or nearer than that by a hundredth.
+    Limits that were edited are proposed anew.
     """
     network = plan.network
     if network.is_stream and time is None:
@@ -138,7 +140,9 @@ def refit(
     )
     if accept:
         calibration = replace(calibration, network=calibration.network.accepting(accept))
-    fitted = calibration.network.replace(model_error=network.model_error)
+    fitted = calibration.network.replace(
+        model_error=network.model_error, step=_step(network.step, calibration.network.step)
+    )
     asked: dict[str, Any] = {"privacy": privacy, "utility_loss": utility_loss}
     if privacy is None and utility_loss is None:
         asked = _still_given_up(fitted, _asked_of(plan))
@@ -152,6 +156,13 @@ def refit(
         errors=errors,
         refused=refused,
     )
+
+
+def _step(old: float | None, new: float | None) -> float | None:
+    """The step that agents keep to: a log's clock that is a little off is no reason to count their epochs anew."""
+    if old is None or new is None:
+        return old or new
+    return old if abs(new - old) <= _SAME_STEP * old else new
 
 
 def _errors(plan: Plan, rows: Rows, roles: Roles) -> tuple[dict[str, float], int]:

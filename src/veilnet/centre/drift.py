@@ -25,9 +25,10 @@ import numpy as np
 from veilnet._core.chi_square import threshold
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans
+from veilnet.centre.contradictions import Contradiction
 from veilnet.centre.dependence import HISTORY, independent, swelling
 from veilnet.centre.fusion import Fusion
-from veilnet.centre.gate import Contradiction, silent_agents
+from veilnet.centre.gate import silent_agents
 from veilnet.centre.grouping import by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.redundancy import Redundancy, redundancy

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.centre.gate import Contradiction
+from veilnet.centre.contradictions import Contradiction
 
 __all__ = ["Estimate"]
 

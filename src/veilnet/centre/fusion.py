@@ -30,6 +30,7 @@ from veilnet.centre.grouping import by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
 from veilnet.centre.streams.fusing import Follower, StreamFusion, read_lag
+from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.weights import ROWS_AT_ONCE, Weights, weights_for
 
@@ -54,7 +55,8 @@ class Fusion:
     plan:    a :class:`veilnet.Plan`, or the model of its messages. At the centre, :meth:`load` reads that model from
              the file ``plan/center.json``.
     gate:    test every row against the model at this false-alarm rate, such as 1e-6, and leave out messages that
-             contradict it (:mod:`veilnet.centre.gate`). None: estimate from whatever arrived. Not built for streams.
+             contradict it (:mod:`veilnet.centre.gate`; of a stream, given the rows before,
+             :mod:`veilnet.centre.streams.gate`). None: estimate from whatever arrived.
     keep:    name such messages and use them all the same.
     history: of a stream, how many rows back a message may come late to :meth:`update`.
     """
@@ -68,15 +70,18 @@ class Fusion:
                 "use Plan.load(folder), or Fusion.load(plan/center.json)"
             )
         self.model: Any = plan if isinstance(plan, CentreModel | StreamModel) else plan.messages
-        self._stream = StreamFusion(self.model, history) if isinstance(self.model, StreamModel) else None
         if keep and gate is None:
             raise InvalidRequest("keep: without a gate nothing is left out; give gate=1e-6 as well")
-        if gate is not None and self._stream is not None:
-            raise InvalidRequest("gate: messages of a stream are not tested against the model; leave it out")
-        self.gate: Gate | None = None
-        if gate is not None and isinstance(self.model, CentreModel):
-            self.gate = Gate(self.model, gate)
-        self._keep = keep
+        self.gate: Gate | StreamGate | None = None
+        self._rows_gate: Gate | None = None
+        self._stream: StreamFusion | None = None
+        if isinstance(self.model, StreamModel):
+            stream_gate = None if gate is None else StreamGate(self.model, gate, keep=keep)
+            self.gate = stream_gate
+            self._stream = StreamFusion(self.model, history, stream_gate)
+        elif gate is not None:
+            self.gate = self._rows_gate = Gate(self.model, gate)
+        self.keep = keep
         self._known = frozenset(self.model.agents)
         self._weights_of: dict[bytes, Weights] = {}
 
@@ -123,11 +128,11 @@ class Fusion:
             return self._stream.estimate(*self._stacked_rows(messages), lag=0)
         parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
         rows = 1 if count is None else count
-        if self.gate is None:
+        if self._rows_gate is None:
             return self._estimate(parts, rows, single=count is None)
         stacked = self._stacked(parts, rows)
-        doubts = self.gate.doubts(stacked)
-        if not self._keep:
+        doubts = self._rows_gate.doubts(stacked)
+        if not self.keep:
             for doubt in doubts:
                 stacked[doubt.row, self.model.blocks.rows(self.agents.index(doubt.agent))] = np.nan
         return replace(self._estimate([stacked], rows, single=count is None), contradictions=tuple(doubts))
@@ -210,7 +215,7 @@ class Fusion:
 
         lag: how many later rows an estimate waits for; None for all of them, which takes memory for each.
         """
-        return Follower(self._require_stream("follow").gains, read_lag(lag))
+        return self._require_stream("follow").follow(read_lag(lag))
 
     def side_by_side(self, messages: Mapping[str, Any]) -> Array:
         """The numbers of all agents side by side (T, M), not a number where an agent is left out.

@@ -14,6 +14,7 @@ told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from veilnet._core.blocks import Blocks
+from veilnet._core.durations import same_step
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
@@ -66,6 +68,8 @@ class CentreModel:
     public:      (rows, L); ``public_expected`` its value at the prior mean.
     labels:      one per public row, with ``units``, empty where none was given.
     least_sharpness: directions known less sharply than this count as unknown.
+    step:        seconds of a row, None where nobody said.
+    basis:       a digest of the coordinates of x, the same for all plans of one network; empty where nobody said.
     """
 
     agents: Sequence[str]
@@ -81,6 +85,8 @@ class CentreModel:
     units: tuple[str, ...]
     least_sharpness: float
     plan: str = ""
+    step: float | None = None
+    basis: str = ""
 
     @cached_property
     def complete(self) -> View:
@@ -120,6 +126,7 @@ class CentreModel:
         mine, theirs = self._comparable(), other._comparable()
         return (
             (self.agents, self.labels, self.units) == (other.agents, other.labels, other.units)
+            and same_step(self.step, other.step)
             and len(mine) == len(theirs)
             and all(rows_agree(one, another) for one, another in zip(mine, theirs, strict=True))
         )
@@ -223,7 +230,17 @@ def _model_of(network: Network, plan: str, parts: _Parts, correlation: Array | N
         units=_units(network),
         least_sharpness=least_sharpness(network),
         plan=plan,
+        step=network.step,
+        basis=_basis(network, mean),
     )
+
+
+def _basis(network: Network, mean: Array) -> str:
+    """What x is counted from, in which coordinates, and what is public of it."""
+    found = hashlib.sha256("\0".join(network.parameters).encode())
+    for array in (network.raw_triangle, mean, network.prior_root, network.U):
+        found.update(f"{array.shape}".encode() + np.ascontiguousarray(array + 0.0, dtype="<f8").tobytes())
+    return found.hexdigest()[:32]
 
 
 def _own_roots(network: Network) -> list[Array]:

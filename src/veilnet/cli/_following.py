@@ -23,18 +23,10 @@ _LONGEST_GAP = 1_000_000  # rows of which nobody heard
 
 
 def opened(path: Path, gate: float | None, *, keep: bool) -> Fusion:
-    """The centre of a file; messages of single rows are tested at the gate, those of a stream are not."""
+    """The centre of a file, which tests messages at the gate."""
     from veilnet.centre.fusion import Fusion
-    from veilnet.centre.streams.model import StreamModel
-    from veilnet.io.centre_files import load_centre
 
-    model = load_centre(path)
-    if not isinstance(model, StreamModel):
-        return Fusion(model, gate=_USUAL_GATE if gate is None else gate, keep=keep)
-    if keep or gate is not None:
-        asked = "--keep" if keep else "--gate"
-        raise InvalidRequest(f"{asked}: messages of a stream are not tested against the model; leave it out")
-    return Fusion(model)
+    return Fusion.load(path, gate=_USUAL_GATE if gate is None else gate, keep=keep)
 
 
 def check_stream(fusion: Fusion, key: RowKey, lag: int | None) -> None:
@@ -89,4 +81,8 @@ def estimates(
 def _those_heard(found: Estimate, heard: Booleans, given: int) -> tuple[Rows, Estimate, dict[str, Array]]:
     kept = np.flatnonzero(heard[: len(found.public)])
     numbers = np.asarray(kept + given + 1, dtype=np.int64)
-    return numbers, replace(found, public=found.public[kept], set_of_row=found.set_of_row[kept]), {}
+    doubts = tuple(
+        replace(doubt, row=int(np.searchsorted(kept, doubt.row))) for doubt in found.contradictions
+    )
+    told = replace(found, public=found.public[kept], set_of_row=found.set_of_row[kept], contradictions=doubts)
+    return numbers, told, {}

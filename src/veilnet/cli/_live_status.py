@@ -22,12 +22,12 @@ def command(
     to be acknowledged, and what is left of its budget.
     """
     from veilnet.cli._shared import print_json
-    from veilnet.live import agent_store
+    from veilnet.io.live_ledger import KIND
     from veilnet.live.status import agent_status, kind_of, read_status
 
     found: list[dict[str, Any]] = []
     for path in stores:
-        if kind_of(path) == agent_store.KIND:
+        if kind_of(path) == KIND:
             agent, ledger = agent_status(path)
             found.append({"store": path, "agent": agent, **vars(ledger)})
             if not json:

@@ -35,7 +35,7 @@ def command(
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option("--step", help="How long an epoch is, such as 15min, where readings carry times."),
+        typer.Option("--step", help="How long an epoch is, such as 15min, where the plan does not say so."),
     ] = None,
     budget: Annotated[
         int | None,
@@ -63,8 +63,8 @@ def command(
 
     Each reading is sanitized once, whatever is killed when: its sequence number is on the disk before noise is drawn,
     the message before it is sent, and the very same message is sent until the centre acknowledges it. Readings tell
-    their epoch by a column "row" or by a time. A reading that may not be released, or that was lost with a process
-    killed in between, is told as missed, and nothing else of it.
+    their epoch by a column "row", or by a time: the plan (or --step) says how long an epoch takes. A reading that may
+    not be released, or that was lost with a process killed in between, is told as missed, and nothing else of it.
 
     When the readings end, so does the agent, once the centre has everything. A new version of the agent's file is
     taken up with the next reading, if it may be run: a signed one (--trust and a public key) not when it is older
@@ -73,15 +73,16 @@ def command(
     from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.cli._lines import is_regular, with_first
-    from veilnet.io.acceptance import runnable_sanitizer
+    from veilnet.io.acceptance import accepted_beside, runnable_sanitizer
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
+    from veilnet.io.trust import pins_beside
     from veilnet.live.agent import Exhausted, LiveAgent
     from veilnet.live.agent_store import AgentStore, begin_agent_store
     from veilnet.live.connecting import read_address
-    from veilnet.live.epochs import Epochs, read_step
+    from veilnet.live.epochs import epochs_of
     from veilnet.live.feeding import feed
     from veilnet.live.keys import Credentials
     from veilnet.live.plan_watch import PlanWatch
@@ -91,7 +92,7 @@ def command(
 
     if source is not None and not source.is_file():
         raise InvalidRequest(f"--in: {source}: no such file; check the name and the folder")
-    address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
+    address, topics = read_address(broker), Topics(root)
 
     def trusted(content: bytes) -> tuple[Sanitizer, str, Statement | None]:
         given = () if trust is None else (trust,)
@@ -99,6 +100,7 @@ def command(
         return found, plan or "", statement
 
     found, plan, statement = trusted(sanitizer_bytes(sanitizer))
+    epochs = epochs_of(step, found.step)
     running = [statement]  # what was signed of the plan that counts
     credentials = Credentials(cert)
     seal = agent_seal(credentials, found.agent)
@@ -120,10 +122,12 @@ def command(
             raise _Silenced
         if (new.readings, new.names) != (found.readings, found.names):
             raise InvalidPlan("it takes other readings; start the agent anew with them")
+        epochs.goes_on_as(epochs_of(step, new.step), kept.epochs)
         agent.take_up(new, its_plan)
         running[0] = its_statement
 
-    watch = PlanWatch(sanitizer, take_up, _say)
+    agreed = (accepted or accepted_beside(sanitizer), pins_beside(sanitizer))
+    watch = PlanWatch(sanitizer, take_up, _say, agreed)
     sender = Sender(kept, seal, topics, credentials, address, _say)
     sender.start()
     lattice = LatticeWatch(found)

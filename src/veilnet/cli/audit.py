@@ -53,7 +53,9 @@ def command(
         str,
         typer.Option("--model-error", metavar="FRACTION", help="How far the model may be off, 5% or 0.05."),
     ] = _MODEL_ERROR,
-    ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of releases to verify.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="A ledger of releases, or a live agent's store.")
+    ] = None,
     head: Annotated[str | None, typer.Option("--head", help="The ledger's head at the last audit.")] = None,
     released: Annotated[
         int | None, typer.Option("--released", help="Releases known to have been made (by the centre).")

@@ -31,7 +31,8 @@ def command(
         str, typer.Option("--wait", help="How long an epoch waits for agents after its first message.")
     ] = "30s",
     step: Annotated[
-        str | None, typer.Option("--step", help="How long an epoch is, as agents have it, to tell its time.")
+        str | None,
+        typer.Option("--step", help="How long an epoch is, where the plan does not say so."),
     ] = None,
     gate: Annotated[
         float | None,
@@ -76,15 +77,16 @@ def command(
     A new version of the centre's file is taken up while it runs; messages of plans before are fused by those.
     """
     from veilnet import __version__
+    from veilnet._core.durations import duration
     from veilnet._core.errors import InvalidRequest
     from veilnet.io._sealed import sealed_bytes
-    from veilnet.io.acceptance import accept
-    from veilnet.io.row_keys import duration
-    from veilnet.io.trust import pinned, require_trust
+    from veilnet.io.acceptance import accept, accepted_beside
+    from veilnet.io.centre_files import centre_from_bytes
+    from veilnet.io.trust import pinned, pins_beside, require_trust
     from veilnet.live.centre import USUAL_GATE, Centre
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
-    from veilnet.live.epochs import Epochs, read_step
+    from veilnet.live.epochs import epochs_of
     from veilnet.live.home_assistant import PREFIX
     from veilnet.live.keys import Credentials
     from veilnet.live.metrics import MetricsServer, as_metrics
@@ -96,7 +98,7 @@ def command(
     from veilnet.live.status import read_status
     from veilnet.live.topics import Topics
 
-    address, topics, epochs = read_address(broker), Topics(root), Epochs(read_step(step))
+    address, topics = read_address(broker), Topics(root)
     try:
         waiting = duration(wait) / 1e6
     except ValueError as error:
@@ -110,6 +112,7 @@ def command(
         return content
 
     content = trusted(sealed_bytes(center))
+    epochs = [epochs_of(step, centre_from_bytes(content, center).step)]
     credentials = Credentials(cert)
     seals: dict[str, Seal] = {}
     store = CentreStore(out)
@@ -119,7 +122,9 @@ def command(
         )
 
         def take_up(content: bytes) -> bool:
+            counted = epochs_of(step, centre_from_bytes(content, center).step)
             new = centre.take_up(content, center)
+            epochs[0] = counted
             seals.update(centre_seals(credentials, centre.agents))
             centre.admit(seals)
             if new:
@@ -137,9 +142,9 @@ def command(
         neighbours.meet(centre.fusion.model.labels, centre.fusion.model.units)
 
         def shown(made: Estimated) -> dict[str, Any]:
-            table = as_table(made, epochs)
+            table = as_table(made, epochs[0])
             if not quiet:
-                line = json_module.dumps(table, ensure_ascii=False) if json else as_line(made, epochs)
+                line = json_module.dumps(table, ensure_ascii=False) if json else as_line(made, epochs[0])
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
             return table
@@ -149,7 +154,7 @@ def command(
                 model = centre.fusion.model
                 receiver.publish(neighbours.meet(model.labels, model.units))
 
-        watch = PlanWatch(center, roll_over, _say)
+        watch = PlanWatch(center, roll_over, _say, (accepted or accepted_beside(center), pins_beside(center)))
         refusals = _Refusals(centre)
         looked = [0.0]
 

@@ -71,6 +71,14 @@ def command(
             help="The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
         ),
     ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            "--step",
+            metavar="DURATION",
+            help="How long a row takes, such as 15min: agents tell at most one reading in each.",
+        ),
+    ] = None,
     accept: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,13 +107,14 @@ def command(
     from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
     from veilnet.cli._views import how_found, sending_table
     from veilnet.io.plan_reading import check_destination
+    from veilnet.model.step import with_step
 
     request: dict[str, Any]
     if cluster is not None or is_parts(network):
         refuse_options(
             {
                 "--method": method not in ("auto", "perfect"), "--partial": partial, "--prove": prove, "--gap": gap,
-                "--model-error": model_error, "--accept": accept, "--out": out, "--force": force,
+                "--model-error": model_error, "--step": step, "--accept": accept, "--out": out, "--force": force,
                 "--explain": explain,
             },
             cluster,
@@ -124,6 +133,8 @@ def command(
     model = vn.Network.load(network)
     if accept:
         model = model.accepting(accept)
+    if step is not None:
+        model = with_step(model, step, "--step")
     if error is not None:
         stated, model = model, model.replace(model_error=error)
     if out is not None:

@@ -69,7 +69,7 @@ def command(
     by how much, and the exit code is 1 at the end: stated errors are then not true (veilnet refit).
 
     Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
-    did not arrive, and the estimate heeds which it is. Its messages are not yet tested against the model.
+    did not arrive, and the estimate heeds which it is. Its messages are tested against the rows before, too.
 
     Of a network in parts messages are a folder of parts, too, and estimates say how many agents are missing in a row.
     """
@@ -211,8 +211,8 @@ def _rate(gate: str) -> float:
 
 
 def _tolerance(within: str | None) -> int:
+    from veilnet._core.durations import duration
     from veilnet._core.errors import InvalidRequest
-    from veilnet.io.row_keys import duration
 
     try:
         return 0 if within is None else duration(within)

@@ -26,6 +26,7 @@ from veilnet.designs.questions import (
     refuse_worst_above_limit,
 )
 from veilnet.model.network import Network
+from veilnet.model.step import with_step
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict, check
 
@@ -50,6 +51,7 @@ def design(
     seed: int | None = None,
     prove: bool | float = False,
     model_error: float | None = None,
+    step: Any = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what each agent should send.
@@ -81,6 +83,8 @@ def design(
                   says is hidden.
     model_error:  by which fraction the entries of H may be off, 0.05 for 5 %: the plan that is best on average over
                   such errors. It is made, and promises, for ``network.replace(model_error=...)``.
+    step:         how long a row takes, such as "15min", or seconds: in its files the plan tells agents and centre so.
+                  The plan is for ``network.replace(step=...)``; the rows of a stream keep the step they have.
     progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
                   with the best plan so far, and ``plan.interrupted`` says so.
 
@@ -107,6 +111,8 @@ def design(
     expect(network, Network, "network")
     if model_error is not None:
         network = network.replace(model_error=model_error)
+    if step is not None:
+        network = with_step(network, step)
     given_up = read_give_up(network, give_up)
     if utility_loss is not None:
         weights = divided_by(network, weights, given_up)

@@ -14,6 +14,7 @@
     prior        mean (optional) and either covariance or information (optional)
     dynamics     transition, noise and mean (optional), for rows that follow one another (optional)
     model_error  by which fraction the entries of observe may be off (optional)
+    step         how long a row takes, such as "15min" (optional)
     fitted_rows  hashes of runs of the rows it was fitted to (optional)
     doubts       name -> words and accepted, what is doubtful about the model (optional)
     agents       name -> readings (their names), resolution (their steps), limits (lowest and highest), offset
@@ -30,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.durations import in_words
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet.io._numbers import Numbers, as_table, as_texts, check_keys, flat, is_reference, kind_of
@@ -44,7 +46,18 @@ from veilnet.model.prior import Prior
 FORMAT = "veilnet-network/1"
 
 _TOP = (
-    *("format", "parameters", "agent_count", "noise", "public", "private", "prior", "units", "model_error"),
+    *(
+        "format",
+        "parameters",
+        "agent_count",
+        "noise",
+        "public",
+        "private",
+        "prior",
+        "units",
+        "model_error",
+        "step",
+    ),
     *("common", "dynamics", "doubts", "fitted_rows", "agents"),
 )
 _DYNAMICS = ("transition", "noise", "mean")
@@ -68,6 +81,8 @@ def to_document(network: Network) -> dict[str, Any]:
     }
     if network.model_error:
         document["model_error"] = network.model_error
+    if network.step is not None:
+        document["step"] = in_words(network.step)
     if network.fitted_rows:
         document["fitted_rows"] = list(network.fitted_rows)
     if network.colour is not None:
@@ -195,6 +210,7 @@ def from_document(document: Any, folder: Path) -> Network:
             if "limits" in entry
         },
         model_error=document.get("model_error", 0.0),
+        step=_step(document.get("step")),
         doubts=_doubts(document["doubts"]) if "doubts" in document else (),
         fitted_rows=as_texts(document.get("fitted_rows", []), "fitted_rows"),
     )
@@ -323,6 +339,12 @@ def _doubts(value: Any) -> list[Doubt]:
         check_keys(entry, _DOUBT, ("words",), where)
         found.append(Doubt(name, **entry))
     return found
+
+
+def _step(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidNetwork(f'step: expected text such as "15min", found {kind_of(value)}')
+    return value
 
 
 def _units(value: Any) -> dict[str, str]:

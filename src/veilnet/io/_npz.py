@@ -9,7 +9,7 @@ prior_mean and prior_covariance or prior_information (optional); unit_names, uni
 dynamics_transition, dynamics_noise, dynamics_mean (optional); instead of noise noise_memory, noise_innovation and
 noise_floor (optional), (N) or (N, N), where it carries over from row to row
 reading_names (N), empty where an agent's readings have none; lowest and highest (N), infinite where open;
-resolution (N), not a number where nothing is said; model_error, a fraction (optional)
+resolution (N), not a number where nothing is said; model_error, a fraction, and step, seconds of a row (optional)
 doubt_names, doubt_words, doubt_accepted, 0 or 1 (optional); fitted_rows, hashes of runs of rows (optional)
 """
 
@@ -51,7 +51,7 @@ _REQUIRED = (
 _OPTIONAL = (
     *("agents", "noise", "noise_variances", f"{_STACK}<n>", "noise_loadings", "noise_common"),
     *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
-    *("reading_names", "lowest", "highest", "resolution", "model_error"),
+    *("reading_names", "lowest", "highest", "resolution", "model_error", "step"),
     *("dynamics_transition", "dynamics_noise", "dynamics_mean"),
     *("noise_memory", "noise_innovation", "noise_floor"),
     *("doubt_names", "doubt_words", "doubt_accepted", "fitted_rows"),
@@ -109,6 +109,8 @@ def network_arrays(network: Network) -> Arrays:
         arrays["resolution"] = steps
     if network.model_error:
         arrays["model_error"] = np.array(network.model_error)
+    if network.step is not None:
+        arrays["step"] = np.array(network.step)
     if network.fitted_rows:
         arrays["fitted_rows"] = np.array(network.fitted_rows)
     if network.doubts:
@@ -189,6 +191,7 @@ def network_from_arrays(arrays: Arrays) -> Network:
         limits=_limits(arrays, names, Blocks(sizes)),
         resolution=_resolution(arrays, names, Blocks(sizes)),
         model_error=float(_numbers(arrays, "model_error", 0)) if "model_error" in arrays else 0.0,
+        step=float(_numbers(arrays, "step", 0)) if "step" in arrays else None,
         doubts=_doubts(arrays),
         fitted_rows=_texts(arrays, "fitted_rows") if "fitted_rows" in arrays else (),
     )

@@ -10,6 +10,9 @@ private parameters, which an honest centre has no use for:
     agents       name -> whiten, expected, observe: whiten (z - expected) = observe x + unit noise
     correlation  of the whitened noise between all numbers, null where agents are independent
     least_share  what is known to a smaller share of the raw deviation counts as unknown
+    step         how long a row takes, such as "15min"; left out where nobody said
+    basis        a digest of the coordinates of x: plans of one network have the same, and can be fused together
+                 (left out in files of old)
     checksum     see :mod:`veilnet.io._sealed`
 """
 
@@ -23,6 +26,7 @@ import msgspec
 import numpy as np
 
 from veilnet._core.blocks import Blocks
+from veilnet._core.durations import in_words, read_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet._core.types import Array
 from veilnet._core.validation import as_names, as_vector
@@ -65,6 +69,8 @@ class CentreDocument(msgspec.Struct, forbid_unknown_fields=True):
     agents: dict[str, AgentModel]
     correlation: list[list[float]] | None
     least_share: float
+    step: str | None = None
+    basis: str = ""
 
 
 def load_centre(path: str | PathLike[str]) -> Messages:
@@ -105,6 +111,8 @@ def centre_document(model: Messages) -> dict[str, Any]:
         "agents": agents,
         "correlation": None if model.correlation is None else model.correlation.tolist(),
         "least_share": float(model.least_sharpness),
+        **({} if model.step is None else {"step": in_words(model.step)}),
+        **({"basis": model.basis} if model.basis else {}),
     }
 
 
@@ -149,6 +157,8 @@ def _model(found: CentreDocument) -> CentreModel:
         units=tuple(p.unit for p in found.public),
         least_sharpness=found.least_share,
         plan=found.plan,
+        step=read_step(found.step),
+        basis=found.basis,
     )
     model.complete  # noqa: B018 - computed here, so that a model that cannot be is refused here
     return model

@@ -92,7 +92,7 @@ def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
     array = _numbers(value, name)
     if name in _VECTORS or (name in _VECTOR_OR_MATRIX and min(array.shape, default=0) <= 1):
         return _vector(array, name)
-    if name == "model_error" and array.size == 1:
+    if name in ("model_error", "step") and array.size == 1:
         return array.reshape(())
     if name.startswith(_STACK) and array.ndim == 2:  # MATLAB keeps no third dimension of one
         return array[:, :, None]

@@ -20,15 +20,13 @@ from typing import Literal
 
 from veilnet.io.times import iso_moment, microseconds
 
-__all__ = ["COUNTED", "ROW", "RowKey", "duration", "key_named", "read_time"]
+__all__ = ["COUNTED", "ROW", "RowKey", "key_named", "read_time"]
 
 LARGEST_ROW = 2**62
 _EPOCH = datetime(1970, 1, 1)
 _LONGEST_TIME = 40  # characters
 _MOST_SECONDS = 10**11  # the year 5138; more is a count of milliseconds
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE]\+?\d\d?)?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d)")
-_MICROSECONDS = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 
 Style = Literal["", "zoned", "local", "seconds"]
 
@@ -95,11 +93,3 @@ def read_time(text: str) -> tuple[int, RowKey]:
     if row < 1:
         raise ValueError("the time is before 1970")
     return row, _TIMES["local" if moment.tzinfo is None else "zoned"]
-
-
-def duration(text: str) -> int:
-    """``30s``, ``500 ms``, ``5 min``, ``1h`` as microseconds; ValueError where it is none."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"expected a duration such as 30s, 500ms, 5min or 1h, found {text!r}")
-    return int((Decimal(found[1]) * _MICROSECONDS[found[2]]).to_integral_value())

@@ -12,6 +12,7 @@ compression  rows of the numbers sent
 variances    of the noise of each number sent (0 or 1 in normal form), or null and
 covariance   the whole noise covariance instead
 grid         step of each number sent, null without a grid
+step         how long a row takes, such as "15min"; left out where nobody said
 memory       ``transition`` F and ``gain`` K of what is kept from row to row; compression then acts on the memory and
              the readings. Left out where nothing is kept
 checksum     see :mod:`veilnet.io._sealed`
@@ -26,6 +27,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from veilnet._core.durations import in_words
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet.agent.grid import round_to_grid
 from veilnet.agent.memory import Memory
@@ -52,6 +54,7 @@ class SanitizerDocument(msgspec.Struct, forbid_unknown_fields=True):
     grid: list[float] | None
     resolution: list[float] | None = None
     memory: MemoryDocument | None = None
+    step: str | None = None
 
 
 class MemoryDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,6 +121,8 @@ def to_document(sanitizer: Sanitizer, plan: str | None) -> dict[str, Any]:
         "covariance": None if diagonal else sanitizer.noise.tolist(),
         "grid": None if sanitizer.grid is None else sanitizer.grid.tolist(),
     }
+    if sanitizer.step is not None:
+        document["step"] = in_words(sanitizer.step)
     if sanitizer.memory is not None:
         document["memory"] = {
             "transition": sanitizer.memory.transition.tolist(),
@@ -146,6 +151,7 @@ def from_document(document: dict[str, Any], path: Path) -> Sanitizer:
             memory=memory,
             agent=found.agent,
             names=found.names,
+            step=found.step,
         )
         if sanitizer.readings != found.readings:
             raise InvalidNetwork(

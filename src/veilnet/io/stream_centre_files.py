@@ -10,6 +10,7 @@ agents included; nothing of any reading is in it, nor the private parameters, wh
     start       covariance and mean of X at row 1; vague: whether nothing is known of the first x
     agents      name -> observe, expected, and where its memory is in the state, null without one
     floor       covariance of the noise of all numbers, their rounding included
+    step        how long a row takes, such as "15min"; left out where nobody said
     checksum    see :mod:`veilnet.io._sealed`
 """
 
@@ -22,6 +23,7 @@ import msgspec
 import numpy as np
 
 from veilnet._core.blocks import Blocks
+from veilnet._core.durations import in_words, read_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet._core.types import Array
 from veilnet._core.validation import as_names, as_vector, semidefinite, symmetric
@@ -74,6 +76,7 @@ class StreamCentreDocument(msgspec.Struct, forbid_unknown_fields=True):
     start: Start
     agents: dict[str, AgentMessages]
     floor: list[list[float]]
+    step: str | None = None
 
 
 def stream_centre_document(model: StreamModel) -> dict[str, Any]:
@@ -108,6 +111,7 @@ def stream_centre_document(model: StreamModel) -> dict[str, Any]:
         },
         "agents": agents,
         "floor": model.floor.tolist(),
+        **({} if model.step is None else {"step": in_words(model.step)}),
     }
 
 
@@ -148,6 +152,7 @@ def _model(found: StreamCentreDocument) -> StreamModel:
         labels=tuple(p.name for p in found.public),
         units=tuple(p.unit for p in found.public),
         plan=found.plan,
+        step=read_step(found.step),
     )
 
 

@@ -13,7 +13,6 @@ of an agent with one is as private as the readings it was made of, so the file i
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import sqlite3
 import threading
@@ -26,12 +25,12 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
+from veilnet.io.live_ledger import KIND, digest_of, next_hash, start_hash
 from veilnet.live._sqlite import Lock, connect, create_database, open_database, transaction
 from veilnet.live.messages import STORE_BYTES
 
 __all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store"]
 
-KIND = "veilnet-agent/1"
 _WHAT = "an agent's sequence store"
 _USE = "sends from this store"
 _SCHEMA = """
@@ -41,7 +40,7 @@ CREATE TABLE about (
 );
 CREATE TABLE releases (
     sequence INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, plan TEXT NOT NULL,
-    state TEXT NOT NULL, hash BLOB
+    state TEXT NOT NULL, hash BLOB, digest BLOB
 );
 CREATE TABLE outbox (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL);
 CREATE TABLE memory (plan TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state BLOB NOT NULL)
@@ -98,7 +97,8 @@ def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None
     """
     if budget is not None and budget < 1:
         raise InvalidRequest(f"--budget: expected at least one release, found {budget}")
-    about = (agent, secrets.token_bytes(STORE_BYTES), budget, time.time(), bytes(32))
+    store = secrets.token_bytes(STORE_BYTES)
+    about = (agent, store, budget, time.time(), start_hash(agent, store, budget))
     lock = Lock(path, _USE)
     try:
         create_database(
@@ -133,6 +133,7 @@ class AgentStore:
         self._lock = Lock(path, _USE)
         try:
             self._db = open_database(path, KIND, what=_WHAT)
+            _add_digests(self._db)
             # settling may be undone by a crash of the machine: the centre acknowledges again
             self._settling = connect(path, durable=False)
             about = self._db.execute(
@@ -172,6 +173,11 @@ class AgentStore:
         """How many more releases the budget allows; None for any number."""
         return None if self.budget is None else max(0, self.budget - self._released)
 
+    @property
+    def epochs(self) -> str | None:
+        """The way in which its epochs are counted, in words; None before the first."""
+        return self._epochs
+
     # --- before noise is drawn, and after
 
     def keep_to(self, epochs: str) -> None:
@@ -184,8 +190,8 @@ class AgentStore:
         if self._epochs is not None:
             raise InvalidRequest(
                 f"{self.path}: its epochs were {self._epochs}, and would now be {epochs}, so that readings could be "
-                "told twice; nothing is sent: give them as before (--step, --time), or --begin another store for "
-                "readings that were never told"
+                "told twice; nothing is sent: give them as before (the plan's step, --step, --time), or --begin "
+                "another store for readings that were never told"
             )
         with self._turn, transaction(self._db):
             self._db.execute("UPDATE about SET epochs = ?", (epochs,))
@@ -217,7 +223,7 @@ class AgentStore:
                 return []
             with transaction(self._db):
                 self._db.executemany(
-                    "INSERT INTO releases VALUES (?, ?, ?, 'reserved', NULL)",
+                    "INSERT INTO releases (sequence, epoch, plan, state) VALUES (?, ?, ?, 'reserved')",
                     [(each.sequence, each.epoch, plan) for each in taken],
                 )
                 self._db.execute(
@@ -233,10 +239,11 @@ class AgentStore:
         with self._turn, transaction(self._db):
             (head,) = self._db.execute("SELECT head FROM about").fetchone()
             for each in releases:
-                head = hashlib.sha256(head + each.payload).digest()
+                reserved, digest = each.reserved, digest_of(each.payload)
+                head = next_hash(head, reserved.sequence, reserved.epoch, plan, each.released, digest)
                 self._db.execute(
-                    "UPDATE releases SET state = ?, hash = ? WHERE sequence = ? AND state = 'reserved'",
-                    ("waiting" if each.released else "missed", head, each.reserved.sequence),
+                    "UPDATE releases SET state = ?, hash = ?, digest = ? WHERE sequence = ? AND state = 'reserved'",
+                    ("waiting" if each.released else "missed", head, digest, reserved.sequence),
                 )
                 self._db.execute("INSERT INTO outbox VALUES (?, ?)", (each.reserved.sequence, each.payload))
             self._db.execute("UPDATE about SET head = ?", (head,))
@@ -301,7 +308,8 @@ class AgentStore:
                 gone += found
                 if found:
                     self._settling.execute(
-                        "UPDATE releases SET state = 'refused' WHERE sequence = ?", (sequence,)
+                        "UPDATE releases SET state = 'refused' WHERE sequence = ? AND state = 'waiting'",
+                        (sequence,),
                     )
         return gone
 
@@ -324,8 +332,15 @@ def read_ledger(database: sqlite3.Connection) -> Ledger:
         refused=counts.get("refused", 0),
         left=None if budget is None else max(0, budget - released),
         epoch=epoch,
-        head=f"{sum(counts.values())}-{head.hex()}",
+        head=f"{sum(counts.values()) - counts.get('reserved', 0)}-{head.hex()}",
     )
+
+
+def _add_digests(database: sqlite3.Connection) -> None:
+    """Stores of old have no place for what stays of a message."""
+    if not any(column[1] == "digest" for column in database.execute("PRAGMA table_info(releases)")):
+        with transaction(database):
+            database.execute("ALTER TABLE releases ADD COLUMN digest BLOB")
 
 
 def _moment(seconds: float) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
-from veilnet.centre.streams.model import StreamModel
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.estimating import Estimator, estimator
@@ -68,7 +68,7 @@ class Centre:
     seals:    agent -> its seal.
     topics:   where agents send.
     wait:     seconds that an epoch waits for agents after its first message.
-    gate:     false-alarm rate of the test against the model, None for none (and none for streams).
+    gate:     false-alarm rate of the test against the model, None for none.
     keep:     name messages that contradict the model, and use them all the same.
     """
 
@@ -133,15 +133,23 @@ class Centre:
             if known.plan != model.plan:
                 raise InvalidPlan(f"{path}: its id begins like that of another plan; design it again")
             return False
+        for plan in self._plans.values():
+            before = plan.fusion.model.step
+            if before is not None and model.step is not None and not same_step(before, model.step):
+                raise InvalidPlan(
+                    f"{path}: its epochs take {in_words(model.step)}, those in {self.store.path} "
+                    f"{in_words(before)}, and are told apart by their numbers alone; begin another store (--out)"
+                )
         stored = self.store.take_up(model.plan, model.agents, document)
         self._open(stored.number, stored.plan, stored.document)
         return True
 
     def _open(self, number: int, plan: str, document: bytes) -> None:
         model = centre_from_bytes(document, self.store.path)
-        gate = None if isinstance(model, StreamModel) else self._gate
-        fusion = Fusion(model, gate=gate, keep=self._keep and gate is not None)
-        made = estimator(fusion, number, self.store, self._wait, time.monotonic())
+        fusion = Fusion(model, gate=self._gate, keep=self._keep and self._gate is not None)
+        now = time.monotonic()
+        made = next((each for each in self._estimators() if each.join(fusion, number, now)), None)
+        made = made or estimator(fusion, number, self.store, self._wait, now)
         self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made)
         self._sent[plan[:SHORT]] = fusion.sent
 
@@ -194,11 +202,16 @@ class Centre:
 
     def _estimates(self, now: float) -> list[Estimated]:
         found = []
-        for plan in self._plans.values():
-            for made in plan.estimator.due(now):
-                revision = self.store.add_estimate(plan.number, made.epoch, made.told, made.estimate)
-                found.append(Estimated(made.epoch, plan.plan, revision, made.estimate))
+        names = {each.number: each.plan for each in self._plans.values()}
+        for each in self._estimators():
+            for made in each.due(now):
+                revision = self.store.add_estimate(made.plan, made.epoch, made.told, made.estimate)
+                found.append(Estimated(made.epoch, names[made.plan], revision, made.estimate))
         return found
+
+    def _estimators(self) -> list[Estimator]:
+        """One for all plans whose messages can be fused together."""
+        return list(dict.fromkeys(each.estimator for each in self._plans.values()))
 
     def is_due(self, now: float) -> bool:
         """Whether some estimate's deadline has passed."""
@@ -207,5 +220,5 @@ class Centre:
 
     def next_deadline(self) -> float | None:
         """When the next estimate is due at the latest, by the clock of :meth:`take`; None for none."""
-        found = [each.estimator.next_deadline() for each in self._plans.values()]
+        found = [each.next_deadline() for each in self._estimators()]
         return min((each for each in found if each is not None), default=None)

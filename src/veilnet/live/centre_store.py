@@ -18,7 +18,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,14 +169,14 @@ class CentreStore:
 
     # --- what is told of an epoch
 
-    def told(self, plan: int, epoch: int) -> dict[str, Array | None]:
-        """agent -> numbers (None: missed) of an epoch under a plan."""
+    def told(self, plans: Collection[int], epoch: int) -> dict[str, tuple[int, Array | None]]:
+        """agent -> (plan, numbers, None where missed) of an epoch under some plans."""
         rows = self._db.execute(
-            'SELECT a.agent, m."values" FROM messages m JOIN agents a ON a.number = m.agent '
-            "WHERE m.epoch = ? AND m.plan = ? ORDER BY m.agent",
-            (epoch, plan),
+            'SELECT a.agent, m.plan, m."values" FROM messages m JOIN agents a ON a.number = m.agent '
+            "WHERE m.epoch = ? ORDER BY m.agent",
+            (epoch,),
         )
-        return {agent: _numbers(values) for agent, values in rows}
+        return {agent: (plan, _numbers(values)) for agent, plan, values in rows if plan in plans}
 
     def newest_told(self, plan: int) -> dict[str, int]:
         """agent -> the last epoch that it told under a plan."""
@@ -206,15 +206,20 @@ class CentreStore:
         )
         return ((epoch, after, _numbers(values)) for epoch, after, values in rows)
 
-    def unestimated(self, plan: int) -> list[int]:
-        """Epochs of which more was told than their last estimate used."""
+    def unestimated(self, plans: Collection[int]) -> list[int]:
+        """Epochs of which more was told, under some plans, than their last estimate used."""
+        some = ",".join(str(int(plan)) for plan in plans)
         rows = self._db.execute(
-            "SELECT m.epoch, count(*) AS told, (SELECT told FROM estimates e WHERE e.epoch = m.epoch AND "
-            "e.plan = m.plan ORDER BY revision DESC LIMIT 1) AS used FROM messages m WHERE m.plan = ? "
-            "GROUP BY m.epoch HAVING used IS NULL OR used <> told ORDER BY m.epoch",
-            (plan,),
+            "SELECT m.epoch, count(*) AS told, (SELECT max(e.told) FROM estimates e WHERE e.epoch = m.epoch AND "
+            f"e.plan IN ({some})) AS used FROM messages m WHERE m.plan IN ({some}) "
+            "GROUP BY m.epoch HAVING used IS NULL OR used <> told ORDER BY m.epoch"
         )
         return [row[0] for row in rows]
+
+    def estimated_under(self, plans: Collection[int], epoch: int) -> int | None:
+        """The newest of some plans under which an epoch was estimated; None for none."""
+        rows = self._db.execute("SELECT DISTINCT plan FROM estimates WHERE epoch = ?", (epoch,))
+        return max((plan for (plan,) in rows if plan in plans), default=None)
 
     # --- estimates
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from veilnet._core.errors import InvalidRequest
-from veilnet.io.row_keys import RowKey, duration
+from veilnet._core.durations import duration, in_words
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.io.row_keys import RowKey
 
-__all__ = ["Epochs", "read_step"]
+__all__ = ["Epochs", "epochs_of", "read_step"]
 
 _END = 253_402_300_800  # seconds since 1970: the year 10000, which no calendar of the readers' knows
+_NUMBERED = 10**9  # seconds since 1970: epochs before 2001 are rows that somebody numbered
 _AHEAD = 300 * 10**6  # microseconds: a time further in the future than that and a step is a fault
 
 
@@ -27,23 +29,40 @@ def read_step(step: str | None) -> int | None:
     return found
 
 
+def epochs_of(asked: str | None, planned: float | None) -> Epochs:
+    """The epochs of a plan whose step is so many seconds, None where it has none, with what ``--step`` says."""
+    given = read_step(asked)
+    if planned is None:
+        return Epochs(given)
+    found = round(planned * 1e6)
+    if given not in (None, found):
+        raise InvalidRequest(
+            f"--step: an epoch of this plan takes {in_words(planned)}, found {asked}; leave --step out, or ask "
+            "whoever designs for a plan with the other step"
+        )
+    return Epochs(found, planned=given is None)
+
+
 @dataclass(frozen=True)
 class Epochs:
     """From rows of readings (:mod:`veilnet.io.row_keys`) to epochs, counted from 1.
 
     step: microseconds of an epoch, for readings that carry a time. Epochs are then counted from 1970, so that agents
           agree on them without a word.
+    planned: whether the plan says so and nobody else: rows may then be numbered all the same.
     """
 
     step: int | None = None
+    planned: bool = False
 
     def check(self, key: RowKey) -> None:
         """InvalidRequest where readings tell their time and nobody said how long an epoch is, or the other way."""
         if key.is_time and self.step is None:
             raise InvalidRequest(
-                "--step: the readings carry times; say how long an epoch is, such as --step 15min, the same for all"
+                "--step: the readings carry times, and the plan does not say how long an epoch is; say so, such as "
+                "--step 15min, the same for all (or design the plan with it)"
             )
-        if not key.is_time and self.step is not None:
+        if not key.is_time and self.step is not None and not self.planned:
             raise InvalidRequest(
                 "--step: the readings carry no times; name their column (--time), or leave --step out and number "
                 "them in a column 'row'"
@@ -72,6 +91,20 @@ class Epochs:
 
     def start(self, epoch: int) -> float | None:
         """When an epoch began, in seconds since 1970; None where epochs are rows, or it is beyond all calendars."""
-        if self.step is None or (epoch - 1) * self.step >= _END * 10**6:
+        if self.step is None:
             return None
-        return (epoch - 1) * self.step / 1e6
+        start = (epoch - 1) * self.step
+        earliest = _NUMBERED * 10**6 if self.planned else 0
+        return start / 1e6 if earliest <= start < _END * 10**6 else None
+
+    def goes_on_as(self, other: Epochs, words: str | None) -> None:
+        """InvalidPlan where another plan would give readings other epochs than were told.
+
+        words: the way in which those that were told are counted, as :meth:`in_words` has it; None for none.
+        """
+        if other.step != self.step and words not in (None, "rows"):
+            now = "no step of its own" if other.step is None else f"steps of {in_words(other.step / 1e6)}"
+            raise InvalidPlan(
+                f"it has {now}, and the epochs that were told are {words}, so that readings could be told twice; "
+                "begin another store for it"
+            )

@@ -8,7 +8,7 @@ one call of :class:`veilnet.Fusion`, so that it has the bits that the same call 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,20 +16,23 @@ from veilnet._core.errors import InvalidReading
 from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
+from veilnet.centre.mixing import can_mix, mixed
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.messages import Message
 
 __all__ = ["Estimator", "Made", "estimator"]
 
 _HISTORY = 64  # rows back that a late message may change
+_MIXTURES = 256  # ways of agents to go by several plans whose fusions are kept
 _LONGEST_GAP = 100_000  # rows of a stream of which nobody heard
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """An estimate of an epoch, and how many agents had told when it was made."""
+    """An estimate of an epoch, under which plan, and how many agents had told when it was made."""
 
     epoch: int
+    plan: int
     told: int
     estimate: Estimate
 
@@ -39,6 +42,9 @@ class Estimator(Protocol):
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store; "late" or "far" where it can change no estimate, else nothing."""
+
+    def join(self, fusion: Fusion, plan: int, now: float) -> bool:
+        """Take messages of another plan too; whether that can be."""
 
     def due(self, now: float) -> Iterator[Made]:
         """The estimates whose time has come."""
@@ -57,21 +63,33 @@ def estimator(fusion: Fusion, plan: int, store: CentreStore, wait: float, now: f
 
 
 class RowEstimator:
-    """Epochs that have nothing to do with one another."""
+    """Epochs that have nothing to do with one another, by one plan, or by several whose messages can be mixed."""
 
     def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
-        self._fusion, self._plan, self._store, self._wait = fusion, plan, store, wait
-        self._agents = sum(size > 0 for size in fusion.sent.values())
+        self._store, self._wait = store, wait
+        self._fusions: dict[int, Fusion] = {}
+        self._mixed: dict[tuple[int, ...], Fusion] = {}
         self._waiting: dict[int, list[float]] = {}  # epoch -> [deadline, how many told]; the oldest first
-        for epoch in store.unestimated(plan):
-            self._waiting[epoch] = [now + wait, float(len(store.told(plan, epoch)))]
+        self.join(fusion, plan, now)
+
+    def join(self, fusion: Fusion, plan: int, now: float) -> bool:
+        """Take messages of another plan too; whether they can be fused with those there are."""
+        if not all(can_mix(fusion.model, each.model) for each in self._fusions.values()):
+            return False
+        self._fusions[plan] = fusion
+        self._mixed.clear()
+        before, self._waiting = self._waiting, {}
+        for epoch in self._store.unestimated(self._fusions):
+            deadline = before[epoch][0] if epoch in before else now + self._wait
+            self._waiting[epoch] = [deadline, float(len(self._store.told(self._fusions, epoch)))]
+        return True
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store."""
         del values  # it is read from the store with the others of its epoch
         found = self._waiting.get(message.epoch)
         if found is None:
-            told = float(len(self._store.told(self._plan, message.epoch)))
+            told = float(len(self._store.told(self._fusions, message.epoch)))
             self._waiting[message.epoch] = [now + self._wait, told]
         else:
             found[1] += 1
@@ -79,16 +97,35 @@ class RowEstimator:
 
     def due(self, now: float) -> Iterator[Made]:
         """The estimates of epochs that are complete, or whose deadline has passed."""
-        ready = [
-            epoch
-            for epoch, (deadline, told) in self._waiting.items()
-            if told >= self._agents or now >= deadline
-        ]
+        least = min(sum(size > 0 for size in each.sent.values()) for each in self._fusions.values())
+        ready = [epoch for epoch, (end, told) in self._waiting.items() if told >= least or now >= end]
         for epoch in ready:
+            told = self._store.told(self._fusions, epoch)
+            plans = {plan for plan, _ in told.values()}
+            if now < self._waiting[epoch][0] and not self._complete(told, max(plans)):
+                continue
             del self._waiting[epoch]
-            told = self._store.told(self._plan, epoch)
-            sent = {agent: values for agent, values in told.items() if values is not None}
-            yield Made(epoch, len(told), self._fusion.estimate(sent))
+            sent = {agent: values for agent, (_, values) in told.items() if values is not None}
+            under = self._store.estimated_under(self._fusions, epoch) or max(plans)
+            yield Made(epoch, under, len(told), self._fusion_of(told, plans).estimate(sent))
+
+    def _complete(self, told: Mapping[str, tuple[int, Array | None]], newest: int) -> bool:
+        """Whether all have told who send by the newest plan that anybody went by."""
+        return all(agent in told for agent, size in self._fusions[newest].sent.items() if size)
+
+    def _fusion_of(self, told: Mapping[str, tuple[int, Array | None]], plans: set[int]) -> Fusion:
+        """The fusion in which each agent's rows are those of the plan it went by."""
+        newest = self._fusions[max(plans)]
+        if len(plans) == 1:
+            return newest
+        chosen = tuple(told[agent][0] if agent in told else max(plans) for agent in newest.agents)
+        if chosen not in self._mixed:
+            if len(self._mixed) >= _MIXTURES:
+                self._mixed.clear()
+            model = mixed([self._fusions[plan].model for plan in chosen])
+            gate = None if newest.gate is None else newest.gate.rate
+            self._mixed[chosen] = Fusion(model, gate=gate, keep=newest.keep)
+        return self._mixed[chosen]
 
     def next_deadline(self) -> float | None:
         """When something is due at the latest."""
@@ -99,13 +136,20 @@ class StreamEstimator:
     """Epochs that follow one another: the centre filters, row after row from the first epoch that anybody told."""
 
     def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
-        self._model, self._plan, self._store, self._wait = fusion.model, plan, store, wait
+        self._made_as, self._plan, self._store, self._wait = fusion, plan, store, wait
         self._senders = [agent for agent, size in fusion.sent.items() if size > 0]
         self._begin(now)
 
+    def join(self, fusion: Fusion, plan: int, now: float) -> bool:
+        """Never: what agents remember by one plan is nothing to another."""
+        del fusion, plan, now
+        return False
+
     def _begin(self, now: float) -> None:
         """All that the store holds, as if it had come in time."""
-        self._fusion = Fusion(self._model, history=_HISTORY)
+        made = self._made_as
+        gate = None if made.gate is None else made.gate.rate
+        self._fusion = Fusion(made.model, gate=gate, keep=made.keep, history=_HISTORY)
         self._rows: dict[int, dict[str, Array | None]] = {}  # epochs that are not estimated yet
         self._deadlines: dict[int, float] = {}
         self._start = self._newest = 0  # the first epoch, and the last one that was estimated
@@ -200,10 +244,11 @@ class StreamEstimator:
             self._deadlines.pop(epoch, None)
             estimate = self._take(epoch, row)
             self._newest, self._revised = epoch, False
-            yield Made(epoch, len(row), estimate)
+            yield Made(epoch, self._plan, len(row), estimate)
         if self._revised:
             self._revised = False
-            yield Made(self._newest, len(self._senders) - len(self._last.missing), self._last)
+            told = len(self._senders) - len(self._last.missing)
+            yield Made(self._newest, self._plan, told, self._last)
 
     def next_deadline(self) -> float | None:
         """When something is due at the latest."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from veilnet._core.errors import VeilnetError
 from veilnet.io._sealed import sealed_bytes
 
 __all__ = ["PlanWatch"]
+
+_Mark = tuple[int, int, int]
 
 
 class PlanWatch:
@@ -17,31 +19,48 @@ class PlanWatch:
     path:    the plan's file.
     accept:  called with the new bytes; raises VeilnetError where they may not be run, and the old plan goes on.
     say:     told of what was refused.
+    agreed:  where it is kept what was agreed to, and pins. A file that was refused is tried again when these change:
+             its owner has read it, and agreed.
     """
 
-    def __init__(self, path: Path, accept: Callable[[bytes], None], say: Callable[[str], None]) -> None:
-        self._path, self._accept, self._say = path, accept, say
+    def __init__(
+        self,
+        path: Path,
+        accept: Callable[[bytes], None],
+        say: Callable[[str], None],
+        agreed: Sequence[Path] = (),
+    ) -> None:
+        self._path, self._accept, self._say, self._agreed = path, accept, say, tuple(agreed)
         self._seen = self._look()
+        self._refused: tuple[_Mark | None, ...] | None = None  # what was agreed to when a file was refused
 
     def check(self) -> bool:
         """Whether another version was taken up just now."""
         found = self._look()
-        if found is None or found == self._seen:
+        if found is None:
             return False
-        self._seen = found
+        agreed = tuple(_mark(each) for each in self._agreed)
+        if found == self._seen and self._refused in (None, agreed):
+            return False
+        self._seen, self._refused = found, None
         try:
             self._accept(sealed_bytes(self._path))
         except (VeilnetError, OSError) as error:
+            self._refused = agreed
             self._say(f"{self._path} was replaced, and is not taken up; the plan before goes on: {error}")
             return False
         return True
 
-    def _look(self) -> tuple[int, ...] | None:
-        """What tells one file from another; None while there is none."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        beside = self._path.with_name(self._path.name + ".dsse")
-        signed = beside.stat().st_mtime_ns if beside.exists() else 0
-        return found.st_ino, found.st_size, found.st_mtime_ns, signed
+    def _look(self) -> tuple[_Mark, _Mark | None] | None:
+        """What tells one file, with its signature, from another; None while there is none."""
+        found = _mark(self._path)
+        return None if found is None else (found, _mark(self._path.with_name(self._path.name + ".dsse")))
+
+
+def _mark(path: Path) -> _Mark | None:
+    """What tells a file from another of its name; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

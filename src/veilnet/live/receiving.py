@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from veilnet.live.centre import Centre, Estimated
-from veilnet.live.connecting import KEEPALIVE, Address, make_client
+from veilnet.live.connecting import KEEPALIVE, Address, hang_up, make_client, nonsense
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import STORE_BYTES, Receipt, Seal, as_ranges
 from veilnet.live.neighbours import Neighbours, Publication
@@ -66,13 +66,15 @@ class Receiver:
         self._last_receipt: dict[str, float] = {}
         self._said = ""
         self._pause, self._again = _PAUSE[0], 0.0
+        self._refused = False  # it was said why there is no connection
+        self._broken = False  # a packet could not be read, and nothing after it can be
         self.connected = False
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Take messages until told to end; never ended by what arrives, nor by a broker that goes away."""
         try:
             while not ended():
-                if self._client.socket() is None:
+                if self._client.socket() is None or self._broken:
                     self._connect()
                 else:
                     self._read(self._timeout())
@@ -91,15 +93,20 @@ class Receiver:
             return
         try:
             self._client.connect(*self._address, keepalive=KEEPALIVE, clean_start=True)
+            self._broken = self._refused = False
         except (OSError, ValueError) as error:
             host, port = self._address
             self._tell(f"no connection to the broker at {host}:{port} ({error}); trying again")
+            self._refused = True
             self._lost()
 
     def _lost(self) -> None:
         """The connection ended: what was not acknowledged to the broker comes again."""
         if self.connected:
             self._tell("the connection to the broker ended; connecting again")
+        elif not self._broken and not self._refused:
+            host, port = self._address
+            self._tell(f"no connection to the broker at {host}:{port}; trying again (it hangs up)")
         self.connected = False
         with suppress(OSError, ValueError):
             self._client.disconnect()
@@ -107,6 +114,7 @@ class Receiver:
         self._pause = min(2 * self._pause, _PAUSE[1])
 
     def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        self._refused = reason.is_failure
         if reason.is_failure:
             self._tell(f"the broker refuses the centre: {reason}")
         else:
@@ -164,14 +172,20 @@ class Receiver:
             self._lost()
             return
         failed = False
-        while (readable or left) and not failed and len(self._arrived) < _MOST_AT_ONCE:
-            before = len(self._arrived)
-            failed = bool(client.loop_read())
-            if len(self._arrived) == before:
-                break
-        if writable and not failed:
-            failed = bool(client.loop_write())
-        if failed or client.loop_misc():
+        try:
+            while (readable or left) and not failed and len(self._arrived) < _MOST_AT_ONCE:
+                before = len(self._arrived)
+                failed = bool(client.loop_read())
+                if len(self._arrived) == before:
+                    break
+            if writable and not failed:
+                failed = bool(client.loop_write())
+            failed = failed or bool(client.loop_misc())
+        except Exception as error:  # whatever paho stumbles over in a malformed packet
+            self._tell(nonsense(error))
+            self.connected, self._broken, failed = False, True, True
+            hang_up(client)
+        if failed:
             self._lost()
 
     # --- what arrived
@@ -218,6 +232,7 @@ class Receiver:
                 self._client.loop_write()
                 self._client.disconnect()
                 self._client.loop_write()
+        hang_up(self._client)
 
     def _tell(self, words: str) -> None:
         if words != self._said:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veilnet.live.agent_store import AgentStore
-from veilnet.live.connecting import KEEPALIVE, Address, make_client
+from veilnet.live.connecting import KEEPALIVE, Address, make_client, nonsense
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import Malformed, Seal
 from veilnet.live.topics import Topics, identity
@@ -51,7 +51,9 @@ class Sender:
         self._store, self._seal, self._say = store, seal, say
         self._messages, self._acks = topics.messages(store.agent), topics.acks(store.agent)
         self._address = address
-        self._client = make_client(identity(store.agent), credentials)
+        self._client = make_client(
+            identity(store.agent), credentials, stumbled=self._on_nonsense, ended=lambda: self._ended
+        )
         self._client.on_connect = self._on_connect
         self._client.on_connect_fail = self._on_connect_fail
         self._client.on_disconnect = self._on_disconnect
@@ -161,6 +163,10 @@ class Sender:
             self._tell(
                 f"the connection to the broker ended ({given[3]}); what is not acknowledged is sent again"
             )
+
+    def _on_nonsense(self, error: Exception) -> None:
+        self._listening = False
+        self._tell(nonsense(error))
 
     def _on_publish(self, _client: Any, _data: Any, _mid: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:

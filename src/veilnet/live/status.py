@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.io import live_ledger
 from veilnet.live import agent_store, centre_store
 from veilnet.live._sqlite import connect
 
@@ -130,7 +131,7 @@ def plan_document(path: Path, plan: str) -> bytes:
 
 def agent_status(path: Path) -> tuple[str, agent_store.Ledger]:
     """(agent, ledger) in an agent's store, which is not changed."""
-    database = _reading(path, agent_store.KIND, "an agent's store (the --store of 'veilnet agent')")
+    database = _reading(path, live_ledger.KIND, "an agent's store (the --store of 'veilnet agent')")
     try:
         (agent,) = database.execute("SELECT agent FROM about").fetchone()
         return agent, agent_store.read_ledger(database)

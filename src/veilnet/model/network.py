@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.durations import read_step
 from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.linalg import EPS, condition_of_triangle, solve_upper, triangle
@@ -71,6 +72,8 @@ class Network(Frozen):
                 distribution of the first x, and the stationary one when left out.
     model_error: by which fraction the entries of H may be off, 0.05 for 5 %: what that does to the readings on
                 average counts as noise (:mod:`veilnet.model.model_error`). Needs a full prior.
+    step:       how long a row takes, such as "15min", or seconds: an agent with a clock tells at most one reading in
+                each, and the rows of a stream are so far apart. Seconds in the attribute, None where nobody said.
     doubts:     what is doubtful about the model, a Doubt each; ``fit`` says so, and so do all who use it.
     fitted_rows: hashes of runs of the rows that ``fit`` used, so that an audit notices when it is given them again.
 
@@ -104,6 +107,7 @@ class Network(Frozen):
         resolution: Mapping[str, Any] | float | None = None,
         dynamics: Dynamics | None = None,
         model_error: float = 0.0,
+        step: Any = None,
         doubts: Sequence[Doubt] = (),
         fitted_rows: Sequence[str] = (),
     ) -> None:
@@ -141,6 +145,7 @@ class Network(Frozen):
         self.units: Mapping[str, str] = MappingProxyType(
             read_units(units, (*self.public, *self.private, *self.parameters))
         )
+        self.step = read_step(step)
         self.doubts = read_doubts(doubts)
         self.fitted_rows = read_marks(fitted_rows)
         if self.dynamics is None:
@@ -198,7 +203,7 @@ class Network(Frozen):
         return Network(
             self.observe, self.sensor_noise, self.public, self.private, self.prior,
             offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
-            limits=self.limits, resolution=self.resolution, doubts=self.doubts,
+            limits=self.limits, resolution=self.resolution, step=self.step, doubts=self.doubts,
             fitted_rows=self.fitted_rows,
         )  # fmt: skip
 
@@ -219,7 +224,7 @@ class Network(Frozen):
             self.prior,
             self.parameters,
         )
-        return Network(**apart, offset=self.offset, units=self.units)
+        return Network(**apart, offset=self.offset, units=self.units, step=self.step)
 
     def unit(self, name: str) -> str:
         """The unit of something that has a name, empty when none was given.
@@ -316,6 +321,7 @@ class Network(Frozen):
             "resolution": self.resolution,
             "dynamics": self.dynamics,
             "model_error": self.model_error,
+            "step": self.step,
             "doubts": self.doubts,
             "fitted_rows": self.fitted_rows,
         }

@@ -231,11 +231,11 @@ def _grid_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     yield Check("grids", not wrong, note=note)
     loose = [agent for agent, s in saved.sanitizers.items() if not s.same_readings_as(expected[agent])]
     note = f"not those of the network: {', '.join(loose[:5])}" if loose else ""
-    yield Check("names, limits, resolution", not loose, note=note)
+    yield Check("names, limits, resolution, step", not loose, note=note)
 
 
 def _stacked_grid_check(found: StackedSanitizers, expected: StackedSanitizers) -> Check:
-    """The same of stacks; names, limits and resolution are the network's, whatever was saved."""
+    """The same of stacks; names, limits, resolution and step are the network's, whatever was saved."""
     wrong: list[str] = []
     for one, other in zip(found.stacks, expected.stacks, strict=True):
         if one.grid is None or other.grid is None:

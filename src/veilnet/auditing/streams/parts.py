@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest, MissingExtra
@@ -17,6 +18,7 @@ from veilnet.auditing.promise import certificate_rows
 from veilnet.auditing.report import LEFT_OUT, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.streams.attack import TooLarge
+from veilnet.io.live_ledger import is_live_ledger
 
 _AUTO = ("ridge", "network")
 _ROWS_OF_COMMANDS = 1000  # a command is started anew for every stream
@@ -119,8 +121,12 @@ class StreamParts(Parts):
         return baseline_rows(self.plan.network, baselines) + epsilon_rows(baselines) + left_out
 
     def refuse(self, what_if: WhatIf, ledger: LedgerCheck | None) -> None:
-        """Releases of an x that stays are counted neither by --releases nor by a ledger where x moves."""
-        given = {"releases": what_if.releases, "ledger": ledger}
+        """Releases of an x that stays are counted neither by --releases nor by a ledger where x moves.
+
+        A live agent's store records what was sent, whatever x does.
+        """
+        live = ledger is not None and is_live_ledger(Path(ledger.path))
+        given = {"releases": what_if.releases, "ledger": None if live else ledger}
         for name, value in given.items():
             if value is not None:
                 raise InvalidRequest(

@@ -11,8 +11,10 @@ import numpy as np
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
+from veilnet.centre.contradictions import Contradiction
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.streams.gains import Gains, Step
+from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.smoothing import Smoothed, Smoother
 from veilnet.centre.streams.tracking import Tracker
@@ -25,13 +27,17 @@ _ROWS_AT_ONCE = 2048
 class Follower:
     """Goes through a stream block by block, in constant memory; looks back where a lag is given.
 
-    lag: rows an estimate waits for; 0 for none, None for all that come.
+    lag:  rows an estimate waits for; 0 for none, None for all that come.
+    gate: what tests messages before they are used; none are when left out.
     """
 
-    def __init__(self, gains: Gains, lag: int | None) -> None:
-        self._tracker = Tracker(gains)
+    def __init__(self, gains: Gains, lag: int | None, gate: StreamGate | None = None) -> None:
+        self._tracker = Tracker(gains, gate)
         self._model = gains.model
         self._smoother = None if lag == 0 else Smoother(lag)
+        self._doubts: list[
+            Contradiction
+        ] = []  # of rows whose estimates wait, counted from the first of these
 
     @property
     def rows(self) -> int:
@@ -42,21 +48,30 @@ class Follower:
         """Take in rows (T, M); the estimates that are ready."""
         found: list[Estimate] = []
         for start in range(0, max(len(stacked), 1), _ROWS_AT_ONCE):
+            waiting = 0 if self._smoother is None else self._smoother.waiting
             tracked = self._tracker.advance(
                 stacked[start : start + _ROWS_AT_ONCE], pulls=self._smoother is not None
             )
+            self._doubts += [replace(doubt, row=doubt.row + waiting) for doubt in tracked.doubts]
             if self._smoother is None:
                 errors = [step.public for step in tracked.steps]
-                found.append(_public(self._model, tracked.states, errors, tracked.steps))
+                found.append(self._doubted(_public(self._model, tracked.states, errors, tracked.steps)))
             else:
-                found.append(self._looked_back(self._smoother.add(tracked)))
+                found.append(self._doubted(self._looked_back(self._smoother.add(tracked))))
         return _joined(found)
 
     def end(self) -> Estimate:
         """The estimates that were waiting for rows that will not come."""
         if self._smoother is None:
             return _public(self._model, np.zeros((0, self._model.size)), [], [])
-        return self._looked_back(self._smoother.end())
+        return self._doubted(self._looked_back(self._smoother.end()))
+
+    def _doubted(self, ready: Estimate) -> Estimate:
+        """The estimates that are ready, with what was doubted in their rows."""
+        rows = len(ready.public)
+        mine = tuple(doubt for doubt in self._doubts if doubt.row < rows)
+        self._doubts = [replace(each, row=each.row - rows) for each in self._doubts if each.row >= rows]
+        return replace(ready, contradictions=mine) if mine else ready
 
     def _looked_back(self, smoothed: Smoothed) -> Estimate:
         states, errors, steps = smoothed
@@ -75,19 +90,26 @@ class StreamFusion:
 
     model:   what the agents send.
     history: how many rows back a late message may come to :meth:`update`.
+    gate:    what tests messages before they are used; none are when left out.
     """
 
-    def __init__(self, model: StreamModel, history: int) -> None:
+    def __init__(self, model: StreamModel, history: int, gate: StreamGate | None = None) -> None:
         self.model = model
         self.gains = Gains(model)
-        self._live = Tracker(self.gains)
+        self.gate = gate
+        self._live = Tracker(self.gains, gate)
+        self._doubts: list[Contradiction] = []  # in the newest row
         self._past: deque[tuple[Tracker, Array]] = deque(maxlen=history)
 
     def estimate(self, stacked: Array, count: int | None, *, lag: int | None) -> Estimate:
         """All rows (T, M) of a stream from row 1 on, each from those up to ``lag`` later; one if count is None."""
-        follower = Follower(self.gains, lag)
+        follower = self.follow(lag)
         found = _joined([follower.add(stacked), follower.end()])
         return replace(found, public=found.public[0]) if count is None else found
+
+    def follow(self, lag: int | None) -> Follower:
+        """Something that goes through the stream from row 1 on."""
+        return Follower(self.gains, lag, self.gate)
 
     @property
     def rows(self) -> int:
@@ -107,11 +129,12 @@ class StreamFusion:
             self._take(numbers)
         step = self._live.step
         assert step is not None
-        return _public(self.model, self._live.state[None, :], [step.public], [step], single=True)
+        found = _public(self.model, self._live.state[None, :], [step.public], [step], single=True)
+        return replace(found, contradictions=tuple(self._doubts)) if self._doubts else found
 
     def _take(self, numbers: Array) -> None:
         self._past.append((self._live.copy(), numbers))
-        self._live.advance(numbers[None, :])
+        self._doubts = self._live.advance(numbers[None, :]).doubts
 
     def _late(self, numbers: Array, row: int) -> None:
         """Go back to before a row, add what came late, and on again: the estimate is as if it had been in time."""
@@ -186,6 +209,7 @@ def _joined(parts: Sequence[Estimate]) -> Estimate:
     if len(found) == 1:
         return found[0]
     starts = np.cumsum([0, *(len(part.set_covariance) for part in found[:-1])])
+    rows = np.cumsum([0, *(len(part.public) for part in found[:-1])]).tolist()
     return replace(
         found[0],
         public=np.concatenate([part.public for part in found]),
@@ -195,4 +219,9 @@ def _joined(parts: Sequence[Estimate]) -> Estimate:
         set_covariance=np.concatenate([part.set_covariance for part in found]),
         set_estimable=np.concatenate([part.set_estimable for part in found]),
         set_missing=tuple(names for part in found for names in part.set_missing),
+        contradictions=tuple(
+            replace(doubt, row=doubt.row + start)
+            for part, start in zip(found, rows, strict=True)
+            for doubt in part.contradictions
+        ),
     )

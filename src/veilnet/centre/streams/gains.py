@@ -41,6 +41,12 @@ class Pattern:
         """The pattern of two vectors with an entry per agent."""
         return cls(silent.tobytes(), missed.tobytes())
 
+    def without(self, place: int) -> Pattern:
+        """The pattern in which one more agent is silent, and what it sent counts as lost."""
+        silent = bytearray(self.silent)
+        silent[place] = True
+        return Pattern(bytes(silent), self.missed)
+
     def agents(self, which: str) -> Integers:
         """Places of the agents that are ``silent`` or ``missed``."""
         return np.flatnonzero(np.frombuffer(getattr(self, which), dtype=bool))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.blocks import Blocks
+from veilnet._core.durations import same_step
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import message_model
@@ -38,6 +39,7 @@ class StreamModel:
     memories:   agent -> (first, last + 1) of its memory in the state.
     public:     (rows, n); ``public_expected`` its value at the mean.
     labels:     one per public row, with ``units``, empty where none was given.
+    step:       seconds of a row, None where nobody said.
     """
 
     agents: tuple[str, ...]
@@ -57,6 +59,7 @@ class StreamModel:
     labels: tuple[str, ...]
     units: tuple[str, ...]
     plan: str = ""
+    step: float | None = None
 
     @property
     def size(self) -> int:
@@ -71,8 +74,13 @@ class StreamModel:
     def resembles(self, other: StreamModel) -> bool:
         """Whether another model says the same, up to rounding on another machine."""
         mine, theirs = self._words(), other._words()
-        return mine == theirs and all(
-            rows_agree(one, another) for one, another in zip(self._numbers(), other._numbers(), strict=True)
+        return (
+            mine == theirs
+            and same_step(self.step, other.step)
+            and all(
+                rows_agree(one, another)
+                for one, another in zip(self._numbers(), other._numbers(), strict=True)
+            )
         )
 
     def _words(self) -> tuple[object, ...]:
@@ -123,6 +131,7 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
         labels=network.public_rows,
         units=tuple(network.unit(name) for name, rows in network.public.items() for _ in range(len(rows))),
         plan=plan,
+        step=network.step,
     )
 
 

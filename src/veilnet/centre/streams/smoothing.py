@@ -34,6 +34,11 @@ class Smoother:
         self._pulls: Array = np.zeros((0, 0))
         self._steps: list[Step] = []
 
+    @property
+    def waiting(self) -> int:
+        """How many rows are held back."""
+        return len(self._steps)
+
     def add(self, tracked: Tracked) -> Smoothed:
         """What can be said of after these rows too."""
         if not self._steps:

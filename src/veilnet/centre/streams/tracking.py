@@ -12,7 +12,9 @@ import numpy as np
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.filtering import Filter
+from veilnet.centre.contradictions import Contradiction, Doubt
 from veilnet.centre.streams.gains import Gains, Pattern, Step
+from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
 
 __all__ = ["Tracked", "Tracker", "patterns"]
@@ -29,21 +31,25 @@ class Tracked:
     states: (T, n), the estimate of X after each row.
     steps:  the step of each row.
     pulls:  (T, n), observe' news^-1 times what was new, for looking back; empty where nobody asked.
+    doubts: what contradicted the model, rows counted from the first of the block.
     """
 
     states: Array
     steps: list[Step]
     pulls: Array
+    doubts: list[Contradiction]
 
 
 class Tracker:
     """Goes through the rows of a stream, from row 1 on.
 
     gains: worked out once for all who track the same stream.
+    gate:  what tests messages before they are used; none are when left out.
     """
 
-    def __init__(self, gains: Gains) -> None:
+    def __init__(self, gains: Gains, gate: StreamGate | None = None) -> None:
         self.gains = gains
+        self.gate = gate
         self.rows = 0
         self.step: Step | None = None
         self.state: Array = np.zeros(gains.model.size)
@@ -51,7 +57,7 @@ class Tracker:
 
     def copy(self) -> Tracker:
         """Another one that stands where this one does."""
-        other = Tracker(self.gains)
+        other = Tracker(self.gains, self.gate)
         other.rows, other.step, other.state = self.rows, self.step, self.state
         return other
 
@@ -65,6 +71,7 @@ class Tracker:
         states = np.empty((len(stacked), self.gains.model.size))
         drawn = np.zeros(states.shape if pulls else (0, 0))
         steps: list[Step] = []
+        doubts: list[Contradiction] = []
         place = 0
         complete = np.asarray(~silent.any(axis=1))
         while place < len(stacked):
@@ -72,19 +79,19 @@ class Tracker:
             if count:
                 rows = slice(place, place + count)
                 assert self.step is not None
-                self._many(self.step, stacked[rows], states[rows], drawn[rows] if pulls else None)
+                count = self._many(self.step, stacked[rows], states[rows], drawn[rows] if pulls else None)
                 steps += [self.step] * count
-            else:
+            if not count:
                 count = 1
-                self._one(
-                    Pattern.of(silent[place], missed[place]), stacked[place], drawn[place] if pulls else None
-                )
+                pattern = Pattern.of(silent[place], missed[place])
+                found = self._one(pattern, stacked[place], drawn[place] if pulls else None)
+                doubts += [self._contradiction(place, each) for each in found]
                 states[place] = self.state
                 assert self.step is not None
                 steps.append(self.step)
             place += count
             self.rows += count
-        return Tracked(states, steps, drawn)
+        return Tracked(states, steps, drawn, doubts)
 
     def _settled_rows(self, complete: Booleans, place: int) -> int:
         """How many rows from here on can be taken at once: the filter has settled and everybody sent."""
@@ -95,17 +102,37 @@ class Tracker:
         count = len(ahead) if ahead.all() else int(np.argmin(ahead))
         return count if count >= _FEW_ROWS else 0
 
-    def _one(self, pattern: Pattern, numbers: Array, drawn: Array | None) -> None:
-        step = self.gains.first(pattern) if self.step is None else self.gains.after(self.step, pattern)
-        row = step.row
-        before = row.transition @ self.state + row.drive
-        new = numbers[row.arrived] - row.expected - row.observe @ before
+    def _one(self, pattern: Pattern, numbers: Array, drawn: Array | None) -> list[Doubt]:
+        """Take in a row; whose messages contradict the model."""
+        step, before, new = self._next(pattern, numbers)
+        doubts: list[Doubt] = []
+        if self.gate is not None:
+            rest, left = step, new
+            while found := self.gate.failing(rest, left[None, :]):
+                doubts.append(found[0][1])
+                pattern = pattern.without(doubts[-1].place)
+                rest, without, left = self._next(pattern, numbers)
+                if not self.gate.keep:
+                    step, before, new = rest, without, left
         self.state = before + step.gain @ new
         if drawn is not None:
             drawn[:] = step.pull @ new
         self.step = step
+        return doubts
 
-    def _many(self, step: Step, numbers: Array, states: Array, drawn: Array | None) -> None:
+    def _next(self, pattern: Pattern, numbers: Array) -> tuple[Step, Array, Array]:
+        """The step of a row that comes in some pattern, the state expected in it, and what is new."""
+        step = self.gains.first(pattern) if self.step is None else self.gains.after(self.step, pattern)
+        row = step.row
+        before = row.transition @ self.state + row.drive
+        return step, before, numbers[row.arrived] - row.expected - row.observe @ before
+
+    def _contradiction(self, row: int, doubt: Doubt) -> Contradiction:
+        agent = self.gains.model.agents[doubt.place]
+        return Contradiction(row, agent, doubt.distance, doubt.chance, doubt.joint, past=True)
+
+    def _many(self, step: Step, numbers: Array, states: Array, drawn: Array | None) -> int:
+        """Take in rows that everybody sent, up to the first that fails a test; how many they are."""
         row = step.row
         centred = numbers[:, row.arrived] - row.expected
         quick = self._filter_of(step)
@@ -117,10 +144,17 @@ class Tracker:
         else:
             # the constant enters as one more number, which is always one
             states[:] = quick.run(before, np.concatenate([centred, np.ones((len(centred), 1))], axis=1))
-        if drawn is not None:
+        if drawn is not None or self.gate is not None:
             earlier = np.concatenate([self.state[None, :], states[:-1]]) @ row.transition.T + row.drive
-            drawn[:] = (centred - earlier @ row.observe.T) @ step.pull.T
-        self.state = states[-1].copy()
+            new = centred - earlier @ row.observe.T
+            if self.gate is not None:
+                failing = self.gate.failing(step, new)
+                states = states[: failing[0][0]] if failing else states
+            if drawn is not None:
+                drawn[:] = new @ step.pull.T
+        if len(states):
+            self.state = states[-1].copy()
+        return len(states)
 
     def _filter_of(self, step: Step) -> Filter | None:
         if self._fast is None or self._fast[0] is not step:

@@ -1,0 +1,258 @@
+"""The chain of releases in a live agent's store, read by whoever did not write it.
+
+A live agent's store is an SQLite file. Each release, and each reading that was told as missed, is an entry in its
+table ``releases``, numbered from 1. With the message goes the hash of the entry,
+
+    hash = SHA-256(hash before, sequence, epoch, plan, whether it has numbers, SHA-256 of the message),
+
+and the first one continues a hash of whose store it is and of its budget. Messages leave the store when the centre
+has them; their digests stay, so that the chain can be computed again. As with ledgers in files
+(:mod:`veilnet.io.release_ledger`) the hashes are no signatures: they tell accidents, and, with a *head* that was kept
+elsewhere, whether the store still continues what it was.
+
+Stores of old have entries without a digest at their beginning: their order and epochs can be checked, and no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.io.release_ledger import ReleaseAudit
+
+__all__ = [
+    "KIND",
+    "LiveAudit",
+    "audit_live_releases",
+    "digest_of",
+    "is_live_ledger",
+    "next_hash",
+    "start_hash",
+]
+
+KIND = "veilnet-agent/1"
+_MAGIC = b"SQLite format 3\0"
+_OLD_START = bytes(32)
+_MOST_PROBLEMS = 5
+
+
+def start_hash(agent: str, store: bytes, budget: int | None) -> bytes:
+    """What the chain of a store begins with."""
+    return hashlib.sha256(_text(["veilnet-releases", agent, store.hex(), budget])).digest()
+
+
+def next_hash(before: bytes, sequence: int, epoch: int, plan: str, released: bool, digest: bytes) -> bytes:
+    """The hash of an entry; digest: :func:`digest_of` its message."""
+    return hashlib.sha256(before + _text([sequence, epoch, plan, released, digest.hex()])).digest()
+
+
+def digest_of(payload: bytes) -> bytes:
+    """What stays of a message in the chain."""
+    return hashlib.sha256(payload).digest()
+
+
+def _text(entry: list[object]) -> bytes:
+    return json.dumps(entry, separators=(",", ":")).encode()
+
+
+def is_live_ledger(path: Path) -> bool:
+    """Whether a file is an SQLite file, and so no ledger of lines."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class LiveAudit(ReleaseAudit):
+    """What a live agent's store shows; rows are epochs.
+
+    agent:    whose it is.
+    missed:   epochs that were told as missed; ``reserved`` those of which nothing is kept (yet).
+    unbound:  entries at its beginning, of an older version, whose content no hash binds.
+    """
+
+    agent: str = ""
+    missed: int = 0
+    reserved: int = 0
+    unbound: int = 0
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is not wrong, and worth knowing."""
+        found = []
+        if self.reserved:
+            found.append(
+                f"{self.reserved} more reserved, and nothing is kept of them: it is at work, or was ended there, and "
+                "the next start tells them as missed"
+            )
+        if self.unbound:
+            found.append(
+                f"the first {self.unbound} entries are of an older version: their order was checked, their content "
+                "is bound by no hash"
+            )
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    sequence: int
+    epoch: int
+    plan: str
+    state: str
+    hash: bytes | None
+    digest: bytes | None
+
+    @property
+    def kept(self) -> bool:
+        return self.state != "reserved"
+
+
+def audit_live_releases(
+    path: Path, agent: str | None = None, head: str | None = None, received: int | None = None
+) -> LiveAudit:
+    """Read a live agent's store without changing it, also while the agent runs.
+
+    path:     the store of ``veilnet agent``.
+    agent:    whose it has to be; anybody's if None.
+    head:     the head at the last audit (``live status`` tells it), which the store must continue.
+    received: how many messages with numbers of this agent the centre has (``live status`` at the centre).
+    """
+    kept = _read_head(head)
+    try:
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=60.0)
+        ) as database:
+            found = _audit(database, path, kept)
+    except sqlite3.Error as error:
+        return LiveAudit(0, 0, None, "", (f"{path}: the store is damaged or torn ({error})",))
+    if agent is not None and found.agent != agent:
+        raise InvalidPlan(f"{path}: the store is of {found.agent!r}, not of {agent!r}; give its own")
+    if received is not None and received > found.count:
+        problem = (
+            f"the centre received {received} messages, {found.count} are recorded: {received - found.count} were "
+            "released outside this store, or recorded in a copy of it"
+        )
+        return replace(found, problems=(*found.problems, problem))
+    return found
+
+
+def _read_head(head: str | None) -> tuple[int, str] | None:
+    if head is None:
+        return None
+    place, _, kept = head.partition("-")
+    if not place.isdigit() or not kept:
+        raise InvalidRequest(f"--head: expected what the last audit showed, number-hash, found {head!r}")
+    return int(place), kept
+
+
+def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | None) -> LiveAudit:
+    database.execute("BEGIN")  # one moment for all that follows
+    tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
+    kind = database.execute("SELECT kind FROM kind").fetchone() if "kind" in tables else None
+    if kind is None or kind[0] != KIND:
+        raise InvalidRequest(
+            f"{path}: expected a live agent's store (the --store of 'veilnet agent'), found another file"
+        )
+    problems: list[str] = []
+    whole = database.execute("PRAGMA integrity_check").fetchone()[0]
+    if whole != "ok":
+        problems.append(f"the file is damaged ({whole})")
+    agent, store, budget, sequence, epoch, last = database.execute(
+        "SELECT agent, store, budget, sequence, epoch, head FROM about"
+    ).fetchone()
+    columns = {row[1] for row in database.execute("PRAGMA table_info(releases)")}
+    digest = "digest" if "digest" in columns else "NULL"
+    rows = database.execute(
+        f"SELECT sequence, epoch, plan, state, hash, {digest} FROM releases ORDER BY sequence"
+    )
+    entries = [_Entry(*row) for row in rows]
+    waiting = dict(database.execute("SELECT sequence, payload FROM outbox").fetchall())
+    start = start_hash(agent, bytes(store), budget)
+    problems += _order(entries, sequence, epoch)
+    problems += _chain(entries, start, bytes(last), waiting)
+    kept = [each for each in entries if each.kept]
+    if head is not None:
+        problems += _continues(kept, start, head)
+    released = sum(each.state != "missed" for each in entries)
+    if budget is not None and released > budget:
+        problems.append(f"it has {released} releases, and was begun with a budget of {budget}")
+    if len(problems) > _MOST_PROBLEMS:
+        problems = [*problems[:_MOST_PROBLEMS], f"and {len(problems) - _MOST_PROBLEMS} more of the kind"]
+    return LiveAudit(
+        count=released,
+        last_row=max((each.epoch for each in entries), default=0),
+        left=None if budget is None else max(0, budget - released),
+        head=f"{len(kept)}-{bytes(last).hex()}",
+        problems=tuple(problems),
+        agent=agent,
+        missed=sum(each.state == "missed" for each in entries),
+        reserved=len(entries) - len(kept),
+        unbound=sum(each.digest is None for each in kept),
+    )
+
+
+def _order(entries: list[_Entry], sequence: int, epoch: int) -> Iterator[str]:
+    """Numbers without a gap, epochs that go up, nothing unfinished before what was finished later."""
+    expected, last = 1, 0
+    told: dict[int, int] = {}
+    for each in entries:
+        if each.sequence != expected:
+            yield f"entries {expected} to {each.sequence - 1} are missing: they were cut out"
+        expected = each.sequence + 1
+        if each.epoch in told:
+            yield f"epoch {each.epoch} was told twice, in entries {told[each.epoch]} and {each.sequence}"
+        elif each.epoch < last:
+            yield f"entry {each.sequence} is of epoch {each.epoch}, after epoch {last}: the order was changed"
+        told[each.epoch] = each.sequence
+        last = max(last, each.epoch)
+    for one, after in pairwise(entries):
+        if not one.kept and after.kept:
+            yield f"entry {one.sequence} was never finished, though entry {after.sequence} was: it was changed"
+    if sequence != expected - 1:
+        yield f"{sequence} sequence numbers were taken, and entries end at {expected - 1}: its end was cut off"
+    elif epoch != last:
+        yield f"the last epoch it took is {epoch}, and the last one recorded {last}: it was changed"
+
+
+def _chain(entries: list[_Entry], start: bytes, last: bytes, waiting: dict[int, bytes]) -> Iterator[str]:
+    """Every hash from the one before; what is in the outbox is what was hashed."""
+    before = {start, _OLD_START}
+    bound = False  # whether an entry with a digest has come
+    for each in entries:
+        if not each.kept:
+            continue
+        payload, stored = waiting.get(each.sequence), bytes(each.hash or b"")
+        if each.digest is not None:
+            bound = True
+            rest = each.sequence, each.epoch, each.plan, each.state != "missed", bytes(each.digest)
+            continued = stored in {next_hash(begun, *rest) for begun in before}
+        else:
+            continued = not bound and (
+                payload is None or stored in {hashlib.sha256(begun + payload).digest() for begun in before}
+            )
+        if not continued:
+            yield f"entry {each.sequence} does not continue the one before: it was changed, or put in its place"
+        elif payload is not None and each.digest is not None and digest_of(payload) != bytes(each.digest):
+            yield f"the message of entry {each.sequence} in the outbox is not the one that was recorded"
+        before = {stored}
+    if last not in before:
+        yield "its head is not that of its last entry: its end was cut off or changed"
+
+
+def _continues(kept: list[_Entry], start: bytes, head: tuple[int, str]) -> Iterator[str]:
+    place, hashed = head
+    if place > len(kept):
+        yield f"it was set back: {place} entries at the last audit, now {len(kept)}"
+    elif place and (kept[place - 1].hash or b"").hex() != hashed:
+        yield f"it was rewritten: entry {place} is not the one of the last audit"
+    elif not place and hashed not in (start.hex(), _OLD_START.hex()):
+        yield "it was rewritten: it does not begin as it did at the last audit"

@@ -1,0 +1,271 @@
+"""The step of epochs belongs to the plan: in every file of it, held to by agents and centre, and part of consent."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.live_networks import Wired, house_plan
+from helpers.small_network import small_network
+from veilnet._core.durations import in_words, nearest_round, read_step
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
+from veilnet.agent.inspection import inspect
+from veilnet.agent.order import what_more
+from veilnet.cli import run
+from veilnet.io._sealed import open_sealed, seal
+from veilnet.io.centre_files import load_centre
+from veilnet.io.plan_files import save_plan
+from veilnet.io.row_keys import ROW, RowKey
+from veilnet.io.template import house
+from veilnet.live.agent_store import AgentStore
+from veilnet.live.epochs import Epochs, epochs_of
+from veilnet.live.keys import make_keys
+from veilnet.live.seals import make_seals
+from veilnet.plans.verification import verify
+
+TIMES = RowKey("time", "zoned")
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds", "words"),
+    [
+        ("15min", 900.0, "15min"),
+        (900, 900.0, "15min"),
+        (timedelta(hours=1), 3600.0, "1h"),
+        ("90 s", 90.0, "90s"),
+        (0.25, 0.25, "250ms"),
+        ("0.1s", 0.1, "100ms"),
+        ("2d", 172800.0, "2d"),
+    ],
+)
+def test_steps_are_read_in_every_spelling_and_written_in_one(
+    given: object, seconds: float, words: str
+) -> None:
+    assert read_step(given) == seconds
+    assert in_words(seconds) == words
+    assert read_step(words) == seconds
+
+
+@pytest.mark.parametrize("given", ["soon", "15 parsecs", True, float("nan"), -900, 0, "1us", "9999d", [900]])
+def test_what_is_no_step_is_refused(given: object) -> None:
+    with pytest.raises(InvalidNetwork, match="step: expected"):
+        small_network().replace(step=given)
+
+
+@pytest.mark.parametrize(
+    ("measured", "step"),
+    [(59.998, 60.0), (3599.4, 3600.0), (603.0, 603.0), (86400.0, 86400.0), (0.05, 0.05), (1e-5, None)],
+)
+def test_a_clock_that_is_a_little_off_still_tells_a_round_step(measured: float, step: float | None) -> None:
+    assert nearest_round(measured) == step
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".json", ".npz", ".mat"])
+def test_network_files_carry_the_step(tmp_path: Path, suffix: str) -> None:
+    network = small_network().replace(step="15min")
+    network.save(tmp_path / f"network{suffix}")
+    assert vn.Network.load(tmp_path / f"network{suffix}").step == 900.0
+    small_network().save(tmp_path / f"plain{suffix}")
+    assert vn.Network.load(tmp_path / f"plain{suffix}").step is None
+
+
+@pytest.mark.parametrize("target", ["plan", "plan.npz", "plan.mat"])
+@pytest.mark.parametrize("step", ["15min", None])
+def test_plans_carry_the_step_to_every_party(tmp_path: Path, target: str, step: str | None) -> None:
+    plan = vn.design(small_network().replace(step=step))
+    plan.save(tmp_path / target)
+    loaded = vn.Plan.load(tmp_path / target)
+    seconds = None if step is None else 900.0
+    assert loaded.network.step == seconds
+    assert {each.step for each in loaded.sanitizers.values()} == {seconds}
+    assert loaded.messages.step == seconds
+    assert all(each.ok for each in verify(tmp_path / target, plan.network))
+    if target == "plan":
+        texts = [path.read_text() for path in (tmp_path / target).glob("*.json")]
+        assert all(
+            ('"step":' in text) == (step is not None) for text in texts
+        )  # files of old have no such key
+
+
+def test_a_stream_carries_it_too(tmp_path: Path) -> None:
+    plan = house_plan(stream=True)
+    stepped = vn.Plan(**{**vars_of(plan), "network": plan.network.replace(step="5min")})
+    assert stepped.messages.step == 300.0
+    assert plan.messages.step is None
+    save_plan(stepped, tmp_path / "plan")
+    with pytest.raises(InvalidPlan, match="step"):  # the agents' files say nothing of it
+        vn.Plan.load(tmp_path / "plan")
+
+
+def vars_of(plan: vn.Plan) -> dict[str, object]:
+    names = (
+        "network",
+        "sanitizers",
+        "method",
+        "utility",
+        "privacy",
+        "certificate",
+        "targets",
+        "worst_targets",
+    )
+    return {name: getattr(plan, name) for name in (*names, "floors", "details", "proof")}
+
+
+def test_a_file_with_another_step_than_the_plan_is_found(tmp_path: Path) -> None:
+    network = small_network().replace(step="15min")
+    vn.design(network).save(tmp_path / "plan")
+    path = tmp_path / "plan" / f"{network.agents[0]}.json"
+    document = open_sealed(path, "veilnet-sanitizer/1")
+    path.write_bytes(
+        seal({key: value for key, value in document.items() if key != "checksum"} | {"step": "1s"})
+    )
+    assert any(
+        not each.ok and "not the sanitizer of the plan" in each.note for each in verify(tmp_path / "plan")
+    )
+    centre = tmp_path / "plan" / "center.json"
+    document = open_sealed(centre, "veilnet-center/1")
+    centre.write_bytes(
+        seal({key: value for key, value in document.items() if key not in ("checksum", "step")})
+    )
+    assert any(not each.ok and "not the centre's part" in each.note for each in verify(tmp_path / "plan"))
+
+
+def test_inspect_says_how_often_something_is_told() -> None:
+    sanitizer = vn.Sanitizer([[1.0, 1.0]], [1.0], step="15min")
+    assert any("a reading every 15min at most is told" in note for note in inspect(sanitizer).notes)
+    assert not any("at most is told" in note for note in inspect(sanitizer.replace(step=None)).notes)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "new", "words"),
+    [
+        ("15min", "15min", ""),
+        ("15min", "1h", ""),
+        ("15min", "5min", "every 5min, where it was every 15min at most"),
+        (None, "15min", "one in every 15min would be told, where it was any number"),
+        ("15min", None, "any number of them would be told, where it was one in every 15min"),
+    ],
+)
+def test_a_shorter_step_and_one_that_comes_or_goes_ask_for_consent(
+    agreed: str | None, new: str | None, words: str
+) -> None:
+    before = vn.Sanitizer([[1.0, 1.0]], [1.0], step=agreed)
+    found = what_more(before.replace(step=new), before)
+    assert (words in found[0]) if words else found == ()
+
+
+def test_a_plan_decides_and_the_option_must_agree() -> None:
+    assert epochs_of(None, 900.0) == Epochs(900_000_000, planned=True)
+    assert epochs_of("15 min", 900.0) == Epochs(900_000_000)
+    assert epochs_of("15min", None) == Epochs(900_000_000)
+    with pytest.raises(InvalidRequest, match="--step: an epoch of this plan takes 15min, found 5min"):
+        epochs_of("5min", 900.0)
+    epochs_of(None, 900.0).check(ROW)  # rows may be numbered whatever the plan says of times
+    with pytest.raises(InvalidRequest, match="carry no times"):
+        epochs_of("15min", 900.0).check(ROW)
+    with pytest.raises(InvalidRequest, match="the plan does not say"):
+        epochs_of(None, None).check(TIMES)
+
+
+def test_numbered_rows_are_not_taken_for_times_of_1970() -> None:
+    planned = epochs_of(None, 900.0)
+    assert planned.start(17) is None
+    assert planned.start(1_963_000) == 1_962_999 * 900.0
+    assert epochs_of("15min", None).start(17) == 16 * 900.0
+
+
+def agent_arguments(folder: Path, agent: str, *further: str) -> list[str]:
+    keys = make_keys(folder / "keys", [agent]).keys if not (folder / "keys").exists() else None
+    if keys is not None:
+        make_seals(keys, [agent])
+    cert = folder / "keys" / "agents" / agent
+    return [
+        "agent", str(folder / "plan" / f"{agent}.json"), "--broker", "mqtts://127.0.0.1:1", "--cert", str(cert),
+        "--in", str(folder / "readings.csv"), "--patience", "0", *further,
+    ]  # fmt: skip
+
+
+def test_an_agent_needs_no_option_and_sends_nothing_where_it_differs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    network = small_network().replace(step="15min")
+    agent = network.agents[0]
+    vn.design(network).save(tmp_path / "plan")
+    names = ",".join(f"r{k}" for k in range(int(network.blocks.sizes[0])))
+    values = ",".join(["1.5"] * int(network.blocks.sizes[0]))
+    (tmp_path / "readings.csv").write_text(
+        f"time,{names}\n2026-03-01 10:01:00Z,{values}\n2026-03-01 10:14:00Z,{values}\n2026-03-01 10:16:00Z,{values}\n"
+    )
+    store = tmp_path / "plan" / f"{agent}.sqlite"
+    assert run(agent_arguments(tmp_path, agent, "--begin", "--step", "5min")) == 2
+    assert "an epoch of this plan takes 15min, found 5min" in capfd.readouterr().err
+    assert not store.exists()
+    assert run(agent_arguments(tmp_path, agent, "--begin")) == 1  # nobody acknowledges
+    kept = AgentStore(store, agent)
+    assert kept.ledger().releases == 2
+    assert kept.epochs == "steps of 900 s in times with a zone"
+    running = epochs_of(None, 900.0)
+    with pytest.raises(InvalidPlan, match="steps of 5min, and the epochs that were told are steps of 900 s"):
+        running.goes_on_as(epochs_of(None, 300.0), kept.epochs)
+    running.goes_on_as(epochs_of(None, 300.0), "rows")
+    kept.close()
+    # the next plan with another step cannot go on with this store
+    vn.design(network.replace(step="5min")).save(tmp_path / "plan", force=True)
+    assert run(agent_arguments(tmp_path, agent)) == 2
+    assert "its epochs were steps of 900 s" in capfd.readouterr().err
+
+
+def test_a_centre_does_not_mix_steps_in_one_store(tmp_path: Path) -> None:
+    network = house().replace(step="15min")
+    wired = Wired(tmp_path, vn.design(network))
+    try:
+        assert wired.centre.fusion.model.step == 900.0
+        for step, fits in (("5min", False), (None, True)):
+            vn.design(network.replace(step=step)).save(tmp_path / f"other {step}")
+            path = tmp_path / f"other {step}" / "center.json"
+            if fits:
+                assert wired.centre.take_up(path.read_bytes(), path)
+            else:
+                with pytest.raises(InvalidPlan, match=r"its epochs take 5min, those in .* 15min"):
+                    wired.centre.take_up(path.read_bytes(), path)
+    finally:
+        wired.close()
+
+
+def test_design_takes_the_step_and_keeps_that_of_a_stream(tmp_path: Path, capsys) -> None:
+    small_network().save(tmp_path / "net.toml")
+    assert (
+        run(["design", str(tmp_path / "net.toml"), "--step", "15min", "--out", str(tmp_path / "plan")]) == 0
+    )
+    assert load_centre(tmp_path / "plan" / "center.json").step == 900.0
+    assert json.loads((tmp_path / "plan" / "plan.json").read_text())["network"]["step"] == "15min"
+    house(stream=True).replace(step="5min").save(tmp_path / "stream.toml")
+    assert run(["design", str(tmp_path / "stream.toml"), "--step", "15min"]) == 2
+    assert "the rows of this stream are 5min apart" in capsys.readouterr().err
+    assert vn.design(small_network(), step=300).network.step == 300.0
+    assert run(["design", str(tmp_path / "net.toml"), "--step", "often"]) == 2
+    assert "--step: expected a duration" in capsys.readouterr().err
+
+
+def test_a_fit_with_times_knows_the_step_of_its_rows() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((400, 2))
+    table = {
+        "time": 1.5e9 + 600.0 * np.arange(400) + rng.uniform(-1, 1, 400),
+        "a": x[:, 0] + 0.3 * rng.standard_normal(400),
+        "b": x[:, 1] + x[:, 0] + 0.3 * rng.standard_normal(400),
+        "u": x[:, 0],
+        "g": x[:, 1],
+    }
+    given = {"agents": {"one": ["a"], "two": ["b"]}, "public": ["u"], "private": ["g"]}
+    with warnings.catch_warnings(action="ignore"):
+        fitted = vn.fit(table, time="time", stream=False, **given)
+        untimed = vn.fit({k: v for k, v in table.items() if k != "time"}, **given)
+    assert fitted.step == 600.0
+    assert untimed.step is None
