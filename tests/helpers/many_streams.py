@@ -18,7 +18,7 @@ def as_stacks(monkeypatch: pytest.MonkeyPatch, most_joint: int = 0) -> None:
 
 
 def wandering() -> vn.Network:
-    """A position that runs away, with its speed, a random walk, and something that returns; nothing of it is hidden."""
+    """A position that runs away, its speed, a random walk and something that returns: all of it is seen."""
     rng = np.random.default_rng(5)
     moves = np.array([[1.0, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0.8]])
     return vn.Network(

@@ -291,34 +291,33 @@ def _same_means(one: Network, other: Network) -> bool:
 
 
 def stacks_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StackedSanitizers:
-    """Any sanitizers as stacks, each in normal form; agents that are not named send their readings raw.
+    """Any sanitizers as stacks, each as it is, or in normal form and without its grid where it is not in that yet.
 
-    Offsets are the network's: they move what is sent by what everybody knows, and no error.
+    Agents that are not named send their readings raw. Offsets are the network's: they move what is sent by what everybody knows, and no error.
     """
     fitted = fitting(network, sanitizers)
     if isinstance(fitted, StackedSanitizers):
         return fitted
-    kinds: dict[tuple[int, int, int, bool], list[tuple[int, Array, Array, Memory | None]]] = {}
+    kinds: dict[tuple[int, int, int, bool, bool], list[tuple[int, Sanitizer]]] = {}
     for place, name in enumerate(network.agents):
         size = int(network.blocks.sizes[place])
-        rows, noisy, memory = np.eye(size), np.zeros(size), None
-        if name in fitted:
-            memory = fitted[name].memory
-            rows, flags = fitted[name].normal
-            noisy = flags.astype(float)
-        key = (size, len(rows), 0 if memory is None else memory.order, bool(np.any(noisy)))
-        kinds.setdefault(key, []).append((place, rows, noisy, memory))
+        each = fitted[name] if name in fitted else Sanitizer.raw(size)
+        each = each if each.is_normal else each.normalized()
+        key = (size, each.sent, each.order, bool(np.any(each.noise)), each.grid is None)
+        kinds.setdefault(key, []).append((place, each))
     return StackedSanitizers(network, [_stack_of(kinds[key]) for key in sorted(kinds)])
 
 
-def _stack_of(members: Sequence[tuple[int, Array, Array, Memory | None]]) -> SanitizerStack:
-    variances = np.stack([noisy for _, _, noisy, _ in members])
-    memories = [memory for _, _, _, memory in members if memory is not None]
+def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> SanitizerStack:
+    each = [sanitizer for _, sanitizer in members]
+    variances = np.stack([np.diag(sanitizer.noise) for sanitizer in each])
+    grids = [sanitizer.grid for sanitizer in each if sanitizer.grid is not None]
+    memories = [sanitizer.memory for sanitizer in each if sanitizer.memory is not None]
     return SanitizerStack(
-        np.array([place for place, _, _, _ in members], dtype=np.intp),
-        np.stack([rows for _, rows, _, _ in members]),
+        np.array([place for place, _ in members], dtype=np.intp),
+        np.stack([sanitizer.compression for sanitizer in each]),
         variances if np.any(variances) else None,
-        None,
+        np.stack(grids) if grids else None,
         np.stack([memory.transition for memory in memories]) if memories else None,
         np.stack([memory.gain for memory in memories]) if memories else None,
     )

@@ -26,10 +26,11 @@ def opened(path: Path, gate: float | None, *, keep: bool) -> Fusion:
     """The centre of a file; messages of single rows are tested at the gate, those of a stream are not."""
     from veilnet.centre.fusion import Fusion
     from veilnet.centre.streams.model import StreamModel
+    from veilnet.centre.streams.sum_model import SumModel
     from veilnet.io.centre_files import load_centre
 
     model = load_centre(path)
-    if not isinstance(model, StreamModel):
+    if not isinstance(model, StreamModel | SumModel):
         return Fusion(model, gate=_USUAL_GATE if gate is None else gate, keep=keep)
     if keep or gate is not None:
         asked = "--keep" if keep else "--gate"

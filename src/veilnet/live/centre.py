@@ -15,6 +15,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.sum_model import SumModel
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.estimating import Estimator, estimator
@@ -139,7 +140,7 @@ class Centre:
 
     def _open(self, number: int, plan: str, document: bytes) -> None:
         model = centre_from_bytes(document, self.store.path)
-        gate = None if isinstance(model, StreamModel) else self._gate
+        gate = None if isinstance(model, StreamModel | SumModel) else self._gate
         fusion = Fusion(model, gate=gate, keep=self._keep and gate is not None)
         made = estimator(fusion, number, self.store, self._wait, time.monotonic())
         self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made)

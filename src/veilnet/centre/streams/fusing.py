@@ -89,6 +89,10 @@ class StreamFusion:
         found = _joined([follower.add(stacked), follower.end()])
         return replace(found, public=found.public[0]) if count is None else found
 
+    def follow(self, lag: int | None) -> Follower:
+        """Something that takes in blocks of rows one after another."""
+        return Follower(self.gains, lag)
+
     @property
     def rows(self) -> int:
         """How many rows :meth:`update` has taken in."""
