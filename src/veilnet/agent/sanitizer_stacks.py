@@ -293,7 +293,8 @@ def _same_means(one: Network, other: Network) -> bool:
 def stacks_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StackedSanitizers:
     """Any sanitizers as stacks, each as it is, or in normal form and without its grid where it is not in that yet.
 
-    Agents that are not named send their readings raw. Offsets are the network's: they move what is sent by what everybody knows, and no error.
+    Agents that are not named send their readings raw. Offsets are the network's: they move what is sent by what
+    everybody knows, and no error.
     """
     fitted = fitting(network, sanitizers)
     if isinstance(fitted, StackedSanitizers):
