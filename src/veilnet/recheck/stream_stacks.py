@@ -35,7 +35,7 @@ __all__ = ["StreamStacksRecheck"]
 
 ComplexArray = NDArray[Any]
 
-_FEWEST, _MOST = 96, 1 << 14
+_FEWEST, _MOST = 48, 1 << 14
 _AGREES = 1e-8
 _UNSEEN = 1e-13
 _STILL_GROWING = 1.5  # an error without bound grows like the number of frequencies
@@ -99,7 +99,7 @@ class StreamStacksRecheck:
             previous, found = found, measure(count)
             if abs(found - previous) <= SETTLED * (1.0 + abs(found)):
                 return float(found)
-            if count >= _MOST or (np.isinf(claimed) and count >= 8 * _FEWEST):
+            if count >= _MOST or (np.isinf(claimed) and count >= 16 * _FEWEST):
                 return np.inf if 1.0 + found > _STILL_GROWING * (1.0 + previous) else float(found)
 
     def _spectra(self, count: int) -> _Spectra:
