@@ -5,8 +5,9 @@
 Agents of 4 readings, 8 parameters, 2 public rows, white noise that grows with the number of agents, so that what all
 of them tell stays the same and memories matter. Every size is a process of its own on one thread. Seconds are
 processor time, so that others on the machine change them little; memory is the largest resident set above that before
-the agents were made, up to the extracting, as a multiple of the arrays that were given. Fusing takes rows of messages as one array, one of
-them without a hundredth of the agents; estimates are compared with those of a filter of raw readings.
+the agents were made, up to the extracting, as a multiple of the arrays that were given. Fusing takes rows of messages
+as one array, one of them without a hundredth of the agents; estimates are compared with those of a filter of raw
+readings.
 """
 
 from __future__ import annotations
