@@ -254,7 +254,7 @@ def measure(way: str, agents: int) -> dict[str, float]:
         small = instance(40)
         for _ in range(2 if way in ("bare", "veilnet") else 1):  # loads what is loaded when first used
             WAYS[way](small, Path(folder) / "small.npz")
-        before = _peak(reset=True)
+        before = peak(reset=True)
         given = instance(agents)
         bytes_given = given["observe"].nbytes + given["noise"].nbytes
         repeats = max(1, min(5, 20_000 // agents)) if way in ("bare", "veilnet") else 1
@@ -267,12 +267,12 @@ def measure(way: str, agents: int) -> dict[str, float]:
     return found | {
         "seconds": min(seconds),
         "given": bytes_given,
-        "memory": (_peak() - before) / bytes_given,
+        "memory": (peak() - before) / bytes_given,
         "saved": saved / bytes_given,
     }
 
 
-def _peak(*, reset: bool = False) -> float:
+def peak(*, reset: bool = False) -> float:
     """Bytes of the largest resident set so far, or since it was last reset."""
     if reset:
         Path("/proc/self/clear_refs").write_text("5")

@@ -320,7 +320,7 @@ def test_a_changed_plan_is_refused(plan: vn.Plan, tmp_path: Path) -> None:
 
 
 def test_a_plan_with_memories_needs_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(vn.InvalidPlan, match="save this one as a folder"):
+    with pytest.raises(vn.InvalidPlan, match=r"save the plan as plan\.npz, or as a folder"):
         noisy_stream_plan(stream_network(4)).save(tmp_path / "plan.mat")
     assert not list(tmp_path.iterdir())
 

@@ -31,14 +31,17 @@ def stationary_covariance(transition: Array, noise: Array) -> Array:
 
 
 def stationary_root(transition: Array, factor: Array) -> Array:
-    """B with BB' = Σ_k A^k F F' A'^k for a stable A, (n, n): the root itself keeps the digits a covariance loses."""
+    """B with BB' = Σ_k A^k F F' A'^k for a stable A, (n, n): the root itself keeps the digits a covariance loses.
+
+    factor: F, (n, k), or a stack of them for one A or for as many.
+    """
     root = _compressed(factor)
     power = transition
     for _ in range(_MOST_DOUBLINGS):
         more = power @ root
         if np.max(np.abs(more), initial=0.0) <= EPS**2 * np.max(np.abs(root), initial=0.0):
             break
-        root = _compressed(np.concatenate([root, more], axis=1))
+        root = _compressed(np.concatenate([root, more], axis=-1))
         power = power @ power
     return root
 
@@ -99,6 +102,7 @@ def complement(rows: Array, size: int) -> Array:
 
 def _compressed(wide: Array) -> Array:
     """B with as many columns as rows at most, BB' unchanged."""
-    if wide.shape[1] <= wide.shape[0]:
+    if wide.shape[-1] <= wide.shape[-2]:
         return wide
-    return np.ascontiguousarray(np.asarray(np.linalg.qr(wide.T, mode="r")).T)
+    upper = np.linalg.qr(np.swapaxes(wide, -1, -2), mode="r")
+    return np.ascontiguousarray(np.swapaxes(np.asarray(upper), -1, -2))

@@ -23,6 +23,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.sum_model import SumModel
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -130,6 +131,11 @@ def kalman_arrays(plan: Plan) -> KalmanArrays:
             f"{_MOST_NUMBERS:,} are put into plain arrays: use veilnet.Fusion, which never forms R"
         )
     fusion = Fusion(plan)
+    if isinstance(fusion.model, SumModel):
+        raise InvalidRequest(
+            f"plan: the memories of {plan.network.S} agents of a stream are not put into one state; use "
+            "veilnet.Fusion, which adds up their shares"
+        )
     if isinstance(fusion.model, StreamModel):
         return _of_stream(fusion.model, fusion)
     return _of_rows(plan.network, plan.sanitizers, fusion)

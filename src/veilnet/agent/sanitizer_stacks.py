@@ -10,33 +10,50 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.frozen import Frozen, MadeOnDemand, lock
+from veilnet._core.names import ByAgent
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
+from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 
-__all__ = ["SanitizerStack", "StackPart", "StackedSanitizers", "fitting"]
+__all__ = [
+    "SanitizerStack",
+    "StackPart",
+    "StackedSanitizers",
+    "fitting",
+    "numbers_kept",
+    "offset_of",
+    "stacks_of",
+]
 
 _KEPT = 1024  # sanitizers that were asked for and are kept, with what they prepared for sanitizing
 
 
 @dataclass(frozen=True, eq=False)
 class SanitizerStack(Frozen):
-    """Agents that have as many readings and send as many numbers, C_i (y_i - offset_i) + ξ_i in normal form.
+    """Agents that have as many readings, send as many numbers and keep as many, in normal form.
+
+    They send C_i (y_i - offset_i) + ξ_i; with a memory s_i = F_i s_i + K_i (y_i - offset_i), on streams,
+    C_i (s_i, y_i - offset_i) + ξ_i.
 
     places:      of the agents in sending order, ascending, (count,).
-    compression: C_i, (count, k, n), rows independent of one another.
+    compression: C_i, (count, k, n), rows independent of one another; (count, k, order + n) with a memory.
     variances:   of ξ_i, (count, k), each 0 or 1; None where nothing is added.
     grid:        step of each number sent, (count, k); None before it was chosen.
+    transition:  F_i, (count, order, order); None without a memory.
+    gain:        K_i, (count, order, n); None without a memory.
     """
 
     places: Integers
     compression: Array
     variances: Array | None = None
     grid: Array | None = None
+    transition: Array | None = None
+    gain: Array | None = None
 
     def __post_init__(self) -> None:
-        lock((self.places, self.compression, self.variances, self.grid))
+        lock((self.places, self.compression, self.variances, self.grid, self.transition, self.gain))
 
     @property
     def count(self) -> int:
@@ -51,12 +68,32 @@ class SanitizerStack(Frozen):
     @property
     def readings(self) -> int:
         """How many readings each of them has."""
-        return int(self.compression.shape[2])
+        return int(self.compression.shape[2]) - self.order
+
+    @property
+    def order(self) -> int:
+        """How many numbers each of them keeps from row to row; 0 without a memory."""
+        return 0 if self.transition is None else int(self.transition.shape[1])
 
     @property
     def noise(self) -> Array | None:
         """Θ_i, (count, k, k); None where nothing is added."""
         return None if self.variances is None else self.variances[:, :, None] * np.eye(self.sent)
+
+    def take(self, part: slice) -> SanitizerStack:
+        """Some of the agents."""
+
+        def cut(array: Array | None) -> Array | None:
+            return None if array is None else array[part]
+
+        return SanitizerStack(
+            self.places[part],
+            self.compression[part],
+            cut(self.variances),
+            cut(self.grid),
+            cut(self.transition),
+            cut(self.gain),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +178,14 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
             found[stack.places] = stack.sent
         return found
 
+    @property
+    def kept(self) -> Integers:
+        """How many numbers each agent keeps from row to row, in sending order."""
+        found = np.zeros(self.network.S, dtype=np.intp)
+        for stack in self.stacks:
+            found[stack.places] = stack.order
+        return found
+
     def with_grids(self, grids: Sequence[Array]) -> StackedSanitizers:
         """The same, releasing on grids: one (count, k) array for each stack."""
         return StackedSanitizers(
@@ -163,12 +208,7 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
                 yield StackPart(
                     number=number,
                     part=part,
-                    stack=SanitizerStack(
-                        places,
-                        stack.compression[part],
-                        None if stack.variances is None else stack.variances[part],
-                        None if stack.grid is None else stack.grid[part],
-                    ),
+                    stack=stack.take(part),
                     observe=network.blocks.take(network.H, places),
                     group=place,
                     within=group.among(places),
@@ -178,9 +218,13 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
         network = self.network
         place = network.position[name]
         stack, within = self._find(place)
-        offset = network.offset[network.blocks.rows(place)]
+        offset = offset_of(network, place)
         grid = None if stack.grid is None else stack.grid[within]
-        if stack.variances is None:
+        if stack.transition is not None and stack.gain is not None:
+            noise = None if stack.variances is None else stack.variances[within]
+            memory = Memory(stack.transition[within], stack.gain[within])
+            made = Sanitizer(stack.compression[within], noise, offset=offset, grid=grid, memory=memory)
+        elif stack.variances is None:
             made = Sanitizer.exact(np.array(stack.compression[within]), offset=offset, agent=name)
             made = made if grid is None else made.with_grid(grid)
         else:
@@ -205,6 +249,22 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
         return {}
 
 
+def numbers_kept(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[str, int]:
+    """agent -> how many numbers it keeps from row to row."""
+    if isinstance(sanitizers, StackedSanitizers):
+        kept = sanitizers.kept
+        return ByAgent(network.agents, network.position, lambda place: int(kept[place]))
+    return {agent: sanitizer.order for agent, sanitizer in sanitizers.items()}
+
+
+def offset_of(network: Network, place: int) -> Array:
+    """What the readings of the agent at a place show where x is zero or, of a stream, at its mean."""
+    mine = network.blocks.rows(place)
+    if network.dynamics is None:
+        return network.offset[mine]
+    return np.asarray(network.offset[mine] + network.H[mine] @ network.dynamics.mean)
+
+
 def fitting(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[str, Sanitizer]:
     """The same sanitizers for another network: stacks as stacks where it has the same agents in the same order, and
     agent by agent otherwise, since stacks go by places.
@@ -216,8 +276,52 @@ def fitting(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[st
         np.array_equal(own.blocks.sizes, network.blocks.sizes)
         and own.agents == network.agents
         and np.array_equal(own.offset, network.offset)
+        and own.is_stream == network.is_stream
+        and (not own.is_stream or _same_means(own, network))
     )
     return StackedSanitizers(network, sanitizers.stacks) if alike else dict(sanitizers)
+
+
+def _same_means(one: Network, other: Network) -> bool:
+    """Whether readings show the same at the means of two streams."""
+    assert one.dynamics is not None
+    assert other.dynamics is not None
+    same = np.array_equal(one.dynamics.mean, other.dynamics.mean)
+    return same and (not np.any(one.dynamics.mean) or np.array_equal(one.H, other.H))
+
+
+def stacks_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StackedSanitizers:
+    """Any sanitizers as stacks, each as it is, or in normal form and without its grid where it is not in that yet.
+
+    Agents that are not named send their readings raw. Offsets are the network's: they move what is sent by what
+    everybody knows, and no error.
+    """
+    fitted = fitting(network, sanitizers)
+    if isinstance(fitted, StackedSanitizers):
+        return fitted
+    kinds: dict[tuple[int, int, int, bool, bool], list[tuple[int, Sanitizer]]] = {}
+    for place, name in enumerate(network.agents):
+        size = int(network.blocks.sizes[place])
+        each = fitted[name] if name in fitted else Sanitizer.raw(size)
+        each = each if each.is_normal else each.normalized()
+        key = (size, each.sent, each.order, bool(np.any(each.noise)), each.grid is None)
+        kinds.setdefault(key, []).append((place, each))
+    return StackedSanitizers(network, [_stack_of(kinds[key]) for key in sorted(kinds)])
+
+
+def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> SanitizerStack:
+    each = [sanitizer for _, sanitizer in members]
+    variances = np.stack([np.diag(sanitizer.noise) for sanitizer in each])
+    grids = [sanitizer.grid for sanitizer in each if sanitizer.grid is not None]
+    memories = [sanitizer.memory for sanitizer in each if sanitizer.memory is not None]
+    return SanitizerStack(
+        np.array([place for place, _ in members], dtype=np.intp),
+        np.stack([sanitizer.compression for sanitizer in each]),
+        variances if np.any(variances) else None,
+        np.stack(grids) if grids else None,
+        np.stack([memory.transition for memory in memories]) if memories else None,
+        np.stack([memory.gain for memory in memories]) if memories else None,
+    )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from veilnet.auditing.parts import Advance, Parts
 from veilnet.auditing.report import AuditReport, Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.io.live_ledger import is_live_ledger
+from veilnet.model.stream_size import MOST_JOINT, by_stacks
 from veilnet.plans.plan import Plan
 
 __all__ = ["Audit", "audit"]
@@ -137,6 +138,12 @@ def audit(
 def _parts_of(plan: Plan, deployed: Deployment, trials: Trials) -> Parts:
     if not plan.network.is_stream:
         return Parts(plan, deployed, trials)
+    if by_stacks(plan.network):
+        raise InvalidRequest(
+            f"plan: an audit of a stream filters with all memories in one state, up to {MOST_JOINT} agents times "
+            f"parameters, found {plan.network.S} x {plan.network.L}; audit the plan of a part of the network, and "
+            "verify() this one"
+        )
     from veilnet.auditing.streams.parts import StreamParts
 
     return StreamParts(plan, deployed, trials)

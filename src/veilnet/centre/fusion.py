@@ -29,9 +29,11 @@ from veilnet.centre.gate import Gate
 from veilnet.centre.grouping import by_who_sent
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
+from veilnet.centre.streams.adding_up import Adder, SumFusion
 from veilnet.centre.streams.fusing import Follower, StreamFusion, read_lag
 from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.sum_model import SumModel
 from veilnet.centre.weights import ROWS_AT_ONCE, Weights, weights_for
 
 __all__ = ["Fusion"]
@@ -59,23 +61,33 @@ class Fusion:
              :mod:`veilnet.centre.streams.gate`). None: estimate from whatever arrived.
     keep:    name such messages and use them all the same.
     history: of a stream, how many rows back a message may come late to :meth:`update`.
+
+    Of a stream of very many agents the centre adds up their shares (:mod:`veilnet.centre.streams.adding_up`): late
+    messages and looking back are not built for those.
     """
 
     def __init__(
         self, plan: Planned | Messages, *, gate: float | None = None, keep: bool = False, history: int = 64
     ) -> None:
-        if not isinstance(plan, Planned | CentreModel | StreamModel):
+        if not isinstance(plan, Planned | CentreModel | StreamModel | SumModel):
             raise InvalidPlan(
                 f"plan: expected a veilnet.Plan, found {type(plan).__name__}; "
                 "use Plan.load(folder), or Fusion.load(plan/center.json)"
             )
-        self.model: Any = plan if isinstance(plan, CentreModel | StreamModel) else plan.messages
+        self.model: Any = plan if isinstance(plan, CentreModel | StreamModel | SumModel) else plan.messages
         if keep and gate is None:
             raise InvalidRequest("keep: without a gate nothing is left out; give gate=1e-6 as well")
         self.gate: Gate | StreamGate | None = None
         self._rows_gate: Gate | None = None
-        self._stream: StreamFusion | None = None
-        if isinstance(self.model, StreamModel):
+        self._stream: StreamFusion | SumFusion | None = None
+        if isinstance(self.model, SumModel):
+            if gate is not None:
+                raise InvalidRequest(
+                    "gate: messages of a stream of so many agents are added up, and not tested against the model; "
+                    "leave it out"
+                )
+            self._stream = SumFusion(self.model)
+        elif isinstance(self.model, StreamModel):
             stream_gate = None if gate is None else StreamGate(self.model, gate, keep=keep)
             self.gate = stream_gate
             self._stream = StreamFusion(self.model, history, stream_gate)
@@ -210,7 +222,7 @@ class Fusion:
             raise InvalidRequest(f"row: expected a whole number from 1 on, found {row!r}")
         return stream.update(stacked[0], None if row is None else int(row))
 
-    def follow(self, *, lag: int | None = 0) -> Follower:
+    def follow(self, *, lag: int | None = 0) -> Follower | Adder:
         """Of a stream, something that takes in blocks of rows one after another, in constant memory.
 
         lag: how many later rows an estimate waits for; None for all of them, which takes memory for each.
@@ -224,7 +236,7 @@ class Fusion:
         """
         return self._stacked_rows(messages)[0]
 
-    def _require_stream(self, what: str) -> StreamFusion:
+    def _require_stream(self, what: str) -> StreamFusion | SumFusion:
         if self._stream is None:
             raise InvalidRequest(
                 f"{what}: the plan is for rows that have nothing to do with one another; use estimate, or give the "

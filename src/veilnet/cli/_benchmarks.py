@@ -107,6 +107,11 @@ BENCHMARKS = {
         "a thousand to a million agents with a bare batched NumPy script",
         ("--sizes", "1000", "100000", "--tradeoff", "1000", "--power", "10000"),
     ),
+    "many-streams": Benchmark(
+        "many_streams.py",
+        "streams of a thousand to a hundred thousand agents, from arrays to estimates, with a filter of raw readings",
+        ("--sizes", "1000", "10000"),
+    ),
     "live-kills": Benchmark(
         "live_kills.py",
         "a live network whose agent, broker and centre are killed at every step",

@@ -1,4 +1,5 @@
-"""What fusion needs, in one file: ``plan/center.json``; of a stream as in :mod:`veilnet.io.stream_centre_files`.
+"""What fusion needs, in one file: ``plan/center.json``; of a stream as in :mod:`veilnet.io.stream_centre_files`, of
+one of very many agents as in :mod:`veilnet.io.sum_centre_files`.
 
 The messages' model of :mod:`veilnet.centre.messages`, neither the agents' readings models nor their noise, nor the
 private parameters, which an honest centre has no use for:
@@ -33,9 +34,12 @@ from veilnet._core.validation import as_names, as_vector
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
 from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.sum_model import SumModel
 from veilnet.io._sealed import convert, open_sealed, sealed_bytes
 from veilnet.io.stream_centre_files import FORMAT as STREAM_FORMAT
 from veilnet.io.stream_centre_files import stream_centre_document, stream_centre_from_document
+from veilnet.io.sum_centre_files import FORMAT as SUM_FORMAT
+from veilnet.io.sum_centre_files import sum_centre_document, sum_centre_from_document
 
 FORMAT = "veilnet-center/1"
 _BEGINNING = 100  # bytes within which a file tells its format
@@ -80,6 +84,8 @@ def load_centre(path: str | PathLike[str]) -> Messages:
 
 def centre_from_bytes(content: bytes, path: Path) -> Messages:
     """The model in the bytes of a centre file; ``path`` only names the file in errors."""
+    if SUM_FORMAT.encode() in content[:_BEGINNING]:
+        return sum_centre_from_document(open_sealed(path, SUM_FORMAT, content), path)
     if STREAM_FORMAT.encode() in content[:_BEGINNING]:
         return stream_centre_from_document(open_sealed(path, STREAM_FORMAT, content), path)
     return centre_from_document(open_sealed(path, FORMAT, content), path)
@@ -87,6 +93,8 @@ def centre_from_bytes(content: bytes, path: Path) -> Messages:
 
 def centre_document(model: Messages) -> dict[str, Any]:
     """The table of a centre file."""
+    if isinstance(model, SumModel):
+        return sum_centre_document(model)
     if isinstance(model, StreamModel):
         return stream_centre_document(model)
     agents = {}

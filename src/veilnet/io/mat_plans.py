@@ -20,6 +20,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable, VeilnetError
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import offset_of
 from veilnet.io import _json
 from veilnet.io._mat import read_variables, write_variables
 from veilnet.io._npz import Arrays
@@ -114,7 +115,7 @@ def _sanitizers(variables: Mapping[str, Any], network: Network, path: Path) -> d
             sanitizer = Sanitizer(
                 np.reshape(compression, (-1, rows.stop - rows.start)),
                 noise,
-                offset=network.offset[rows],
+                offset=offset_of(network, place),
                 grid=np.reshape(grid, -1),
             )
         except (VeilnetError, ValueError, TypeError) as error:

@@ -20,20 +20,22 @@ from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable, Vei
 from veilnet._core.names import NumberedNames
 from veilnet._core.types import Array
 from veilnet.agent.grid import round_to_grid
+from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, offset_of
 from veilnet.io import _json, mat_plans, sanitizer_files
 from veilnet.io._atomic import replacing
 from veilnet.io._npz import Arrays, network_arrays, network_from_arrays, open_arrays
 from veilnet.io._sealed import seal
 from veilnet.io.plan_arrays import arrays_id, plan_arrays
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 
 FORMAT = "veilnet-plan-archive/1"
 SUFFIXES = (".npz", ".mat")
 _CONTENT = ("network.", "sent")
 _AGAIN = "copy it again, or save the plan again"
-_STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance"}
+_STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance", "transition", "gain"}
 
 
 def is_archive(path: str | PathLike[str]) -> bool:
@@ -49,8 +51,13 @@ def write_archive(
     arrays = plan_arrays(promises, network, sanitizers)
     if arrays is None:
         raise InvalidPlan(
-            f"{path}: one file holds plans in which every agent has a sanitizer, without a memory and with the "
-            "offset of the network; save this one as a folder"
+            f"{path}: one file holds plans in which every agent has a sanitizer with a grid and with the offset of "
+            "the network; save this one as a folder"
+        )
+    if path.suffix.lower() == ".mat" and any(name.endswith(".transition") for name in arrays):
+        raise InvalidPlan(
+            f"{path}: agents that keep a memory have no variables in MATLAB; save the plan as plan.npz, or as a "
+            "folder"
         )
     if promises.get("proof") is not None:
         raise InvalidPlan(f"{path}: a plan with a proof needs more than one file; save it as a folder")
@@ -164,13 +171,15 @@ class Archive:
         stacks = self._stacks(network.S)
         for stack in stacks:
             sizes = network.blocks.sizes[stack["places"]]
-            if np.any(sizes != stack["compression"].shape[2]):
+            if np.any(sizes != stack["compression"].shape[2] - _order(stack)):
                 raise self._changed("compression: made for another number of readings than the network says")
+            if "transition" in stack and not network.is_stream:
+                raise self._changed("transition: agents keep a memory, and the network is no stream")
         normal = all(
             "covariance" not in stack and np.all(np.isin(stack.get("variances", 0.0), (0.0, 1.0)))
             for stack in stacks
         )
-        if normal and network.noise.independent:
+        if normal and network.noise.independent and (not network.is_stream or by_stacks(network)):
             return StackedSanitizers(
                 network,
                 [
@@ -179,18 +188,17 @@ class Archive:
                         each["compression"],
                         each.get("variances"),
                         each["grid"],
+                        each.get("transition"),
+                        each.get("gain"),
                     )
                     for each in stacks
                 ],
             )
-        offset, blocks = network.offset, network.blocks
         made = {}
         for stack in stacks:
             for row, place in enumerate(stack["places"].tolist()):
                 agent = network.agents[place]
-                made[agent] = self._sanitizer(stack, row, offset[blocks.rows(place)]).for_agent(
-                    agent, network
-                )
+                made[agent] = self._sanitizer(stack, row, offset_of(network, place)).for_agent(agent, network)
         return {agent: made[agent] for agent in network.agents}
 
     def agent_file(self, agent: str) -> bytes:
@@ -205,7 +213,7 @@ class Archive:
             made = self._sanitizer(
                 stack,
                 int(within[0]),
-                np.asarray(arrays["offset"][rows], dtype=np.float64),
+                _offset(arrays, rows),
                 agent=agent,
                 **_of_readings(arrays, rows),
             )
@@ -239,7 +247,15 @@ class Archive:
         kind = "covariance" if "covariance" in stack else "variances"
         noise = stack[kind][row] if kind in stack else np.zeros(stack["compression"].shape[1])
         try:
-            made = Sanitizer(stack["compression"][row], noise, offset=offset, grid=stack["grid"][row], **more)
+            memory = Memory(stack["transition"][row], stack["gain"][row]) if "gain" in stack else None
+            made = Sanitizer(
+                stack["compression"][row],
+                noise,
+                offset=offset,
+                grid=stack["grid"][row],
+                memory=memory,
+                **more,
+            )
         except InvalidNetwork as error:
             raise self._changed(str(error)) from error
         return made
@@ -259,7 +275,8 @@ class Archive:
         return list(stacks.values())
 
     def _check_stack(self, name: str, stack: Arrays) -> None:
-        if not {"places", "compression", "grid"} <= set(stack) <= _STACK_ARRAYS:
+        memory = {"transition", "gain"} & set(stack)
+        if not {"places", "compression", "grid"} <= set(stack) <= _STACK_ARRAYS or len(memory) == 1:
             raise self._changed(f"{name}: expected places, compression and grid, found {sorted(stack)}")
         places, compression = stack["places"], stack["compression"]
         if places.dtype != np.int64 or places.ndim != 1 or np.any(places[1:] <= places[:-1]):
@@ -269,6 +286,11 @@ class Archive:
         count, sent, _ = compression.shape
         shapes = {"compression": compression.shape, "grid": (count, sent)}
         shapes |= {"variances": (count, sent), "covariance": (count, sent, sent)}
+        order = _order(stack)
+        shapes |= {
+            "transition": (count, order, order),
+            "gain": (count, order, compression.shape[2] - order),
+        }
         for key, array in stack.items():
             if key == "places":
                 continue
@@ -276,6 +298,10 @@ class Archive:
                 raise self._changed(f"{name}.{key}: expected finite numbers of shape {shapes[key]}")
         if np.any(stack.get("variances", np.zeros(1)) < 0):
             raise self._changed(f"{name}.variances: expected none below zero")
+        if memory and (
+            not order or np.max(np.abs(np.linalg.eigvals(stack["transition"])), initial=0.0) >= 1.0
+        ):
+            raise self._changed(f"{name}.transition: expected memories that forget")
         try:
             round_to_grid(np.zeros(stack["grid"].shape), stack["grid"])  # refuses what is no grid
         except InvalidNetwork as error:
@@ -283,6 +309,20 @@ class Archive:
 
     def _changed(self, what: str) -> InvalidPlan:
         return InvalidPlan(f"{self.path}: {what}; the file was changed: {_AGAIN}")
+
+
+def _order(stack: Arrays) -> int:
+    """How many numbers agents of a stack keep from row to row; 0 without a memory."""
+    return int(stack["transition"].shape[-1]) if "transition" in stack and stack["transition"].ndim else 0
+
+
+def _offset(arrays: Arrays, rows: slice) -> Array:
+    """What one agent's readings show where x is zero or, of a stream, at its mean."""
+    offset = np.asarray(arrays["offset"][rows], dtype=np.float64)
+    if "dynamics_transition" not in arrays:
+        return offset
+    mean = arrays.get("dynamics_mean", np.zeros(len(arrays["dynamics_transition"])))
+    return np.asarray(offset + arrays["observe"][rows] @ mean, dtype=np.float64)
 
 
 def _of_readings(arrays: Arrays, rows: slice) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 document      the promises as JSON: method, utility, privacy, targets, certificate, details
 network.*     the network (:mod:`veilnet.io._npz`)
-sent<k>.*     agents that read and send as many numbers, the k-th such kind: places in sending order (count),
+sent<k>.*     agents that read, send and keep as many numbers, the k-th such kind: places in sending order (count),
               compression (count, numbers, readings), grid (count, numbers), and the noise that is added, none at all,
-              variances (count, numbers) or covariance (count, numbers, numbers)
+              variances (count, numbers) or covariance (count, numbers, numbers); of agents who keep numbers from row
+              to row transition (count, kept, kept) and gain (count, kept, readings) too, and compression has columns
+              for those before the ones of the readings
 
 What the network says of an agent's readings (offset, names, limits, resolution) stands there alone.
 """
@@ -20,7 +22,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.sanitizer_stacks import StackedSanitizers, offset_of
 from veilnet.io._npz import Arrays, network_arrays
 from veilnet.model.network import Network
 
@@ -34,7 +36,7 @@ _ID_LENGTH = 32
 def plan_arrays(
     promises: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]
 ) -> Arrays | None:
-    """The arrays of a plan; None for what is not kept as arrays: memories, and agents without a grid of their own.
+    """The arrays of a plan; None where an agent has no grid, or an offset of its own.
 
     promises: what plan.json holds beside the network and the sanitizers.
     """
@@ -66,33 +68,33 @@ def _canonical(promises: Mapping[str, Any]) -> str:
 
 
 def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Arrays] | None:
-    """Each kind of agents as arrays, fewest readings and then fewest numbers first."""
+    """Each kind of agents as arrays: fewest readings first, then fewest numbers sent, then fewest kept."""
     if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
         found = []
-        for stack in sorted(sanitizers.stacks, key=lambda each: (each.readings, each.sent)):
+        for stack in sorted(sanitizers.stacks, key=lambda each: (each.readings, each.sent, each.order)):
             if stack.grid is None:
                 return None
             noise = stack.variances
-            found.append(_stack(stack.places, stack.compression, stack.grid, noise, None))
+            kept = None if stack.gain is None else (stack.transition, stack.gain)
+            found.append(_stack(stack.places, stack.compression, stack.grid, noise, None, kept))
         return found
-    kinds: dict[tuple[int, int], list[tuple[int, Sanitizer]]] = {}
+    kinds: dict[tuple[int, int, int], list[tuple[int, Sanitizer]]] = {}
     for place, agent in enumerate(network.agents):
         sanitizer = sanitizers.get(agent)
         if sanitizer is None or not _told_by_network(sanitizer, agent, network):
             return None
-        kinds.setdefault((sanitizer.readings, sanitizer.sent), []).append((place, sanitizer))
+        kinds.setdefault((sanitizer.readings, sanitizer.sent, sanitizer.order), []).append((place, sanitizer))
     return [_stack_of(kinds[kind]) for kind in sorted(kinds)]
 
 
 def _told_by_network(sanitizer: Sanitizer, agent: str, network: Network) -> bool:
     """Whether everything but what is sent follows from the network."""
-    offset = network.offset[network.blocks.rows(network.position[agent])]
+    offset = offset_of(network, network.position[agent])
     same_bits = np.array_equal(sanitizer.offset, offset) and np.array_equal(
         np.signbit(sanitizer.offset), np.signbit(offset)
     )
     return (
-        sanitizer.memory is None
-        and sanitizer.grid is not None
+        sanitizer.grid is not None
         and same_bits
         and sanitizer.same_readings_as(sanitizer.for_agent(agent, network))
     )
@@ -101,6 +103,12 @@ def _told_by_network(sanitizer: Sanitizer, agent: str, network: Network) -> bool
 def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> Arrays:
     noise = np.stack([each.noise for _, each in members])
     variances = np.diagonal(noise, axis1=1, axis2=2)
+    memories = [each.memory for _, each in members if each.memory is not None]
+    kept = (
+        (np.stack([each.transition for each in memories]), np.stack([each.gain for each in memories]))
+        if memories
+        else None
+    )
     diagonal = not np.any(noise - variances[:, :, None] * np.eye(noise.shape[1]))
     return _stack(
         np.array([place for place, _ in members], dtype=np.intp),
@@ -108,11 +116,17 @@ def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> Arrays:
         np.stack([each.grid for _, each in members if each.grid is not None]),
         variances if diagonal else None,
         None if diagonal else noise,
+        kept,
     )
 
 
 def _stack(
-    places: Integers, compression: Array, grid: Array, variances: Array | None, covariance: Array | None
+    places: Integers,
+    compression: Array,
+    grid: Array,
+    variances: Array | None,
+    covariance: Array | None,
+    kept: tuple[Array | None, Array] | None,
 ) -> Arrays:
     arrays: Arrays = {
         "places": places.astype(np.int64),
@@ -123,4 +137,6 @@ def _stack(
         arrays["covariance"] = covariance
     elif variances is not None and np.any(variances):
         arrays["variances"] = np.ascontiguousarray(variances)
+    if kept is not None:
+        arrays["transition"], arrays["gain"] = (np.ascontiguousarray(each) for each in kept)
     return arrays

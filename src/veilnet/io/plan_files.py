@@ -34,6 +34,7 @@ from veilnet.io.plan_folder import saving
 from veilnet.io.proof_files import FORMAT as PROOF_FORMAT
 from veilnet.io.proof_files import StatementDocument, proof_document, statement_document
 from veilnet.io.stream_centre_files import FORMAT as STREAM_FORMAT
+from veilnet.io.sum_centre_files import FORMAT as SUM_FORMAT
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -222,4 +223,4 @@ def _damaged_plan_file(path: Path) -> bool:
     return any(f'"{kind.partition("/")[0]}/'.encode() in start for kind in _FORMATS)
 
 
-_FORMATS = (FORMAT, CENTRE_FORMAT, STREAM_FORMAT, PROOF_FORMAT, sanitizer_files.FORMAT)
+_FORMATS = (FORMAT, CENTRE_FORMAT, STREAM_FORMAT, SUM_FORMAT, PROOF_FORMAT, sanitizer_files.FORMAT)

@@ -15,6 +15,7 @@ from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
+from veilnet.centre.streams.sum_model import SumModel
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.estimating import Estimator, estimator
@@ -146,7 +147,8 @@ class Centre:
 
     def _open(self, number: int, plan: str, document: bytes) -> None:
         model = centre_from_bytes(document, self.store.path)
-        fusion = Fusion(model, gate=self._gate, keep=self._keep and self._gate is not None)
+        gate = None if isinstance(model, SumModel) else self._gate
+        fusion = Fusion(model, gate=gate, keep=self._keep and gate is not None)
         now = time.monotonic()
         made = next((each for each in self._estimators() if each.join(fusion, number, now)), None)
         made = made or estimator(fusion, number, self.store, self._wait, now)

@@ -17,6 +17,9 @@ from veilnet.model.common import read_noise
 
 __all__ = ["ColouredNoise"]
 
+# Dense matrices of so many readings already take minutes to factor.
+_MOST_READINGS = 5000
+
 
 class ColouredNoise(Frozen):
     """Noise of the readings that carries over from row to row; needs a network with dynamics.
@@ -58,6 +61,11 @@ def read_colour(noise: Any, agents: Sequence[str], blocks: Blocks) -> Colour | N
     """The coloured noise of a network, None where its noise is white."""
     if not isinstance(noise, ColouredNoise):
         return None
+    if blocks.total > _MOST_READINGS:
+        raise InvalidNetwork(
+            f"noise: coloured noise is kept as one matrix of all readings, up to {_MOST_READINGS}, found "
+            f"{blocks.total}; only streams with white noise independent between agents scale further"
+        )
     return Colour(
         _read_memory(noise.memory, agents, blocks),
         read_noise(noise.innovation, agents, blocks).matrix(),

@@ -4,7 +4,8 @@ The recheck (:mod:`veilnet.recheck`) uses (network, C, Θ) alone and shares no c
 :mod:`veilnet.bounds`: quickly in doubles where they can tell, and otherwise with 32 digits. What it finds is a lower
 bound on the privacy, so a claim above the truth is never confirmed, however large it is. Streams are rechecked by
 spectra (privacy, with hindsight) and by a window of rows or the error of a given filter (utility, now): no Riccati
-equation of the messages is solved.
+equation of the messages is solved. Where their agents are very many, utility is that of the centre that adds up what
+is sent, and both come from sums over stacks (:mod:`veilnet.recheck.stream_stacks`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.sanitizer_stacks import StackedSanitizers, stacks_of
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.stream import StreamRecheck
+from veilnet.recheck.stream_stacks import StreamStacksRecheck
 
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6
@@ -93,9 +96,14 @@ def certify(
     network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise, *, begun: Recheck | None = None
 ) -> Certificate:
     """Recompute every promise from the network and the sanitizers alone; ``begun`` has sums formed elsewhere."""
-    model: Recheck | StreamRecheck
+    model: Recheck | StreamRecheck | StreamStacksRecheck
     if network.is_stream:
-        model, rounding = StreamRecheck(network, sanitizers), _ROUNDING
+        model = (
+            StreamStacksRecheck(network, stacks_of(network, sanitizers))
+            if by_stacks(network)
+            else StreamRecheck(network, sanitizers)
+        )
+        rounding = _ROUNDING
         loss = model.growth_now(network.U, -promise.utility)
     else:
         model, rounding = begun or Recheck(network, sanitizers), _ROUNDING * max(1.0, network.conditioning)

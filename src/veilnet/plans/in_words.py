@@ -136,7 +136,7 @@ def _private(plan: Told, error: TypicalError) -> str:
         numbers = counted(len(plan.network.private[error.name]), "number")
         text += f" Of all combinations of its {numbers} one stays most exposed: "
         text += f"its error variance grows {times(1 + worst)}."
-    if plan.network.is_stream:
+    if plan.network.is_stream and error.name in plan.privacy_now:
         text += f" Now, before later rows tell more, it grows {times(1 + plan.privacy_now[error.name])}."
     return text
 

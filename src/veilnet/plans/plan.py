@@ -16,12 +16,13 @@ from veilnet._core.frozen import Frozen, derived
 from veilnet._core.names import ByAgent
 from veilnet._core.types import Booleans
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.sanitizer_stacks import StackedSanitizers, numbers_kept
 from veilnet.bounds.knowledge import knowledge, privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.centre.models import Messages, messages_of
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.in_words import plan_in_words
 from veilnet.plans.lower_bound.proof import Proof
@@ -117,8 +118,11 @@ class Plan(Frozen):
 
     @derived
     def privacy_now(self) -> dict[str, float]:
-        """For a stream, the privacy from the messages up to a row, before later ones tell more of it."""
-        return privacy(self.network, self.sanitizers, when="now")
+        """For a stream, the privacy from the messages up to a row, before later ones tell more of it.
+
+        Empty for streams of so many agents that it is not computed: the error is at least that with hindsight.
+        """
+        return {} if by_stacks(self.network) else privacy(self.network, self.sanitizers, when="now")
 
     @derived
     def messages(self) -> Messages:
@@ -153,9 +157,7 @@ class Plan(Frozen):
     @property
     def kept(self) -> Mapping[str, int]:
         """How many numbers each agent keeps from row to row; 0 for those without a memory."""
-        if isinstance(self.sanitizers, StackedSanitizers):
-            return ByAgent(self.network.agents, self.network.position, lambda _: 0)
-        return {agent: sanitizer.order for agent, sanitizer in self.sanitizers.items()}
+        return numbers_kept(self.network, self.sanitizers)
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> None:
         """Write one file per agent, one for the centre and one for the whole; or one compact file for many agents.

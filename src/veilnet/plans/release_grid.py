@@ -6,15 +6,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from veilnet._core.linalg import cholesky
+from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
 from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, stacks_of
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance, own_covariances
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
-from veilnet.bounds.streams.riccati import steady_state
+from veilnet.bounds.streams.riccati import Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 
 # Exact numbers of a stream may repeat one another in part; their grid heeds combinations down to this variance.
 _LEAST_CORRELATION = 1e-4
@@ -33,10 +36,12 @@ def with_release_grid(
     if (
         isinstance(sanitizers, StackedSanitizers)
         and sanitizers.belong_to(network)
-        and not network.is_stream
+        and (not network.is_stream or by_stacks(network))
         and network.common_apart.noise.independent
     ):
         return _with_stacked_grid(network.common_apart, sanitizers)
+    if by_stacks(network):
+        return _with_stacked_grid(network, stacks_of(network, sanitizers))
     independent = {
         agent: sanitizers[agent] if _independent_rows(sanitizers[agent]) else sanitizers[agent].normalized()
         for agent in network.agents
@@ -65,6 +70,9 @@ def _with_stacked_grid(network: Network, sanitizers: StackedSanitizers) -> Stack
     grids = [np.empty((stack.count, stack.sent)) for stack in sanitizers.stacks]
     for each in sanitizers.parts():
         own = noises[each.group][each.within]
+        if network.is_stream:
+            grids[each.number][each.part] = _own_news_steps(each.stack, own)
+            continue
         covariance = own_covariances(each.stack.compression, own, each.stack.noise)
         grids[each.number][each.part] = grid_steps(covariance)
     return sanitizers.with_grids(grids)
@@ -75,6 +83,7 @@ def _with_stream_grid(
 ) -> dict[str, Sanitizer]:
     """Grids far below what is new in a row of messages: what the centre's filter weighs their rounding against."""
     sent = [_sent(network, sanitizers, agent) for agent in network.agents]
+    assert isinstance(known.steady, Steady)
     news = known.steady.news
     if len(news) != sum(
         sent
@@ -100,6 +109,29 @@ def _news_steps(news: Array) -> Array:
         return deviations
     least = float(np.linalg.eigvalsh(news / deviations[:, None] / deviations[None, :])[0])
     return grid_step(deviations * np.sqrt(max(least, _LEAST_CORRELATION)), _STREAM_COST)
+
+
+def _own_news_steps(stack: SanitizerStack, noise: Array) -> Array:
+    """Grids far below what an agent's own noise brings into its numbers in a row: no more is new to a centre that has
+    the messages of everybody, so that they are finer than they must be. A number into which today's reading hardly
+    enters counts as having a part of its noise over all rows.
+    """
+    order = stack.order
+    enters = stack.compression[:, :, order:]
+    over_all = np.zeros((stack.count, stack.sent))
+    if stack.transition is not None and stack.gain is not None:
+        from_memory = stack.compression[:, :, :order]
+        enters = enters + from_memory @ stack.gain
+        kept = from_memory @ stationary_root(stack.transition, stack.gain @ cholesky(noise))
+        over_all = np.sum(kept**2, axis=2)
+    news = own_covariances(enters, noise, stack.noise)
+    diagonal = np.arange(stack.sent)
+    news[:, diagonal, diagonal] += _LEAST_CORRELATION * over_all
+    deviations = np.sqrt(np.diagonal(news, axis1=1, axis2=2))
+    if not stack.sent:
+        return deviations
+    least = np.linalg.eigvalsh(news / deviations[:, :, None] / deviations[:, None, :])[:, :1]
+    return grid_step(deviations * np.sqrt(np.maximum(least, _LEAST_CORRELATION)), _STREAM_COST)
 
 
 def _independent_rows(sanitizer: Sanitizer) -> bool:

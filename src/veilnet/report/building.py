@@ -16,6 +16,7 @@ from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.designs.frontiers import Frontier, frontier
+from veilnet.model.stream_size import by_stacks
 from veilnet.plans.plan import Plan
 from veilnet.report.agents_section import agents_section
 from veilnet.report.audit_section import audit_headline, audit_section
@@ -59,7 +60,7 @@ def report_of(
         ("agents", "What each agent sends", agents_section(plan)),
         *(
             [("stream", "What the centre makes of it, row after row", stream_section(plan))]
-            if plan.network.is_stream
+            if plan.network.is_stream and not by_stacks(plan.network)
             else []
         ),
         ("audit", "What the audit found", audit_section(audit)),
@@ -107,6 +108,8 @@ def traced_frontier(
     What the plan gave up, or ``give_up`` names, is given up along the curve too, so that the plan can be seen beside
     it.
     """
+    if by_stacks(plan.network):  # no trade-offs are searched for on streams of so many agents
+        return None
     until = time.monotonic() + seconds
     given_up = plan.given_up if give_up is None else give_up
     levels = traced_levels(plan, check(plan.network))

@@ -18,12 +18,16 @@ from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import stacks_of
 from veilnet.bounds.information import check_sanitizers
+from veilnet.bounds.streams.raw_stacks import steady_of_stacks
 from veilnet.bounds.streams.riccati import Messages, Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
 from veilnet.bounds.streams.telling import telling_raw
 from veilnet.model.dynamics import refuse_without_steady_state
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 
 __all__ = ["StreamKnowledge", "raw_stream", "read_when", "silent_stream", "stream_knowledge"]
 
@@ -35,12 +39,13 @@ _ROUNDING = 1e-12
 class StreamKnowledge:
     """The steady errors of x from some messages beside those from raw readings.
 
-    steady: of the messages, in the state of :func:`veilnet.bounds.streams.state_space.message_model`.
+    steady: of the messages, in the state of :func:`veilnet.bounds.streams.state_space.message_model`, or of x alone
+            where agents are very many.
     raw:    of the raw readings.
     """
 
     network: Network
-    steady: Steady
+    steady: Steady | SteadyOfStacks
     raw: Steady
 
     @property
@@ -101,6 +106,8 @@ def stream_knowledge(network: Network, sanitizers: Mapping[str, Sanitizer]) -> S
     if not sanitizers:
         return StreamKnowledge(network, raw, raw)
     check_sanitizers(network, sanitizers)
+    if by_stacks(network):
+        return StreamKnowledge(network, SteadyOfStacks(stacks_of(network, sanitizers), raw), raw)
     return StreamKnowledge(network, steady_state(message_model(network, telling_raw(sanitizers))), raw)
 
 
@@ -109,7 +116,7 @@ def raw_stream(network: Network) -> Steady:
     """The steady state of the best filter on raw readings."""
     assert network.dynamics is not None
     refuse_without_steady_state(network.dynamics, network.parameters)
-    return steady_state(message_model(network))
+    return steady_of_stacks(network) if by_stacks(network) else steady_state(message_model(network))
 
 
 def silent_stream(network: Network) -> StreamKnowledge:
@@ -173,7 +180,7 @@ def _positive_error(network: Network, steady: Steady, rows: Array, *, hindsight:
     return best
 
 
-def _padded(rows: Array, steady: Steady) -> Array:
+def _padded(rows: Array, steady: Steady | SteadyOfStacks) -> Array:
     """Rows of x as rows of the state, where x comes first."""
     wide = np.zeros((len(rows), len(steady.basis)))
     wide[:, : rows.shape[1]] = rows

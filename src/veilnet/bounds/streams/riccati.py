@@ -41,7 +41,7 @@ from veilnet._core.lyapunov import (
 )
 from veilnet._core.types import Array, Booleans
 
-__all__ = ["LinearSystem", "Messages", "Steady", "doubled", "steady_state"]
+__all__ = ["LinearSystem", "Messages", "Steady", "bounded_rows", "doubled", "steady_state"]
 
 _MOST_DOUBLINGS = 60
 # Parts of a deviation below this, relative to the state's own scale, count as none.
@@ -107,16 +107,21 @@ class Steady:
 
     def bounded(self, rows: Array) -> Booleans:
         """Which rows of the state have a finite error."""
-        if self.unbounded.shape[1] == 0:
-            return np.ones(len(rows), bool)
-        outside = np.linalg.norm(rows @ self.unbounded, axis=1)
-        return np.asarray(outside <= _SMALLEST_PART * np.linalg.norm(rows, axis=1))
+        return bounded_rows(rows, self.unbounded)
 
     def error(self, rows: Array, *, hindsight: bool) -> Array:
         """Error covariance of rows of the state that are bounded, now or with hindsight."""
         half = rows @ self.basis
         found = half @ (self.hindsight if hindsight else self.now) @ half.T
         return np.asarray((found + found.T) / 2)
+
+
+def bounded_rows(rows: Array, unbounded: Array) -> Booleans:
+    """Which rows have no part in any of the directions (columns) that are never bounded."""
+    if unbounded.shape[1] == 0:
+        return np.ones(len(rows), bool)
+    outside = np.linalg.norm(rows @ unbounded, axis=1)
+    return np.asarray(outside <= _SMALLEST_PART * np.linalg.norm(rows, axis=1))
 
 
 def steady_state(messages: LinearSystem) -> Steady:

@@ -28,6 +28,7 @@ from veilnet._core.validation import refuse_unknown
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import check_sanitizers
 from veilnet.model.network import Network
+from veilnet.model.stream_size import refuse_too_large
 
 __all__ = ["StateSpace", "message_model"]
 
@@ -236,8 +237,11 @@ def message_model(
         raise InvalidRequest("network: expected a stream, found a network without dynamics; give dynamics=")
     given = {} if sanitizers is None else sanitizers
     check_sanitizers(network, given)
+    refuse_too_large(network, network.N, "all readings")
     agents = tuple(_agent(network, place, name, given.get(name)) for place, name in enumerate(network.agents))
     parts = _Parts(network, agents, _white_in_state(network, agents))
+    kept = parts.base + sum(agent.order for agent in agents)
+    refuse_too_large(network, kept, "x and all that agents keep")
     transition, noise = parts.step(frozenset())
     observe, floor = parts.messages()
     expected = parts.expected

@@ -15,10 +15,10 @@ from veilnet._core.lyapunov import undetectable_directions
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 
-__all__ = ["telling_raw", "tells_readings"]
+__all__ = ["TOLD", "telling_raw", "tells_readings"]
 
 # A combination of readings that moves no number sent by more than this part is not told by the row itself.
-_TOLD = 1e-9
+TOLD = 1e-9
 
 
 def tells_readings(transition: Array, gain: Array, from_memory: Array, from_reading: Array) -> bool:
@@ -30,7 +30,7 @@ def tells_readings(transition: Array, gain: Array, from_memory: Array, from_read
     """
     direct = from_reading + from_memory @ gain
     left, singular, _ = np.linalg.svd(direct)
-    if len(singular) < gain.shape[1] or singular[-1] <= _TOLD * max(1.0, singular[0]):
+    if len(singular) < gain.shape[1] or singular[-1] <= TOLD * max(1.0, singular[0]):
         return False
     if len(transition) == 0:
         return True

@@ -108,7 +108,7 @@ class StreamFusion:
         return replace(found, public=found.public[0]) if count is None else found
 
     def follow(self, lag: int | None) -> Follower:
-        """Something that goes through the stream from row 1 on."""
+        """Something that goes through the stream from row 1 on, taking in blocks of rows one after another."""
         return Follower(self.gains, lag, self.gate)
 
     @property

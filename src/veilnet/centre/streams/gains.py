@@ -16,7 +16,7 @@ import numpy as np
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.streams.model import StreamModel
 
-__all__ = ["Gains", "Pattern", "Step"]
+__all__ = ["STILL_VAGUE", "Gains", "Pattern", "Step"]
 
 # An error that changes by less than this part of itself from one row to the next has settled.
 _SETTLED = 1e-12
@@ -26,7 +26,7 @@ _MOST_STEPS = 1024
 _MOST_BYTES = 2**27  # that steps take, which are fewer where the state is large
 _BYTES_PER_STEP = 6 * 8  # for each pair of numbers of the state
 # Of a first x of which nothing is known: what is not at least so much better known by now is not known.
-_STILL_VAGUE = 1e-3
+STILL_VAGUE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Gains:
         of_x = np.any(
             model.public != 0, axis=0
         )  # memories may be far larger than the x that they are made of
-        self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start)[of_x], initial=0.0))
+        self._vague = STILL_VAGUE * float(np.max(np.diag(model.start)[of_x], initial=0.0))
 
     def first(self, pattern: Pattern) -> Step:
         """The step of row 1."""

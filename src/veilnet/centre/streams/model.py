@@ -22,7 +22,7 @@ from veilnet.bounds.streams.state_space import message_model
 from veilnet.centre.messages import rows_agree
 from veilnet.model.network import Network
 
-__all__ = ["StreamModel", "stream_model"]
+__all__ = ["StreamModel", "stream_model", "vague_start"]
 
 # Where nothing is known of the first x, its variances are taken for so many times those of a row's noise.
 _UNKNOWN = 1e8
@@ -105,7 +105,7 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
     """
     assert network.dynamics is not None
     vague = network.first is None or network.first.covariance is None
-    space = message_model(network, sanitizers, _vague(network) if vague else None)
+    space = message_model(network, sanitizers, vague_start(network) if vague else None)
     assert space.start is not None
     mechanisms = [
         sanitizers[agent] if agent in sanitizers else Sanitizer.raw(int(size), agent=agent)
@@ -143,10 +143,10 @@ def _rounding(sanitizer: Sanitizer) -> Array:
     return np.asarray(sanitizer.grid**2 / np.where(dithered, 6.0, 12.0))
 
 
-def _vague(network: Network) -> Array:
+def vague_start(network: Network) -> Array:
     """Covariance of a first x that could be anything, as far as floating point allows, where nothing is known."""
     assert network.dynamics is not None
-    level = float(np.trace(network.noise.matrix())) / max(float(np.sum(network.H**2)), np.finfo(float).tiny)
+    level = float(np.sum(network.noise.variances())) / max(float(np.sum(network.H**2)), np.finfo(float).tiny)
     scale = max(level, float(np.max(np.diag(network.dynamics.noise))))
     information = np.eye(network.L) / (_UNKNOWN * scale)
     if network.first is not None:

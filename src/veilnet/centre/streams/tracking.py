@@ -16,6 +16,7 @@ from veilnet.centre.contradictions import Contradiction, Doubt
 from veilnet.centre.streams.gains import Gains, Pattern, Step
 from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.sum_model import SumModel
 
 __all__ = ["Tracked", "Tracker", "patterns"]
 
@@ -165,7 +166,7 @@ class Tracker:
         return self._fast[1]
 
 
-def patterns(model: StreamModel, stacked: Array) -> tuple[Booleans, Booleans]:
+def patterns(model: StreamModel | SumModel, stacked: Array) -> tuple[Booleans, Booleans]:
     """(rows, agents) twice: whose numbers did not all arrive, and who said that a reading was missed."""
     sizes, starts = model.blocks.sizes, model.blocks.starts
     silent = np.zeros((len(stacked), len(sizes)), bool)

@@ -32,7 +32,7 @@ def perfect_stream_plan(
             "ceiling_now": dict(verdict.ceiling_now),
             "limit": dict(verdict.limit),
             "numbers_sent": int(shares.ranks.sum()),
-            "numbers_kept": sum(shares.orders.values()),
+            "numbers_kept": int(sum(shares.orders.values())),
             "smallest_part_kept": shares.kept,
             "largest_part_dropped": shares.dropped,
         }

@@ -29,6 +29,8 @@ from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, knowledge_
 from veilnet.designs.streams.limit import restricted, telling_nothing_of
 from veilnet.designs.streams.perfect import perfect_stream_plan
 from veilnet.designs.tradeoff import MARGINS, told
+from veilnet.model.network import Network
+from veilnet.model.stream_size import MOST_JOINT, by_stacks
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.streams.exact_test import StreamVerdict
 
@@ -57,10 +59,12 @@ class StreamTradeoff:
 
     def curve(self, weights: Array) -> StreamCurve:
         """The curve of least loss against privacy, divided between the private parameters by ``weights``."""
+        _refuse_many(self.verdict.network)
         return self._curve(self.knowledge, self._plain, weights)
 
     def least_loss(self, targets: Mapping[str, float], curve: StreamCurve | None = None) -> Plan:
         """The plan of least loss that reaches every target and keeps every floor; ``curve`` where one was begun."""
+        _refuse_many(self.verdict.network)
         at_limit = [name for name, target in targets.items() if self._at_limit(name, target)]
         if at_limit:
             return self._at_the_limit(at_limit, targets)
@@ -74,6 +78,7 @@ class StreamTradeoff:
 
     def most_privacy(self, loss: float, weights: Mapping[str, float] | None) -> Plan:
         """The plan with p_j >= t·weights_j for the largest common t and no floor broken, losing at most ``loss``."""
+        _refuse_many(self.verdict.network)
         divided = read_weights(self.verdict.network, weights)
         curve, knowledge = self.curve(divided), self.knowledge
         found = curve.within(loss)
@@ -270,3 +275,14 @@ class StreamTradeoff:
     def _plan(self, made: Mapping[str, Sanitizer], *, details: Mapping[str, Any], **asked: Any) -> Plan:
         free = {"ceiling": dict(self.verdict.ceiling), "limit": dict(self.verdict.limit)}
         return make_plan(self.verdict.network, made, "joint", details={**free, **details}, **asked)
+
+
+def _refuse_many(network: Network) -> None:
+    """Refuse to search where agents are too many for one state."""
+    if by_stacks(network):
+        raise InvalidRequest(
+            "network: trade-offs on streams are searched for with all agents in one state, up to "
+            f"{MOST_JOINT} agents times parameters, found {network.S} x {network.L}; ask for what is free "
+            "(privacy=0, which share filters give without loss), design for network.one_row, or for a part of the "
+            "network"
+        )

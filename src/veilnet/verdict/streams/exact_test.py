@@ -12,12 +12,14 @@ from functools import cached_property
 
 import numpy as np
 
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.lyapunov import complement
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 from veilnet.verdict.printed_theorems import PrintedTheorem
 from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
 from veilnet.verdict.verdict import Verdict
@@ -28,13 +30,15 @@ __all__ = ["StreamVerdict", "check_stream"]
 _SHORTFALL = 1e-9
 # Agents are searched one by one for who stands in the way; in words only while that takes about a second.
 _MOST_WORK = 2e8
+_AGENTS_IN_WORDS = 8
 
 
 @dataclass(frozen=True, eq=False)
 class StreamVerdict(Verdict):
     """Whether privacy can be free on a stream: as :class:`veilnet.Verdict`, with hindsight.
 
-    ceiling_now: the same ceiling judged now, from the messages up to a row.
+    ceiling_now: the same ceiling judged now, from the messages up to a row; empty where agents are so many that it is
+                 not computed (the error now is at least that with hindsight).
     """
 
     shares: ShareFilters
@@ -47,6 +51,8 @@ class StreamVerdict(Verdict):
 
     @cached_property
     def ceiling_now(self) -> dict[str, float]:
+        if by_stacks(self.network):
+            return {}
         return {name: self.known.growth(rows, hindsight=False) for name, rows in self.network.private.items()}
 
     @cached_property
@@ -74,6 +80,11 @@ class StreamVerdict(Verdict):
         found: dict[str, dict[str, float]] = {name: {} for name in self.ceiling}
         if not self.blocked:
             return found
+        if by_stacks(self.network):
+            raise InvalidRequest(
+                f"blocking: who stands in the way is found by silencing one agent after another, which is not done "
+                f"for {self.network.S} agents of a stream; ask about a part of the network"
+            )
         messages = dict(self.shares.sanitizers)
         for agent, sanitizer in messages.items():
             if sanitizer.sent == 0:
@@ -95,6 +106,8 @@ class StreamVerdict(Verdict):
     @property
     def names_blocking(self) -> bool:
         """Whether words name who stands in the way: only where trying all agents takes about a second."""
+        if by_stacks(self.network):
+            return False
         size = float(len(self.known.steady.basis))
         return self.network.S * size**3 <= _MOST_WORK
 
@@ -103,6 +116,11 @@ class StreamVerdict(Verdict):
             f"- Now, before later rows tell more, the error variance on {name} grows {times(1 + grown)}."
             for name, grown in self.ceiling_now.items()
         ]
+        if by_stacks(self.network):
+            lines.append(
+                "Now, before later rows tell more, every error is at least as large as with hindsight; how much "
+                "larger is not computed for so many agents."
+            )
         lines.append(in_numbers(self.network, self.shares))
         hidden = self.hidden
         if hidden.shape[1]:
@@ -135,13 +153,13 @@ def check_stream(network: Network) -> StreamVerdict:
 
 def in_numbers(network: Network, shares: ShareFilters) -> str:
     """How much each agent sends in a row and keeps from row to row, in words."""
-    parts = []
-    for place, agent in enumerate(network.agents):
-        sent, order = int(shares.ranks[place]), shares.orders[agent]
-        kept = f", keeping {order}" if order else ", keeping none"
-        parts.append(f"{agent} {sent}{kept}")
-    return f"Numbers sent in a row, and kept from row to row: {'; '.join(parts[:8])}" + (
-        f"; and {len(parts) - 8} more agents." if len(parts) > 8 else "."
+    parts, orders = [], shares.orders
+    for place, agent in enumerate(network.agents[:_AGENTS_IN_WORDS]):
+        kept = f", keeping {orders[agent]}" if orders[agent] else ", keeping none"
+        parts.append(f"{agent} {int(shares.ranks[place])}{kept}")
+    more = network.S - len(parts)
+    return f"Numbers sent in a row, and kept from row to row: {'; '.join(parts)}" + (
+        f"; and {more} more agents." if more else "."
     )
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
 
-__all__ = ["Filter", "minimal_filter", "remembered_filter"]
+__all__ = ["WELL_CONDITIONED", "Filter", "minimal_filter", "remembered_filter"]
 
 # A feed-through needs F^-1 of the reduced filter; beyond this condition the longer memory is kept instead.
-_WELL_CONDITIONED = 1e5
+WELL_CONDITIONED = 1e5
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ def minimal_filter(transition: Array, gain: Array, rows: Array, *, tolerance: fl
         if past.order:
             return whole
         return Filter(past.transition, past.gain, past.from_memory, rows @ gain, past.kept, past.dropped)
-    if np.linalg.cond(past.transition) > _WELL_CONDITIONED:
+    if np.linalg.cond(past.transition) > WELL_CONDITIONED:
         return whole
     from_memory = np.ascontiguousarray(np.linalg.solve(past.transition.T, past.from_memory.T).T)
     return Filter(

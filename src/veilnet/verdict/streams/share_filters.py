@@ -22,11 +22,15 @@ from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import numbers_kept, offset_of
 from veilnet.bounds.streams.knowledge import raw_stream
+from veilnet.bounds.streams.share_sums import regular
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.telling import tells_readings
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 from veilnet.verdict.shares import Shares
+from veilnet.verdict.streams.filter_stacks import stacked_filters
 from veilnet.verdict.streams.minimal import Filter, minimal_filter
 
 __all__ = ["ShareFilters", "share_filters"]
@@ -47,8 +51,8 @@ class ShareFilters(Shares):
     sanitizers: Mapping[str, Sanitizer]
 
     @property
-    def orders(self) -> dict[str, int]:
-        return {agent: sanitizer.order for agent, sanitizer in self.sanitizers.items()}
+    def orders(self) -> Mapping[str, int]:
+        return numbers_kept(self.network, self.sanitizers)
 
     def needed(self) -> None:  # type: ignore[override]
         raise InvalidRequest("shares: those of a stream are filters, not rows of readings; see sanitizers")
@@ -59,6 +63,10 @@ class ShareFilters(Shares):
 
 def share_filters(network: Network) -> ShareFilters:
     """The share filters of a stream network, each of minimal order."""
+    if by_stacks(network):
+        many = stacked_filters(network, _SMALLEST_PART)
+        sent = many.sanitizers.sent
+        return ShareFilters(network, sent, many.kept, many.dropped, _SMALLEST_PART, (), many.sanitizers)
     model = message_model(network)
     steady = raw_stream(network)
     gain = steady.basis @ steady.gain
@@ -66,7 +74,7 @@ def share_filters(network: Network) -> ShareFilters:
     public = np.zeros((len(network.U), model.size))
     public[:, : network.L] = network.U
     # Rows in which the error of the public estimate is white: then every number counts alike.
-    rows = solve_lower(cholesky(_regular(steady.error(public, hindsight=False))), public)
+    rows = solve_lower(cholesky(regular(steady.error(public, hindsight=False))), public)
     ranks = np.zeros(network.S, dtype=np.intp)
     found: dict[str, Sanitizer] = {}
     kept, dropped = np.inf, 0.0
@@ -101,9 +109,7 @@ def _share(transition: Array, gain: Array, rows: Array) -> Filter:
 def _sanitizer(network: Network, place: int, one: Filter, root: Array) -> Sanitizer:
     """The sanitizer that sends the share of one agent, its filter counted in deviations of the readings."""
     agent = network.agents[place]
-    mine = network.blocks.rows(place)
-    assert network.dynamics is not None
-    offset = network.offset[mine] + network.H[mine] @ network.dynamics.mean
+    offset = offset_of(network, place)
     count = len(root)
     if len(one.from_memory) >= count and tells_readings(
         one.transition, one.gain, one.from_memory, one.from_reading
@@ -130,8 +136,3 @@ def _spread(network: Network, place: int) -> Array:
     if stationary is None:
         return np.asarray(noise)
     return np.asarray(noise + network.H[mine] @ stationary @ network.H[mine].T)
-
-
-def _regular(covariance: Array) -> Array:
-    """A covariance with repeated rows made regular: repeated public rows count as two of the same."""
-    return np.asarray(covariance + 1e-12 * np.diag(np.diag(covariance)))

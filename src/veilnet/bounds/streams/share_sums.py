@@ -1,0 +1,99 @@
+"""What share filters of very many agents add up to: the centre's estimate, and how far from it what they send is.
+
+All agents share F = (I - KH)A and the public rows in which the error of the estimate is white, so that agent i's
+share in those units is s_i(ω) = rows (I - F e^{-iω})^-1 K_i applied to its readings, K_i = P H_i'R_i^-1 with P the
+error now. What it sends, h_i(ω), gives the share back by weights W_i (constant ones), or, where it sends readings, by
+the centre's own filter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.linalg import cholesky, solve_lower, solve_lower_batch
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer_stacks import SanitizerStack
+from veilnet.bounds.streams.raw_stacks import readings_triangle, steady_of_stacks
+from veilnet.bounds.streams.riccati import Steady
+from veilnet.model.network import Network
+
+__all__ = ["ShareSystem", "share_weights", "tells_all"]
+
+
+@dataclass(frozen=True, eq=False)
+class ShareSystem:
+    """The best filter on raw readings, as far as agents have to know it.
+
+    error:      P, the error covariance of x now, (L, L).
+    transition: F, (L, L).
+    rows:       the public rows in which the error of the estimate is white, (r, L).
+    root:       lower triangular, U = root rows.
+    """
+
+    error: Array
+    transition: Array
+    rows: Array
+    root: Array
+
+    @classmethod
+    def of(cls, network: Network, steady: Steady | None = None) -> ShareSystem:
+        """That of a stream with white noise independent between agents."""
+        assert network.dynamics is not None
+        steady = steady_of_stacks(network) if steady is None else steady
+        error = steady.error(np.eye(network.L), hindsight=False)
+        upper = readings_triangle(network)
+        taken = (error @ upper.T) @ upper
+        root = cholesky(regular(network.U @ error @ network.U.T))
+        return cls(
+            error,
+            network.dynamics.transition - taken @ network.dynamics.transition,
+            solve_lower(root, network.U),
+            root,
+        )
+
+    def gains(self, observe: Array, roots: Array) -> Array:
+        """K_i = P H_i'R_i^-1, (count, L, n), for H_i and the Cholesky roots of R_i."""
+        white = solve_lower_batch(roots, observe)
+        return self.error @ np.swapaxes(solve_lower_batch(roots, white, transposed=True), 1, 2)
+
+
+def regular(covariance: Array) -> Array:
+    """A covariance with repeated rows made regular: repeated public rows count as two of the same."""
+    return np.asarray(covariance + 1e-12 * np.diag(np.diag(covariance)))
+
+
+def tells_all(stack: SanitizerStack) -> bool:
+    """Whether agents of a stack send as many combinations of readings as they have, without memory or noise."""
+    return stack.order == 0 and stack.sent == stack.readings and stack.variances is None
+
+
+def share_weights(system: ShareSystem, stack: SanitizerStack, gains: Array, roots: Array) -> Array:
+    """W_i, (count, r, k): the combinations of what each agent sends that are nearest to its share, in its noise.
+
+    gains: K_i, (count, L, n).
+    roots: Cholesky roots of R_i, (count, n, n).
+
+    Both are filters of the same readings, compared over the rows that tell filters of so many numbers apart.
+    """
+    lags = system.transition.shape[0] + stack.order + 1
+    order = stack.order
+    from_memory, from_reading = stack.compression[:, :, :order], stack.compression[:, :, order:]
+    state = gains @ roots
+    sent, shares = [from_reading @ roots], [system.rows @ state]
+    if stack.transition is not None and stack.gain is not None:
+        memory = stack.gain @ roots
+        sent[0] = sent[0] + from_memory @ memory
+        for _ in range(lags):
+            memory, state = stack.transition @ memory, system.transition @ state
+            sent.append(from_memory @ memory)
+            shares.append(system.rows @ state)
+    told, wanted = np.concatenate(sent, axis=2), np.concatenate(shares, axis=2)
+    sizes = np.linalg.norm(told, axis=2)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    told = told / sizes[:, :, None]
+    # A little more than rounding on the diagonal: numbers that repeat one another may be weighed as one likes.
+    gram = told @ np.swapaxes(told, 1, 2) + 1e-13 * np.eye(stack.sent)
+    mixed = np.linalg.solve(gram, told @ np.swapaxes(wanted, 1, 2))
+    return np.asarray(np.swapaxes(mixed, 1, 2) / sizes[:, None, :])

@@ -1,0 +1,210 @@
+"""The errors that very many agents of a stream leave, in the steady state, from L x L sums at frequencies.
+
+With hindsight the error of x is the mean over frequencies of (D*Q^-1 D + J̃)^-1, D = I - A e^{-iω}; where Q is
+singular, Q = qq', of Φ q (I + q'Φ*J̃Φq)^-1 q'Φ*, Φ = D^-1. A mean over M equally spaced frequencies is off by the
+error's covariance M rows apart, which falls geometrically: it is extrapolated from those up to M/2 rows apart, and M
+doubled until nothing counts any more.
+
+Now, the centre's estimate of u is the sum of the shares; what it is off by beyond the estimate from raw readings is
+the power of what the messages miss of those (:mod:`veilnet.bounds.streams.spectra`), a sum of what is positive: the
+two are uncorrelated with the error from raw readings. The error now of anything else would take the memories of all
+agents in one state: it is not computed, and is at least that with hindsight.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.linalg import positive_root, triangle
+from veilnet._core.lyapunov import lasting_directions, spectral_radius, unseen_directions
+from veilnet._core.types import Array, Booleans
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.bounds.streams.riccati import Steady, bounded_rows
+from veilnet.bounds.streams.share_sums import ShareSystem
+from veilnet.bounds.streams.spectra import ComplexArray, Sums, agents_of, sums_at
+
+__all__ = ["SteadyOfStacks"]
+
+_FEWEST, _MOST = 32, 1 << 14
+_ENOUGH = 1e-12
+_ACCEPTABLE = 1e-8
+_REGULAR = 1e-10
+# A loss up to this is one of share filters; more, and the sum of what is sent need not be the best estimate.
+_NO_LOSS = 1e-6
+_MOST_DOUBLINGS = 40
+
+
+class SteadyOfStacks:
+    """What :class:`veilnet.bounds.streams.riccati.Steady` tells of few agents, of very many.
+
+    sanitizers: what all of them send.
+    raw:        the steady state of the best filter on raw readings.
+    """
+
+    def __init__(self, sanitizers: StackedSanitizers, raw: Steady) -> None:
+        self._sanitizers, self._raw = sanitizers, raw
+        self._network = sanitizers.network
+        self._system = ShareSystem.of(self._network, raw)
+        self.basis: Array = np.eye(self._network.L)
+
+    @cached_property
+    def unbounded(self) -> Array:
+        """Directions of x that no message ever bounds, (L, k)."""
+        dynamics = self._network.dynamics
+        assert dynamics is not None
+        lasting = lasting_directions(dynamics.transition)
+        if lasting.shape[1] == 0:
+            return lasting
+        moves = lasting.T @ dynamics.transition @ lasting
+        seen = np.zeros((0, lasting.shape[1]))
+        for rows in _lasting_messages(self._sanitizers, lasting, moves):
+            seen = triangle(np.concatenate([seen, rows]))
+        scale = np.linalg.norm(seen)
+        _, sizes, directions = np.linalg.svd(seen)
+        told = directions[sizes > 1e-9 * scale] if scale > 0 else directions[:0]
+        return np.asarray(lasting @ unseen_directions(moves, told))
+
+    def bounded(self, rows: Array) -> Booleans:
+        """Which rows of x have a finite error."""
+        return bounded_rows(rows, self.unbounded)
+
+    def error(self, rows: Array, *, hindsight: bool) -> Array:
+        """Error covariance of rows of x that are bounded; now, of combinations of the public rows alone."""
+        if not hindsight:
+            return self._error_now(rows)
+        turns, sums = self._settled
+        found = np.mean(_errors(self._network_dynamics, rows, turns, sums.information), axis=0)
+        return np.asarray((found + found.T) / 2)
+
+    def _error_now(self, rows: Array) -> Array:
+        combined, *_ = np.linalg.lstsq(self._network.U.T, rows.T, rcond=None)
+        if not np.allclose(combined.T @ self._network.U, rows, rtol=0, atol=1e-9 * np.max(np.abs(rows))):
+            raise InvalidRequest(
+                f"when: the error now is not computed for {self._network.S} agents, whose memories would all be in "
+                "one state; it is at least the error with hindsight: ask for that (when='hindsight')"
+            )
+        beyond = self._off
+        if np.trace(beyond) > _NO_LOSS * len(beyond):
+            raise InvalidRequest(
+                f"sanitizers: utility of {self._network.S} agents of a stream is computed where they send their "
+                "shares, whose sum is the centre's estimate; these send something else: use fewer agents"
+            )
+        half = combined.T @ self._system.root
+        found = self._raw.error(rows, hindsight=False) + half @ beyond @ half.T
+        return np.asarray((found + found.T) / 2)
+
+    @property
+    def _network_dynamics(self) -> tuple[Array, Array]:
+        dynamics = self._network.dynamics
+        assert dynamics is not None
+        return dynamics.transition, dynamics.noise
+
+    @cached_property
+    def _off(self) -> Array:
+        """Covariance of what the sum of shares as sent is off by, in deviations of the public error, (r, r)."""
+        turns, sums = self._settled
+        moves, noise = self._network_dynamics
+        root = positive_root(noise).T
+        identity = np.eye(len(moves))
+        driven = sums.off @ np.linalg.solve(identity - turns[:, None, None] * moves, root.astype(complex))
+        found = np.mean(driven @ np.conj(np.swapaxes(driven, 1, 2)) + sums.noise, axis=0).real
+        return np.asarray((found + found.T) / 2)
+
+    @cached_property
+    def _settled(self) -> tuple[ComplexArray, Sums]:
+        """Turns e^{-iω} at as many frequencies as it takes, half of the circle, and the sums there."""
+        rows = np.concatenate([np.eye(self._network.L), self._network.U, *self._network.private.values()])
+        rows = rows[self.bounded(rows)]
+        forgets = -np.log(max(spectral_radius(self._system.transition), 1e-12))
+        count = _FEWEST
+        while count < min(_MOST, -np.log(_ENOUGH) / forgets):
+            count *= 2
+        while True:
+            turns = np.exp(-1j * (np.arange(count // 2) + 0.5) * (2 * np.pi / count))
+            sums = sums_at(self._sanitizers, self._system, turns)
+            left = _left_out(self._network_dynamics, rows, turns, sums.information)
+            if left <= _ENOUGH or (2 * count > _MOST and left <= _ACCEPTABLE):
+                return turns, sums
+            if 2 * count > _MOST:
+                raise InvalidRequest(
+                    "dynamics: what the messages tell changes so slowly from row to row that its steady state cannot "
+                    "be computed; give x or the readings more noise"
+                )
+            count *= 2
+
+
+def _errors(
+    dynamics: tuple[Array, Array], rows: Array, turns: ComplexArray, information: ComplexArray
+) -> Array:
+    """Real part of A P(ω) A', (f, rows, rows): that of ω and of -ω."""
+    moves, noise = dynamics
+    step = np.eye(len(moves)) - turns[:, None, None] * moves
+    sizes = np.sqrt(np.diag(noise))
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    values = np.linalg.eigvalsh(noise / np.outer(sizes, sizes))
+    if values[0] > _REGULAR:
+        known = np.conj(np.swapaxes(step, 1, 2)) @ np.linalg.solve(noise, step) + information
+        units = 1.0 / np.sqrt(np.diagonal(known, axis1=1, axis2=2).real)
+        half = rows * units[:, None, :]
+        solved = np.linalg.solve(known * units[:, :, None] * units[:, None, :], np.swapaxes(half, 1, 2) + 0j)
+        return np.asarray((half @ solved).real)
+    spread = np.linalg.solve(step, positive_root(noise).T + 0j)
+    adjoint = np.conj(np.swapaxes(spread, 1, 2))
+    known = np.eye(spread.shape[2]) + adjoint @ information @ spread
+    half = rows @ spread
+    return np.asarray((half @ np.linalg.solve(known, np.conj(np.swapaxes(half, 1, 2)))).real)
+
+
+def _left_out(
+    dynamics: tuple[Array, Array], rows: Array, turns: ComplexArray, information: ComplexArray
+) -> float:
+    """How much a mean over these frequencies is off, as a part of itself, extrapolated from nearer rows."""
+    if not len(rows):
+        return 0.0
+    found = np.diagonal(_errors(dynamics, rows, turns, information), axis1=1, axis2=2)
+    half = len(turns)
+    angles = -np.angle(turns)
+
+    def envelope(first: int, last: int) -> Array:
+        apart = np.cos(np.arange(first, last)[:, None] * angles)
+        return np.asarray(np.max(np.abs(apart @ found), axis=0) / np.sum(found, axis=0))
+
+    early, late = envelope(half // 4, 3 * half // 8), envelope(3 * half // 4, 7 * half // 8)
+    ratio = np.minimum(late / np.maximum(early, np.finfo(float).tiny), 1.0)
+    return float(np.max(late * ratio**2))
+
+
+def _lasting_messages(sanitizers: StackedSanitizers, lasting: Array, moves: Array) -> list[Array]:
+    """What agents send of directions that last, once their memories follow: rows of unit noise, some at a time.
+
+    x = V a, a' = A_u a, makes memories X_i a with X_i = F_i X_i A_u^-1 + K_i H_i V.
+    """
+    found = []
+    for stack, observe, roots in agents_of(sanitizers, lasting.size * 8):
+        if not stack.sent:
+            continue
+        seen = observe @ lasting
+        order = stack.order
+        direct, own = stack.compression[:, :, order:], stack.compression[:, :, order:] @ roots
+        rows = direct @ seen
+        if stack.transition is not None and stack.gain is not None:
+            memory, power = stack.gain @ seen, stack.transition
+            back = np.linalg.inv(moves)
+            for _ in range(_MOST_DOUBLINGS):
+                more = power @ memory @ back
+                memory = memory + more
+                if np.max(np.abs(more)) <= 1e-17 * np.max(np.abs(memory)):
+                    break
+                power, back = power @ power, back @ back
+            from_memory = stack.compression[:, :, :order]
+            rows = rows + from_memory @ memory
+            own = np.concatenate([own, from_memory @ stack.gain @ roots], axis=2)
+        sizes = np.linalg.norm(own, axis=2)
+        if stack.variances is not None:
+            sizes = sizes + stack.variances
+        sizes = np.where(sizes > 0, sizes, 1.0)
+        found.append((rows / sizes[:, :, None]).reshape(-1, lasting.shape[1]))
+    return found

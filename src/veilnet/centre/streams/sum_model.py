@@ -1,0 +1,247 @@
+"""What very many agents of a stream send, as the centre has to know it: what their shares add up to.
+
+Agent i's memory makes of its readings its share ξ_i = F ξ_i + K_i y_i of the filter of raw readings, and its numbers,
+weighed by W_i, are rows ξ_i, the public rows of it; of an agent that sends its readings the centre keeps ξ_i itself.
+So what arrives adds up to rows x̂, x̂ = Σ ξ_i, and
+
+    x_t = A x_{t-1} + N(0, Q),    x̂_t = F x̂_{t-1} + G x_t + N(0, V),    G = Σ K_i H_i,    V = Σ K_i R_i K_i',
+
+are 2L numbers however many agents there are, the sums over those who had a reading. The rounding of numbers to their
+grids is part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from veilnet._core.blocks import Blocks
+from veilnet._core.durations import same_step
+from veilnet._core.errors import InvalidPlan
+from veilnet._core.linalg import solve_lower_batch
+from veilnet._core.stacks import parts
+from veilnet._core.types import Array, Booleans, Integers
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, offset_of, stacks_of
+from veilnet.bounds.streams.knowledge import raw_stream
+from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
+from veilnet.centre.messages import rows_agree
+from veilnet.centre.streams.model import vague_start
+from veilnet.model.network import Network
+
+__all__ = ["SharesOfStack", "SumModel", "sum_model"]
+
+
+@dataclass(frozen=True, eq=False)
+class SharesOfStack:
+    """Agents that send as many numbers of as many readings.
+
+    places:  in sending order, (count,).
+    weights: of the numbers sent, (count, r, k): W_i; (count, L, k): K_i by number sent where ``telling``.
+    gains:   K_i by readings of unit noise, (count, L, n).
+    seen:    those readings of x, (count, n, L).
+    telling: whether the agents send readings, so that the centre keeps their shares.
+    """
+
+    places: Integers
+    weights: Array
+    gains: Array
+    seen: Array
+    telling: bool
+
+
+@dataclass(frozen=True, eq=False)
+class SumModel:
+    """What the shares of all agents add up to, and what each is of it.
+
+    agents:     names in sending order, ``blocks`` how the M stacked numbers fall to them.
+    transition: A, ``noise`` Q and ``follow`` F, (L, L) each.
+    observe:    G of all agents, ``entering`` V of all agents, (L, L).
+    rows:       of x̂ that the numbers add up to, (r, L); U = ``root`` rows.
+    floor:      covariance of the rounding in that sum, (r, r).
+    start:      covariance of x at row 1, ``start_mean`` its mean; ``vague`` where nothing is known of it.
+    stacks:     what each agent is of it.
+    labels:     one per public row, with ``units``; ``public_expected`` its value at the mean.
+    step:       seconds of a row, None where nobody said.
+    """
+
+    agents: Sequence[str]
+    blocks: Blocks
+    transition: Array
+    noise: Array
+    follow: Array
+    observe: Array
+    entering: Array
+    rows: Array
+    root: Array
+    floor: Array
+    start: Array
+    start_mean: Array
+    vague: bool
+    stacks: tuple[SharesOfStack, ...]
+    public_expected: Array
+    labels: tuple[str, ...]
+    units: tuple[str, ...]
+    plan: str = ""
+    step: float | None = None
+
+    @cached_property
+    def telling(self) -> Booleans:
+        """Which agents send readings, (S,)."""
+        found = np.zeros(len(self.agents), bool)
+        for stack in self.stacks:
+            found[stack.places] = stack.telling
+        return found
+
+    @cached_property
+    def adding(self) -> tuple[Array, Array]:
+        """(M, r) and (M, L): what each number adds to the sum, and to the shares that the centre keeps."""
+        summed = np.zeros((self.blocks.total, len(self.rows)))
+        kept = np.zeros((self.blocks.total, len(self.transition)))
+        for stack in self.stacks:
+            count, size, sent = stack.weights.shape
+            if sent:
+                numbers = self.blocks.starts[stack.places][:, None] + np.arange(sent)
+                target = kept if stack.telling else summed
+                target[numbers.reshape(-1)] = np.swapaxes(stack.weights, 1, 2).reshape(count * sent, size)
+        return summed, kept
+
+    def without(self, places: Integers) -> tuple[Array, Array]:
+        """(G, V) of all agents but some."""
+        observe, entering = self.observe.copy(), self.entering.copy()
+        if not places.size:
+            return observe, entering
+        left = np.zeros(len(self.agents), bool)
+        left[places] = True
+        for stack in self.stacks:
+            chosen = np.flatnonzero(left[stack.places])
+            for part in parts(len(chosen), self.transition.size):
+                gains, seen = stack.gains[chosen[part]], stack.seen[chosen[part]]
+                observe -= np.sum(gains @ seen, axis=0)
+                entering -= np.sum(gains @ np.swapaxes(gains, 1, 2), axis=0)
+        return observe, (entering + entering.T) / 2
+
+    def resembles(self, other: SumModel) -> bool:
+        """Whether another model says the same, up to rounding on another machine."""
+        words = ("labels", "units", "vague")
+        return (
+            list(self.agents) == list(other.agents)
+            and np.array_equal(self.blocks.sizes, other.blocks.sizes)
+            and all(getattr(self, name) == getattr(other, name) for name in words)
+            and same_step(self.step, other.step)
+            and len(self.stacks) == len(other.stacks)
+            and all(
+                one.shape == another.shape and rows_agree(one, another)
+                for one, another in zip(self._numbers(), other._numbers(), strict=True)
+            )
+        )
+
+    def _numbers(self) -> Iterator[Array]:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, np.ndarray):
+                yield np.atleast_2d(value)
+        for stack in self.stacks:
+            yield stack.places[:, None].astype(float)
+            for array in (stack.weights, stack.gains, stack.seen):
+                yield array.reshape(len(array), -1)
+
+
+def sum_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str = "") -> SumModel:
+    """The messages of share filters on a stream of very many agents.
+
+    network:    the model, with dynamics.
+    sanitizers: agent -> Sanitizer, as :func:`veilnet.design` finds them at perfect utility.
+    plan:       the id of the plan they belong to.
+    """
+    assert network.dynamics is not None
+    many = _with_offsets_of(network, sanitizers)
+    system = ShareSystem.of(network, raw_stream(network))
+    size, rows = network.L, len(network.U)
+    observe, entering, floor = np.zeros((size, size)), np.zeros((size, size)), np.zeros((rows, rows))
+    roots = network.noise.own_roots()
+    pieces: list[list[SharesOfStack]] = [[] for _ in many.stacks]
+    for each in many.parts():
+        made, rounded = _shares(system, each.stack, each.observe, roots[each.group][each.within])
+        pieces[each.number].append(made)
+        observe += np.sum(made.gains @ made.seen, axis=0)
+        entering += np.sum(made.gains @ np.swapaxes(made.gains, 1, 2), axis=0)
+        if made.telling:
+            entering += rounded
+        else:
+            floor += rounded
+    vague = network.first is None or network.first.covariance is None
+    first = None if network.first is None else network.first
+    start = vague_start(network) if vague else first.covariance  # type: ignore[union-attr]
+    assert start is not None
+    return SumModel(
+        agents=network.agents,
+        blocks=Blocks(many.sent),
+        transition=network.dynamics.transition,
+        noise=network.dynamics.noise,
+        follow=system.transition,
+        observe=observe,
+        entering=(entering + entering.T) / 2,
+        rows=system.rows,
+        root=system.root,
+        floor=(floor + floor.T) / 2,
+        start=np.asarray(start),
+        start_mean=np.zeros(size) if first is None else first.mean - network.dynamics.mean,
+        vague=vague,
+        stacks=tuple(_joined(mine) for mine in pieces),
+        public_expected=network.U @ network.dynamics.mean,
+        labels=network.public_rows,
+        units=tuple(network.unit(name) for name, rows in network.public.items() for _ in range(len(rows))),
+        plan=plan,
+        step=network.step,
+    )
+
+
+def _with_offsets_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StackedSanitizers:
+    """The sanitizers as stacks, as they are; refused where one subtracts another offset than the network has."""
+    if not isinstance(sanitizers, StackedSanitizers):
+        for place, agent in enumerate(network.agents):
+            each = sanitizers.get(agent)
+            if each is None:
+                continue
+            if not np.array_equal(each.offset, offset_of(network, place)) or not each.is_normal:
+                raise InvalidPlan(
+                    f"{agent}: subtracts another offset than its readings have at the mean, or sends numbers that "
+                    "repeat others, which the centre of so many agents does not know of; design the plan again"
+                )
+    return stacks_of(network, sanitizers)
+
+
+def _shares(
+    system: ShareSystem, stack: SanitizerStack, observe: Array, roots: Array
+) -> tuple[SharesOfStack, Array]:
+    """What some agents are of the sum, and the rounding that they add to it, or to shares that the centre keeps."""
+    gains = system.gains(observe, roots)
+    telling = tells_all(stack)
+    weights = (
+        np.swapaxes(np.linalg.solve(np.swapaxes(stack.compression, 1, 2), np.swapaxes(gains, 1, 2)), 1, 2)
+        if telling
+        else share_weights(system, stack, gains, roots)
+    )
+    steps = np.zeros((stack.count, stack.sent)) if stack.grid is None else stack.grid
+    spread = weights * (steps / np.sqrt(6.0))[:, None, :]
+    rounded = np.sum(spread @ np.swapaxes(spread, 1, 2), axis=0)
+    return (
+        SharesOfStack(stack.places, weights, gains @ roots, solve_lower_batch(roots, observe), telling),
+        rounded,
+    )
+
+
+def _joined(pieces: list[SharesOfStack]) -> SharesOfStack:
+    if len(pieces) == 1:
+        return pieces[0]
+    return SharesOfStack(
+        places=np.concatenate([piece.places for piece in pieces]),
+        weights=np.concatenate([piece.weights for piece in pieces]),
+        gains=np.concatenate([piece.gains for piece in pieces]),
+        seen=np.concatenate([piece.seen for piece in pieces]),
+        telling=pieces[0].telling,
+    )

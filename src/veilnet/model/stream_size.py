@@ -1,0 +1,48 @@
+"""How large a stream may be for which way of computing it.
+
+With the memories of all agents in one state, S agents of L parameters make a dense system of up to L(S + 1) numbers:
+exact in every respect, and hopeless beyond some hundred agents. Where noises are white and independent between
+agents, everything a plan at perfect utility promises is had from L x L sums over stacks of agents instead.
+"""
+
+from __future__ import annotations
+
+from veilnet._core.errors import InvalidRequest
+from veilnet.model.network import Network
+
+__all__ = ["MOST_JOINT", "by_stacks", "refuse_too_large"]
+
+MOST_JOINT = 1000
+"""Agents times parameters up to which the memories of all agents are kept in one state."""
+# Numbers in one dense system: its steady state takes minutes and a gigabyte.
+_LARGEST = 5000
+
+
+def by_stacks(network: Network) -> bool:
+    """Whether a stream is evaluated by sums over stacks of agents: it is large, and nothing else couples agents."""
+    return (
+        network.is_stream
+        and network.colour is None
+        and network.noise.independent
+        and network.S * network.L > MOST_JOINT
+    )
+
+
+def refuse_too_large(network: Network, numbers: int, what: str) -> None:
+    """An error that says so, where a dense system would take hours or more memory than there is.
+
+    numbers: how many the system has.
+    what:    those numbers, in words.
+    """
+    if numbers <= _LARGEST:
+        return
+    kind = "is coloured" if network.colour is not None else "couples agents"
+    why = (
+        "trade-offs and errors now are not built for so many agents, share filters at perfect utility are"
+        if network.colour is None and network.noise.independent
+        else f"its noise {kind}, and only streams with white noise independent between agents scale further"
+    )
+    raise InvalidRequest(
+        f"network: a stream of {network.S} agents with {network.N} readings is too large for one system of "
+        f"{what} ({numbers}; at most {_LARGEST}): {why}"
+    )

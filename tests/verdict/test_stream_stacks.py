@@ -1,0 +1,129 @@
+"""Streams of very many agents, by stacks: the same figures as with all memories in one state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.many_streams import STREAMS, as_stacks
+from helpers.stream_networks import random_stream, window_errors
+from veilnet._core.errors import InvalidNetwork, InvalidRequest
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
+from veilnet.model import stream_size
+from veilnet.verdict.streams.exact_test import StreamVerdict
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_stacks_find_what_one_state_of_all_memories_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = STREAMS[name]
+    joint = vn.check(network)
+    planned = vn.design(network)
+    limit = vn.privacy_limit(network)
+    worst = vn.privacy(network, planned, worst=True)
+    as_stacks(monkeypatch)
+    stacked = vn.check(network)
+    plan = vn.design(network)
+    assert isinstance(plan.sanitizers, StackedSanitizers)
+    assert isinstance(stacked, StreamVerdict)
+    assert isinstance(stacked.known.steady, SteadyOfStacks)
+    assert dict(plan.sent) == dict(planned.sent)
+    assert dict(plan.kept) == dict(planned.kept)
+    assert plan.utility == planned.utility == 0.0
+    for private in network.private:
+        assert stacked.ceiling[private] == pytest.approx(joint.ceiling[private], rel=1e-10, abs=1e-12)
+        assert plan.privacy[private] == stacked.ceiling[private]
+        assert stacked.limit[private] == pytest.approx(limit[private], rel=1e-10)
+    # the sanitizers of one state, evaluated by stacks, tell the same
+    assert vn.privacy(network, planned) == pytest.approx(dict(planned.privacy), rel=1e-10, abs=1e-12)
+    assert vn.privacy(network, plan, worst=True) == pytest.approx(worst, rel=1e-9, abs=1e-12)
+    assert vn.utility(network, planned) == 0.0
+    assert stacked.hidden.shape == joint.hidden.shape
+    assert np.allclose(stacked.hidden @ stacked.hidden.T, joint.hidden @ joint.hidden.T, atol=1e-7)
+    assert stacked.shares.kept == pytest.approx(joint.shares.kept, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["mixed sizes", "sending readings", "singular"])
+def test_agents_send_the_same_up_to_a_change_of_basis(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = STREAMS[name]
+    joint = vn.design(network)
+    as_stacks(monkeypatch)
+    stacked = vn.design(network)
+    rng = np.random.default_rng(1)
+    for agent in network.agents:
+        one, other = joint.sanitizers[agent], stacked.sanitizers[agent]
+        assert np.array_equal(one.offset, other.offset)
+        rows = rng.standard_normal((60, one.readings))
+        sent, again = (_sent(each, rows) for each in (one, other))
+        back = np.linalg.lstsq(again, sent, rcond=None)[0]
+        assert np.max(np.abs(again @ back - sent)) < 1e-7 * np.max(np.abs(sent))
+
+
+def _sent(sanitizer: vn.Sanitizer, rows: np.ndarray) -> np.ndarray:
+    """What leaves the agent, without its grid."""
+    state, found = np.zeros(sanitizer.order), []
+    for row in rows:
+        if sanitizer.memory is not None:
+            state = sanitizer.memory.transition @ state + sanitizer.memory.gain @ row
+        found.append(sanitizer.compression @ np.concatenate([state, row]))
+    return np.array(found)
+
+
+def test_a_window_of_rows_as_one_gaussian_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = STREAMS["quickly forgotten"]
+    as_stacks(monkeypatch)
+    plan = vn.design(network)
+    rows = network.private["g0"]
+    _, told = window_errors(network, plan.sanitizers, rows, 24, 12)
+    _, raw = window_errors(network, {}, rows, 24, 12)
+    assert plan.privacy["g0"] == pytest.approx(np.trace(told) / np.trace(raw) - 1, rel=1e-7)
+
+
+def test_noise_that_agents_add_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = STREAMS["mixed sizes"]
+    noisy = {
+        agent: each.replace(noise=0.3 * np.eye(each.sent))
+        for agent, each in vn.design(network).sanitizers.items()
+    }
+    of_joint = vn.privacy(network, noisy)
+    as_stacks(monkeypatch)
+    assert vn.privacy(network, noisy) == pytest.approx(of_joint, rel=1e-9)
+    with pytest.raises(InvalidRequest, match="send something else"):
+        vn.utility(network, noisy)
+
+
+def test_what_is_not_computed_for_so_many_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = STREAMS["one public row"]
+    as_stacks(monkeypatch)
+    plan, verdict = vn.design(network), vn.check(network)
+    assert isinstance(verdict, StreamVerdict)
+    assert plan.privacy_now == {}
+    assert verdict.ceiling_now == {}
+    assert "at least as large as with hindsight" in str(verdict)
+    assert "Now, before later rows" not in str(plan)
+    with pytest.raises(InvalidRequest, match="at least the error with hindsight"):
+        vn.privacy(network, plan, when="now")
+    with pytest.raises(InvalidRequest, match="silencing one agent after another"):
+        _ = verdict.blocking
+    for asked in ({"privacy": 5.0}, {"utility_loss": 0.1}):
+        with pytest.raises(InvalidRequest, match="agents times parameters"):
+            vn.design(network, **asked)
+    with pytest.raises(InvalidRequest, match="agents times parameters"):
+        vn.frontier(network, [2.0])
+
+
+def test_noise_that_couples_too_many_agents_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidNetwork, match="only streams with white noise independent between agents"):
+        vn.Network(
+            np.random.default_rng(0).standard_normal((3000, 2, 2)),
+            vn.ColouredNoise(memory=0.5, innovation=0.1, floor=0.1),
+            [[1.0, 0.0]],
+            {"g": [[0.0, 1.0]]},
+            dynamics=vn.Dynamics(0.9 * np.eye(2), np.eye(2)),
+        )
+    monkeypatch.setattr(stream_size, "_LARGEST", 6)
+    with pytest.raises(InvalidRequest, match="its noise couples agents, and only streams with white noise"):
+        vn.check(random_stream(0, joint=True))
+    with pytest.raises(InvalidRequest, match="its noise is coloured, and only streams with white noise"):
+        vn.check(random_stream(0, noise="coloured"))
