@@ -294,8 +294,8 @@ def test_the_command_line_takes_a_folder_of_parts(folder: Path, capsys: pytest.C
     assert cli.run(["check", str(folder)]) == 0
     assert cli.run(["verify", str(folder)]) == 0
     assert "privacy of g" in capsys.readouterr().out
-    assert cli.run(["design", str(folder), "--power", "2"]) == 2
-    assert "--power: not for a network in parts" in capsys.readouterr().err
+    assert cli.run(["design", str(folder), "--prove"]) == 2
+    assert "--prove: not for a network in parts" in capsys.readouterr().err
     assert cli.run(["design", str(folder / "header.json"), "--cluster", "local"]) == 2
     assert "goes with a folder of parts" in capsys.readouterr().err
     promised = folder / "plan" / "plan.json"
