@@ -30,6 +30,9 @@ settings.register_profile(
 )
 settings.load_profile("veilnet")
 
+# The files that take longest, in that order: a file is one process's work.
+LONGEST = ("test_code_in_pages", "test_structured_tradeoffs", "test_live_processes", "test_design_tradeoff")
+
 
 @contextmanager
 def repeatable_entropy(name: str) -> Iterator[None]:
@@ -52,9 +55,15 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of several processes none is to begin something long when the others have nothing left to do."""
+    """Of several processes none is to begin a long file when the others have nothing left to do."""
+
+    def turn(item: pytest.Item) -> tuple[int, bool]:
+        name = item.path.stem
+        place = LONGEST.index(name) if name in LONGEST else len(LONGEST)
+        return place, item.get_closest_marker("slow") is None
+
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        items.sort(key=turn)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,8 +19,7 @@ from veilnet.auditing.what_if.wrong_models import WrongModel, random_mistake
 from veilnet.io.template import house
 from veilnet.plans.plan import make_plan
 
-# in one process, so that the house and the stream are audited once
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sections in words")]
+pytestmark = pytest.mark.slow
 
 MINE = [
     "deployed",

@@ -20,8 +20,7 @@ from veilnet.auditing.streams.baselines import (
 from veilnet.auditing.streams.steady import Measured, filtered
 from veilnet.plans.plan import Plan
 
-# in one process, so that the baselines are made once
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stream baselines")]
+pytestmark = pytest.mark.slow
 
 
 def ten_users() -> vn.Network:

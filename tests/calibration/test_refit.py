@@ -97,7 +97,7 @@ def test_where_old_agents_would_send_nothing_it_is_said(old) -> None:
 
 def test_what_was_asked_for_is_asked_for_again(old) -> None:
     table = log_of(2000, 3, moved=True)
-    lossy = vn.design(old.network, utility_loss=0.1)
+    lossy = vn.design(old.network, utility_loss=0.1, starts=1)
     assert refit(lossy, table).new.most_loss == 0.1
     assert refit(lossy, table, utility_loss=0.2).new.most_loss == 0.2
     assert refit(vn.design(old.network, privacy=0.5), table).new.targets == {"people": 0.5}

@@ -107,7 +107,14 @@ STOOD_IN = {"studio", "bench"}
 
 
 @pytest.mark.parametrize(
-    "verb", [pytest.param(verb, marks=pytest.mark.slow if verb in SLOW else ()) for verb in ("", *VERBS)]
+    "verb",
+    [
+        # the demo is played in test_cli_verbs, and by one command more in the long tests
+        pytest.param(
+            verb, marks=pytest.mark.long if verb == "demo" else pytest.mark.slow if verb in SLOW else ()
+        )
+        for verb in ("", *VERBS)
+    ],
 )
 def test_the_example_runs(
     verb: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -127,7 +134,8 @@ def test_the_example_runs(
     for line in lines:
         words = shlex.split(line)
         assert words[0] == "veilnet"
-        assert run(words[1:]) == 0, capsys.readouterr().err
+        shorter = ["--seconds", "1"] if verb == "report" else []  # its curve is that of tests/report
+        assert run([*words[1:], *shorter]) == 0, capsys.readouterr().err
     if verb in STOOD_IN:
         assert [path is not None and path.exists() for path in asked] == [True]
     made = {path for path in folder.rglob("*") if path.is_file()} - before

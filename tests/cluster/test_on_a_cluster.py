@@ -30,7 +30,7 @@ from veilnet.paper import runs
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 PARTS = 12
 
@@ -57,12 +57,15 @@ def client() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def network(client: Any, tmp_path_factory: pytest.TempPathFactory) -> cluster.Parts:
     assert client.status == "running"
+    return in_parts(tmp_path_factory.mktemp("cluster") / "network", PARTS)
+
+
+def in_parts(folder: Path, parts: int) -> cluster.Parts:
     rng = np.random.default_rng(5)
     stacks = [
-        (rng.standard_normal((20, 3, 4)), (0.5 + rng.random((20, 1, 1))) * np.eye(3)) for _ in range(PARTS)
+        (rng.standard_normal((20, 3, 4)), (0.5 + rng.random((20, 1, 1))) * np.eye(3)) for _ in range(parts)
     ]
     rows = rng.standard_normal((2, 4))
-    folder = tmp_path_factory.mktemp("cluster") / "network"
     return cluster.save_parts(folder, stacks, rows[:1], {"g": rows[1]}, vn.Prior(np.eye(4)))
 
 
@@ -153,9 +156,10 @@ def test_a_worker_killed_in_the_middle_changes_no_bit(
     [({"utility_loss": 0.03, "starts": 1}, "passes over all agents"), ({"power": 2.0}, "closing the gap")],
 )
 def test_a_worker_killed_in_a_search_changes_no_bit(
-    client: Any, network: cluster.Parts, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], passing: str
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], passing: str
 ) -> None:
     """A trade-off and limited noise: with no worker, with two, and with one killed while all agents are asked."""
+    network = in_parts(tmp_path / "network", 4)  # every pass goes over all of them, and there are many passes
     monkeypatch.setattr(tradeoff, "EFFORT", Effort(first=6, steps=2, rounds=1, last=4))
     found = []
     for place in ("here", "two", "one killed"):
@@ -177,6 +181,54 @@ def test_a_worker_killed_in_a_search_changes_no_bit(
         found.append(fingerprint(network, plan))
     assert found[0] == found[1] == found[2]
     assert cluster.verify(network, client=client).ok
+
+
+def test_a_worker_killed_while_messages_are_fused_changes_no_bit(
+    client: Any, network: cluster.Parts, tmp_path: Path
+) -> None:
+    """Sanitized and fused with no worker, with two, and with one of them killed; agents and a part are missing."""
+    cluster.design(network)
+    (tmp_path / "readings").mkdir()
+    for number, part in enumerate(network.parts[1:]):
+        readings = np.random.default_rng([6, number]).standard_normal((5, part.agents, 3))
+        readings[2, number] = np.nan
+        np.savez(tmp_path / "readings" / part.name, readings=readings)
+    found = []
+    for place in ("here", "two", "one killed"):
+        killed: list[int] = []
+        victim = min(wait_for_workers(client).values())
+
+        def kill(
+            what: str, part: float, *, place: str = place, victim: int = victim, killed: list[int] = killed
+        ) -> None:
+            if place == "one killed" and what == "fusing" and part < 0.5 and not killed:
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim)
+
+        there = None if place == "here" else client
+        messages = tmp_path / place
+        cluster.sanitize(network, tmp_path / "readings", messages, seed=1, client=there)
+        estimate = cluster.fuse(network, messages, client=there, progress=kill)
+        assert bool(killed) == (place == "one killed")
+        assert [len(each) for each in estimate.missing] == [20, 20, 31, 20, 20]
+        sent = [np.load(messages / part.name)["sent"].tobytes() for part in network.parts[1:]]
+        found.append((estimate.public.tobytes(), estimate.covariance.tobytes(), sent))
+    assert found[0] == found[1] == found[2]
+    damaged = tmp_path / "two" / "part-00004.npz"
+    damaged.write_bytes(damaged.read_bytes()[:500])
+    with pytest.raises(vn.VeilnetError, match=r"part-00004\.npz: the part is damaged"):
+        cluster.fuse(network, tmp_path / "two", client=client)
+    (tmp_path / "full").write_text("in the way")
+    with pytest.raises(vn.InvalidRequest, match="full cannot be made"):
+        cluster.sanitize(network, tmp_path / "readings", tmp_path / "full", client=client)
+
+
+def test_the_cluster_audits_as_is_done_here(client: Any, network: cluster.Parts) -> None:
+    wait_for_workers(client)
+    cluster.design(network)
+    alone, there = (cluster.audit(network, rows=50, seed=4, client=each) for each in (None, client))
+    assert alone.ok
+    assert alone.rows == there.rows  # every figure, to the last bit
 
 
 def test_a_damaged_part_stops_the_run_and_keeps_the_rest(

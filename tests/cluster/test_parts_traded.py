@@ -66,6 +66,40 @@ def test_parts_and_one_network_trade_alike(folder: Path) -> None:
     assert not (folder / "plan" / "search").exists()
 
 
+def test_what_is_given_up_may_be_hidden_less_and_nothing_is_spent_on_it(folder: Path, tmp_path: Path) -> None:
+    """The planted case of tests/designs/test_floors.py, four agents of each kind: paying for "mixed" tells much of
+    "aside" unless that is kept. Oracle: the same question to the same network in one piece.
+    """
+    kinds = [[[1.0, 1, 0], [0, 0, 1]], [[1.0, 0.5, 0]], [[1.0, 0, 0], [0, 1, 0.5]]]
+    stacks = [(np.tile(each, (4, 1, 1)), np.tile(np.eye(len(each)), (4, 1, 1))) for each in kinds]
+    common = ([[1.0, 0, 0]], {"mixed": [0, 1.0, 0], "aside": [0, 0, 1.0]}, vn.Prior(4 * np.eye(3)))
+    whole = vn.Network([h for h, _ in stacks], [r for _, r in stacks], *common)
+    planted = cluster.save_parts(tmp_path / "planted", stacks, *common)
+    free = vn.check(whole).ceiling
+    for asked in ({"privacy": {"mixed": 2 * free["mixed"]}}, {"utility_loss": 0.1}):
+        kept = cluster.design(planted, **asked, starts=1)  # type: ignore[arg-type]
+        given_up = cluster.design(planted, **asked, give_up="aside", starts=1)  # type: ignore[arg-type]
+        oracle = vn.design(whole, **asked, give_up="aside", starts=1)  # type: ignore[arg-type]
+        assert given_up.certificate.ok
+        assert cluster.verify(planted).ok
+        assert given_up.details["given_up"] == ["aside"]
+        assert kept.privacy["aside"] >= free["aside"] * (1 - 2e-7)
+        assert given_up.privacy["aside"] < 0.95 * free["aside"]
+        if "privacy" in asked:
+            assert oracle.utility * 1.02 <= given_up.utility
+            assert kept.utility < given_up.utility
+        else:
+            assert given_up.privacy["mixed"] >= oracle.privacy["mixed"] / 1.02
+            assert given_up.privacy["mixed"] > kept.privacy["mixed"]
+    for request, words in (
+        ({"give_up": "f"}, "give_up: goes with privacy= or utility_loss="),
+        ({"privacy": 1.0, "give_up": "h"}, "give_up"),
+        ({"privacy": {"g": 2 * FREE["g"]}, "give_up": "g"}, "and to give that up"),
+    ):
+        with pytest.raises(vn.InvalidRequest, match=words):
+            cluster.design(folder, **request)  # type: ignore[arg-type]
+
+
 def test_a_search_that_was_cut_off_goes_on_where_it_was(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

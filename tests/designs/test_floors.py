@@ -15,8 +15,6 @@ from helpers.networks import direct_growth, direct_information
 from veilnet.designs.lower_bound.proving import prove_most_privacy
 from veilnet.designs.questions import divided_by
 
-pytestmark = pytest.mark.xdist_group("floors")
-
 PRIOR = vn.Prior(covariance=4.0 * np.eye(3))
 
 
@@ -148,7 +146,7 @@ def test_agents_of_one_size_may_all_have_no_share() -> None:
         resolution=0.0,
     )
     assert np.isinf(vn.check(network).ceiling["g3"])
-    plan = vn.design(network, privacy={"g1": 7.0, "g2": 7.0})
+    plan = vn.design(network, privacy={"g1": 7.0, "g2": 7.0}, starts=2)
     assert plan.sent["m4"] == 0
     found = grown(plan)
     assert found["g3"] > 1e8
@@ -159,13 +157,13 @@ def test_agents_of_one_size_may_all_have_no_share() -> None:
 def test_every_point_of_a_frontier_keeps_what_is_free() -> None:
     network = beside(TIED)
     free = vn.design(network).privacy
-    curve = vn.frontier(network, [0.5, 1.2, 3.5])
+    curve = vn.frontier(network, [0.5, 1.2, 3.5], starts=2)
     for point in curve.rows:
         assert point.privacy["aside"] >= max(free["aside"] * (1 - 2e-7), point.asked)
     utilities = [point.utility for point in curve.rows]
     assert utilities == sorted(utilities, reverse=True)
-    assert curve.rows[1].utility == pytest.approx(vn.design(network, privacy=1.2).utility, rel=1e-4)
-    loose = traced(network, [1.2], give_up="aside", prove=0.2)
+    assert curve.rows[1].utility == pytest.approx(vn.design(network, privacy=1.2, starts=2).utility, rel=1e-4)
+    loose = traced(network, [1.2], give_up="aside", prove=0.2, starts=2)
     assert loose.rows[0].privacy["aside"] < 0.9 * free["aside"]
     assert loose.rows[0].plan is not None
     assert loose.rows[0].plan.given_up == ("aside",)
@@ -227,11 +225,11 @@ def test_the_gap_is_that_of_designs_which_keep_the_floors() -> None:
 def test_a_proof_that_rests_on_no_floor_is_one_about_all_designs() -> None:
     given = vn.design(beside(TIED), privacy={"mixed": 1.575}, starts=2, give_up="aside", prove=0.2)
     assert "no design loses less than" in str(given)
-    assert traced(beside(TIED), [1.2], give_up="aside", prove=0.2).kept_in_proofs == ()
+    assert traced(beside(TIED), [1.2], give_up="aside", prove=0.2, starts=2).kept_in_proofs == ()
 
 
 def test_a_frontier_says_whose_floors_its_proofs_rest_on() -> None:
-    curve = vn.frontier(beside(TIED), [1.2], prove=0.2)
+    curve = vn.frontier(beside(TIED), [1.2], prove=0.2, starts=2)
     assert curve.kept_in_proofs == ("aside",)
     _, labels = curve.plot().axes[0].get_legend_handles_labels()
     assert "the best possible that keeps what is free of aside lies in here (proved)" in labels

@@ -207,7 +207,6 @@ def test_at_the_limit_agents_still_say_what_has_nothing_to_do_with_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("stream frontier")
 def test_the_frontier_is_monotone_and_no_worse_than_designs() -> None:
     network = small_stream(2)
     verdict = check_stream(network)
@@ -241,7 +240,6 @@ def test_stopping_leaves_a_plan_that_keeps_its_promise() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("stream frontier")
 def test_the_command_line_designs_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = small_stream(2)
     network.save(tmp_path / "net.toml")

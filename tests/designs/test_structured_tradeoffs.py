@@ -18,7 +18,7 @@ from helpers.reference_optimiser import Reference, best_loss
 from helpers.structured_networks import grid_of_levels, levels_between, structured_network
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("structured")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("number", [2, pytest.param(18, marks=pytest.mark.long), 34])

@@ -1,7 +1,7 @@
 """Plans that several tests look at are designed once.
 
 Plans are frozen and designs repeatable, so whichever test asks first changes nothing for the others. Tests that share
-plans are of one ``xdist_group``: every process has its own.
+plans are in one file, which is one process's work: every process has its own plans.
 """
 
 from __future__ import annotations

@@ -205,7 +205,6 @@ def test_telegraf_s_configuration() -> None:
         telegraf.configuration(TOPICS, 'a"\n[[outputs.file]]')
 
 
-@pytest.mark.xdist_group("broker")
 def test_all_of_it_passes_the_broker(keys: KeyFolder) -> None:
     """The centre describes itself, Home Assistant restarts, the centre hears it; Telegraf gets its lines."""
     require_mosquitto()

@@ -21,7 +21,6 @@ TOPICS = Topics()
 PLAN = BrokerPlan(AGENTS, TOPICS, ["telegraf"], largest_packet=5000)
 REFUSED = "Not authorized"
 TAKEN = ("Success", "No matching subscribers")
-pytestmark = pytest.mark.xdist_group("broker")
 
 
 @pytest.fixture(scope="module")

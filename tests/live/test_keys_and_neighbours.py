@@ -30,7 +30,7 @@ from veilnet.live.keys import KeyFolder
 from veilnet.live.topics import Topics
 
 TOPICS = Topics()
-pytestmark = [pytest.mark.xdist_group("broker"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class Somewhere:

@@ -22,7 +22,7 @@ from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals
 from veilnet.live.status import read_status
 
-pytestmark = [pytest.mark.xdist_group("broker"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(vn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 

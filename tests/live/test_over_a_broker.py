@@ -31,7 +31,7 @@ from veilnet.live.sending import Sender
 from veilnet.live.showing import as_table
 from veilnet.live.status import read_status
 
-pytestmark = [pytest.mark.xdist_group("broker"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 AGENTS = tuple(house().agents)
 
 

@@ -70,7 +70,7 @@ def test_no_attribute_can_be_set_or_removed(copied: str) -> None:
 
 def test_a_copy_sends_and_promises_the_same() -> None:
     plan = vn.design(
-        random_network(seed=5, sizes=(3, 2), noise="joint", prior="covariance"), utility_loss=0.1
+        random_network(seed=5, sizes=(3, 2), noise="joint", prior="covariance"), utility_loss=0.1, starts=1
     )
     readings = np.ones(3)
     agent = next(iter(plan.sanitizers))

@@ -26,8 +26,7 @@ from veilnet.paper.figures import FIGURES
 from veilnet.paper.settings import draw, network_of
 from veilnet.paper.tables import csv_lines, read_table
 
-# in one process, so that the run that others are compared with is made once
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reproduce")]
+pytestmark = pytest.mark.slow
 
 
 def files(folder: Path) -> dict[str, bytes]:

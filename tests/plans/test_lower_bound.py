@@ -30,8 +30,7 @@ from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.theorem import Multipliers, Theorem, turn_of, turned
 from veilnet.plans.verification import verify
 
-# in one process, so that the proofs are made once
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("proofs")]
+pytestmark = pytest.mark.slow
 
 KINDS: list[dict[str, object]] = [
     {"noise": "per agent", "prior": "none", "public_rows": 1, "private_rows": (1,)},

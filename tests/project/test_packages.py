@@ -22,7 +22,7 @@ import pytest
 import veilnet as vn
 from veilnet._core.extras import EXTRAS
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("release")]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,7 @@ import veilnet as vn
 from helpers.code_blocks import ROOT
 
 pytest.importorskip("mkdocs")
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
+pytestmark = pytest.mark.slow
 
 REFERENCE = re.compile(r"^::: (veilnet[\w.]*)$", re.MULTILINE)
 

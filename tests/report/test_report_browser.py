@@ -17,7 +17,7 @@ from veilnet.auditing.report import AuditReport, Row
 from veilnet.report.html import element, join
 from veilnet.report.page import Report
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 
 ROWS = (
     Row("promise", "gait", 2.0, 1.9, "ok", "it holds.", (1.8, 2.1)),

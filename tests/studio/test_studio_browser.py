@@ -31,7 +31,7 @@ from veilnet.studio import app
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,9 +31,9 @@ def direction_in_words(direction: Array, names: Sequence[str], *, parts_shown: i
     return text + (f" + {len(order) - parts_shown} smaller parts" if len(order) > parts_shown else "")
 
 
-def join_names(names: Sequence[str], *, names_shown: int = 6) -> str:
-    """``a, b and c``; long lists are cut."""
-    shown = list(names[:names_shown])
+def join_names(names: Sequence[str], *, names_shown: int = 6, each: Callable[[str], str] = str) -> str:
+    """``a, b and c``, each as somebody wants it shown; long lists are cut."""
+    shown = [each(name) for name in names[:names_shown]]
     if len(names) > names_shown:
         return ", ".join(shown) + f" and {len(names) - names_shown} more"
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]

@@ -127,10 +127,10 @@ def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, st
 
 
 def crossing_weights(compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
-    """What each reading adds to the bound of :func:`crossing_probability`, per unit."""
+    """What each reading adds to the bound of :func:`crossing_probability`, per unit; also of a stack (..., m, n)."""
     matrix = np.abs(np.asarray(compression, dtype=np.float64))
-    per_step = np.broadcast_to(_checked_step(step), matrix.shape[:1])
-    weights = np.sum(matrix / per_step[:, np.newaxis], axis=0) * ((matrix.shape[1] + 1) * 2.0**-52)
+    per_step = np.broadcast_to(_checked_step(step), matrix.shape[:-1])
+    weights = np.sum(matrix / per_step[..., np.newaxis], axis=-2) * ((matrix.shape[-1] + 1) * 2.0**-52)
     # no weight is zero: a reading that is not finite must spoil its row even where it is not used
     return np.asarray(np.maximum(weights, np.finfo(np.float64).tiny))
 

@@ -56,6 +56,10 @@ class Found(Protocol):
         """None where nothing was judged on data."""
 
     @property
+    def takes_data(self) -> bool:
+        """Whether it could have been on data."""
+
+    @property
     def interrupted(self) -> bool:
         """Whether it was stopped."""
 
@@ -165,7 +169,7 @@ def _first_step(report: Found) -> str:
         return f"What to do next: {_NEXT['not covered']}."
     if report.interrupted:
         return "What to do next: run it to its end."
-    if report.on_data is None:
+    if report.on_data is None and report.takes_data:
         return "What to do next: audit with --data, on rows that were not used to fit the network."
     if any(row.what == FITTED_ROWS for row in report.rows):
         return "What to do next: audit on rows that the model was not fitted on."

@@ -32,10 +32,12 @@ def certificate_rows(plan: Plan) -> list[Row]:
     )
     certificate = certify(plan.network, plan.sanitizers, promise)
     # What is counted comes last, so that the growths stand in one table.
-    return [_certified(each) for each in sorted(certificate.findings, key=lambda each: each.what == DITHERED)]
+    return [
+        certified_row(each) for each in sorted(certificate.findings, key=lambda each: each.what == DITHERED)
+    ]
 
 
-def _certified(finding: Finding) -> Row:
+def certified_row(finding: Finding) -> Row:
     """One promise beside what it was computed to be, as growths of an error variance where it is one."""
     good = "confirmed from the network and the sanitizers alone"
     bad = "the network and the sanitizers give another figure than the plan claims"

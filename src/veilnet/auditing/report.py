@@ -64,6 +64,7 @@ class AuditReport:
     promised:    what the plan promises, in one sentence.
     doubts:      what is doubtful about the network that the plan was made for.
     plan:        the fingerprint of the plan that was audited.
+    takes_data:  whether such an audit can also be on data from the world, which one that was not then advises.
     """
 
     rows: tuple[Row, ...]
@@ -74,6 +75,7 @@ class AuditReport:
     promised: str = ""
     doubts: tuple[Doubt, ...] = ()
     plan: str = ""
+    takes_data: bool = True
 
     @property
     def ok(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,7 +39,7 @@ class Estimate:
     set_of_row: Integers
     set_covariance: Array
     set_estimable: Booleans
-    set_missing: tuple[tuple[str, ...], ...]
+    set_missing: tuple[Sequence[str], ...]
     contradictions: tuple[Contradiction, ...] = ()
 
     @property

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from veilnet.cli._parts import CLUSTER_HELP
+
 if TYPE_CHECKING:
+    from veilnet.auditing.report import AuditReport
     from veilnet.plans.plan import Plan
+
+_MODEL_ERROR = "5%"
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="The folder of a saved plan.")],
+    plan: Annotated[Path, typer.Argument(help="The folder of a saved plan, or of a network in parts.")],
     data: Annotated[
         Path | None,
         typer.Option(
@@ -47,7 +52,7 @@ def command(
     model_error: Annotated[
         str,
         typer.Option("--model-error", metavar="FRACTION", help="How far the model may be off, 5% or 0.05."),
-    ] = "5%",
+    ] = _MODEL_ERROR,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of releases to verify.")] = None,
     head: Annotated[str | None, typer.Option("--head", help="The ledger's head at the last audit.")] = None,
     released: Annotated[
@@ -72,6 +77,7 @@ def command(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and attackers.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of what is simulated.")] = 0,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON, with every figure.")] = False,
 ) -> None:
     """Attack a plan and what is deployed of it.
@@ -80,28 +86,28 @@ def command(
     happens when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 0: nothing was
     found broken; 1: something was, or what is sent tells an attacker who remembers more than promised. The chance of
     a false alarm is at most one in a million on simulated rows, and about one in a hundred on your --data.
+
+    Of a network in parts, every promise is recomputed, and all agents are simulated: their noise, and the errors of
+    the best linear attacker and of the centre.
     """
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing import plot_baselines
-    from veilnet.auditing.report import shown_tables
-    from veilnet.auditing.sections import introduction
-    from veilnet.cli._shared import (
-        amounts,
-        check_file,
-        check_plot,
-        console,
-        fraction,
-        json_text,
-        print_json,
-        progress,
-        table,
-    )
-    from veilnet.io._atomic import write_text
-    from veilnet.model.doubts import accepted, doubt_notes
+    from veilnet.cli._parts import audit_parts, is_parts, refuse_options
+    from veilnet.cli._shared import amounts, check_file, check_plot, fraction, progress
+    from veilnet.model.doubts import accepted
 
     check_plot(plot)
     check_file(out)
+    if cluster is not None or is_parts(plan):
+        unused = {
+            "--data": data, "--deployed": deployed, "--run": run, "--colluding": colluding, "--releases": releases,
+            "--least-privacy": least_privacy, "--ledger": ledger, "--head": head, "--released": released,
+            "--plot": plot, "--only": only, "--accept": accept, "--model-error": model_error != _MODEL_ERROR,
+        }  # fmt: skip
+        refuse_options(unused, cluster, plan)
+        _tell(audit_parts(plan, cluster, seed, quick=quick), out, json=json)
+        return
     if plot is not None and only and "baselines" not in only:
         raise InvalidRequest("--plot: it draws the baselines; add --only baselines, or leave --only out")
     for option, value in (("--head", head), ("--released", released)):
@@ -131,7 +137,17 @@ def command(
         )
     if plot is not None:
         plot_baselines(report, plot)
-    report = replace(report, doubts=doubts)
+    _tell(replace(report, doubts=doubts), out, json=json)
+
+
+def _tell(report: AuditReport, out: Path | None, *, json: bool) -> None:
+    """Write and print a report; exit code 1 where something is broken."""
+    from veilnet.auditing.report import shown_tables
+    from veilnet.auditing.sections import introduction
+    from veilnet.cli._shared import console, json_text, print_json, table
+    from veilnet.io._atomic import write_text
+    from veilnet.model.doubts import doubt_notes
+
     if out is not None:
         write_text(out, json_text(report.to_dict()))
     if json:
@@ -145,7 +161,7 @@ def command(
             console.print(table(headings, cells))
         for remark in report.remarks():
             console.print(remark, soft_wrap=True)
-        for note in doubt_notes(doubts):
+        for note in doubt_notes(report.doubts):
             console.print(note, soft_wrap=True)
         console.print(report.assurance(), soft_wrap=True)
         console.print(report.headline(), soft_wrap=True)

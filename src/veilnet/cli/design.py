@@ -104,7 +104,6 @@ def command(
     if cluster is not None or is_parts(network):
         refuse_options(
             {
-                "--give-up": give_up,
                 "--method": method not in ("auto", "perfect"), "--partial": partial, "--prove": prove, "--gap": gap,
                 "--model-error": model_error, "--accept": accept, "--out": out, "--force": force,
                 "--explain": explain,
@@ -116,6 +115,7 @@ def command(
             "privacy": targets(privacy, "--privacy"),
             "utility_loss": loss_allowed(utility_loss, "--utility-loss"),
             "power": amounts(power, "--power"),
+            "give_up": tuple(give_up or ()),
         }
         design_parts(network, cluster, request, json=json)
         return

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 from veilnet.cli._quick import Argument, Option
 
 if TYPE_CHECKING:
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
 
 
 def command(
-    center: Annotated[Path, Argument("The centre's file, plan/center.json.")],
-    messages: Annotated[list[str], Argument("agent=file for each agent, as 'veilnet sanitize' wrote it.")],
+    center: Annotated[Path, Argument("The centre's file, plan/center.json, or a folder of parts.")],
+    messages: Annotated[
+        list[str],
+        Argument(
+            "agent=file for each agent, as 'veilnet sanitize' wrote it; or the folder of messages in parts."
+        ),
+    ],
     out: Annotated[
         Path | None,
         Option("--out", "Estimates, .csv or .jsonl, replaced when complete; else standard output."),
@@ -44,6 +50,7 @@ def command(
     keep: Annotated[
         bool, Option("--keep", "Name messages that contradict the model, and use them all the same.")
     ] = False,
+    cluster: Annotated[str | None, Option("--cluster", CLUSTER_HELP)] = None,
     json: Annotated[bool, Option("--json", "JSON lines, or with --out a JSON summary.")] = False,
 ) -> int:
     """Estimate the public parameters in every row that some agent sent.
@@ -63,6 +70,8 @@ def command(
 
     Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
     did not arrive, and the estimate heeds which it is. Its messages are not yet tested against the model.
+
+    Of a network in parts messages are a folder of parts, too, and estimates say how many agents are missing in a row.
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet._core.words import join_names
@@ -76,6 +85,18 @@ def command(
     from veilnet.io.message_streams import MessageMark
     from veilnet.io.streams import format_for
 
+    if cluster is not None or is_parts(center):
+        from veilnet.cli._parts_running import fuse_parts
+
+        unused = {
+            "--format": format,
+            "--within": within,
+            "--lag": lag is not None,
+            "--gate": gate,
+            "--keep": keep,
+        }
+        refuse_options(unused | {"--trust-counts": trust_counts}, cluster, center)
+        return fuse_parts(center, messages, out, cluster, json=json)
     fusion = opened(center, None if gate is None else _rate(gate), keep=keep)
     paths = _paths(messages, fusion.agents)
     kind = format_for(out, given="jsonl" if json and out is None else None)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, with_first
+from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 from veilnet.cli._quick import Argument, Option
 
 if TYPE_CHECKING:
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    sanitizer: Annotated[Path, Argument("This agent's file in a plan folder.")],
-    source: Annotated[Path | None, Option("--in", "Readings; standard input if left out.")] = None,
+    sanitizer: Annotated[
+        Path, Argument("This agent's file in a plan folder; to simulate all agents in parts, their folder.")
+    ],
+    source: Annotated[
+        Path | None, Option("--in", "Readings; standard input if left out. Of parts, a folder.")
+    ] = None,
     out: Annotated[
         Path | None, Option("--out", "Messages, replaced when all are there; standard output if left out.")
     ] = None,
@@ -58,6 +63,7 @@ def command(
     seed: Annotated[
         int | None, Option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0)
     ] = None,
+    cluster: Annotated[str | None, Option("--cluster", CLUSTER_HELP)] = None,
     json: Annotated[bool, Option("--json", "Messages as JSON lines.")] = False,
     trust: Annotated[
         str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
@@ -85,6 +91,9 @@ def command(
 
     An agent with a memory, of a plan for streams, keeps it in a file that only its owner may read, and always goes on
     after the last row. It sends a line for every row: its message, or that its reading was missed.
+
+    Of a network in parts, folders of readings and of messages have a part for each of its parts: a simulation of all
+    agents. Agents in service run files of their own ('veilnet extract').
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.agent.lattice_watch import LatticeWatch
@@ -98,6 +107,16 @@ def command(
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
 
+    if cluster is not None or is_parts(sanitizer):
+        from veilnet.cli._parts_running import sanitize_parts
+
+        unused = {
+            "--append": append, "--ledger": ledger, "--budget": budget, "--resend": resend, "--begin": begin,
+            "--state": state, "--format": format, "--header": header is not None, "--time": time, "--flush": flush,
+            "--trust": trust, "--accepted": accepted,
+        }  # fmt: skip
+        refuse_options(unused, cluster, sanitizer)
+        return sanitize_parts(sanitizer, source, out, seed, cluster, json=json)
     _check_options(source, out, append, ledger, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
     agent, plan, _ = runnable_sanitizer(sanitizer, content, () if trust is None else (trust,), accepted)

@@ -1,24 +1,39 @@
 """Networks that outgrow a machine: agents in a folder of parts, worked on by the workers of a Dask cluster.
 
-``save_parts`` writes such a folder, ``open_parts`` opens it; ``check``, ``design`` and ``verify`` take it with
-``client=`` a ``dask.distributed`` client, or without one, to do the same here, with the same bits as a result.
+``save_parts`` writes such a folder, ``open_parts`` opens it; ``check``, ``design``, ``verify``, ``sanitize``,
+``fuse`` and ``audit`` take it with ``client=`` a ``dask.distributed`` client, or without one, to do the same here,
+with the same bits as a result.
 """
 
+from veilnet.cluster.auditing import audit
 from veilnet.cluster.calls import PartsPlan, PartsVerdict, check, design, verify
 from veilnet.cluster.connecting import connect, local_cluster
 from veilnet.cluster.extracting import agent_file
+from veilnet.cluster.fusing import MissingAgents, fuse
+from veilnet.cluster.messages import Messages, open_messages, save_messages
 from veilnet.cluster.parts import Parts, open_parts, save_parts
+from veilnet.cluster.sanitizing import Sanitized, sanitize
+from veilnet.cluster.sending import numbers_sent
 
 __all__ = [
+    "Messages",
+    "MissingAgents",
     "Parts",
     "PartsPlan",
     "PartsVerdict",
+    "Sanitized",
     "agent_file",
+    "audit",
     "check",
     "connect",
     "design",
+    "fuse",
     "local_cluster",
+    "numbers_sent",
+    "open_messages",
     "open_parts",
+    "sanitize",
+    "save_messages",
     "save_parts",
     "verify",
 ]

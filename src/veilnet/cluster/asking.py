@@ -12,7 +12,7 @@ from veilnet._core.types import Array
 from veilnet.cluster.answering import added, key_of
 from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, written
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import PLAN
+from veilnet.cluster.sending import PLAN
 
 _SEARCH = "search"
 

@@ -9,7 +9,7 @@ noise has the same bounds, limits and conditioning as all agents together.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -24,14 +24,15 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.extracting import sanitizer_of
-from veilnet.cluster.parts import Parts, open_parts
+from veilnet.cluster.parts import Parts, opened
 from veilnet.cluster.power import PowerSearch, read_power_of_parts
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import PLAN, PROMISES, Sums, certificate_sums, raw_sums, share_sums, withdraw
+from veilnet.cluster.sending import PLAN, PROMISES
+from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums, withdraw
 from veilnet.cluster.tradeoff import Search
-from veilnet.designs.floors import beyond
+from veilnet.designs.floors import beyond, read_give_up
 from veilnet.designs.power import PARTS_OF_POWER
-from veilnet.designs.questions import Worst, read_loss
+from veilnet.designs.questions import Worst, read_loss, refuse_given_up_in_vain
 from veilnet.designs.questions import read_targets as targets_and_worst
 from veilnet.designs.tradeoff import MARGINS
 from veilnet.io._atomic import write_text
@@ -43,6 +44,7 @@ from veilnet.verdict.share_stacks import share_tolerance, share_weights
 __all__ = ["PartsPlan", "PartsVerdict", "check", "design", "verify"]
 
 FORMAT = "veilnet-parts-plan/1"
+AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
 
 
@@ -54,12 +56,14 @@ class PartsVerdict:
     limit:   name -> what the prior allows at most.
     agents:  how many there are.
     numbers: how many numbers they send in all.
+    exposed: how many of them withhold something by exact numbers, of readings whose resolution nobody stated.
     """
 
     ceiling: Mapping[str, float]
     limit: Mapping[str, float]
     agents: int
     numbers: int
+    exposed: int = 0
 
     @property
     def achievable(self) -> bool:
@@ -72,6 +76,11 @@ class PartsVerdict:
             f"{1 + self.limit[name]:.4g}-fold at most"
             for name in self.ceiling
         ]
+        if self.exposed:
+            lines.append(
+                f"No resolution was stated for {self.exposed} agents: exact numbers then protect only continuous "
+                "readings (give save_parts the steps of the readings, or 0 if they are continuous)."
+            )
         return "\n".join([f"{self.agents} agents send {self.numbers} numbers.", *lines])
 
 
@@ -145,6 +154,7 @@ def design(
     utility_loss: float | None = None,
     power: float | Mapping[str, float] | None = None,
     *,
+    give_up: str | Sequence[str] = (),
     starts: int | None = None,
     seed: int = 0,
     client: Any = None,
@@ -159,17 +169,24 @@ def design(
     utility_loss: loss allowed (0.05 is 5 %): the largest privacy that all reach.
     power:        largest noise power tr Θ_i of an agent, one number for all or the name of a part -> number: most
                   privacy at perfect utility by noise alone, with a certified gap (``details["relative_gap"]``).
+    give_up:      private parameters, by name, that may be hidden less than they are for free; within a utility_loss=
+                  nothing is spent on them.
     starts, seed: of the search for a trade-off.
 
-    The other arguments are those of :func:`check`. Whatever is paid for, nothing is hidden less than it is for free.
-    Parts of the plan are written to ``plan/`` beside the inputs; those that an earlier run finished are not computed
-    again. InvalidPlan where the promise is not confirmed.
+    The other arguments are those of :func:`check`. Whatever is paid for, nothing else is hidden less than it is
+    for free. Parts of the plan are written to ``plan/`` beside the inputs; those that an earlier run finished are not
+    computed again. InvalidPlan where the promise is not confirmed.
     """
-    network = parts if isinstance(parts, Parts) else open_parts(parts)
+    network = opened(parts)
     asked = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
         raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
+    if give_up and privacy is None and utility_loss is None:
+        raise InvalidRequest(
+            "give_up: goes with privacy= or utility_loss=, where one parameter's protection can be traded for "
+            "another's; leave it out"
+        )
     powers = {} if power is None else read_power_of_parts(network, power)
     where = (network.folder, network.length)
     first = over_all_parts(
@@ -179,12 +196,14 @@ def design(
         whole = _summary(network, first)
     if power is not None:
         return _powered(network, whole, first, PowerSearch(network, whole, first, powers, client, progress))
+    given_up = read_give_up(whole, give_up)
     targets = {} if privacy is None else read_targets(whole, privacy)
     loss = None if utility_loss is None else read_loss(utility_loss)
     if any(targets.values()) or loss:
         search = Search(network, whole, first.readings, starts, seed, progress, client)
         if loss or any(target > search.ceiling[name] for name, target in targets.items()):
-            return _traded(network, whole, first, search, targets, loss, progress)
+            refuse_given_up_in_vain(search.ceiling, privacy, given_up)
+            return _traded(network, whole, first, search, targets, loss, given_up, progress)
         search.crowd.forget()
     return _perfect(network, whole, first, targets, client, progress)
 
@@ -196,11 +215,12 @@ def _traded(
     search: Search,
     targets: Mapping[str, float],
     loss: float | None,
+    given_up: frozenset[str],
     progress: Progress | None,
 ) -> PartsPlan:
     """The trade-off found, with more margin where the first was not confirmed."""
     limit = privacy_limit(whole)
-    asked = search.asked(targets, loss, limit)
+    asked = search.asked(targets, loss, limit, given_up)
     for margin in MARGINS:
         sums, details = search.answer(asked, margin, progress)
         with one_thread():
@@ -214,8 +234,10 @@ def _traded(
             break
     else:
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
-    verdict = PartsVerdict(search.ceiling, limit, sums.agents, sums.numbers)
+    verdict = PartsVerdict(search.ceiling, limit, sums.agents, sums.numbers, sums.exposed)
     computed = tuple(sorted({*first.computed, *sums.computed}))
+    if given_up:
+        details = {**details, "given_up": sorted(given_up)}
     plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets, loss, details)
     _save(plan, first, promise)
     search.crowd.forget()
@@ -236,7 +258,7 @@ def _powered(network: Parts, whole: Network, first: Sums, search: PowerSearch) -
             break
     else:
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
-    verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers)
+    verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
     computed = tuple(sorted({*first.computed, *sums.computed}))
     plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, {}, 0.0, details)
     _save(plan, first, promise)
@@ -267,7 +289,8 @@ def _perfect(
         ceiling = {name: known.growth(rows) for name, rows in whole.private.items()}
         promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, ceiling, targets, 0.0)
         certificate = certify(whole, {}, promise, begun=SummedRecheck(whole, second.raw, second.left))
-        verdict = PartsVerdict(ceiling, privacy_limit(whole), second.agents, second.numbers)
+        limit = privacy_limit(whole)
+    verdict = PartsVerdict(ceiling, limit, second.agents, second.numbers, second.exposed)
     if not certificate.ok:
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
     computed = tuple(sorted({*first.computed, *second.computed}))
@@ -283,8 +306,8 @@ def verify(
 
     The arguments are those of :func:`check`. The certificate says what was promised and what was found.
     """
-    network = parts if isinstance(parts, Parts) else open_parts(parts)
-    promise = _load(network)
+    network = opened(parts)
+    promise = promise_of(network)
     where = (network.folder, network.length)
     sums = over_all_parts(
         certificate_sums, network.batches(), where, client=client, progress=progress, what="verifying"
@@ -294,7 +317,7 @@ def verify(
         half = (vectors * np.sqrt(np.maximum(values, 0.0))).T
         whole = _network(network, half)
         found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
-    count = Finding("agents", float(network.agents), float(sums.agents), network.agents == sums.agents)
+    count = Finding(AGENTS, float(network.agents), float(sums.agents), network.agents == sums.agents)
     return Certificate((*found.findings, count))
 
 
@@ -339,7 +362,8 @@ def _save(plan: PartsPlan, sums: Sums, promise: Promise) -> None:
     write_text(plan.parts.folder / PLAN / PROMISES, json.dumps(document, indent=2) + "\n")
 
 
-def _load(parts: Parts) -> Promise:
+def promise_of(parts: Parts) -> Promise:
+    """What the saved plan of a network in parts promises."""
     path: Path = parts.folder / PLAN / PROMISES
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

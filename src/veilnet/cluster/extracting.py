@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from os import PathLike
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.names import NumberedNames
 from veilnet._core.validation import unknown
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.cluster.parts import Parts, open_parts, read_part
-from veilnet.cluster.tasks import PLAN, PROMISES, read_plan_part
+from veilnet.cluster.parts import Parts, opened, read_part
+from veilnet.cluster.sending import plan_name, read_plan_part
 from veilnet.io._sealed import seal
 from veilnet.io.sanitizer_files import to_document
 
@@ -31,8 +30,15 @@ def sanitizer_of(parts: Parts, part: str, place: int) -> Sanitizer:
     sent = int(found["sent"][place])
     rows = np.array(found["compression"][place, :sent])
     noisy = found["variances"][place, :sent] if "variances" in found else np.zeros(sent)
-    made = Sanitizer(rows, np.diag(noisy), offset=np.zeros(rows.shape[1]), agent=_name(parts, part, place))
-    return made.with_grid(found["grid"][place, :sent])
+    own = read_part(parts.folder / part, parts.length)
+    return Sanitizer(
+        rows,
+        np.diag(noisy),
+        offset=own.offset[place],
+        grid=found["grid"][place, :sent],
+        resolution=None if own.resolution is None else own.resolution[place],
+        agent=own.names[place] if own.names is not None else _number(parts, part, place),
+    )
 
 
 def agent_file(parts: Parts | str | PathLike[str], agent: str) -> tuple[str, bytes]:
@@ -41,17 +47,13 @@ def agent_file(parts: Parts | str | PathLike[str], agent: str) -> tuple[str, byt
     parts: the network, or its folder; it was designed.
     agent: its name, or its number among all agents ("agent0042") where parts give no names.
     """
-    network = parts if isinstance(parts, Parts) else open_parts(parts)
+    network = opened(parts)
     if agent == "center":
         raise InvalidRequest(
-            "agent: a network in parts has no file for the centre; parts of the plan are what it needs"
+            "agent: networks in parts have none for the centre; 'veilnet fuse' takes their folder and one of messages"
         )
     part, place = _found(network, agent)
-    path = network.folder / PLAN / PROMISES
-    try:
-        plan = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        raise InvalidPlan(f"{path}: {error.strerror}; design first") from error
+    plan = plan_name(network.folder)
     return plan, seal(to_document(sanitizer_of(network, part, place), plan))
 
 
@@ -75,7 +77,10 @@ def _found(parts: Parts, agent: str) -> tuple[str, int]:
 def _name(parts: Parts, part: str, place: int) -> str:
     """Its own name, or its number among all agents."""
     given = read_part(parts.folder / part, parts.length).names
-    if given is not None:
-        return given[place]
+    return _number(parts, part, place) if given is None else given[place]
+
+
+def _number(parts: Parts, part: str, place: int) -> str:
+    """Its number among all agents."""
     before = [each.name for each in parts.parts].index(part)
     return NumberedNames(parts.agents)[sum(p.agents for p in parts.parts[:before]) + place]

@@ -1,7 +1,8 @@
 """A network as a folder of parts, so that no machine ever holds all of its agents.
 
     header.json      what all agents have in common: public and private rows, prior, and the list of parts
-    part-00000.npz   a stack of agents alike: ``observe`` (s, n, L), ``noise`` (s, n, n), and their ``names`` if any
+    part-00000.npz   a stack of agents alike: ``observe`` (s, n, L), ``noise`` (s, n, n), and if there are any their
+                     ``names``, ``offset`` (s, n) and ``resolution`` (s, n)
     plan/            what was designed, part by part (:mod:`veilnet.cluster.tasks`)
 
 The header is written last, and names every part with its number of agents: a folder whose writing was cut off has
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_names, symmetric
 from veilnet.io._atomic import write_bytes, write_text
 from veilnet.model.arguments import read_prior, read_private, read_public
-from veilnet.model.noise import IndependentNoise
+from veilnet.model.noise import IndependentNoise, dithered
 from veilnet.model.prior import Prior
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Parts",
     "arrays_of",
     "open_parts",
+    "opened",
     "read_part",
     "save_parts",
     "written",
@@ -51,6 +53,7 @@ HEADER = "header.json"
 # What a file that was cut off, changed or is no archive at all can raise while it is read.
 DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError, RuntimeError)
 _PART = re.compile(r"part-[0-9]{5,}\.npz")
+_NEEDED, _ALLOWED = ("observe", "noise"), ("names", "offset", "resolution")
 # Small parts are taken together until a task has so many agents: a scheduler spends up to a millisecond on each task.
 AGENTS_PER_TASK = 4096
 
@@ -103,7 +106,16 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class LoadedPart:
-    """The agents of one part: H_i, R_i, the Cholesky roots of R_i, their names, and the SHA-256 of the file."""
+    """The agents of one part.
+
+    observe:    H_i, (s, n, L).
+    noise:      R_i, (s, n, n), of the readings as they are combined: with the variance of their dither.
+    roots:      the Cholesky roots of R_i.
+    names:      of the agents, None where they are numbered.
+    offset:     what the readings show at x = 0, (s, n).
+    resolution: the steps of the readings, (s, n), 0 where they are continuous; None where nothing is said of them.
+    digest:     the SHA-256 of the file.
+    """
 
     observe: Array
     noise: Array
@@ -111,11 +123,13 @@ class LoadedPart:
     condition: float
     names: tuple[str, ...] | None
     digest: str
+    offset: Array
+    resolution: Array | None
 
 
 def save_parts(
     folder: str | PathLike[str],
-    stacks: Iterable[tuple[Any, ...]],
+    stacks: Iterable[tuple[Any, ...] | Mapping[str, Any]],
     public: Any,
     private: Mapping[str, Any],
     prior: Prior | None = None,
@@ -123,7 +137,8 @@ def save_parts(
     """Write a network as parts, one after the other: the stacks may come from a generator.
 
     folder:  where to; made if there is none, and refused if it holds parts already.
-    stacks:  (observe, noise) or (observe, noise, names) each: H_i (s, n, L), R_i (s, n, n).
+    stacks:  (observe, noise) or (observe, noise, names) each: H_i (s, n, L), R_i (s, n, n). Or a dictionary of
+             them, with ``offset`` and ``resolution`` beside: one number for all, one per reading (n,), or (s, n).
     public, private, prior: as in :class:`veilnet.Network`.
     """
     target = Path(folder)
@@ -134,20 +149,14 @@ def save_parts(
     length = 0
     for number, stack in enumerate(stacks):
         name = f"part-{number:05d}.npz"
-        if len(stack) not in (2, 3):
-            raise InvalidRequest(
-                f"stacks: expected (observe, noise) or (observe, noise, names), found {len(stack)} things"
-            )
-        observe = as_array(stack[0], f"observe of {name}")
+        arrays = _given(stack, name)
+        observe = arrays["observe"]
         if not found and observe.ndim == 3:
             # Before hours of writing: what all agents have in common is refused or not by the first of them.
             length = observe.shape[2]
             rows, _ = read_public(public, length)
             hidden, known = read_private(private, length), read_prior(prior, length)
-        arrays = {"observe": observe, "noise": as_array(stack[1], f"noise of {name}")}
-        if len(stack) == 3:
-            arrays["names"] = np.array(as_names(stack[2], f"names of {name}"))
-        _checked(arrays, target / name, length)
+        _noise_of(_checked(arrays, target / name, length), target / name)
         written(target / name, arrays)
         found.append(Part(name, len(observe)))
     if not found:
@@ -203,23 +212,26 @@ def open_parts(folder: str | PathLike[str]) -> Parts:
     return Parts(target, length, rows, hidden, known, parts)
 
 
+def opened(parts: Parts | str | PathLike[str]) -> Parts:
+    """A network in parts, given as it is or by its folder."""
+    return parts if isinstance(parts, Parts) else open_parts(parts)
+
+
 def read_part(path: Path, length: int) -> LoadedPart:
     """The agents of a part, checked; InvalidNetwork names the part where it is missing, damaged or not a network."""
     content = _content(path)
     arrays = _arrays(content, path)
-    observe, noise, names = _checked(arrays, path, length)
-    blocks = Blocks([observe.shape[1]] * len(observe))
-    try:
-        own = IndependentNoise(blocks, [symmetric(noise, "noise")], names or NumberedNames(len(observe)))
-    except InvalidNetwork as error:
-        raise InvalidNetwork(f"{path}: {error}") from error
+    given = _checked(arrays, path, length)
+    own = _noise_of(given, path)
     return LoadedPart(
-        observe,
+        given.observe,
         own.stacks[0],
         own.own_roots()[0],
         own.condition(),
-        names,
+        given.names,
         hashlib.sha256(content).hexdigest(),
+        np.zeros(given.observe.shape[:2]) if given.offset is None else given.offset,
+        given.resolution,
     )
 
 
@@ -264,23 +276,61 @@ def arrays_of(file: IO[bytes]) -> dict[str, Any]:
         return {name: np.asarray(archive[name]) for name in archive.files}
 
 
-def _checked(
-    arrays: Mapping[str, Any], path: Path, length: int
-) -> tuple[Array, Array, tuple[str, ...] | None]:
-    strangers = set(arrays) - {"observe", "noise", "names"}
-    if strangers or not {"observe", "noise"} <= set(arrays):
+class _Given(NamedTuple):
+    """The arrays of a part, of shapes that go together."""
+
+    observe: Array
+    noise: Array
+    names: tuple[str, ...] | None
+    offset: Array | None
+    resolution: Array | None
+
+
+def _given(stack: tuple[Any, ...] | Mapping[str, Any], part: str) -> dict[str, Any]:
+    """The arrays of a part as its file has them, from what was given to save_parts."""
+    if not isinstance(stack, Mapping):
+        if len(stack) not in (2, 3):
+            raise InvalidRequest(
+                "stacks: expected (observe, noise), (observe, noise, names) or a dictionary of these with offset and "
+                f"resolution, found {len(stack)} things"
+            )
+        stack = dict(zip(("observe", "noise", "names"), stack, strict=False))
+    if not set(_NEEDED) <= set(stack):
+        raise InvalidRequest(f"stacks: expected observe and noise, found {', '.join(map(str, stack))}")
+    arrays = {
+        str(name): np.array(as_names(value, f"names of {part}"))
+        if name == "names"
+        else as_array(value, f"{name} of {part}")
+        for name, value in stack.items()
+    }
+    shape = arrays["observe"].shape[:2]
+    for name in ("offset", "resolution"):
+        if name in arrays and arrays[name].shape in ((), shape[1:]):
+            arrays[name] = np.array(np.broadcast_to(arrays[name], shape))
+    return arrays
+
+
+def _checked(arrays: Mapping[str, Any], path: Path, length: int) -> _Given:
+    strangers = set(arrays) - {*_NEEDED, *_ALLOWED}
+    if strangers or not set(_NEEDED) <= set(arrays):
         raise InvalidNetwork(
-            f"{path}: expected the arrays observe and noise, and names if there are any; found {', '.join(arrays)}"
+            f"{path}: expected the arrays observe and noise, and {', '.join(_ALLOWED)} if there are any; found "
+            f"{', '.join(arrays)}"
         )
-    observe, noise = (
-        as_array(arrays["observe"], f"{path}: observe"),
-        as_array(arrays["noise"], f"{path}: noise"),
-    )
+    numbers = {name: as_array(array, f"{path}: {name}") for name, array in arrays.items() if name != "names"}
+    observe = numbers["observe"]
     if observe.ndim != 3 or 0 in observe.shape or observe.shape[2] != length:
         raise InvalidNetwork(f"{path}: observe: expected shape (s, n, {length}), found {observe.shape}")
     count, size, _ = observe.shape
-    if noise.shape != (count, size, size):
-        raise InvalidNetwork(f"{path}: noise: expected shape {(count, size, size)}, found {noise.shape}")
+    shapes = {"noise": (count, size, size), "offset": (count, size), "resolution": (count, size)}
+    for name, shape in shapes.items():
+        if name in numbers and numbers[name].shape != shape:
+            raise InvalidNetwork(f"{path}: {name}: expected shape {shape}, found {numbers[name].shape}")
+    steps = numbers.get("resolution")
+    if steps is not None and np.any(steps < 0):
+        raise InvalidNetwork(
+            f"{path}: resolution: expected steps of at least 0, 0 for continuous readings, found {steps.min():g}"
+        )
     names = None
     if "names" in arrays:
         given = arrays["names"]
@@ -289,7 +339,21 @@ def _checked(
                 f"{path}: names: expected {count} names, found {given.dtype} of {given.shape}"
             )
         names = tuple(str(each) for each in given)
-    return observe, noise, names
+    return _Given(observe, numbers["noise"], names, numbers.get("offset"), steps)
+
+
+def _noise_of(given: _Given, path: Path) -> IndependentNoise:
+    """The noise of the readings as they are combined; InvalidNetwork where it is none, or less than rounding has."""
+    count, size, _ = given.observe.shape
+    names = given.names or NumberedNames(count)
+    try:
+        own = IndependentNoise(Blocks([size] * count), [symmetric(given.noise, "noise")], names)
+        steps = given.resolution
+        found = own if steps is None else dithered(own, steps.reshape(-1), names)
+    except InvalidNetwork as error:
+        raise InvalidNetwork(f"{path}: {error}") from error
+    assert isinstance(found, IndependentNoise)
+    return found
 
 
 def loaded(folder: Path, names: Sequence[str], length: int) -> Iterator[tuple[str, LoadedPart]]:

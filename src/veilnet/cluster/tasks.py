@@ -23,13 +23,11 @@ from veilnet._core.types import Array
 from veilnet.agent.grid import grid_steps
 from veilnet.bounds.message_noise import own_covariances
 from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of, loaded, written
+from veilnet.cluster.sending import PLAN, PROMISES, read_sending
 from veilnet.recheck.sums import raw_information, sent_information
 from veilnet.verdict.share_stacks import share_stack
 
-PLAN = "plan"
-PROMISES = "plan.json"
-"""In the folder of the plan, there only as long as all parts are those of one plan that was confirmed."""
-_SUMS = "sums"
+SUMS = "sums"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +37,8 @@ class Sums:
     triangle: T with T'T the information, of raw readings in the first pass and of what is sent in the second.
     raw:      Σ H'R^-1 H, and
     left:     Σ H'C'(C R C' + Θ)^+ C H, by the formulas of the certificate.
+    exposed:  how many agents send some exact numbers and not everything, though nothing is said of the resolution of
+              their readings.
     """
 
     triangle: Array
@@ -50,6 +50,7 @@ class Sums:
     condition: float = 1.0
     kept: float = np.inf
     dropped: float = 0.0
+    exposed: int = 0
     computed: tuple[str, ...] = field(default=())
 
 
@@ -72,6 +73,7 @@ def joined(several: Sequence[Sums]) -> Sums:
         condition=max(each.condition for each in several),
         kept=min(each.kept for each in several),
         dropped=max(each.dropped for each in several),
+        exposed=sum(each.exposed for each in several),
         computed=tuple(name for each in several for name in each.computed),
     )
 
@@ -99,25 +101,13 @@ def certificate_sums(names: Sequence[str], folder: Path, length: int) -> Sums:
         return joined([_recomputed(name, part, folder) for name, part in loaded(folder, names, length)])
 
 
-def read_plan_part(folder: Path, name: str) -> dict[str, Any]:
-    """The arrays of one part of a plan; InvalidPlan where it is missing or damaged."""
-    path = folder / PLAN / name
-    try:
-        with path.open("rb") as file:
-            return arrays_of(file)
-    except FileNotFoundError as error:
-        raise InvalidPlan(f"{path}: this part of the plan is missing; design once more") from error
-    except DAMAGED as error:
-        raise InvalidPlan(f"{path}: this part of the plan is damaged ({error}); design once more") from error
-
-
 def withdraw(folder: Path) -> None:
     """Take back what an earlier plan promised, before parts of another one are written over it."""
     (folder / PLAN / PROMISES).unlink(missing_ok=True)
 
 
 def _raw(name: str, part: LoadedPart, folder: Path, length: int) -> Sums:
-    path = folder / PLAN / _SUMS / name
+    path = folder / PLAN / SUMS / name
     before = finished(path, part.digest, {"triangle": (length, length)})
     triangle = raw_triangle(part.observe, part.roots) if before is None else before["triangle"]
     if before is None:
@@ -152,7 +142,16 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
         found["triangle"], found["raw"], found["left"],
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
         kept=float(found["kept"]), dropped=float(found["dropped"]), computed=(name,) if fresh else (),
+        exposed=exposed(part, found["sent"]),
     )  # fmt: skip
+
+
+def exposed(part: LoadedPart, sent: Any, variances: Array | None = None) -> int:
+    """How many agents withhold something by exact numbers, of readings that may lie on a lattice nobody knows."""
+    if part.resolution is not None:
+        return 0
+    exact = sent if variances is None else sent - np.sum(variances, axis=1)
+    return int(np.sum((exact > 0) & (exact < part.observe.shape[1])))
 
 
 def tells_what_it_says(part: LoadedPart, found: Mapping[str, Any], most: int) -> bool:
@@ -229,31 +228,11 @@ def _added(variances: Array | None, mine: Any, number: int) -> Array | None:
 
 
 def _recomputed(name: str, part: LoadedPart, folder: Path) -> Sums:
-    path = folder / PLAN / name
-    found = read_plan_part(folder, name)
+    sending = read_sending(folder, name, part)
+    rows, sent, variances = sending.compression, sending.sent, sending.variances
     count, size, length = part.observe.shape
-    try:
-        rows, sent, grid = found["compression"], found["sent"], found["grid"]
-        digest = str(found["digest"])
-    except KeyError as error:
-        raise InvalidPlan(f"{path}: {error} is missing; design once more") from error
-    if digest != part.digest:
-        raise InvalidPlan(f"{path}: made for another {name} than the one beside it; design once more")
-    fits = rows.ndim == 3 and rows.shape[::2] == (count, size) and sent.shape == (count,)
-    fits = fits and grid.shape == rows.shape[:2]
-    if not fits or sent.dtype.kind not in "iu" or np.any((sent < 0) | (sent > rows.shape[1])):
-        raise InvalidPlan(f"{path}: expected what {count} agents of {size} readings send; design once more")
-    variances = found.get("variances")
-    if variances is not None and (
-        variances.shape != grid.shape
-        or variances.dtype != np.float64
-        or np.any((variances != 0) & (variances != 1))
-    ):
-        raise InvalidPlan(f"{path}: expected noise of variance 0 or 1 for each number; design once more")
-    if not np.all(np.isfinite(rows)):
-        raise InvalidPlan(f"{path}: expected finite numbers to send; design once more")
-    if not _same_grid(grid, grids(part, rows, sent, variances)):
-        raise InvalidPlan(f"{path}: not the grid that the noise calls for; design once more")
+    if not _same_grid(sending.grid, grids(part, rows, sent, variances)):
+        raise InvalidPlan(f"{folder / PLAN / name}: not the grid that the noise calls for; design once more")
     raw, left = information(part, rows, sent, variances)
     return Sums(
         np.zeros((length, length)), raw, left,

@@ -42,6 +42,7 @@ from veilnet.designs.many import (
     search_closed_forms,
     standing_for,
 )
+from veilnet.designs.questions import divided_by
 from veilnet.model.network import Network
 from veilnet.model.standard_form import standard_form
 
@@ -93,11 +94,14 @@ class PartsCrowd:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A question in words: privacy by name, or the loss allowed; and what is free and stays."""
+    """A question in words: privacy by name, or the loss allowed; what is free and stays; and how what the loss buys
+    is divided, equally when left out.
+    """
 
     targets: Mapping[str, float]
     most_loss: float | None
     floors: Mapping[str, float]
+    weights: Mapping[str, float] | None = None
 
     def question(self, names: list[str], margin: float) -> Question:
         """For the search, aimed at with a margin so that rounding decides nothing."""
@@ -105,7 +109,9 @@ class Asked:
             np.array([each.get(name, 0.0) for name in names]) for each in (self.targets, self.floors)
         )
         if self.most_loss is not None:
-            return Question(kept, np.ones(len(names)), self.most_loss * (1 - margin))
+            weights = dict.fromkeys(names, 1.0) if self.weights is None else self.weights
+            divided = np.array([weights.get(name, 0.0) for name in names])
+            return Question(kept, divided, self.most_loss * (1 - margin))
         return Question(np.maximum(wanted * (1 + margin), kept))
 
 
@@ -117,7 +123,7 @@ class Search:
         client: Any,
     ) -> None:  # fmt: skip
         self.crowd = PartsCrowd(parts, whole, client)
-        self._names = list(whole.private)
+        self._whole, self._names = whole, list(whole.private)
         stacks, stand_for = self.crowd.chosen(SAMPLE_ENTRIES * parts.agents / readings**2)
         with one_thread():
             sample = standing_for(self.crowd.form, stacks, stand_for)
@@ -130,9 +136,15 @@ class Search:
         return dict(zip(self._names, self._search.ceiling.tolist(), strict=True))
 
     def asked(
-        self, targets: Mapping[str, float], most_loss: float | None, limit: Mapping[str, float]
+        self,
+        targets: Mapping[str, float],
+        most_loss: float | None,
+        limit: Mapping[str, float],
+        given_up: frozenset[str] = frozenset(),
     ) -> Asked:
-        """The question, refused where the search for parts has no answer; what is free becomes a floor."""
+        """The question, refused where the search for parts has no answer; what is free becomes a floor, but for what
+        was given up.
+        """
         for name, target in targets.items():
             if target > limit[name]:
                 raise Infeasible(
@@ -150,8 +162,13 @@ class Search:
                 f"privacy: {unbounded[0]} is hidden without bound for free, which sums in doubles cannot keep; give "
                 "save_parts a prior, or design without a target"
             )
-        floors = {name: free * (1 - KEPT_OF_FREE) for name, free in self.ceiling.items() if free > _NOTHING}
-        return Asked(targets, most_loss, floors if len(self._names) > 1 else {})
+        floors = {
+            name: free * (1 - KEPT_OF_FREE)
+            for name, free in self.ceiling.items()
+            if free > _NOTHING and name not in given_up
+        }
+        weights = divided_by(self._whole, None, given_up)
+        return Asked(targets, most_loss, floors if len(self._names) > 1 else {}, weights)
 
     def answer(self, asked: Asked, margin: float, progress: Progress | None) -> tuple[Sums, dict[str, Any]]:
         """The mixture found, written by all parts; its sums, and how it was found."""

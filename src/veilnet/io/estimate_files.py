@@ -27,12 +27,19 @@ def write_estimate_header(file: IO[bytes], format: Format, labels: Sequence[str]
 
 
 def write_estimates(
-    file: IO[bytes], format: Format, rows: Sequence[int], estimate: Estimate, key: RowKey = ROW
+    file: IO[bytes],
+    format: Format,
+    rows: Sequence[int],
+    estimate: Estimate,
+    key: RowKey = ROW,
+    *,
+    counted: bool = False,
 ) -> None:
     """Append estimates to a binary file.
 
     CSV: the row or its time, the estimates, their standard deviations, who is missing and whose messages contradict
-    the model, separated by semicolons; cells of what is not estimable are empty. JSON: null instead.
+    the model, separated by semicolons; cells of what is not estimable are empty. JSON: null instead. ``counted`` says
+    how many are missing, and not who, where they may be thousands.
     """
     values = estimate.public.tolist()
     deviations = np.where(estimate.estimable, estimate.deviation, np.nan).tolist()
@@ -43,7 +50,7 @@ def write_estimates(
                     key.text(row),
                     *map(_cell, value),
                     *map(_cell, deviation),
-                    ";".join(missing),
+                    len(missing) if counted else ";".join(missing),
                     ";".join(doubted),
                 ]
                 for row, value, deviation, missing, doubted in zip(
@@ -58,7 +65,7 @@ def write_estimates(
                 _column(key): json.loads(key.json(row)),
                 "public": _named(estimate.labels, value),
                 "deviation": _named(estimate.labels, deviation),
-                "missing": list(missing),
+                "missing": len(missing) if counted else list(missing),
                 "contradicting": list(doubted),
             },
             ensure_ascii=False,

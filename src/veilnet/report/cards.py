@@ -82,7 +82,7 @@ def estimate_card(estimate: Estimate) -> Html:
         [
             str(row + 1),
             *(_estimated(float(public[row, k]), float(deviation[row, k])) for k in range(len(labels))),
-            names_of(list(missing[row])) if missing[row] else "–",
+            names_of(missing[row]) if missing[row] else "–",
         ]
         for row in range(min(len(public), _MOST_ROWS))
     ]

@@ -47,7 +47,7 @@ def _briefly(ratio: float) -> str:
 
 def names_of(names: Sequence[str]) -> str:
     """Names as one text, each of a length that can be shown."""
-    return join_names([shown(name) for name in names])
+    return join_names(names, each=shown)
 
 
 def growth_of(error: TypicalError) -> float:

@@ -27,20 +27,22 @@ _LEAST_LEFT = (
 
 def draw_x(network: Network, rng: np.random.Generator, rows: int) -> Array:
     """Draws (rows, L) of x from the prior; where it says nothing, from somewhere."""
-    mean = prior_mean(network)
+    return np.asarray(prior_mean(network) + rng.standard_normal((rows, network.L)) @ spread_of_x(network).T)
+
+
+def spread_of_x(network: Network) -> Array:
+    """B, (L, L): x is drawn as the prior mean and B times standard normal draws."""
+    if network.prior is not None and network.prior.covariance is not None:
+        return cholesky(network.prior.covariance)
     raw = np.linalg.inv(network.raw_triangle)
     if network.prior is None:
-        return np.asarray(mean + _ANYWHERE * rng.standard_normal((rows, network.L)) @ raw.T)
-    covariance = network.prior.covariance
-    if covariance is not None:
-        return np.asarray(mean + rng.standard_normal((rows, network.L)) @ cholesky(covariance).T)
+        return np.asarray(_ANYWHERE * raw)
     # In raw coordinates J0 = V diag(k²) V': deviations 1/k where something is known.
     _, sharpness, directions = _thin_svd(network.in_raw_coordinates(network.prior.root))
     deviations = np.full(network.L, _ANYWHERE)
     known = sharpness > least_sharpness(network)
     deviations[known] = 1.0 / sharpness[known]
-    raw_draws = rng.standard_normal((rows, network.L)) * deviations @ directions
-    return np.asarray(mean + raw_draws @ raw.T)
+    return np.asarray(raw @ directions.T * deviations)
 
 
 def draw_readings(network: Network, x: Array, rng: np.random.Generator) -> Array:
@@ -49,24 +51,27 @@ def draw_readings(network: Network, x: Array, rng: np.random.Generator) -> Array
     Readings with a resolution are rounded to their lattice; their noise is drawn with so much less variance as
     rounding adds to it, so that the whole has the covariance that the network says.
     """
-    noise = _draw_noise(_before_rounding(network), rng, len(x))
-    readings = np.asarray(x @ network.H.T + network.offset + noise)
-    coarse = network.steps > 0
+    return read_in_steps(x @ network.H.T + network.offset, network.undithered_noise, network.steps, rng)
+
+
+def read_in_steps(exact: Array, noise: NoiseModel, steps: Array, rng: np.random.Generator) -> Array:
+    """What sensors of this noise and these steps (N,) give in place of exact readings (rows, N)."""
+    readings = np.asarray(exact + _draw_noise(_before_rounding(noise, steps), rng, len(exact)))
+    coarse = steps > 0
     if coarse.any():
-        steps = network.steps[coarse]
-        readings[:, coarse] = steps * np.rint(readings[:, coarse] / steps)
+        readings[:, coarse] = steps[coarse] * np.rint(readings[:, coarse] / steps[coarse])
     return readings
 
 
-def _before_rounding(network: Network) -> NoiseModel:
+def _before_rounding(noise: NoiseModel, steps: Array) -> NoiseModel:
     """The sensors' noise less step²/12; where correlations leave no room for that, as it is."""
-    rounding = dither_variance(network.steps)
+    rounding = dither_variance(steps)
     if not np.any(rounding):
-        return network.undithered_noise
+        return noise
     try:
-        return network.undithered_noise.plus(-(1 - _LEAST_LEFT) * rounding)
+        return noise.plus(-(1 - _LEAST_LEFT) * rounding)
     except InvalidNetwork:
-        return network.undithered_noise
+        return noise
 
 
 def _draw_noise(model: NoiseModel, rng: np.random.Generator, rows: int) -> Array:

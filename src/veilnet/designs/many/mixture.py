@@ -223,7 +223,8 @@ class Answers:
         slopes = ((slopes - (slopes @ weights)[:, None]) * np.sqrt(weights))[:, mixing]
         pressing = (question.targets > 0) & (at.privacy <= question.targets * (1 + _TIGHT))
         if question.weights is not None:
-            ratio = np.where(question.weights > 0, at.privacy / np.maximum(question.weights, _TINY), np.inf)
+            divided = np.where(question.weights > 0, question.weights, 1.0)
+            ratio = np.where(question.weights > 0, at.privacy / divided, np.inf)
             pressing |= ratio <= ratio.min() * (1 + _TIGHT)
         found = np.zeros(at.privacy.size)
         if np.any(pressing):

@@ -1,0 +1,214 @@
+"""Readings of a network in parts, sanitized part by part: for simulations, and wherever parts are gateways of agents.
+
+An agent in service runs its own file (``veilnet extract``); what happens to a reading here is what happens there:
+offset, dither, combination, noise, rounding to the grid, and nothing at all of a reading in doubt
+(:mod:`veilnet.agent.release`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet._core.progress import Progress
+from veilnet._core.stacks import parts as some_at_a_time
+from veilnet._core.threads import one_thread
+from veilnet._core.types import Array
+from veilnet.agent import grid
+from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
+from veilnet.cluster.messages import Messages, begun, finish, read_arrays, read_reading_part
+from veilnet.cluster.parts import LoadedPart, Parts, loaded, opened, written
+from veilnet.cluster.running import over_all_parts
+from veilnet.cluster.sending import Alike, Sending, plan_name, read_sending
+from veilnet.designs.questions import read_count
+
+__all__ = ["Sanitized", "sanitize"]
+
+
+@dataclass(frozen=True)
+class Sanitized:
+    """What was sanitized.
+
+    messages: where it is.
+    sent:     how many messages, of an agent in a row, were sent.
+    refused:  how many were not, since their readings were missing or in doubt.
+    """
+
+    messages: Messages
+    sent: int
+    refused: int
+
+
+def sanitize(
+    parts: Parts | str | PathLike[str],
+    readings: str | PathLike[str],
+    messages: str | PathLike[str],
+    *,
+    seed: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Sanitized:
+    """What all agents of a network in parts send of their readings.
+
+    parts:    the network, or its folder; it was designed.
+    readings: a folder with ``part-00000.npz`` and so on: ``readings`` (T, s, n) of the agents of that part. An agent
+              whose readings in a row are not all finite, or are too large to be credible, sends nothing of it, and
+              so do all agents of a part that is not there.
+    messages: the folder to write messages to, refused if it holds some already. Of a run that was cut off, parts that
+              are finished are kept: no noise is drawn twice for a reading.
+    seed:     makes a simulation repeatable: its messages are marked as not private. Left out, noise comes from the
+              entropy of the operating system.
+
+    The other arguments are those of :func:`veilnet.cluster.check`.
+    """
+    network = opened(parts)
+    chosen = None if seed is None else read_count(seed, "seed", least=0)
+    source = Path(readings).resolve()
+    if not source.is_dir():
+        raise InvalidReading(
+            f"readings: expected a folder of parts, found none at {source}; nothing was sent"
+        )
+    target = begun(messages)
+    plan = plan_name(network.folder)
+    found: _Done = over_all_parts(
+        sanitized_parts,
+        network.batches(),
+        (network.folder, network.length, source, target, plan, chosen),
+        client=client,
+        progress=progress,
+        what="sanitizing",
+        join=done_together,
+    )
+    if found.rows is None:
+        raise InvalidReading(f"{source}: holds readings of no part of {network.folder}; nothing was sent")
+    return Sanitized(
+        finish(Messages(target, plan, found.rows, private=chosen is None)), found.sent, found.refused
+    )
+
+
+@dataclass(frozen=True)
+class _Done:
+    """Rows, None where there were no readings; and messages that were sent, and refused."""
+
+    rows: int | None = None
+    sent: int = 0
+    refused: int = 0
+    part: str = ""
+
+
+def done_together(several: Sequence[_Done]) -> _Done:
+    """Several batches together; all have as many rows."""
+    with_rows = [each for each in several if each.rows is not None]
+    for each in with_rows[1:]:
+        if each.rows != with_rows[0].rows:
+            raise InvalidReading(
+                f"readings: {with_rows[0].part} has {with_rows[0].rows} rows, {each.part} has {each.rows}; fill rows "
+                "that were not read with nan"
+            )
+    first = with_rows[0] if with_rows else _Done()
+    return _Done(
+        first.rows, sum(each.sent for each in several), sum(each.refused for each in several), first.part
+    )
+
+
+def sanitized_parts(
+    names: Sequence[str],
+    folder: Path,
+    length: int,
+    readings: Path,
+    messages: Path,
+    plan: str,
+    seed: int | None,
+) -> _Done:
+    """A task: sanitize the readings of some parts, and write them as parts of the messages."""
+    with one_thread():
+        return done_together(
+            [
+                _sanitized(name, part, folder, readings, messages, plan, seed)
+                for name, part in loaded(folder, names, length)
+            ]
+        )
+
+
+def _sanitized(
+    name: str, part: LoadedPart, folder: Path, readings: Path, messages: Path, plan: str, seed: int | None
+) -> _Done:
+    sending = read_sending(folder, name, part)
+    count, size, _ = part.observe.shape
+    given = read_reading_part(readings, name, count, size)
+    if given is None:
+        return _Done()
+    released = _before(messages / name, readings / name, plan, (len(given), sending.numbers), seed)
+    if released is None:
+        released = release(sending, part, given, part_noise(name, seed))
+        marks = {"plan": np.array(plan), "seed": np.array(-1 if seed is None else seed)}
+        written(messages / name, {"sent": released, **marks})
+    silent = int(np.sum(sending.silent(released)))
+    return _Done(len(given), len(given) * len(sending.senders) - silent, silent, name)
+
+
+def part_generator(name: str, seed: int, purpose: int) -> np.random.Generator:
+    """What a seed stands for in a part, for a purpose: the same whoever works on the part, and of no other part."""
+    return np.random.default_rng([seed, purpose, int(name.removeprefix("part-").removesuffix(".npz"))])
+
+
+def part_noise(name: str, seed: int | None) -> NoiseSource:
+    """The noise of a part: from the operating system's entropy, or its own stream of a seed, whoever draws it."""
+    if seed is None:
+        return SystemNoise()
+    return SeededNoise(part_generator(name, seed, 0))
+
+
+def _before(path: Path, readings: Path, plan: str, shape: tuple[int, int], seed: int | None) -> Array | None:
+    """What a run that was cut off sanitized of the same part; refused where it was something else."""
+    found = read_arrays(path, "it is drawn anew then")
+    if found is None:
+        return None
+    mark = -1 if seed is None else seed
+    same = str(found.get("plan")) == plan and int(found.get("seed", -2)) == mark
+    same = same and found["sent"].shape == shape and readings.stat().st_mtime_ns <= path.stat().st_mtime_ns
+    if not same:
+        raise InvalidRequest(
+            f"{path}: messages of other readings, of another plan or with another seed than these; choose another "
+            "folder, or remove it first"
+        )
+    return np.asarray(found["sent"])
+
+
+def release(sending: Sending, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
+    """What may leave of readings (T, s, n): (T, numbers), not a number where an agent sends nothing."""
+    made = np.full((len(readings), sending.numbers), np.nan)
+    for alike in sending.alike():
+        for some in some_at_a_time(len(alike.places), len(readings), part.observe.shape[1]):
+            few = alike.some(some)
+            made[:, few.columns.reshape(-1)] = release_of(few, part, readings[:, few.places], source).reshape(
+                len(readings), -1
+            )
+    return made
+
+
+def release_of(alike: Alike, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
+    """What may leave of the readings (T, count, n) of some agents that send as many numbers, (T, count, k)."""
+    weights = grid.crossing_weights(alike.compression, alike.grid)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        known = readings - part.offset[alike.places]
+        valid = np.sum(np.abs(known) * weights, axis=2) <= grid.CROSSING_LIMIT
+    known[~valid] = 0.0
+    if part.resolution is not None and np.any(part.resolution[alike.places]):
+        known += source.uniform(known.shape) * part.resolution[alike.places]
+    in_steps = alike.compression / alike.grid[:, :, None]
+    values = np.swapaxes(np.swapaxes(known, 0, 1) @ np.swapaxes(in_steps, 1, 2), 0, 1)
+    deviation = np.zeros(alike.grid.shape)
+    if alike.variances is not None:
+        deviation = np.sqrt(alike.variances) / alike.grid
+        values = values + deviation * source.normal(values.shape)
+    flat = values.reshape(len(values), -1)
+    on_grid = grid.release(flat, 1.0, deviation.reshape(-1), source).reshape(values.shape) * alike.grid
+    on_grid[~valid] = np.nan
+    return on_grid
