@@ -20,9 +20,9 @@ from veilnet._core.stacks import parts
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array, Integers
 from veilnet.cluster.parts import LoadedPart, loaded, read_part
+from veilnet.cluster.planned import sent_sums
 from veilnet.cluster.remembering import remembered
 from veilnet.cluster.tasks import Sums, joined
-from veilnet.cluster.told import sent_sums
 from veilnet.designs.many import Recipe, answers, evenly, mixed, pulled
 from veilnet.designs.shrink import normal_rows
 

@@ -167,10 +167,10 @@ def design(
 
     privacy:      p_j to reach, one number for all or name -> number: least utility loss.
     utility_loss: loss allowed (0.05 is 5 %): the largest privacy that all reach.
-    give_up:      private parameters, by name, that may be hidden less than they are for free; within a utility_loss=
-                  nothing is spent on them.
     power:        largest noise power tr Θ_i of an agent, one number for all or the name of a part -> number: most
                   privacy at perfect utility by noise alone, with a certified gap (``details["relative_gap"]``).
+    give_up:      private parameters, by name, that may be hidden less than they are for free; within a utility_loss=
+                  nothing is spent on them.
     starts, seed: of the search for a trade-off.
 
     The other arguments are those of :func:`check`. Whatever is paid for, nothing else is hidden less than it is
