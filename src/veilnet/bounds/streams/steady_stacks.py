@@ -30,6 +30,8 @@ __all__ = ["SteadyOfStacks"]
 
 _FEWEST, _MOST = 32, 1 << 14
 _ENOUGH = 1e-12
+# Frequencies to begin with, times how fast the filter of raw readings forgets: enough to see its sharpest peak.
+_RESOLVED = 8.0
 _ACCEPTABLE = 1e-8
 _REGULAR = 1e-10
 # A loss up to this is one of share filters; more, and the sum of what is sent need not be the best estimate.
@@ -120,7 +122,7 @@ class SteadyOfStacks:
         rows = rows[self.bounded(rows)]
         forgets = -np.log(max(spectral_radius(self._system.transition), 1e-12))
         count = _FEWEST
-        while count < min(_MOST, -np.log(_ENOUGH) / forgets):
+        while count < min(_MOST, _RESOLVED / forgets):
             count *= 2
         while True:
             turns = np.exp(-1j * (np.arange(count // 2) + 0.5) * (2 * np.pi / count))
