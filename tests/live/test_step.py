@@ -27,6 +27,7 @@ from veilnet.live.agent_store import AgentStore
 from veilnet.live.epochs import Epochs, epochs_of
 from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals
+from veilnet.live.sending import Sender
 from veilnet.plans.verification import verify
 
 TIMES = RowKey("time", "zoned")
@@ -219,6 +220,36 @@ def test_an_agent_needs_no_option_and_sends_nothing_where_it_differs(
     vn.design(network.replace(step="5min")).save(tmp_path / "plan", force=True)
     assert run(agent_arguments(tmp_path, agent)) == 2
     assert "its epochs were steps of 900 s" in capfd.readouterr().err
+
+
+def test_a_plan_replaced_before_anything_was_told_is_kept_to_with_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = small_network().replace(step="15min")
+    agent = network.agents[0]
+    vn.design(network).save(tmp_path / "plan")
+    size = int(network.blocks.sizes[0])
+    rows = "".join(f"2026-03-01 10:{minute}:00Z{',1.5' * size}\n" for minute in ("01", "16", "31"))
+    (tmp_path / "readings.csv").write_text("time" + "".join(f",r{k}" for k in range(size)) + "\n" + rows)
+    start = Sender.start
+
+    def replaced_meanwhile(sender: Sender) -> None:
+        vn.design(network.replace(step="1h")).save(tmp_path / "plan", force=True)
+        start(sender)
+
+    monkeypatch.setattr(Sender, "start", replaced_meanwhile)
+    assert run(agent_arguments(tmp_path, agent, "--begin")) == 1  # nobody acknowledges
+    kept = AgentStore(tmp_path / "plan" / f"{agent}.sqlite", agent)
+    assert (kept.epochs, kept.ledger().releases) == ("steps of 3600 s in times with a zone", 1)
+    kept.close()
+
+
+def test_steps_that_differ_by_a_microsecond_are_counted_in_different_words() -> None:
+    for step in ("15min", "500ms", "1000000s", "1d"):
+        count = round((read_step(step) or 0) * 1e6)
+        assert Epochs(count).in_words(TIMES) == f"steps of {count / 1e6:g} s in times with a zone"
+        others = {Epochs(count + more).in_words(TIMES) for more in (-1, 0, 1)}
+        assert len(others) == 3
 
 
 def test_a_centre_does_not_mix_steps_in_one_store(tmp_path: Path) -> None:
