@@ -13,6 +13,7 @@ import pytest
 import veilnet as vn
 from helpers.live_networks import Wired, house_plan
 from helpers.small_network import small_network
+from helpers.stream_networks import random_stream
 from veilnet._core.durations import in_words, nearest_round, read_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet.agent.inspection import inspect
@@ -92,6 +93,19 @@ def test_plans_carry_the_step_to_every_party(tmp_path: Path, target: str, step: 
         assert all(
             ('"step":' in text) == (step is not None) for text in texts
         )  # files of old have no such key
+
+
+@pytest.mark.parametrize("target", ["rows.npz", "rows.mat", "stream.npz"])
+def test_agents_files_extracted_from_one_file_carry_it(tmp_path: Path, target: str) -> None:
+    network = random_stream(1, mean=True) if target == "stream.npz" else small_network()
+    plan = vn.design(network.replace(step="15min"))
+    plan.save(tmp_path / target)
+    plan.save(tmp_path / "plan")
+    for name in (*network.agents, "center"):
+        out = tmp_path / f"{name}.json"
+        assert run(["extract", str(tmp_path / target), name, "--out", str(out)]) == 0
+        assert b'"step": "15min"' in out.read_bytes()
+        assert out.read_bytes() == (tmp_path / "plan" / f"{name}.json").read_bytes()
 
 
 def test_a_stream_carries_it_too(tmp_path: Path) -> None:
