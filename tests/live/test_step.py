@@ -314,3 +314,26 @@ def test_a_fit_with_times_knows_the_step_of_its_rows() -> None:
         untimed = vn.fit({k: v for k, v in table.items() if k != "time"}, **given)
     assert fitted.step == 600.0
     assert untimed.step is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [("rows lost", 600.0), ("every night a break", 600.0), ("whenever", None), ("in bursts", None)],
+)
+def test_only_rows_that_keep_to_a_step_have_one(kind: str, step: float | None) -> None:
+    rng = np.random.default_rng(6)
+    times = {
+        "rows lost": 600.0 * np.flatnonzero(rng.random(800) < 0.6)[:400],
+        "every night a break": 600.0 * np.arange(400) + 40000.0 * (np.arange(400) // 60),
+        "whenever": np.cumsum(rng.exponential(600.0, 400)),
+        "in bursts": 3600.0 * (np.arange(400) // 4) + 0.5 * (np.arange(400) % 4),
+    }[kind]
+    x = rng.standard_normal((len(times), 2))
+    read = x @ [[1.0, 1.0], [0.0, 1.0]] + 0.3 * rng.standard_normal(x.shape)
+    table = {"time": 1.5e9 + times, "a": read[:, 0], "b": read[:, 1], "u": x[:, 0], "g": x[:, 1]}
+    with warnings.catch_warnings(action="ignore"):
+        found = vn.fit_report(
+            table, time="time", stream=False, agents={"one": ["a"], "two": ["b"]}, public=["u"], private=["g"]
+        )
+    assert found.network.step == step
+    assert ("they have no step" in str(found.report.time)) == (step is None)
