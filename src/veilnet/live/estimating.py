@@ -23,7 +23,7 @@ from veilnet.live.messages import Message
 __all__ = ["Estimator", "Made", "estimator"]
 
 _HISTORY = 64  # rows back that a late message may change
-_MIXTURES = 256  # ways of agents to go by several plans whose fusions are kept
+_MIXTURES = 16  # ways of agents to go by several plans whose fusions are kept
 _LONGEST_GAP = 100_000  # rows of a stream of which nobody heard
 
 
@@ -62,12 +62,18 @@ def estimator(fusion: Fusion, plan: int, store: CentreStore, wait: float, now: f
     return kind(fusion, plan, store, wait, now)
 
 
+def _senders(fusion: Fusion) -> tuple[str, ...]:
+    """The agents that send anything."""
+    return tuple(agent for agent, size in fusion.sent.items() if size > 0)
+
+
 class RowEstimator:
     """Epochs that have nothing to do with one another, by one plan, or by several whose messages can be mixed."""
 
     def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
         self._store, self._wait = store, wait
         self._fusions: dict[int, Fusion] = {}
+        self._senders: dict[int, tuple[str, ...]] = {}
         self._mixed: dict[tuple[int, ...], Fusion] = {}
         self._waiting: dict[int, list[float]] = {}  # epoch -> [deadline, how many told]; the oldest first
         self.join(fusion, plan, now)
@@ -77,6 +83,7 @@ class RowEstimator:
         if not all(can_mix(fusion.model, each.model) for each in self._fusions.values()):
             return False
         self._fusions[plan] = fusion
+        self._senders[plan] = _senders(fusion)
         self._mixed.clear()
         before, self._waiting = self._waiting, {}
         for epoch in self._store.unestimated(self._fusions):
@@ -97,7 +104,7 @@ class RowEstimator:
 
     def due(self, now: float) -> Iterator[Made]:
         """The estimates of epochs that are complete, or whose deadline has passed."""
-        least = min(sum(size > 0 for size in each.sent.values()) for each in self._fusions.values())
+        least = min(map(len, self._senders.values()))
         ready = [epoch for epoch, (end, told) in self._waiting.items() if told >= least or now >= end]
         for epoch in ready:
             told = self._store.told(self._fusions, epoch)
@@ -111,7 +118,7 @@ class RowEstimator:
 
     def _complete(self, told: Mapping[str, tuple[int, Array | None]], newest: int) -> bool:
         """Whether all have told who send by the newest plan that anybody went by."""
-        return all(agent in told for agent, size in self._fusions[newest].sent.items() if size)
+        return all(agent in told for agent in self._senders[newest])
 
     def _fusion_of(self, told: Mapping[str, tuple[int, Array | None]], plans: set[int]) -> Fusion:
         """The fusion in which each agent's rows are those of the plan it went by."""
@@ -137,7 +144,7 @@ class StreamEstimator:
 
     def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
         self._made_as, self._plan, self._store, self._wait = fusion, plan, store, wait
-        self._senders = [agent for agent, size in fusion.sent.items() if size > 0]
+        self._senders = _senders(fusion)
         self._begin(now)
 
     def join(self, fusion: Fusion, plan: int, now: float) -> bool:
