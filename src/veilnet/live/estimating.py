@@ -17,6 +17,9 @@ from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.mixing import can_mix, mixed
+from veilnet.centre.models import Messages
+from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.messages import Message
 
@@ -65,6 +68,13 @@ def estimator(fusion: Fusion, plan: int, store: CentreStore, wait: float, now: f
 def _senders(fusion: Fusion) -> tuple[str, ...]:
     """The agents that send anything."""
     return tuple(agent for agent, size in fusion.sent.items() if size > 0)
+
+
+def _remembering(model: Messages) -> frozenset[str]:
+    """The agents of a stream that keep a memory, whose messages say which epochs entered it."""
+    if isinstance(model, SumModel):
+        return frozenset(agent for agent, tells in zip(model.agents, model.telling, strict=True) if not tells)
+    return frozenset(model.memories if isinstance(model, StreamModel) else ())
 
 
 class RowEstimator:
@@ -145,6 +155,7 @@ class StreamEstimator:
     def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
         self._made_as, self._plan, self._store, self._wait = fusion, plan, store, wait
         self._senders = _senders(fusion)
+        self._remembering = _remembering(fusion.model)
         self._begin(now)
 
     def join(self, fusion: Fusion, plan: int, now: float) -> bool:
@@ -178,7 +189,7 @@ class StreamEstimator:
                 if each[0] == epoch:
                     row[agent] = each[2]
                     nexts[agent] = next(heads[agent], None)
-                elif each[1] < epoch:
+                elif each[1] < epoch and agent in self._remembering:
                     row[agent] = None
             if epoch <= estimated:
                 self._take(epoch, row)
@@ -224,7 +235,9 @@ class StreamEstimator:
             return ""
         problem = ""
         changeable = self._newest - _HISTORY
-        for epoch in range(max(message.after + 1, self._start, changeable), message.epoch):
+        # what an agent without a memory did not tell may be on its way
+        after = message.after if message.agent in self._remembering else message.epoch
+        for epoch in range(max(after + 1, self._start, changeable), message.epoch):
             problem = self._note(epoch, message.agent, None, now) or problem
         return self._note(message.epoch, message.agent, values, now) or problem
 
