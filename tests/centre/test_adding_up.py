@@ -16,6 +16,7 @@ from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
 from veilnet.centre.streams.sum_model import SumModel
+from veilnet.cli import run
 from veilnet.io._sealed import seal
 from veilnet.io.centre_files import centre_document, centre_from_bytes
 
@@ -124,6 +125,22 @@ def test_a_row_with_gaps_uses_those_that_arrived(monkeypatch: pytest.MonkeyPatch
     assert 1.0 < grown < 1.4, "one of thirty agents"
     predicted = vn.Fusion(plan).estimate(np.where(np.arange(60)[:, None] == 59, np.nan, sent))
     assert predicted.covariance[-1, 0, 0] > 1.1 * found.covariance[-1, 0, 0]
+
+
+def test_nothing_of_it_is_tested_against_the_model_and_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    as_stacks(monkeypatch)
+    plan = vn.design(STREAMS["mixed sizes"])
+    for option in ({"gate": 1e-6}, {"keep": True}, {"gate": 1e-6, "keep": True}):
+        with pytest.raises(InvalidRequest, match=f"{next(iter(option))}: messages of a stream of so many"):
+            vn.Fusion(plan, **option)  # type: ignore[arg-type]
+    plan.save(tmp_path / "plan")
+    centre = ["center", str(tmp_path / "plan" / "center.json"), "--broker", "mqtts://127.0.0.1:1"]
+    for asked in (["--gate", "1e-3"], ["--keep"]):
+        assert run([*centre, "--cert", str(tmp_path), "--out", str(tmp_path / "out.sqlite"), *asked]) == 2
+        assert f"{asked[0]}: messages of a stream of so many agents" in capsys.readouterr().err
+    assert not (tmp_path / "out.sqlite").exists()
 
 
 def test_row_by_row_and_from_its_file(monkeypatch: pytest.MonkeyPatch) -> None:

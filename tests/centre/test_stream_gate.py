@@ -263,6 +263,17 @@ def test_all_may_be_doubted_and_huge_numbers_harm_nothing() -> None:
     assert found.contradicting[31:] == ((),) * 29
 
 
+def test_the_largest_number_among_rows_taken_at_once_costs_its_row_alone() -> None:
+    model, messages = honest(7, 400)
+    agent = next(agent for agent, z in messages.items() if z.size)
+    messages[agent][300] = np.finfo(float).max
+    found = vn.Fusion(model, gate=1e-6).estimate(messages)
+    assert [(doubt.row, doubt.agent) for doubt in found.contradictions] == [(300, agent)]
+    lost = vn.Fusion(model).estimate(without(messages, found.contradictions))
+    np.testing.assert_allclose(found.public, lost.public, rtol=1e-9, atol=1e-9)
+    assert len(str(found.contradictions[0])) < 200
+
+
 @pytest.mark.parametrize("rate", [0, 1, -1e-6, True, "often"])
 def test_a_rate_that_is_none_is_refused(rate: object) -> None:
     model, _ = honest(7, 1)

@@ -149,6 +149,31 @@ def test_a_torn_file_is_a_finding_and_no_traceback(wired: Wired) -> None:
     assert audit_live_releases(path).problems
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM about",
+        "UPDATE about SET store = 1000000000000000",
+        "UPDATE about SET head = 'text'",
+        "UPDATE about SET epoch = 'text'",
+        "UPDATE releases SET hash = 'text' WHERE sequence = 2",
+        "UPDATE releases SET digest = 10000000000000 WHERE sequence = 2",
+        "UPDATE releases SET epoch = 'text' WHERE sequence = 2",
+        "UPDATE outbox SET payload = 'text'",
+        "DROP TABLE outbox",
+    ],
+)
+def test_cells_that_no_agent_writes_are_a_finding_and_no_traceback(wired: Wired, change: str) -> None:
+    [problem] = audit_live_releases(copied(wired, change)).problems
+    assert "the store is damaged or torn" in problem
+
+
+@pytest.mark.parametrize("head", ["²-00", "9" * 5000 + "-00", "-00", "9-"])
+def test_what_is_no_head_is_refused(wired: Wired, head: str) -> None:
+    with pytest.raises(InvalidRequest, match="--head: expected what the last audit showed"):
+        audit_live_releases(wired.store_of(HALL), head=head)
+
+
 def test_the_budget_is_kept_to(tmp_path: Path) -> None:
     begin_agent_store(tmp_path / "hall.sqlite", HALL, 20)
     found = audit_live_releases(tmp_path / "hall.sqlite")

@@ -13,6 +13,7 @@ import pytest
 import veilnet as vn
 from helpers.live_networks import Wired, house_plan
 from helpers.small_network import small_network
+from helpers.stream_networks import random_stream
 from veilnet._core.durations import in_words, nearest_round, read_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet.agent.inspection import inspect
@@ -27,6 +28,7 @@ from veilnet.live.agent_store import AgentStore
 from veilnet.live.epochs import Epochs, epochs_of
 from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals
+from veilnet.live.sending import Sender
 from veilnet.plans.verification import verify
 
 TIMES = RowKey("time", "zoned")
@@ -91,6 +93,19 @@ def test_plans_carry_the_step_to_every_party(tmp_path: Path, target: str, step: 
         assert all(
             ('"step":' in text) == (step is not None) for text in texts
         )  # files of old have no such key
+
+
+@pytest.mark.parametrize("target", ["rows.npz", "rows.mat", "stream.npz"])
+def test_agents_files_extracted_from_one_file_carry_it(tmp_path: Path, target: str) -> None:
+    network = random_stream(1, mean=True) if target == "stream.npz" else small_network()
+    plan = vn.design(network.replace(step="15min"))
+    plan.save(tmp_path / target)
+    plan.save(tmp_path / "plan")
+    for name in (*network.agents, "center"):
+        out = tmp_path / f"{name}.json"
+        assert run(["extract", str(tmp_path / target), name, "--out", str(out)]) == 0
+        assert b'"step": "15min"' in out.read_bytes()
+        assert out.read_bytes() == (tmp_path / "plan" / f"{name}.json").read_bytes()
 
 
 def test_a_stream_carries_it_too(tmp_path: Path) -> None:
@@ -221,6 +236,36 @@ def test_an_agent_needs_no_option_and_sends_nothing_where_it_differs(
     assert "its epochs were steps of 900 s" in capfd.readouterr().err
 
 
+def test_a_plan_replaced_before_anything_was_told_is_kept_to_with_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = small_network().replace(step="15min")
+    agent = network.agents[0]
+    vn.design(network).save(tmp_path / "plan")
+    size = int(network.blocks.sizes[0])
+    rows = "".join(f"2026-03-01 10:{minute}:00Z{',1.5' * size}\n" for minute in ("01", "16", "31"))
+    (tmp_path / "readings.csv").write_text("time" + "".join(f",r{k}" for k in range(size)) + "\n" + rows)
+    start = Sender.start
+
+    def replaced_meanwhile(sender: Sender) -> None:
+        vn.design(network.replace(step="1h")).save(tmp_path / "plan", force=True)
+        start(sender)
+
+    monkeypatch.setattr(Sender, "start", replaced_meanwhile)
+    assert run(agent_arguments(tmp_path, agent, "--begin")) == 1  # nobody acknowledges
+    kept = AgentStore(tmp_path / "plan" / f"{agent}.sqlite", agent)
+    assert (kept.epochs, kept.ledger().releases) == ("steps of 3600 s in times with a zone", 1)
+    kept.close()
+
+
+def test_steps_that_differ_by_a_microsecond_are_counted_in_different_words() -> None:
+    for step in ("15min", "500ms", "1000000s", "1d"):
+        count = round((read_step(step) or 0) * 1e6)
+        assert Epochs(count).in_words(TIMES) == f"steps of {count / 1e6:g} s in times with a zone"
+        others = {Epochs(count + more).in_words(TIMES) for more in (-1, 0, 1)}
+        assert len(others) == 3
+
+
 def test_a_centre_does_not_mix_steps_in_one_store(tmp_path: Path) -> None:
     network = house().replace(step="15min")
     wired = Wired(tmp_path, vn.design(network))
@@ -269,3 +314,26 @@ def test_a_fit_with_times_knows_the_step_of_its_rows() -> None:
         untimed = vn.fit({k: v for k, v in table.items() if k != "time"}, **given)
     assert fitted.step == 600.0
     assert untimed.step is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [("rows lost", 600.0), ("every night a break", 600.0), ("whenever", None), ("in bursts", None)],
+)
+def test_only_rows_that_keep_to_a_step_have_one(kind: str, step: float | None) -> None:
+    rng = np.random.default_rng(6)
+    times = {
+        "rows lost": 600.0 * np.flatnonzero(rng.random(800) < 0.6)[:400],
+        "every night a break": 600.0 * np.arange(400) + 40000.0 * (np.arange(400) // 60),
+        "whenever": np.cumsum(rng.exponential(600.0, 400)),
+        "in bursts": 3600.0 * (np.arange(400) // 4) + 0.5 * (np.arange(400) % 4),
+    }[kind]
+    x = rng.standard_normal((len(times), 2))
+    read = x @ [[1.0, 1.0], [0.0, 1.0]] + 0.3 * rng.standard_normal(x.shape)
+    table = {"time": 1.5e9 + times, "a": read[:, 0], "b": read[:, 1], "u": x[:, 0], "g": x[:, 1]}
+    with warnings.catch_warnings(action="ignore"):
+        found = vn.fit_report(
+            table, time="time", stream=False, agents={"one": ["a"], "two": ["b"]}, public=["u"], private=["g"]
+        )
+    assert found.network.step == step
+    assert ("they have no step" in str(found.report.time)) == (step is None)

@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
+from helpers.many_streams import as_stacks
+from helpers.stream_networks import random_stream
 from veilnet.centre.fusion import Fusion
+from veilnet.designs import design
 
 EPOCHS = 12
 
@@ -149,3 +152,49 @@ def test_streams_have_the_bits_of_updates_in_process(stream: Wired, order: str) 
     assert contradicting == list(expected.contradicting) == (["study"] if order == "contradicting" else [])
     assert np.array(public).tobytes() == expected.public.tobytes()
     assert np.array(covariance).tobytes() == np.ascontiguousarray(expected.covariance).tobytes()
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_agents_without_a_memory_tell_late_is_neither_missed_nor_counted_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    if many:
+        as_stacks(monkeypatch)
+    plan = design(random_stream(7, sizes=(1, 2, 3, 3, 4), public_rows=2, radius=0.9))
+    assert [plan.sanitizers[agent].order > 0 for agent in plan.network.agents] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+    live = Wired(tmp_path, plan)
+    try:
+        _, readings = house_readings(plan, EPOCHS)
+        held: list[bytes] = []
+        sent: list[dict[str, np.ndarray]] = []
+        for epoch in range(1, EPOCHS + 1):
+            for agent, own in readings.items():
+                live.agents[agent].take([epoch], own[epoch - 1 : epoch])
+            here = numbers_sent(live)
+            sent.append({agent: told[epoch] for agent, told in here.items()})
+            if epoch == 4:
+                held = live.outbox("a0")
+                live.agents["a0"].store.settle([(1, 10**6)])
+            live.hand_over()
+            live.clock += live.wait
+            live.centre.take([], live.clock)
+        assert live.centre.store.counts == {}
+        live.centre.take([(TOPICS.messages("a0"), payload) for payload in held], live.clock)
+        # sums are not taken apart again for what comes late
+        assert live.centre.store.counts == ({("a0", "late"): 1} if many else {})
+        fusion = Fusion(plan, gate=None if many else 1e-6)
+        for epoch, numbers in enumerate(sent, 1):
+            expected = fusion.update(
+                {agent: z for agent, z in numbers.items() if (agent, epoch) != ("a0", 4)}
+            )
+        if not many:
+            expected = fusion.update({"a0": sent[3]["a0"]}, row=4)
+        assert np.array(estimates(live)[-1][2]).tobytes() == expected.public.tobytes()
+    finally:
+        live.close()

@@ -96,8 +96,8 @@ def fit(
     public:  columns that may be known; or name -> columns, to give several one name.
     private: columns that must not, likewise.
     time:    the column that tells when a row was measured: dates and times of day, or seconds. Rows are put in its
-             order, and only rows one step apart count as neighbours; the network then knows the step. Without it rows
-             are taken to be in order.
+             order, and only rows one step apart count as neighbours; where nine of ten keep to it, the network knows
+             the step. Without it rows are taken to be in order.
     stream:  whether the network has dynamics and noise that carries over from row to row
              (:mod:`veilnet.calibration.stream_model`). None: where ``time`` is given and unseen rows favour it
              beyond doubt. False: a network of single rows.
@@ -142,8 +142,8 @@ def fit_report(
     public:  columns that may be known; or name -> columns, to give several one name.
     private: columns that must not, likewise.
     time:    the column that tells when a row was measured: dates and times of day, or seconds. Rows are put in its
-             order, and only rows one step apart count as neighbours; the network then knows the step. Without it rows
-             are taken to be in order.
+             order, and only rows one step apart count as neighbours; where nine of ten keep to it, the network knows
+             the step. Without it rows are taken to be in order.
     stream:  whether the network has dynamics and noise that carries over from row to row
              (:mod:`veilnet.calibration.stream_model`). None: where ``time`` is given and unseen rows favour it
              beyond doubt. False: a network of single rows.
@@ -180,7 +180,7 @@ def fit_report(
         column = unused[:_LONGEST_COLUMN]
         typed = quote(column) if column.isprintable() else repr(column)
         doubtful = (Doubt("time-unused", _NOT_IN_ORDER.format(column, typed)), *doubtful)
-    step = None if rows.time is None else nearest_round(rows.time.step)
+    step = nearest_round(rows.time.step) if rows.time is not None and rows.time.is_regular else None
     told = network.replace(step=step, doubts=doubtful, fitted_rows=marks_of(rows.readings))
     return Calibration(told, report)
 

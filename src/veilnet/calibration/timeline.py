@@ -16,6 +16,9 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Integers
 
 _GAP = 1.5  # steps from one row to the next above which rows are missing between
+_NEAR = 0.1  # of a step, by which a row may come sooner or later than after whole steps
+_FEW_STEPS = 10  # more are a break, after which rows need not go on in step
+_IN_STEP = 0.9  # part of the rows that come after few whole steps where a log has a step at all
 _FIRST_DATE = 1e8  # seconds of 1970 above which numbers are shown as dates (March 1973)
 
 
@@ -32,6 +35,7 @@ class TimeReport:
     missing_rows: how many rows would fill the gaps.
     duplicates:   rows left out, since an earlier line has the same time.
     differing:    how many of these differ from the row they repeat.
+    in_step:      the part of the rows that come a few whole steps after the one before, give or take a tenth.
     """
 
     column: str
@@ -44,11 +48,19 @@ class TimeReport:
     missing_rows: int
     duplicates: int
     differing: int
+    in_step: float = 1.0
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether nine rows of ten keep to the step, so that it says more than a median of anything."""
+        return self.in_step >= _IN_STEP
 
     def __str__(self) -> str:
         parts = [
             f"By {self.column!r}: {moment(self.first)} to {moment(self.last)}, a row every {duration(self.step)}"
         ]
+        if not self.is_regular:
+            parts[0] += f" (the median: only {self.in_step:.0%} of the rows keep to it, so they have no step)"
         if self.out_of_order:
             parts.append(f"{self.out_of_order} rows were out of order and have been sorted")
         if self.gaps:
@@ -99,6 +111,8 @@ def timeline(seconds: Array, numbers: Array, column: str) -> Timeline:
     steps = np.diff(times)
     step = float(np.median(steps))
     apart = steps > _GAP * step
+    count = np.round(steps / step)
+    near = (np.abs(steps / step - count) <= _NEAR) & (count >= 1) & (count <= _FEW_STEPS)
     running_latest = np.maximum.accumulate(seconds)
     return Timeline(
         np.asarray(kept, np.intp),
@@ -114,6 +128,7 @@ def timeline(seconds: Array, numbers: Array, column: str) -> Timeline:
             missing_rows=int(np.sum(np.round(steps[apart] / step) - 1)),
             duplicates=int(np.sum(repeats)),
             differing=int(np.sum(differing)),
+            in_step=float(np.mean(near)),
         ),
     )
 

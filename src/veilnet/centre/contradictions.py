@@ -22,6 +22,7 @@ from veilnet.centre.redundancy import Redundancy
 __all__ = ["Contradiction", "Doubt", "Tests", "read_rate"]
 
 _FARTHEST = 1e140  # what is farther off cannot be squared
+_MANY = 1e6  # deviations that are told by their order
 _CERTAIN = -700.0  # logarithms of chances below are all told as this
 
 
@@ -46,15 +47,16 @@ class Contradiction:
 
     def __str__(self) -> str:
         chance = "less than 1e-300" if self.chance < 1e-300 else f"{self.chance:.1g}"
+        far = f"{self.distance:.1f}" if self.distance < _MANY else f"{self.distance:.1e}"
         if self.joint:
             rest = "the rows before" if self.past else "each other"
             return (
-                f"the messages do not agree with {rest}, and {self.agent} fits worst ({self.distance:.1f} "
+                f"the messages do not agree with {rest}, and {self.agent} fits worst ({far} "
                 f"deviations from the rest, which happens with a chance of {chance})"
             )
         known = "the rows before" if self.past else "the prior"
         return (
-            f"{self.agent} is {self.distance:.1f} deviations from what {known} and the others say, which happens "
+            f"{self.agent} is {far} deviations from what {known} and the others say, which happens "
             f"with a chance of {chance}"
         )
 

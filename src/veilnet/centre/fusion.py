@@ -75,16 +75,16 @@ class Fusion:
                 "use Plan.load(folder), or Fusion.load(plan/center.json)"
             )
         self.model: Any = plan if isinstance(plan, CentreModel | StreamModel | SumModel) else plan.messages
-        if keep and gate is None:
+        if keep and gate is None and not isinstance(self.model, SumModel):
             raise InvalidRequest("keep: without a gate nothing is left out; give gate=1e-6 as well")
         self.gate: Gate | StreamGate | None = None
         self._rows_gate: Gate | None = None
         self._stream: StreamFusion | SumFusion | None = None
         if isinstance(self.model, SumModel):
-            if gate is not None:
+            if gate is not None or keep:
                 raise InvalidRequest(
-                    "gate: messages of a stream of so many agents are added up, and not tested against the model; "
-                    "leave it out"
+                    f"{'keep' if gate is None else 'gate'}: messages of a stream of so many agents are added up, and "
+                    "not tested against the model; leave it out"
                 )
             self._stream = SumFusion(self.model)
         elif isinstance(self.model, StreamModel):

@@ -100,7 +100,7 @@ def command(
         return found, plan or "", statement
 
     found, plan, statement = trusted(sanitizer_bytes(sanitizer))
-    epochs = epochs_of(step, found.step)
+    epochs = [epochs_of(step, found.step)]
     running = [statement]  # what was signed of the plan that counts
     credentials = Credentials(cert)
     seal = agent_seal(credentials, found.agent)
@@ -122,9 +122,10 @@ def command(
             raise _Silenced
         if (new.readings, new.names) != (found.readings, found.names):
             raise InvalidPlan("it takes other readings; start the agent anew with them")
-        epochs.goes_on_as(epochs_of(step, new.step), kept.epochs)
+        counted = epochs_of(step, new.step)
+        epochs[0].goes_on_as(counted, kept.epochs)
         agent.take_up(new, its_plan)
-        running[0] = its_statement
+        epochs[0], running[0] = counted, its_statement
 
     agreed = (accepted or accepted_beside(sanitizer), pins_beside(sanitizer))
     watch = PlanWatch(sanitizer, take_up, _say, agreed)
@@ -147,20 +148,20 @@ def command(
         blocks = with_first(reader.blocks(_FROM_A_FILE if is_regular(lines) else 1), reader)
         for block in blocks:
             key = reader.key or COUNTED
-            epochs.check(key)
+            if watch.check():
+                _say(f"a new version of the plan is taken up: {agent.plan}")
+            epochs[0].check(key)
             if key == COUNTED and not is_regular(lines):
                 raise InvalidRequest(
                     "standard input: nothing tells which readings these are, so a restart could send some twice; "
                     "give each its number in a column 'row', or its time in one called 'time' (and --step)"
                 )
-            if watch.check():
-                _say(f"a new version of the plan is taken up: {agent.plan}")
             if running[0] is not None and running[0].complaint():
                 raise InvalidPlan(f"{sanitizer}: nothing more is sent: {running[0].complaint()}")
             if sender.failure is not None:
                 raise sender.failure
             _say(lattice.look(block.values(agent.sanitizer.readings)))
-            missed += feed(agent, block, key, epochs, _say)
+            missed += feed(agent, block, key, epochs[0], _say)
             sender.wake()
     except Exhausted:
         exhausted = True

@@ -79,6 +79,7 @@ def command(
     from veilnet import __version__
     from veilnet._core.durations import duration
     from veilnet._core.errors import InvalidRequest
+    from veilnet.centre.streams.sum_model import SumModel
     from veilnet.io._sealed import sealed_bytes
     from veilnet.io.acceptance import accept, accepted_beside
     from veilnet.io.centre_files import centre_from_bytes
@@ -112,7 +113,13 @@ def command(
         return content
 
     content = trusted(sealed_bytes(center))
-    epochs = [epochs_of(step, centre_from_bytes(content, center).step)]
+    model = centre_from_bytes(content, center)
+    if isinstance(model, SumModel) and (keep or gate is not None):
+        raise InvalidRequest(
+            f"{'--keep' if gate is None else '--gate'}: messages of a stream of so many agents are added up, and not "
+            "tested against the model; leave it out"
+        )
+    epochs = [epochs_of(step, model.step)]
     credentials = Credentials(cert)
     seals: dict[str, Seal] = {}
     store = CentreStore(out)

@@ -18,11 +18,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io.release_ledger import ReleaseAudit
@@ -41,6 +42,10 @@ KIND = "veilnet-agent/1"
 _MAGIC = b"SQLite format 3\0"
 _OLD_START = bytes(32)
 _MOST_PROBLEMS = 5
+_MOST_DIGITS = 18
+_ABOUT = (str, bytes, int | None, int, int, bytes)
+_RELEASE = (int, int, str, str, bytes | None, bytes | None)
+_WAITING = (int, bytes)
 
 
 def start_hash(agent: str, store: bytes, budget: int | None) -> bytes:
@@ -149,7 +154,7 @@ def _read_head(head: str | None) -> tuple[int, str] | None:
     if head is None:
         return None
     place, _, kept = head.partition("-")
-    if not place.isdigit() or not kept:
+    if not (place.isascii() and place.isdigit() and len(place) <= _MOST_DIGITS) or not kept:
         raise InvalidRequest(f"--head: expected what the last audit showed, number-hash, found {head!r}")
     return int(place), kept
 
@@ -166,19 +171,21 @@ def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | Non
     whole = database.execute("PRAGMA integrity_check").fetchone()[0]
     if whole != "ok":
         problems.append(f"the file is damaged ({whole})")
-    agent, store, budget, sequence, epoch, last = database.execute(
-        "SELECT agent, store, budget, sequence, epoch, head FROM about"
-    ).fetchone()
+    about = database.execute("SELECT agent, store, budget, sequence, epoch, head FROM about").fetchone()
+    if about is None:
+        raise sqlite3.DatabaseError("it does not say whose it is")
+    agent, store, budget, sequence, epoch, last = _of(about, _ABOUT, "about")
     columns = {row[1] for row in database.execute("PRAGMA table_info(releases)")}
     digest = "digest" if "digest" in columns else "NULL"
     rows = database.execute(
         f"SELECT sequence, epoch, plan, state, hash, {digest} FROM releases ORDER BY sequence"
     )
-    entries = [_Entry(*row) for row in rows]
-    waiting = dict(database.execute("SELECT sequence, payload FROM outbox").fetchall())
-    start = start_hash(agent, bytes(store), budget)
+    entries = [_Entry(*_of(row, _RELEASE, "releases")) for row in rows]
+    messages = database.execute("SELECT sequence, payload FROM outbox")
+    waiting = dict(_of(row, _WAITING, "outbox") for row in messages)
+    start = start_hash(agent, store, budget)
     problems += _order(entries, sequence, epoch)
-    problems += _chain(entries, start, bytes(last), waiting)
+    problems += _chain(entries, start, last, waiting)
     kept = [each for each in entries if each.kept]
     if head is not None:
         problems += _continues(kept, start, head)
@@ -191,13 +198,20 @@ def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | Non
         count=released,
         last_row=max((each.epoch for each in entries), default=0),
         left=None if budget is None else max(0, budget - released),
-        head=f"{len(kept)}-{bytes(last).hex()}",
+        head=f"{len(kept)}-{last.hex()}",
         problems=tuple(problems),
         agent=agent,
         missed=sum(each.state == "missed" for each in entries),
         reserved=len(entries) - len(kept),
         unbound=sum(each.digest is None for each in kept),
     )
+
+
+def _of(row: tuple[Any, ...], kinds: Sequence[Any], table: str) -> tuple[Any, ...]:
+    """A row as it is, each cell being what an agent writes there: SQLite itself takes anything anywhere."""
+    if not all(isinstance(cell, kind) for cell, kind in zip(row, kinds, strict=True)):
+        raise sqlite3.DatabaseError(f"{table} holds what no agent writes there")
+    return row
 
 
 def _order(entries: list[_Entry], sequence: int, epoch: int) -> Iterator[str]:
@@ -230,10 +244,10 @@ def _chain(entries: list[_Entry], start: bytes, last: bytes, waiting: dict[int, 
     for each in entries:
         if not each.kept:
             continue
-        payload, stored = waiting.get(each.sequence), bytes(each.hash or b"")
+        payload, stored = waiting.get(each.sequence), each.hash or b""
         if each.digest is not None:
             bound = True
-            rest = each.sequence, each.epoch, each.plan, each.state != "missed", bytes(each.digest)
+            rest = each.sequence, each.epoch, each.plan, each.state != "missed", each.digest
             continued = stored in {next_hash(begun, *rest) for begun in before}
         else:
             continued = not bound and (
@@ -241,7 +255,7 @@ def _chain(entries: list[_Entry], start: bytes, last: bytes, waiting: dict[int, 
             )
         if not continued:
             yield f"entry {each.sequence} does not continue the one before: it was changed, or put in its place"
-        elif payload is not None and each.digest is not None and digest_of(payload) != bytes(each.digest):
+        elif payload is not None and each.digest is not None and digest_of(payload) != each.digest:
             yield f"the message of entry {each.sequence} in the outbox is not the one that was recorded"
         before = {stored}
     if last not in before:

@@ -215,6 +215,7 @@ class Archive:
                 int(within[0]),
                 _offset(arrays, rows),
                 agent=agent,
+                step=float(arrays["step"]) if "step" in arrays else None,
                 **_of_readings(arrays, rows),
             )
         except (VeilnetError, KeyError, IndexError, TypeError, ValueError) as error:

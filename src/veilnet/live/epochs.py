@@ -73,7 +73,9 @@ class Epochs:
         if not key.is_time:
             return "rows"
         times = {"zoned": "times with a zone", "local": "times without a zone"}.get(key.style, "seconds")
-        return f"steps of {(self.step or 0) / 1e6:g} s in {times}"
+        seconds = (self.step or 0) / 1e6
+        short = f"{seconds:g}"  # as stores of old have it; to the microsecond where that says less
+        return f"steps of {short if float(short) == seconds else f'{seconds:.6f}'} s in {times}"
 
     def of(self, row: int, key: RowKey) -> int:
         """The epoch of a row."""

@@ -17,13 +17,16 @@ from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.mixing import can_mix, mixed
+from veilnet.centre.models import Messages
+from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.messages import Message
 
 __all__ = ["Estimator", "Made", "estimator"]
 
 _HISTORY = 64  # rows back that a late message may change
-_MIXTURES = 256  # ways of agents to go by several plans whose fusions are kept
+_MIXTURES = 16  # ways of agents to go by several plans whose fusions are kept
 _LONGEST_GAP = 100_000  # rows of a stream of which nobody heard
 
 
@@ -62,12 +65,25 @@ def estimator(fusion: Fusion, plan: int, store: CentreStore, wait: float, now: f
     return kind(fusion, plan, store, wait, now)
 
 
+def _senders(fusion: Fusion) -> tuple[str, ...]:
+    """The agents that send anything."""
+    return tuple(agent for agent, size in fusion.sent.items() if size > 0)
+
+
+def _remembering(model: Messages) -> frozenset[str]:
+    """The agents of a stream that keep a memory, whose messages say which epochs entered it."""
+    if isinstance(model, SumModel):
+        return frozenset(agent for agent, tells in zip(model.agents, model.telling, strict=True) if not tells)
+    return frozenset(model.memories if isinstance(model, StreamModel) else ())
+
+
 class RowEstimator:
     """Epochs that have nothing to do with one another, by one plan, or by several whose messages can be mixed."""
 
     def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
         self._store, self._wait = store, wait
         self._fusions: dict[int, Fusion] = {}
+        self._senders: dict[int, tuple[str, ...]] = {}
         self._mixed: dict[tuple[int, ...], Fusion] = {}
         self._waiting: dict[int, list[float]] = {}  # epoch -> [deadline, how many told]; the oldest first
         self.join(fusion, plan, now)
@@ -77,6 +93,7 @@ class RowEstimator:
         if not all(can_mix(fusion.model, each.model) for each in self._fusions.values()):
             return False
         self._fusions[plan] = fusion
+        self._senders[plan] = _senders(fusion)
         self._mixed.clear()
         before, self._waiting = self._waiting, {}
         for epoch in self._store.unestimated(self._fusions):
@@ -97,7 +114,7 @@ class RowEstimator:
 
     def due(self, now: float) -> Iterator[Made]:
         """The estimates of epochs that are complete, or whose deadline has passed."""
-        least = min(sum(size > 0 for size in each.sent.values()) for each in self._fusions.values())
+        least = min(map(len, self._senders.values()))
         ready = [epoch for epoch, (end, told) in self._waiting.items() if told >= least or now >= end]
         for epoch in ready:
             told = self._store.told(self._fusions, epoch)
@@ -111,7 +128,7 @@ class RowEstimator:
 
     def _complete(self, told: Mapping[str, tuple[int, Array | None]], newest: int) -> bool:
         """Whether all have told who send by the newest plan that anybody went by."""
-        return all(agent in told for agent, size in self._fusions[newest].sent.items() if size)
+        return all(agent in told for agent in self._senders[newest])
 
     def _fusion_of(self, told: Mapping[str, tuple[int, Array | None]], plans: set[int]) -> Fusion:
         """The fusion in which each agent's rows are those of the plan it went by."""
@@ -137,7 +154,8 @@ class StreamEstimator:
 
     def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
         self._made_as, self._plan, self._store, self._wait = fusion, plan, store, wait
-        self._senders = [agent for agent, size in fusion.sent.items() if size > 0]
+        self._senders = _senders(fusion)
+        self._remembering = _remembering(fusion.model)
         self._begin(now)
 
     def join(self, fusion: Fusion, plan: int, now: float) -> bool:
@@ -171,7 +189,7 @@ class StreamEstimator:
                 if each[0] == epoch:
                     row[agent] = each[2]
                     nexts[agent] = next(heads[agent], None)
-                elif each[1] < epoch:
+                elif each[1] < epoch and agent in self._remembering:
                     row[agent] = None
             if epoch <= estimated:
                 self._take(epoch, row)
@@ -217,7 +235,9 @@ class StreamEstimator:
             return ""
         problem = ""
         changeable = self._newest - _HISTORY
-        for epoch in range(max(message.after + 1, self._start, changeable), message.epoch):
+        # what an agent without a memory did not tell may be on its way
+        after = message.after if message.agent in self._remembering else message.epoch
+        for epoch in range(max(after + 1, self._start, changeable), message.epoch):
             problem = self._note(epoch, message.agent, None, now) or problem
         return self._note(message.epoch, message.agent, values, now) or problem
 

@@ -5,6 +5,7 @@ Rows in which everybody sent, once errors have settled, are taken many at a time
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,7 +81,10 @@ class Tracker:
             if count:
                 rows = slice(place, place + count)
                 assert self.step is not None
-                count = self._many(self.step, stacked[rows], states[rows], drawn[rows] if pulls else None)
+                left_out = self.gate is not None and not self.gate.keep
+                # what is too far off to be added up is left out, with the states after it
+                with np.errstate(over="ignore", invalid="ignore") if left_out else nullcontext():
+                    count = self._many(self.step, stacked[rows], states[rows], drawn[rows] if pulls else None)
                 steps += [self.step] * count
             if not count:
                 count = 1
