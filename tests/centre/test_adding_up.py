@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,3 +162,32 @@ def test_row_by_row_and_from_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert damaged != content
     with pytest.raises(vn.InvalidPlan, match="checksum"):
         centre_from_bytes(damaged, Path("center.json"))
+
+
+def _packed(array: Any) -> dict[str, Any]:
+    content = np.ascontiguousarray(array, dtype="<f8").tobytes()
+    return {"shape": list(np.shape(array)), "data": base64.b64encode(content).decode("ascii")}
+
+
+@pytest.mark.parametrize(
+    ("what", "forged", "message"),
+    [
+        ("start", {"shape": [-1, -1], "data": _packed(1.0)["data"]}, "expected numbers of shape"),
+        ("start_mean", _packed(1.0), "expected shape"),
+        ("start_mean", _packed(np.zeros(0)), "expected shape"),
+        ("noise", _packed(-np.eye(4)), "noise: expected"),
+        ("entering", _packed(np.triu(np.ones((4, 4)))), "entering: expected a symmetric matrix"),
+        ("start", _packed(-np.eye(4)), "start: expected"),
+        ("floor", _packed(-np.eye(2)), "floor: expected"),
+        ("follow", _packed(1.5 * np.eye(4)), "follow: expected shares that forget"),
+    ],
+)
+def test_a_forged_file_of_the_centre_is_refused(
+    what: str, forged: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a checksum made right again: what no plan could have led to is no model."""
+    as_stacks(monkeypatch)
+    document = centre_document(vn.design(STREAMS["mixed sizes"]).messages)
+    document["sums"][what] = forged
+    with pytest.raises(vn.InvalidPlan, match=message):
+        centre_from_bytes(seal(document), Path("center.json"))

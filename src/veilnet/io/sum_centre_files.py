@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ import numpy as np
 from veilnet._core.blocks import Blocks
 from veilnet._core.durations import in_words, read_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.lyapunov import spectral_radius
 from veilnet._core.names import NumberedNames
 from veilnet._core.types import Array, Integers
-from veilnet._core.validation import as_names
+from veilnet._core.validation import as_names, semidefinite, symmetric
 from veilnet.centre.streams.sum_model import SharesOfStack, SumModel
 from veilnet.io._sealed import convert
 
@@ -41,6 +43,7 @@ _SUMS = (
     *("transition", "noise", "follow", "observe", "entering", "rows", "root", "floor", "start"),
     "start_mean",
 )
+_COVARIANCES = ("noise", "entering", "floor", "start")
 _OF_STACK = ("weights", "gains", "seen")
 
 
@@ -123,13 +126,16 @@ def _model(found: SumCentreDocument) -> SumModel:
         raise InvalidNetwork("expected public rows and the sums of all agents")
     agents = _agents(found.agents)
     sums = {name: _numbers(packed, name) for name, packed in found.sums.items()}
-    size, rows = len(sums["start_mean"]), len(found.public)
+    size, rows = sums["start_mean"].size, len(found.public)
     shapes = dict[str, tuple[int, ...]].fromkeys(_SUMS, (size, size)) | {
         "rows": (rows, size), "root": (rows, rows), "floor": (rows, rows), "start_mean": (size,),
     }  # fmt: skip
     for name, array in sums.items():
         if array.shape != shapes[name]:
             raise InvalidNetwork(f"{name}: expected shape {shapes[name]}, found {array.shape}")
+    sums |= {name: semidefinite(symmetric(sums[name], name), name) for name in _COVARIANCES}
+    if not size or spectral_radius(sums["follow"]) >= 1.0:
+        raise InvalidNetwork("follow: expected shares that forget")
     blocks = Blocks(_whole(found.numbers, "numbers", _MOST_AGENTS))
     if blocks.count != len(agents):
         raise InvalidNetwork(f"numbers: expected one for each of {len(agents)} agents, found {blocks.count}")
@@ -186,10 +192,8 @@ def _numbers(packed: PackedNumbers, name: str) -> Array:
         content = base64.b64decode(packed.data, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidNetwork(f"{name}: expected base64") from None
-    count = 1
-    for length in packed.shape:
-        count *= length if 0 <= length <= _MOST_AGENTS else -1
-    if len(packed.shape) > 3 or count < 0 or len(content) != 8 * count:
+    possible = len(packed.shape) <= 3 and all(0 <= length <= _MOST_AGENTS for length in packed.shape)
+    if not possible or len(content) != 8 * prod(packed.shape):
         raise InvalidNetwork(f"{name}: expected numbers of shape {packed.shape}, found {len(content)} bytes")
     array = np.frombuffer(content, dtype="<f8").astype(np.float64).reshape(packed.shape)
     if not np.all(np.isfinite(array)):
