@@ -127,3 +127,19 @@ def test_noise_that_couples_too_many_agents_is_refused(monkeypatch: pytest.Monke
         vn.check(random_stream(0, joint=True))
     with pytest.raises(InvalidRequest, match="its noise is coloured, and only streams with white noise"):
         vn.check(random_stream(0, noise="coloured"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_nothing_renews_is_refused_by_name(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of few agents, and before anything is computed that has no steady state."""
+    rng = np.random.default_rng(seed)
+    network = vn.Network(
+        {f"a{k}": rng.standard_normal((2, 3)) for k in range(4)},
+        1.0,
+        rng.standard_normal((1, 3)),
+        {"g": rng.standard_normal((1, 3))},
+        dynamics=vn.Dynamics(np.diag([1.0, 0.5, 0.2]), np.diag([0.0, 1.0, 1.0])),
+    )
+    as_stacks(monkeypatch)
+    with pytest.raises(vn.NotObservable, match="nothing renews x1"):
+        vn.check(network)
