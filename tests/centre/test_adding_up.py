@@ -196,7 +196,10 @@ def test_forged_centre_files_are_refused_or_harmless(monkeypatch: pytest.MonkeyP
         ("sums", document["sums"] | {"start_mean": {"shape": [], "data": flat}}, "expected shape"),
         ("sums", document["sums"] | {"rows": {"shape": [-1, 4], "data": flat}}, "bytes"),
         ("sums", document["sums"] | {"follow": packed(2 * np.eye(4))}, "shares that forget"),
-        ("sums", document["sums"] | {"floor": packed(-np.eye(2))}, "floor"),
+        ("sums", document["sums"] | {"floor": packed(-np.eye(2))}, "floor: expected"),
+        ("sums", document["sums"] | {"noise": packed(-np.eye(4))}, "noise: expected"),
+        ("sums", document["sums"] | {"start": packed(-np.eye(4))}, "start: expected"),
+        ("sums", document["sums"] | {"entering": packed(np.triu(np.ones((4, 4))))}, "a symmetric matrix"),
         ("sums", document["sums"] | {"observe": packed(np.full((4, 4), np.nan))}, "finite"),
     ):
         with pytest.raises(vn.InvalidPlan, match=complaint):

@@ -184,3 +184,34 @@ def test_the_command_line_audits_a_folder(
     assert "BROKEN" in capsys.readouterr().out
     assert cli.run(["audit", str(folder), "--releases", "3"]) == 2
     assert "--releases: not for a network in parts" in capsys.readouterr().err
+
+
+def test_what_is_hidden_without_bound_is_designed_verified_fused_and_audited(tmp_path: Path) -> None:
+    """Each agent reads one parameter: what is not public is sent by nobody. Of ``part`` one row of two is public."""
+    one = np.tile(np.eye(L)[:, None, :], (3, 1, 1))
+    stacks = [(one, np.ones((12, 1, 1)))] * 2
+    private = {"g": np.eye(L)[3], "part": np.eye(L)[1:3]}
+    parts = cluster.save_parts(tmp_path / "network", stacks, np.eye(L)[:2], private)
+    plan = cluster.design(parts, privacy=5.0)
+    assert plan.verdict.achievable
+    assert plan.verdict.ceiling == {"g": np.inf, "part": np.inf}
+    assert plan.verdict.numbers == 12
+    # no figure in doubles is without bound: the promise is the largest that the sums tell
+    assert all(1e8 < each < np.inf for each in plan.privacy.values())
+    assert plan.certificate.ok
+    assert cluster.verify(parts).ok
+    report = cluster.audit(parts, rows=200)
+    assert report.ok, str(report)
+    assert verdicts(report)["attack on g"] == verdicts(report)["attack on part"] == "ok"
+    # one agent of the last parameter sends its reading after all: g is known then
+    changed(
+        parts.folder,
+        "part-00001.npz",
+        compression=np.ones((12, 1, 1)),
+        sent=np.ones(12, dtype=np.intp),
+        grid=np.full((12, 1), 2.0**-20),
+    )
+    part = read_part(parts.folder / "part-00001.npz", L)
+    changed(parts.folder, "part-00001.npz", grid=grids(part, np.ones((12, 1, 1)), np.ones(12, dtype=np.intp)))
+    assert not cluster.verify(parts).ok
+    assert verdicts(cluster.audit(parts, rows=200))["attack on g"] == "fail"

@@ -99,11 +99,14 @@ def test_small_streams_are_one_file_too(tmp_path: Path) -> None:
         assert archive.agent_file(agent) == (tmp_path / "folder" / f"{agent}.json").read_bytes()
 
 
-def test_memories_in_a_file_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept_as", ["stacks", "one state"])
+def test_memories_in_a_file_are_checked(
+    kept_as: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from veilnet.io.plan_arrays import arrays_id
 
-    as_stacks(monkeypatch)
-    plan = _plan("mixed sizes")
+    as_stacks(monkeypatch, 0 if kept_as == "stacks" else 1000)
+    plan = vn.design(STREAMS["mixed sizes"])
     plan.save(tmp_path / "plan.npz")
     with np.load(tmp_path / "plan.npz") as file:
         arrays = dict(file)
@@ -122,6 +125,7 @@ def test_memories_in_a_file_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_pat
         ({name: arrays[name][:, :1]}, "expected finite numbers of shape"),
         ({f"{head}.gain": None}, "expected places, compression and grid"),
         ({name: 0.9 * arrays[name]}, "promise is not confirmed"),
+        ({f"{head}.gain": 1e300 * arrays[f"{head}.gain"]}, "grids|not confirmed|cannot be recomputed"),
     ):
         with pytest.raises(vn.InvalidPlan, match=complaint):
             vn.Plan.load(saved(**changes))  # type: ignore[arg-type]

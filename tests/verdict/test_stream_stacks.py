@@ -148,3 +148,19 @@ def test_a_sample_of_the_agents_says_how_many_frequencies_it_takes(monkeypatch: 
     assert vn.check(network).ceiling == pytest.approx(ceiling, rel=1e-10)
     assert set(asked) == {network.S, len(set(network.blocks.sizes))}
     assert asked.count(network.S) <= 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_nothing_renews_is_refused_by_name(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of few agents, and before anything is computed that has no steady state."""
+    rng = np.random.default_rng(seed)
+    network = vn.Network(
+        {f"a{k}": rng.standard_normal((2, 3)) for k in range(4)},
+        1.0,
+        rng.standard_normal((1, 3)),
+        {"g": rng.standard_normal((1, 3))},
+        dynamics=vn.Dynamics(np.diag([1.0, 0.5, 0.2]), np.diag([0.0, 1.0, 1.0])),
+    )
+    as_stacks(monkeypatch)
+    with pytest.raises(vn.NotObservable, match="nothing renews x1"):
+        vn.check(network)

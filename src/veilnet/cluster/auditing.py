@@ -173,14 +173,17 @@ def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) 
     for place, (what, rows, growth) in enumerate(asked):
         solution = solved(whole, simulated.information, rows)
         raw = float(np.trace(rows @ bound @ rows.T))
-        if not (solution.estimable.all() and np.isfinite(growth)):
-            words = (
-                "cannot be estimated from what is sent"
-                if np.isfinite(growth)
-                else "was promised to be unknown"
-            )
-            verdict: Judgement = "fail" if np.isfinite(growth) or solution.estimable.any() else "ok"
-            found.append(Row(SECTION, what, raw * (1 + growth), np.inf, verdict, f"{what}: it {words}."))
+        if not solution.estimable.all():
+            # Not all of it can be estimated, so that its error as a whole is without bound: as good as any promise
+            # for what is private.
+            verdict: Judgement = "fail" if place == 0 and np.isfinite(growth) else "ok"
+            sentence = f"{what}: as a whole it cannot be estimated from what is sent."
+            found.append(Row(SECTION, what, raw * (1 + growth), np.inf, verdict, sentence))
+            continue
+        if np.isinf(growth):
+            sentence = f"{what}: it was promised to be unknown, and can be estimated."
+            error = float(np.trace(solution.covariance))
+            found.append(Row(SECTION, what, np.inf, error, "fail", sentence))
             continue
         deviations = simulated.vectors @ solution.gain - (x - _mean(whole)) @ rows.T
         spectrum = np.maximum(np.linalg.eigvalsh(solution.covariance), 0.0)

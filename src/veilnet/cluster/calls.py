@@ -44,6 +44,7 @@ __all__ = ["PartsPlan", "PartsVerdict", "check", "design", "verify"]
 
 AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
+_LARGE = 1e6  # a growth from which on doubles may be wrong about how large it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ class PartsPlan:
 
     parts:       the network.
     utility:     u, 0 is perfect.
-    privacy:     name -> p_j.
+    privacy:     name -> p_j; a large figure where it is without bound, which sums in doubles cannot tell from that.
     certificate: every promise recomputed from network and sanitizers alone; for parts finished before, when they were
                  made (:func:`verify` recomputes them all).
     verdict:     what is free.
@@ -286,14 +287,15 @@ def _perfect(
         known = knowledge_of_factor(whole, second.triangle)
         utility = 0.0 - known.growth(whole.U)
         ceiling = {name: known.growth(rows) for name, rows in whole.private.items()}
-        promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, ceiling, targets, 0.0)
+        hidden = _told_by_sums(whole, ceiling, second)
+        promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, hidden, targets, 0.0)
         certificate = _certified(whole, promise, second)
         limit = privacy_limit(whole)
     verdict = PartsVerdict(ceiling, limit, second.agents, second.numbers, second.exposed)
     if not certificate.ok:
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
     computed = tuple(sorted({*first.computed, *second.computed}))
-    plan = PartsPlan(network, promise.utility, ceiling, certificate, verdict, computed, targets)
+    plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets)
     save_promise(network, promise, plan.verdict.limit, first.readings, plan.verdict.numbers)
     return plan
 
@@ -318,6 +320,17 @@ def verify(
         found = _certified(whole, promise, sums)
     count = Finding(AGENTS, float(network.agents), float(sums.agents), network.agents == sums.agents)
     return Certificate((*found.findings, count))
+
+
+def _told_by_sums(whole: Network, ceiling: Mapping[str, float], sums: Sums) -> dict[str, float]:
+    """Privacies as they are promised: sums in doubles never show that one is without bound, only that it is large."""
+    recheck = SummedRecheck(whole, sums.raw, sums.left)
+    hidden = dict(ceiling)
+    for name in hidden:
+        if hidden[name] > _LARGE:
+            found = recheck.growth(whole.private[name], hidden[name])
+            hidden[name] = min(hidden[name], found) if found > _LARGE else hidden[name]
+    return hidden
 
 
 def _certified(whole: Network, promise: Promise, sums: Sums) -> Certificate:

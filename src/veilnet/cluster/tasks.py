@@ -29,6 +29,7 @@ from veilnet.recheck.sums import raw_information, sent_information
 from veilnet.verdict.share_stacks import share_stack
 
 SUMS = "sums"
+_SAME_TRIANGLE = 1e-9  # of the information: what two formulas for it may differ by
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,12 +172,18 @@ def noisiest(
 
 
 def tells_what_it_says(part: LoadedPart, found: Mapping[str, Any], most: int) -> bool:
-    """Whether the rows of a finished part still tell what was written beside them, to the last bit."""
-    sent = found["sent"]
+    """Whether rows of a finished part still tell what was written beside them, to the last bit, on their grids."""
+    rows, sent, variances = found["compression"], found["sent"], found.get("variances")
     if not np.all((sent >= 0) & (sent <= most)):
         return False
-    raw, left = information(part, found["compression"], sent, found.get("variances"))
-    return np.array_equal(raw, found["raw"]) and np.array_equal(left, found["left"])
+    raw, left = information(part, rows, sent, variances)
+    apart = np.abs(found["triangle"].T @ found["triangle"] - left)
+    return (
+        np.array_equal(raw, found["raw"])
+        and np.array_equal(left, found["left"])
+        and bool(np.all(apart <= _SAME_TRIANGLE * np.trace(left)))
+        and np.array_equal(grids(part, rows, sent, variances), found["grid"])
+    )
 
 
 def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, Any]:
@@ -264,5 +271,11 @@ def finished(path: Path, key: str, shapes: Mapping[str, tuple[int, ...]]) -> Map
             found = arrays_of(file)
     except DAMAGED:
         return None
-    as_written = all(name in found and found[name].shape == shape for name, shape in shapes.items())
+    as_written = all(
+        name in found
+        and found[name].shape == shape
+        and found[name].dtype.kind == ("i" if name == "sent" else "f")
+        and np.all(np.isfinite(found[name]))
+        for name, shape in shapes.items()
+    )
     return found if as_written and str(found.get("key")) == key else None

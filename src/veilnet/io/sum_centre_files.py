@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ _SUMS = (
     *("transition", "noise", "follow", "observe", "entering", "rows", "root", "floor", "start"),
     "start_mean",
 )
+_COVARIANCES = ("noise", "entering", "floor", "start")
 _OF_STACK = ("weights", "gains", "seen")
 
 
@@ -131,8 +133,7 @@ def _model(found: SumCentreDocument) -> SumModel:
     for name, array in sums.items():
         if array.shape != shapes[name]:
             raise InvalidNetwork(f"{name}: expected shape {shapes[name]}, found {array.shape}")
-    for name in ("noise", "entering", "floor", "start"):
-        sums[name] = semidefinite(symmetric(sums[name], name), name)
+    sums |= {name: semidefinite(symmetric(sums[name], name), name) for name in _COVARIANCES}
     if not size or spectral_radius(sums["follow"]) >= 1.0:
         raise InvalidNetwork("follow: expected shares that forget")
     blocks = Blocks(_whole(found.numbers, "numbers", _MOST_AGENTS))
@@ -191,10 +192,8 @@ def _numbers(packed: PackedNumbers, name: str) -> Array:
         content = base64.b64decode(packed.data, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidNetwork(f"{name}: expected base64") from None
-    count = 1
-    for length in packed.shape:
-        count *= length if 0 <= length <= _MOST_AGENTS else -1
-    if len(packed.shape) > 3 or count < 0 or len(content) != 8 * count:
+    possible = len(packed.shape) <= 3 and all(0 <= length <= _MOST_AGENTS for length in packed.shape)
+    if not possible or len(content) != 8 * prod(packed.shape):
         raise InvalidNetwork(f"{name}: expected numbers of shape {packed.shape}, found {len(content)} bytes")
     array = np.frombuffer(content, dtype="<f8").astype(np.float64).reshape(packed.shape)
     if not np.all(np.isfinite(array)):

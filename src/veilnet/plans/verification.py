@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
+from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.inspection import inspect
 from veilnet.agent.sanitizer import Sanitizer
@@ -219,8 +219,9 @@ def _centre_complaint(name: str, found: Messages | str, network: Network, saved:
 def _grid_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     """A grid finer than the plan's would let low bits through, a coarser one cost utility."""
     try:
-        expected = with_release_grid(network, saved.sanitizers)
-    except InvalidNetwork as error:
+        with np.errstate(all="ignore"):
+            expected = with_release_grid(network, saved.sanitizers)
+    except (VeilnetError, np.linalg.LinAlgError) as error:
         yield Check("grids", False, note=str(error))
         return
     if isinstance(saved.sanitizers, StackedSanitizers) and isinstance(expected, StackedSanitizers):

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from veilnet._core.stacks import parts
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers
@@ -21,6 +20,7 @@ __all__ = ["noise_power", "powers_of"]
 
 # Rows, without units, that are more nearly dependent than this are taken for dependent: something is withheld.
 _DEPENDENT = 1e13
+_AGENTS_AT_ONCE = 8192  # so that what is in between takes no memory to speak of
 
 
 def powers_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
@@ -50,7 +50,8 @@ def noise_power(compression: Array, noise: Array | None) -> Array:
     found = np.full(count, np.inf)
     if sent != size:
         return found
-    for some in parts(count, size, size):
+    for start in range(0, count, _AGENTS_AT_ONCE):
+        some = slice(start, start + _AGENTS_AT_ONCE)
         found[some] = _power(compression[some], None if noise is None else noise[some])
     return found
 

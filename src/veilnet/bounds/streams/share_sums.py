@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.linalg import cholesky, solve_lower, solve_lower_batch
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer_stacks import SanitizerStack
-from veilnet.bounds.streams.raw_stacks import readings_triangle, steady_of_stacks
+from veilnet.bounds.streams.raw_stacks import readings_triangle
 from veilnet.bounds.streams.riccati import Steady
 from veilnet.model.network import Network
 
@@ -38,10 +38,12 @@ class ShareSystem:
     root: Array
 
     @classmethod
-    def of(cls, network: Network, steady: Steady | None = None) -> ShareSystem:
-        """That of a stream with white noise independent between agents."""
+    def of(cls, network: Network, steady: Steady) -> ShareSystem:
+        """That of a stream with white noise independent between agents.
+
+        steady: the steady state of the best filter on raw readings.
+        """
         assert network.dynamics is not None
-        steady = steady_of_stacks(network) if steady is None else steady
         error = steady.error(np.eye(network.L), hindsight=False)
         upper = readings_triangle(network)
         taken = (error @ upper.T) @ upper

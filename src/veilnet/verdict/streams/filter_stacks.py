@@ -17,6 +17,7 @@ from veilnet._core.lyapunov import NOT_DYING, stationary_root
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem
 from veilnet.bounds.streams.telling import TOLD, tells_readings
 from veilnet.model.network import Network
@@ -92,7 +93,7 @@ def stacked_filters(network: Network, tolerance: float) -> StackedFilters:
 
     tolerance: Hankel singular values, and numbers to send, up to this are left out.
     """
-    system = ShareSystem.of(network)
+    system = ShareSystem.of(network, raw_stream(network))
     seen = stationary_root(system.transition.T, system.rows.T)
     seen_past = stationary_root(system.transition.T, (system.rows @ system.transition).T)
     found: dict[tuple[int, int, int], list[SanitizerStack]] = {}
