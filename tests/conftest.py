@@ -78,9 +78,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    """Where a test asks for a small search, its fixtures have it too."""
+    """Where a test makes do with a small search, its fixtures have it too; ``--long`` leaves nothing out."""
     mark = item.get_closest_marker("small_search")
-    with nullcontext() if mark is None or mark.args == (False,) else small_search():
+    whole = mark is None or mark.args == (False,) or not item.config.option.markexpr
+    with nullcontext() if whole else small_search():
         return (yield)
 
 

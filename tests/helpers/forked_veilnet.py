@@ -1,10 +1,12 @@
 """The command ``veilnet`` without a new interpreter each time: a process that has imported everything forks for it.
 
 What runs is `veilnet.cli.main` with the arguments, folder, environment and the three streams of whoever calls the
-command, in a process of its own that ends with its exit code; only what Python does before that is shared. For tests
-of what commands do and print. Those of how commands start, are interrupted or killed start them as users do.
+command, in a process of its own that ends with its exit code; only what Python does before that is shared. Searches are
+small (:mod:`helpers.small_search`) where those of the test are. For tests of what commands do and print. Those of how
+commands start, are interrupted or killed start them as users do.
 
-Run as a script this file is either end of a Unix socket: ``serve SOCKET``, or ``call SOCKET ARGUMENTS...``.
+Run as a script this file is either end of a Unix socket: ``serve SOCKET small`` (or ``whole``), or
+``call SOCKET ARGUMENTS...``, which imports as little as it can.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 _LONGEST = 1 << 20
@@ -24,8 +26,15 @@ _LONGEST = 1 << 20
 @contextmanager
 def forked_veilnet(folder: Path) -> Iterator[str]:
     """A line of shell that does what ``veilnet`` does, before its arguments; ``folder`` is for a socket."""
+    from helpers.small_search import searches_are_small
+
     address = folder / "veilnet.socket"
-    server = subprocess.Popen([sys.executable, __file__, "serve", str(address)], stdout=subprocess.PIPE)
+    tests = Path(__file__).parents[1]
+    server = subprocess.Popen(
+        [sys.executable, __file__, "serve", str(address), "small" if searches_are_small() else "whole"],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent / "src")])},
+    )
     try:
         assert server.stdout is not None
         assert server.stdout.readline() == b"ready\n"
@@ -36,8 +45,9 @@ def forked_veilnet(folder: Path) -> Iterator[str]:
         server.communicate()
 
 
-def _serve(address: str) -> None:
+def _serve(address: str, searches: str) -> None:
     import veilnet
+    from helpers.small_search import small_search
     from veilnet.cli import VERBS, main
 
     for name in veilnet.__all__:
@@ -45,7 +55,7 @@ def _serve(address: str) -> None:
     for verb in VERBS:
         __import__(f"veilnet.cli.{verb}")
     __import__("veilnet.cli._quick")
-    with socket.socket(socket.AF_UNIX) as listening:
+    with socket.socket(socket.AF_UNIX) as listening, small_search() if searches == "small" else nullcontext():
         listening.bind(address)
         listening.listen()
         sys.stdout.write("ready\n")
@@ -98,6 +108,6 @@ def _call(address: str, arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        _serve(sys.argv[2])
+        _serve(*sys.argv[2:])
     else:
         sys.exit(_call(sys.argv[2], sys.argv[3:]))

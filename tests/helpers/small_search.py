@@ -26,6 +26,11 @@ def small_search() -> Iterator[None]:
         _set(before)
 
 
+def searches_are_small() -> bool:
+    """Whether they are, now and in this process."""
+    return bool(SETTINGS.scouts == SMALL["scouts"])
+
+
 def _set(values: dict[str, Any]) -> None:
     for name, value in values.items():
         object.__setattr__(SETTINGS, name, value)
