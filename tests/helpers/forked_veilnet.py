@@ -2,8 +2,8 @@
 
 What runs is `veilnet.cli.main` with the arguments, folder, environment and the three streams of whoever calls the
 command, in a process of its own that ends with its exit code; only what Python does before that is shared. Searches
-are small (:mod:`helpers.small_search`) where those of the test are. For tests of what commands do and print. Those of how
-commands start, are interrupted or killed start them as users do.
+are small (:mod:`helpers.small_search`) where those of the test are. For tests of what commands do and print. Those of
+how commands start, are interrupted or killed start them as users do.
 
 Run as a script this file is either end of a Unix socket: ``serve SOCKET small`` (or ``whole``), or
 ``call SOCKET ARGUMENTS...``, which imports as little as it can.
