@@ -37,7 +37,7 @@ def instance(agents: int) -> dict[str, Any]:
     root = rng.standard_normal((agents, READINGS, READINGS))
     np.matmul(root, root.transpose(0, 2, 1), out=noise)
     noise += np.eye(READINGS)
-    noise *= agents / 8
+    noise *= agents
     return {
         "observe": rng.standard_normal((agents, READINGS, PARAMETERS)),
         "noise": noise,

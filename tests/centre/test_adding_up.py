@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import numpy as np
@@ -160,3 +161,40 @@ def test_row_by_row_and_from_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert damaged != content
     with pytest.raises(vn.InvalidPlan, match="checksum"):
         centre_from_bytes(damaged, Path("center.json"))
+
+
+def test_forged_centre_files_are_refused_or_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_stacks(monkeypatch)
+    plan = vn.design(STREAMS["mixed sizes"])
+    document = centre_document(plan.messages)
+    path, nothing = Path("center.json"), np.zeros((3, sum(plan.sent.values())))
+    flat = "AAAAAAAA8D8="  # 1.0
+    for key, value, complaint in (
+        ("agents", 10**9, "number of agents"),
+        ("agents", [*document["agents"], "more"], "one for each of"),
+        ("public", [], "public rows"),
+        ("numbers", {"shape": [1], "data": flat}, "one for each of"),
+        ("stacks", document["stacks"][:-1], "every agent once"),
+        ("sums", document["sums"] | {"follow": {"shape": [1], "data": "!"}}, "base64"),
+        ("sums", document["sums"] | {"start_mean": {"shape": [], "data": flat}}, "expected shape"),
+        ("sums", document["sums"] | {"rows": {"shape": [-1, 4], "data": flat}}, "bytes"),
+        ("sums", document["sums"] | {"follow": packed(2 * np.eye(4))}, "shares that forget"),
+        ("sums", document["sums"] | {"floor": packed(-np.eye(2))}, "floor"),
+        ("sums", document["sums"] | {"observe": packed(np.full((4, 4), np.nan))}, "finite"),
+    ):
+        with pytest.raises(vn.InvalidPlan, match=complaint):
+            centre_from_bytes(seal(document | {key: value}), path)
+    rng = np.random.default_rng(2)
+    content = seal(document)
+    for _ in range(60):
+        changed = bytearray(content)
+        changed[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+        with pytest.raises(vn.InvalidPlan):
+            centre_from_bytes(bytes(changed), path)
+    assert np.all(np.isfinite(vn.Fusion(centre_from_bytes(content, path)).estimate(nothing).public))
+
+
+def packed(array: Array) -> dict[str, object]:
+    """An array as the file keeps it."""
+    content = base64.b64encode(np.asarray(array, "<f8").tobytes()).decode()
+    return {"shape": list(array.shape), "data": content}

@@ -140,7 +140,15 @@ def test_grids_stay_far_below_what_an_agents_own_noise_brings(monkeypatch: pytes
         assert np.all(each.grid**2 / 6 <= ROUNDING_COST / 16 * np.diag(noise) + 1e-9 * np.trace(noise))
 
 
-def test_a_network_of_many_agents_goes_by_stacks_by_itself(tmp_path: Path) -> None:
+def test_a_network_of_many_agents_goes_by_stacks_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    for kind in (vn.Sanitizer, vn.Memory):
+        freeze = kind._freeze
+        monkeypatch.setattr(
+            kind, "_freeze", lambda self, freeze=freeze: (made.append(repr(type(self))), freeze(self))[1]
+        )
     rng = np.random.default_rng(0)
     agents, parameters = 400, 3
     drawn = random_stream(0, parameters=parameters)
@@ -157,5 +165,9 @@ def test_a_network_of_many_agents_goes_by_stacks_by_itself(tmp_path: Path) -> No
     assert plan.utility == 0.0
     assert plan.privacy["g"] > 0.1
     plan.save(tmp_path / "plan.npz")
+    str(plan), str(vn.check(network))
     fused = vn.Fusion(vn.Plan.load(tmp_path / "plan.npz")).estimate(np.zeros((5, sum(plan.sent.values()))))
     assert np.all(np.isfinite(fused.public))
+    assert made == [], "an object for an agent"
+    assert plan.sanitizers["agent042"].order > 0
+    assert made

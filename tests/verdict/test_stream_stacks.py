@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from helpers.many_streams import STREAMS, as_stacks
 from helpers.stream_networks import random_stream, window_errors
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.bounds.streams import steady_stacks
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
 from veilnet.model import stream_size
 from veilnet.verdict.streams.exact_test import StreamVerdict
@@ -127,3 +130,21 @@ def test_noise_that_couples_too_many_agents_is_refused(monkeypatch: pytest.Monke
         vn.check(random_stream(0, joint=True))
     with pytest.raises(InvalidRequest, match="its noise is coloured, and only streams with white noise"):
         vn.check(random_stream(0, noise="coloured"))
+
+
+def test_a_sample_of_the_agents_says_how_many_frequencies_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = STREAMS["mixed sizes"]
+    ceiling = vn.check(network).ceiling
+    as_stacks(monkeypatch)
+    asked: list[int] = []
+    summed = steady_stacks.sums_at
+
+    def counted(sanitizers: StackedSanitizers, *others: Any) -> Any:
+        asked.append(sum(stack.count for stack in sanitizers.stacks))
+        return summed(sanitizers, *others)
+
+    monkeypatch.setattr(steady_stacks, "sums_at", counted)
+    monkeypatch.setattr(steady_stacks, "_SAMPLE", 1)
+    assert vn.check(network).ceiling == pytest.approx(ceiling, rel=1e-10)
+    assert set(asked) == {network.S, len(set(network.blocks.sizes))}
+    assert asked.count(network.S) <= 2

@@ -16,7 +16,15 @@ from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.statistics import SquareSum
 from veilnet.bounds.knowledge import bits_revealed, knowledge
-from veilnet.plans.certificate import DITHERED, LOSS_ALLOWED, UTILITY, Finding, Promise, certify
+from veilnet.plans.certificate import (
+    DITHERED,
+    LOSS_ALLOWED,
+    NOISE_POWER,
+    UTILITY,
+    Finding,
+    Promise,
+    certify,
+)
 from veilnet.plans.plan import Plan
 
 SECTION = "the promise"
@@ -28,7 +36,13 @@ _AT_LEAST = ("target of ", "every direction of ", "no less than ")  # what is pr
 def certificate_rows(plan: Plan) -> list[Row]:
     """Every promise of the plan, recomputed from the network and the sanitizers alone."""
     promise = Promise(
-        plan.utility, plan.privacy, plan.targets, plan.most_loss, plan.worst_targets, plan.floors
+        plan.utility,
+        plan.privacy,
+        plan.targets,
+        plan.most_loss,
+        plan.worst_targets,
+        plan.floors,
+        plan.details.get("power_allowed", {}),
     )
     certificate = certify(plan.network, plan.sanitizers, promise)
     # What is counted comes last, so that the growths stand in one table.
@@ -47,6 +61,8 @@ def certified_row(finding: Finding) -> Row:
     row = partial(Row, SECTION, _in_words(finding.what), promised, found, verdict, sentence)
     if finding.what == DITHERED:
         return row(shown={"promised": number(promised), "counted": number(found)})
+    if finding.what.startswith(NOISE_POWER):
+        return row(shown={"noise power: at most": number(promised), "computed again": number(found)})
     if finding.what == UTILITY:
         promised, found = -promised, -found  # -u is by how much the public error variance grows
     limit = "at most " if finding.what == LOSS_ALLOWED and promised >= NOTHING else ""
@@ -68,6 +84,7 @@ def _in_words(what: str) -> str:
         DITHERED: "agents that forget to dither",
     }
     for start, words in (
+        (NOISE_POWER, "noise of {}, nearest its limit"),
         ("privacy of ", "error on {}"),
         ("target of ", "error on {}, as asked for"),
         ("every direction of ", "error on every direction of {}, as asked for"),

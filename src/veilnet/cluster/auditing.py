@@ -25,10 +25,11 @@ from veilnet.auditing.report import AuditReport, Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of
 from veilnet.bounds.knowledge import crlb, knowledge_of_factor
-from veilnet.cluster.calls import AGENTS, promise_of, verify
+from veilnet.cluster.calls import AGENTS, verify
 from veilnet.cluster.centre import known_from, solved
 from veilnet.cluster.fusing import mean_of, whole_of
 from veilnet.cluster.parts import Parts, opened
+from veilnet.cluster.promises import promise_of
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import plan_name
 from veilnet.cluster.simulating import Simulated, drawn_x, simulated_sums, simulated_together

@@ -8,11 +8,9 @@ noise has the same bounds, limits and conditioning as all agents together.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +24,9 @@ from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.extracting import sanitizer_of
 from veilnet.cluster.parts import Parts, opened
 from veilnet.cluster.power import PowerSearch, read_power_of_parts
+from veilnet.cluster.promises import promise_of, save_promise
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.sending import PLAN, PROMISES
+from veilnet.cluster.sending import PLAN
 from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums, withdraw
 from veilnet.cluster.tradeoff import Search
 from veilnet.designs.floors import beyond, read_give_up
@@ -35,15 +34,14 @@ from veilnet.designs.power import PARTS_OF_POWER
 from veilnet.designs.questions import Worst, read_loss, refuse_given_up_in_vain
 from veilnet.designs.questions import read_targets as targets_and_worst
 from veilnet.designs.tradeoff import MARGINS
-from veilnet.io._atomic import write_text
 from veilnet.model.network import Network
-from veilnet.plans.certificate import Certificate, Finding, Promise, certify
+from veilnet.plans.certificate import Certificate, Finding, Promise, certify, power_finding
+from veilnet.plans.in_words import power_in_words
 from veilnet.recheck.summed import SummedRecheck
 from veilnet.verdict.share_stacks import share_tolerance, share_weights
 
 __all__ = ["PartsPlan", "PartsVerdict", "check", "design", "verify"]
 
-FORMAT = "veilnet-parts-plan/1"
 AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
 
@@ -125,7 +123,8 @@ class PartsPlan:
             return (
                 f"{self.verdict}\nNoise within the power makes the centre's error variance grow: {grown}; what is "
                 "public is estimated as well as from raw readings. No other noise within it hides more than "
-                f"{100 * self.details['relative_gap']:.2g} % better in total, which is certified. {written}"
+                f"{100 * self.details['relative_gap']:.2g} % better in total, which is certified. "
+                f"{' '.join(power_in_words(self.certificate))} {written}"
             )
         if self.utility == 0.0:
             return f"{self.verdict}\nWhat is public is estimated as well as from raw readings. {written}"
@@ -229,7 +228,7 @@ def _traded(
             promise = Promise(
                 0.0 - known.growth(whole.U), hidden, targets, loss, {}, beyond(asked.floors, targets)
             )
-            certificate = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
+            certificate = _certified(whole, promise, sums)
         if certificate.ok:
             break
     else:
@@ -239,7 +238,7 @@ def _traded(
     if given_up:
         details = {**details, "given_up": sorted(given_up)}
     plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets, loss, details)
-    _save(plan, first, promise)
+    save_promise(network, promise, plan.verdict.limit, first.readings, plan.verdict.numbers)
     search.crowd.forget()
     return plan
 
@@ -252,8 +251,8 @@ def _powered(network: Parts, whole: Network, first: Sums, search: PowerSearch) -
             known = knowledge_of_factor(whole, sums.triangle)
             lost = known.growth(whole.U)
             hidden = {name: known.growth(rows) for name, rows in whole.private.items()}
-            promise = Promise(0.0 if abs(lost) < _NO_LOSS else -lost, hidden, {}, 0.0)
-            certificate = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
+            promise = Promise(0.0 if abs(lost) < _NO_LOSS else -lost, hidden, {}, 0.0, power=search.power)
+            certificate = _certified(whole, promise, sums)
         if certificate.ok:
             break
     else:
@@ -261,7 +260,7 @@ def _powered(network: Parts, whole: Network, first: Sums, search: PowerSearch) -
     verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
     computed = tuple(sorted({*first.computed, *sums.computed}))
     plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, {}, 0.0, details)
-    _save(plan, first, promise)
+    save_promise(network, promise, plan.verdict.limit, first.readings, plan.verdict.numbers)
     search.forget()
     return plan
 
@@ -288,14 +287,14 @@ def _perfect(
         utility = 0.0 - known.growth(whole.U)
         ceiling = {name: known.growth(rows) for name, rows in whole.private.items()}
         promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, ceiling, targets, 0.0)
-        certificate = certify(whole, {}, promise, begun=SummedRecheck(whole, second.raw, second.left))
+        certificate = _certified(whole, promise, second)
         limit = privacy_limit(whole)
     verdict = PartsVerdict(ceiling, limit, second.agents, second.numbers, second.exposed)
     if not certificate.ok:
         raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
     computed = tuple(sorted({*first.computed, *second.computed}))
     plan = PartsPlan(network, promise.utility, ceiling, certificate, verdict, computed, targets)
-    _save(plan, first, promise)
+    save_promise(network, promise, plan.verdict.limit, first.readings, plan.verdict.numbers)
     return plan
 
 
@@ -316,9 +315,20 @@ def verify(
         values, vectors = np.linalg.eigh(sums.raw)
         half = (vectors * np.sqrt(np.maximum(values, 0.0))).T
         whole = _network(network, half)
-        found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
+        found = _certified(whole, promise, sums)
     count = Finding(AGENTS, float(network.agents), float(sums.agents), network.agents == sums.agents)
     return Certificate((*found.findings, count))
+
+
+def _certified(whole: Network, promise: Promise, sums: Sums) -> Certificate:
+    """Every promise, recomputed from the sums that the certificate's own formulas gave in all parts."""
+    found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
+    if not promise.power:
+        return found
+    names = [f"agent {place} of {part}" for part, place, _ in sums.noisiest]
+    allowed = np.array([promise.power[part] for part, _, _ in sums.noisiest])
+    used = np.array([each for _, _, each in sums.noisiest])
+    return Certificate((*found.findings, power_finding(names, allowed, used)))
 
 
 def read_targets(whole: Network, privacy: float | Mapping[str, float]) -> dict[str, float]:
@@ -344,44 +354,3 @@ def _network(parts: Parts, rows: Array) -> Network:
 
 def _reached(ceiling: float, limit: float) -> bool:
     return bool(ceiling >= limit - 1e-9 * (1 + limit)) if np.isfinite(limit) else bool(np.isinf(ceiling))
-
-
-def _save(plan: PartsPlan, sums: Sums, promise: Promise) -> None:
-    document = {
-        "format": FORMAT,
-        "agents": plan.verdict.agents,
-        "readings": sums.readings,
-        "numbers_sent": plan.verdict.numbers,
-        "utility": repr(plan.utility),
-        "privacy": {name: repr(value) for name, value in plan.privacy.items()},
-        "limit": {name: repr(value) for name, value in plan.verdict.limit.items()},
-        "targets": {name: repr(value) for name, value in promise.targets.items() if value > 0},
-        "floors": {name: repr(value) for name, value in promise.floors.items()},
-        "most_loss": None if promise.most_loss is None else repr(promise.most_loss),
-    }
-    write_text(plan.parts.folder / PLAN / PROMISES, json.dumps(document, indent=2) + "\n")
-
-
-def promise_of(parts: Parts) -> Promise:
-    """What the saved plan of a network in parts promises."""
-    path: Path = parts.folder / PLAN / PROMISES
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != FORMAT or list(document["privacy"]) != list(parts.private):
-            raise InvalidPlan(
-                f"{path}: not a plan for the private parameters of {parts.folder}; design once more"
-            )
-        privacy = {name: float(value) for name, value in document["privacy"].items()}
-        targets, floors = (
-            {name: float(value) for name, value in document.get(what, {}).items()}
-            for what in ("targets", "floors")
-        )
-        allowed = document.get("most_loss", "0.0")
-        most_loss = None if allowed is None else float(allowed)
-        return Promise(float(document["utility"]), privacy, targets, most_loss, {}, floors)
-    except OSError as error:
-        raise InvalidPlan(f"{path}: {error.strerror}; design first") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InvalidPlan):
-            raise
-        raise InvalidPlan(f"{path}: {error}; the plan was changed, design once more") from error

@@ -12,7 +12,7 @@ from veilnet._core.stacks import joined_triangle, sent_triangle
 from veilnet._core.types import Array, Integers
 from veilnet.cluster.parts import LoadedPart, written
 from veilnet.cluster.sending import PLAN
-from veilnet.cluster.tasks import Sums, exposed, finished, grids, information, tells_what_it_says
+from veilnet.cluster.tasks import Sums, exposed, finished, grids, information, noisiest, tells_what_it_says
 
 Making = Callable[[], tuple[Array, Array, Integers]]
 """Makes rows of raw readings, (s, n, n), variances of their noise, (s, n), 0 or 1, and how many are sent, (s,)."""
@@ -39,6 +39,7 @@ def sent_sums(name: str, part: LoadedPart, folder: Path, key: str, make: Making)
         found["triangle"], found["raw"], found["left"],
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
         computed=(name,) if fresh else (), exposed=exposed(part, found["sent"], found["variances"]),
+        noisiest=noisiest(name, found["compression"], found["sent"], found["variances"]),
     )  # fmt: skip
 
 

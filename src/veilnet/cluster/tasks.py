@@ -24,6 +24,7 @@ from veilnet.agent.grid import grid_steps
 from veilnet.bounds.message_noise import own_covariances
 from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of, loaded, written
 from veilnet.cluster.sending import PLAN, PROMISES, read_sending
+from veilnet.recheck.noise_power import noise_power
 from veilnet.recheck.sums import raw_information, sent_information
 from veilnet.verdict.share_stacks import share_stack
 
@@ -39,6 +40,7 @@ class Sums:
     left:     Σ H'C'(C R C' + Θ)^+ C H, by the formulas of the certificate.
     exposed:  how many agents send some exact numbers and not everything, though nothing is said of the resolution of
               their readings.
+    noisiest: of every part its name, and of the agent in it that adds most noise to its readings the place and tr Θ.
     """
 
     triangle: Array
@@ -52,6 +54,7 @@ class Sums:
     dropped: float = 0.0
     exposed: int = 0
     computed: tuple[str, ...] = field(default=())
+    noisiest: tuple[tuple[str, int, float], ...] = field(default=())
 
 
 def joined(several: Sequence[Sums]) -> Sums:
@@ -75,6 +78,7 @@ def joined(several: Sequence[Sums]) -> Sums:
         dropped=max(each.dropped for each in several),
         exposed=sum(each.exposed for each in several),
         computed=tuple(name for each in several for name in each.computed),
+        noisiest=tuple(part for each in several for part in each.noisiest),
     )
 
 
@@ -152,6 +156,18 @@ def exposed(part: LoadedPart, sent: Any, variances: Array | None = None) -> int:
         return 0
     exact = sent if variances is None else sent - np.sum(variances, axis=1)
     return int(np.sum((exact > 0) & (exact < part.observe.shape[1])))
+
+
+def noisiest(
+    name: str, rows: Array, sent: Any, variances: Array | None
+) -> tuple[tuple[str, int, float], ...]:
+    """The name of a part, and the place and noise power of the agent in it that adds most to its readings."""
+    found = np.empty(len(rows))
+    for number in np.unique(sent).tolist():
+        mine = np.flatnonzero(sent == number)
+        found[mine] = noise_power(rows[mine, :number], _added(variances, mine, number))
+    most = int(np.argmax(found))
+    return ((name, most, float(found[most])),)
 
 
 def tells_what_it_says(part: LoadedPart, found: Mapping[str, Any], most: int) -> bool:
@@ -237,6 +253,7 @@ def _recomputed(name: str, part: LoadedPart, folder: Path) -> Sums:
     return Sums(
         np.zeros((length, length)), raw, left,
         agents=count, readings=count * size, numbers=int(sent.sum()), condition=part.condition, computed=(name,),
+        noisiest=noisiest(name, rows, sent, variances),
     )  # fmt: skip
 
 

@@ -178,7 +178,26 @@ def _promise(found: PlanDocument, network: Network, path: Path) -> Promise:
         most_loss=None if found.most_loss is None else _number(found.most_loss, path),
         worst_targets={name: _number(value, path) for name, value in found.worst_targets.items()},
         floors={name: _number(value, path) for name, value in found.floors.items()},
+        power=_power(found, network, path),
     )
+
+
+def _power(found: PlanDocument, network: Network, path: Path) -> dict[str, float]:
+    """The noise power allowed to every agent, which stands among the details; empty where nothing limits it."""
+    allowed = found.details.get("power_allowed")
+    if allowed is None:
+        return {}
+    if not isinstance(allowed, dict) or set(allowed) != set(network.agents):
+        raise InvalidPlan(
+            f"{path}: details.power_allowed: expected a number for each agent; save the plan again"
+        )
+    for agent, each in allowed.items():
+        if isinstance(each, bool) or not isinstance(each, int | float) or each < 0:
+            raise InvalidPlan(
+                f"{path}: details.power_allowed: expected finite numbers of at least 0, found {each!r} for {agent}; "
+                "save the plan again"
+            )
+    return {agent: float(each) for agent, each in allowed.items()}
 
 
 def _agent_file(path: Path) -> tuple[Sanitizer, str | None] | str:

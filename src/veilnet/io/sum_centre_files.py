@@ -29,9 +29,10 @@ import numpy as np
 from veilnet._core.blocks import Blocks
 from veilnet._core.durations import in_words, read_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.lyapunov import spectral_radius
 from veilnet._core.names import NumberedNames
 from veilnet._core.types import Array, Integers
-from veilnet._core.validation import as_names
+from veilnet._core.validation import as_names, semidefinite, symmetric
 from veilnet.centre.streams.sum_model import SharesOfStack, SumModel
 from veilnet.io._sealed import convert
 
@@ -123,13 +124,17 @@ def _model(found: SumCentreDocument) -> SumModel:
         raise InvalidNetwork("expected public rows and the sums of all agents")
     agents = _agents(found.agents)
     sums = {name: _numbers(packed, name) for name, packed in found.sums.items()}
-    size, rows = len(sums["start_mean"]), len(found.public)
+    size, rows = sums["start_mean"].size, len(found.public)
     shapes = dict[str, tuple[int, ...]].fromkeys(_SUMS, (size, size)) | {
         "rows": (rows, size), "root": (rows, rows), "floor": (rows, rows), "start_mean": (size,),
     }  # fmt: skip
     for name, array in sums.items():
         if array.shape != shapes[name]:
             raise InvalidNetwork(f"{name}: expected shape {shapes[name]}, found {array.shape}")
+    for name in ("noise", "entering", "floor", "start"):
+        sums[name] = semidefinite(symmetric(sums[name], name), name)
+    if not size or spectral_radius(sums["follow"]) >= 1.0:
+        raise InvalidNetwork("follow: expected shares that forget")
     blocks = Blocks(_whole(found.numbers, "numbers", _MOST_AGENTS))
     if blocks.count != len(agents):
         raise InvalidNetwork(f"numbers: expected one for each of {len(agents)} agents, found {blocks.count}")

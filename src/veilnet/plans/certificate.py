@@ -10,15 +10,17 @@ is sent, and both come from sums over stacks (:mod:`veilnet.recheck.stream_stack
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers, stacks_of
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
+from veilnet.recheck.noise_power import powers_of
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.stream import StreamRecheck
 from veilnet.recheck.stream_stacks import StreamStacksRecheck
@@ -30,6 +32,7 @@ _WEAK_PRIOR = 1e-9  # what the recheck's weak prior takes from a growth, and mor
 LOSS_ALLOWED = "utility loss allowed"
 DITHERED = "agents without their dither"
 UTILITY = "utility"
+NOISE_POWER = "noise power of "
 _LOST = 1e8  # a public error that grows more than this is lost, whether or not it is without bound
 _LARGE = 1e6
 _AMPLIFIES = 1e4
@@ -42,7 +45,8 @@ class Promise:
     """What a plan claims: utility u, privacy p_j, and the targets it was made for.
 
     ``worst_targets`` are promised of every direction of a private parameter, not of their mean. ``floors`` are the
-    privacies that are free, kept where utility was paid for more.
+    privacies that are free, kept where utility was paid for more. ``power`` is the largest tr Θ_i of an agent by its
+    name (of a network in parts: of any agent of a part, by the part's); empty where nothing limits it.
     """
 
     utility: float
@@ -51,6 +55,7 @@ class Promise:
     most_loss: float | None
     worst_targets: Mapping[str, float] = field(default_factory=dict)
     floors: Mapping[str, float] = field(default_factory=dict)
+    power: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,24 @@ def certify(
     if promise.most_loss is not None:
         held = bool(0.0 - promise.utility <= promise.most_loss + _AGREEMENT * (1 + promise.most_loss))
         findings.append(Finding(LOSS_ALLOWED, promise.most_loss, 0.0 - promise.utility, held))
+    if promise.power and begun is None:  # of agents elsewhere, who formed their sums knows their noise too
+        allowed = np.array([promise.power.get(agent, 0.0) for agent in network.agents])
+        findings.append(power_finding(network.agents, allowed, powers_of(network, sanitizers)))
     return Certificate(tuple(findings))
+
+
+def power_finding(agents: Sequence[str], allowed: Array, found: Array) -> Finding:
+    """The agent whose noise comes nearest to what it may be, or exceeds it most.
+
+    agents:  their names.
+    allowed: the largest tr Θ_i of each, (S,).
+    found:   tr Θ_i of each, recomputed, (S,).
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = np.where(found == 0.0, 0.0, found / allowed)
+    worst = int(np.argmax(np.where(np.isnan(parts), np.inf, parts)))
+    held = bool(np.all(found <= allowed * (1 + _AGREEMENT)))
+    return Finding(f"{NOISE_POWER}{agents[worst]}", float(allowed[worst]), float(found[worst]), held)
 
 
 def _undithered(network: Network, sanitizers: Mapping[str, Sanitizer]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from veilnet._core.words import times
-from veilnet.plans.certificate import DITHERED, LOSS_ALLOWED
+from veilnet.plans.certificate import DITHERED, LOSS_ALLOWED, NOISE_POWER
 
 __all__ = ["finding_in_words", "growth_in_words"]
 
@@ -28,6 +28,8 @@ def finding_in_words(what: str, public: str) -> str:
         "grids": "messages are rounded finely enough for their noise",
         "names, limits, resolution": "agents know their readings' names, limits and steps",
     }
+    if what.startswith(NOISE_POWER):
+        return f"noise added by {what.removeprefix(NOISE_POWER)}, nearest its limit (variance over all its readings)"
     for beginning, words in _GROWTHS.items():
         if what.startswith(beginning):
             return words.format(what.removeprefix(beginning))

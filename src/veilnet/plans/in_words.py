@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, times
+from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.network import Network
+from veilnet.plans.certificate import NOISE_POWER, Certificate
 from veilnet.plans.lower_bound.proof import Proof
 
 TYPICALLY_OFF = (
@@ -45,6 +46,8 @@ class Told(Protocol):
     @property
     def given_up(self) -> tuple[str, ...]: ...
     @property
+    def certificate(self) -> Certificate: ...
+    @property
     def details(self) -> Mapping[str, Any]: ...
     @property
     def proof(self) -> Proof | None: ...
@@ -74,6 +77,7 @@ def plan_in_words(plan: Told) -> str:
         lines.append(
             f"{join_names(plan.given_up)} {was} given up on request, and may be protected less than for free."
         )
+    lines += power_in_words(plan.certificate)
     lines.append(quality(plan))
     if "remark" in plan.details:
         lines.append(f"Remark: {plan.details['remark']}.")
@@ -200,6 +204,17 @@ def quality(plan: Told) -> str:
         f"No design within the loss{that_keeps(kept)} hides everything more than {share} better, which is "
         "proved."
     )
+
+
+def power_in_words(certificate: Certificate) -> list[str]:
+    """How near the noise comes to the power that was allowed, one sentence; none where nothing limits it."""
+    return [
+        f"No agent adds more noise than it may: {finding.what.removeprefix(NOISE_POWER)}, which comes nearest to its "
+        f"limit, adds a variance of {number(finding.found)}, summed over its readings, and may add "
+        f"{number(finding.promised)}."
+        for finding in certificate.findings
+        if finding.what.startswith(NOISE_POWER)
+    ]
 
 
 def floors_in_proof(

@@ -247,14 +247,16 @@ def make_plan(
     worst_targets: Mapping[str, float] | None = None,
     most_loss: float | None = None,
     floors: Mapping[str, float] | None = None,
+    power: Mapping[str, float] | None = None,
     details: Mapping[str, Any] | None = None,
     known: StreamKnowledge | None = None,
 ) -> Plan:
     """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
 
     ``targets`` are the privacies asked for, ``worst_targets`` those asked of every direction of a parameter,
-    ``most_loss`` the utility loss allowed, ``floors`` the privacies kept because they are free, ``known`` what these
-    very sanitizers tell of a stream, where that was computed already.
+    ``most_loss`` the utility loss allowed, ``floors`` the privacies kept because they are free, ``power`` the noise
+    power allowed to every agent, ``known`` what these very sanitizers tell of a stream, where that was computed
+    already.
     """
     if network.is_stream and known is None:
         known = stream_knowledge(network, sanitizers)
@@ -263,7 +265,13 @@ def make_plan(
     if abs(utility) < _NO_LOSS:
         utility = 0.0  # what rounding leaves of nothing is nothing
     promise = Promise(
-        utility, hidden, dict(targets or {}), most_loss, dict(worst_targets or {}), dict(floors or {})
+        utility,
+        hidden,
+        dict(targets or {}),
+        most_loss,
+        dict(worst_targets or {}),
+        dict(floors or {}),
+        power or {},
     )
     promise, certificate = confirmed_promise(network, gridded, promise)
     if not certificate.ok:

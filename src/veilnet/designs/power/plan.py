@@ -59,13 +59,14 @@ def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = No
             "between agents couples all readings in one matrix. Give it as CommonNoise if few disturbances are "
             "behind it, for which there is no limit, or use design(network) or method='noise' instead"
         )
+    allowed = by_agent(network, power)
     refusal: InvalidPlan | None = None
     upper_bound = np.inf
     for part in PARTS_OF_POWER:
         found = (_of_many if many else _of_few)(verdict, part * power, progress)
         upper_bound = min(upper_bound, found.upper_bound) if part == 1.0 else upper_bound
         try:
-            plan = make_plan(network, found.sanitizers, "power", most_loss=0.0)
+            plan = make_plan(network, found.sanitizers, "power", most_loss=0.0, power=allowed)
         except InvalidPlan as error:
             refusal = refusal or error
             continue
@@ -77,7 +78,7 @@ def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = No
             "iterations": found.iterations,
             "interrupted": found.interrupted,
             "power": by_agent(network, found.power),
-            "power_allowed": by_agent(network, power),
+            "power_allowed": allowed,
         }
         return replace(plan, details=MappingProxyType(details))
     assert refusal is not None

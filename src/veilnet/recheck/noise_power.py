@@ -1,0 +1,70 @@
+"""How much noise agents add to their readings, from what they run: tr Θ_i with Θ_i = C_i^-1 V_i C_i^-T.
+
+Whoever receives C_i y_i + ξ_i with C_i invertible and ξ_i ~ N(0, V_i) can take C_i^-1 of it, y_i + C_i^-1 ξ_i: that
+is noise of covariance C_i^-1 V_i C_i^-T on the readings. Where C_i is not invertible something is withheld, which no
+noise of finite power does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from veilnet._core.stacks import parts
+from veilnet._core.types import Array
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.model.network import Network
+
+__all__ = ["noise_power", "powers_of"]
+
+# Rows, without units, that are more nearly dependent than this are taken for dependent: something is withheld.
+_DEPENDENT = 1e13
+
+
+def powers_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
+    """tr Θ_i of every agent, (S,), in sending order; 0 of those that have no sanitizer and send raw readings."""
+    found = np.zeros(network.S)
+    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
+        for stack in sanitizers.stacks:
+            found[stack.places] = noise_power(stack.compression, stack.noise)
+        return found
+    kinds: dict[tuple[int, ...], list[str]] = {}
+    for agent in sanitizers:
+        kinds.setdefault(sanitizers[agent].compression.shape, []).append(agent)
+    for agents in kinds.values():
+        places = [network.position[agent] for agent in agents]
+        compression = np.stack([sanitizers[agent].compression for agent in agents])
+        found[places] = noise_power(compression, np.stack([sanitizers[agent].noise for agent in agents]))
+    return found
+
+
+def noise_power(compression: Array, noise: Array | None) -> Array:
+    """tr(C^-1 V C^-T) of a stack of agents, (s,); inf for those that withhold something.
+
+    compression: C_i, (s, k, n).
+    noise:       V_i, (s, k, k); None where nothing is added.
+    """
+    count, sent, size = compression.shape
+    found = np.full(count, np.inf)
+    if sent != size:
+        return found
+    for some in parts(count, size, size):
+        found[some] = _power(compression[some], None if noise is None else noise[some])
+    return found
+
+
+def _power(compression: Array, noise: Array | None) -> Array:
+    columns = np.max(np.abs(compression), axis=1)
+    columns = np.where(columns > 0, columns, 1.0)
+    unit = compression / columns[:, None, :]
+    rows = np.linalg.norm(unit, axis=2)
+    rows = np.where(rows > 0, rows, 1.0)
+    unit = unit / rows[:, :, None]
+    told = np.linalg.cond(unit) < _DEPENDENT
+    found = np.where(told, 0.0, np.inf)
+    if noise is not None:
+        back = np.linalg.inv(unit[told]) / columns[told][:, :, None] / rows[told][:, None, :]
+        found[told] = np.sum((back @ noise[told]) * back, axis=(1, 2))
+    return found
