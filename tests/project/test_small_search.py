@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from helpers.small_search import searches_are_small
 
 
 @pytest.fixture(scope="module")
-def first() -> Iterator[bool]:
-    yield searches_are_small()
+def first() -> bool:
+    return searches_are_small()
 
 
 @pytest.mark.small_search
