@@ -9,7 +9,7 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 from collections.abc import Iterator  # noqa: E402
-from contextlib import contextmanager  # noqa: E402
+from contextlib import contextmanager, nullcontext  # noqa: E402
 from types import SimpleNamespace  # noqa: E402
 from typing import Any  # noqa: E402
 from zlib import crc32  # noqa: E402
@@ -18,6 +18,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from helpers.small_search import small_search  # noqa: E402
 from veilnet.agent import randomness  # noqa: E402
 
 settings.register_profile(
@@ -73,6 +74,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     if hasattr(config, "workerinput"):
         items.sort(key=turn)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Where a test makes do with a small search, its fixtures have it too; ``--long`` leaves nothing out."""
+    mark = item.get_closest_marker("small_search")
+    whole = mark is None or mark.args == (False,) or not item.config.option.markexpr
+    with nullcontext() if whole else small_search():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

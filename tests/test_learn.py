@@ -21,6 +21,7 @@ import veilnet as vn
 from veilnet.learn import PublicRegressor, SanitizingTransformer
 
 pytestmark = [
+    pytest.mark.small_search,
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::veilnet.calibration.fitting.DoubtfulModel"),
 ]

@@ -16,6 +16,8 @@ import veilnet as vn
 from veilnet import cli
 from veilnet.calibration.refitting import refit
 
+pytestmark = pytest.mark.small_search
+
 
 def log_of(rows: int, seed: int, *, moved: bool) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)

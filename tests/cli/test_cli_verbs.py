@@ -17,7 +17,7 @@ from veilnet.cli import run
 from veilnet.cli._curves import in_blocks
 from veilnet.io.template import house
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.small_search]
 
 
 @pytest.fixture

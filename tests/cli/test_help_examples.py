@@ -21,6 +21,8 @@ from helpers import calibration_table
 from veilnet.cli import VERBS, _health, run
 from veilnet.cli._examples import EXAMPLES
 
+pytestmark = pytest.mark.small_search
+
 _LINE = re.compile(r"^ *(veilnet .*)$", re.MULTILINE)
 
 

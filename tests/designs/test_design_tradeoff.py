@@ -15,7 +15,7 @@ from helpers.paper_networks import paper_network
 from veilnet.designs.joint.curve import Curve
 from veilnet.designs.joint.search import JointResult
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.small_search]
 
 FEW = 4  # starts, where the solver's quality is not the point
 

@@ -15,6 +15,8 @@ from helpers.networks import direct_growth, direct_information
 from veilnet.designs.lower_bound.proving import prove_most_privacy
 from veilnet.designs.questions import divided_by
 
+pytestmark = pytest.mark.small_search
+
 PRIOR = vn.Prior(covariance=4.0 * np.eye(3))
 
 
@@ -91,6 +93,7 @@ def test_the_mean_of_directions_is_kept_where_every_direction_is_asked_for(last:
     assert given.privacy["both"] < 0.95 * free.privacy["both"]
 
 
+@pytest.mark.small_search(False)
 def test_floors_are_targets_by_another_name() -> None:
     """The same problem asked in numbers, which takes another way through the solver; and the inverse question."""
     network = beside(TIED)

@@ -299,6 +299,7 @@ LONG = {"no prior, independent", "ten private"}  # like "no prior", and like "si
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in NETWORKS]
 )
+@pytest.mark.small_search
 def test_every_kind_of_network(name: str) -> None:
     form = NETWORKS[name]()
     targets = between(form, 0.4)
@@ -312,6 +313,7 @@ def test_every_kind_of_network(name: str) -> None:
     assert 1 <= result.agreed <= result.starts
 
 
+@pytest.mark.small_search
 def test_targets_of_zero_ask_nothing() -> None:
     form = small_network(1, (3, 3, 3), 4, private=(2, 2))
     targets = between(form, 0.4)
@@ -402,6 +404,7 @@ def test_beats_or_matches_plain_random_starts() -> None:
 
 
 @pytest.mark.parametrize("after", [1, 3, 6])
+@pytest.mark.small_search
 def test_stopping_returns_a_feasible_plan(after: int) -> None:
     form = standard_paper_network(1, 9, 2, False)
     targets = np.array([80.0])
@@ -417,6 +420,7 @@ def test_stopping_returns_a_feasible_plan(after: int) -> None:
     check_promise(form, result, targets)
 
 
+@pytest.mark.small_search
 def test_progress_is_told() -> None:
     form = small_network(9, (2, 3, 3, 2), 4)
     told: list[tuple[str, float]] = []

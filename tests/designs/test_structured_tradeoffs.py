@@ -153,6 +153,7 @@ def test_at_the_exact_limit_more_than_silence_is_sent(number: int) -> None:
     assert min(plan.privacy.values()) >= limit * (1 - 1e-9)
 
 
+@pytest.mark.small_search
 def test_several_targets_one_of_them_at_its_limit() -> None:
     network = vn.Network(
         observe={"a": [[1.0, 1, 0], [0, 1, 1]], "b": [[1.0, 0, 1]], "c": [[0.5, 1, 0]]},
@@ -175,6 +176,7 @@ def test_several_targets_one_of_them_at_its_limit() -> None:
 @pytest.mark.parametrize(
     "number", [pytest.param(8, marks=pytest.mark.long), 12, pytest.param(28, marks=pytest.mark.long)]
 )
+@pytest.mark.small_search
 def test_correlated_noise_under_a_loss(number: int) -> None:
     network = structured_network(number)
     plan = vn.design(network, utility_loss=0.05)
@@ -182,6 +184,7 @@ def test_correlated_noise_under_a_loss(number: int) -> None:
     assert plan.certificate.ok
 
 
+@pytest.mark.small_search
 class TestEveryDirection:
     """``Worst(ε)``: each direction of g_j, by the definition and against what the trace alone allows."""
 
@@ -235,6 +238,7 @@ class TestEveryDirection:
             vn.Worst(-1.0)
 
 
+@pytest.mark.small_search
 class TestStopping:
     """Progress that answers False stops a search with its best plan; an interrupt is never swallowed."""
 

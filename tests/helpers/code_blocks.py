@@ -31,8 +31,7 @@ _FENCE = re.compile(r"^```([\w-]*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.D
 _NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*\Z")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # No page shows the curve in a report, which tests of reports look at: it is cut short.
-_VEILNET = f"""[ "${{1-}}" != report ] || set -- "$@" --seconds 1
-exec "{sys.executable}" -m veilnet "$@\""""
+_SHORT_REPORTS = '[ "${1-}" != report ] || set -- "$@" --seconds 1'
 _TOLERANCE = 0.05  # of a shown number: noise is drawn afresh, and libraries differ in the last digits
 
 
@@ -72,16 +71,16 @@ def blocks(text: str) -> list[Block]:
 
 
 class Reader:
-    """Works through one page in a folder."""
+    """Works through one page in a folder; ``veilnet`` is the line of shell that its command stands for."""
 
-    def __init__(self, page: str, folder: Path) -> None:
+    def __init__(self, page: str, folder: Path, veilnet: str = f'"{sys.executable}" -m veilnet') -> None:
         self.page, self.folder = page, folder
         self.names: dict[str, object] = {"__name__": "page"}
         tools = folder / ".venv" / "bin"
         tools.mkdir(parents=True)
         _script(tools / "python", f'exec "{sys.executable}" "$@"')
-        _script(tools / "veilnet", _VEILNET)
-        _script(folder / "veilnet", _VEILNET)
+        for place in (tools, folder):
+            _script(place / "veilnet", f'{_SHORT_REPORTS}\nexec {veilnet} "$@"')
         (folder / "examples").symlink_to(ROOT / "examples")
         self.environment = os.environ | {
             "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",

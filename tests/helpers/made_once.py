@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import veilnet as vn
 from veilnet.auditing.fingerprint import network_fingerprint
+from veilnet.designs.joint.settings import SETTINGS
 
 Made = TypeVar("Made")
-_MADE: dict[tuple[str, str, str], Any] = {}
+_MADE: dict[tuple[str, str, str, int], Any] = {}
 
 
 def designed(network: vn.Network, **asked: Any) -> vn.Plan:
@@ -28,7 +29,7 @@ def traced(network: vn.Network, levels: list[float], **asked: Any) -> vn.Frontie
 
 def _once(make: Callable[..., Made], network: vn.Network, asked: dict[str, Any]) -> Made:
     question = repr(sorted(asked.items()))
-    key = (make.__name__, network_fingerprint(network), question)
+    key = (make.__name__, network_fingerprint(network), question, SETTINGS.scouts)
     if key not in _MADE:
         _MADE[key] = make(network, **asked)
     made: Made = _MADE[key]

@@ -18,6 +18,8 @@ from veilnet.designs.lower_bound.proving import hidden_directions
 from veilnet.model.common import SharedNoise, common_root
 from veilnet.model.noise import IndependentNoise
 
+pytestmark = pytest.mark.small_search
+
 L = 5
 SIZES = (3, 2, 4, 3)
 PRIORS = {

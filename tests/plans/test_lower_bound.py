@@ -30,7 +30,7 @@ from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.lower_bound.theorem import Multipliers, Theorem, turn_of, turned
 from veilnet.plans.verification import verify
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.small_search]
 
 KINDS: list[dict[str, object]] = [
     {"noise": "per agent", "prior": "none", "public_rows": 1, "private_rows": (1,)},

@@ -22,6 +22,7 @@ EXAMPLES = ROOT / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 
+@pytest.mark.small_search
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_a_notebook_prints_what_it_shows(path: Path, tmp_path: Path) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]

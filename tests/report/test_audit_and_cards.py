@@ -19,6 +19,8 @@ from veilnet.auditing.fingerprint import plan_fingerprint
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.io._json import plain
 
+pytestmark = pytest.mark.small_search
+
 ROWS = (
     Row("promise", "gait", 2.0, 1.9, "ok", "it holds.", (1.8, 2.1)),
     Row("promise", "presence", float("inf"), 3.0, "fail", "presence < gait & so on."),

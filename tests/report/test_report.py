@@ -28,6 +28,8 @@ from veilnet.report.doubts_section import doubts_section
 from veilnet.report.html import Cell, shown, table
 from veilnet.report.words import headline
 
+pytestmark = pytest.mark.small_search
+
 SMALL = 500_000  # bytes
 
 

@@ -26,6 +26,8 @@ from veilnet.studio.uploads import stored
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
 
+pytestmark = pytest.mark.small_search
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Workbench]:

@@ -15,6 +15,21 @@ from veilnet._core.blocks import Group
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array
 
+_SMALLEST = float(np.finfo(np.float64).eps)
+
+
+def divided_differences(angles: Array) -> Array:
+    """(sin²a - sin²b) / (a - b) for every two of an agent's angles, its derivative where they are one: (..., n, n).
+
+    Closed form: sin²a - sin²b = sin(a + b) sin(a - b). The second factor is ``np.sinc``, which on a few numbers
+    takes several times as long to find out what they are.
+    """
+    left, right = angles[..., :, None], angles[..., None, :]
+    apart = np.pi * ((left - right) / np.pi)
+    apart = np.where(apart, apart, _SMALLEST)
+    made: Array = np.sin(left + right) * (np.sin(apart) / apart)
+    return made
+
 
 class SineChart:
     """Flat vectors of Y against lists of X, one (count, n, n) array per size group."""
@@ -31,6 +46,12 @@ class SineChart:
             self._edges[:-1], self._edges[1:], self._shapes, self._parts, strict=True
         ):
             given = flat[start:end].reshape(shape)
+            if len(runs) == 1:
+                angles, vectors = np.linalg.eigh(given)
+                half = vectors * np.sin(angles)[:, None, :]
+                shrinks.append(half @ half.transpose(0, 2, 1))
+                frames.append((angles, vectors))
+                continue
             angles, vectors, made = np.empty(shape[:2]), np.empty(shape), np.empty(shape)
             for part in runs:
                 angles[part], vectors[part] = np.linalg.eigh(given[part])
@@ -41,21 +62,18 @@ class SineChart:
         return shrinks, frames
 
     def pull_back(self, frames: list[tuple[Array, Array]], gradients: Sequence[Array]) -> Array:
-        """Gradient with respect to Y from the gradient with respect to X.
-
-        The divided differences of sin² are closed form: sin²a - sin²b = sin(a + b) sin(a - b).
-        """
+        """Gradient with respect to Y from the gradient with respect to X."""
         pulled = np.empty(int(self._edges[-1]))
         for start, end, (angles, vectors), gradient, runs in zip(
             self._edges[:-1], self._edges[1:], frames, gradients, self._parts, strict=True
         ):
             mine = pulled[start:end].reshape(vectors.shape)
             for part in runs:
-                left, right = angles[part, :, None], angles[part, None, :]
-                differences = np.sin(left + right) * np.sinc((left - right) / np.pi)
                 frame = vectors[part]
                 inverse = frame.transpose(0, 2, 1)
-                np.matmul(frame @ (differences * (inverse @ gradient[part] @ frame)), inverse, out=mine[part])
+                inner = divided_differences(angles[part])
+                inner *= inverse @ gradient[part] @ frame
+                np.matmul(frame @ inner, inverse, out=mine[part])
         return pulled
 
     def flat(self, shrinks: Sequence[Array], margin: float) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, isfinite, sqrt
 
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
@@ -37,7 +38,7 @@ class Curvature:
 
     def learn(self, step: Array, change: Array) -> None:
         product = float(step @ change)
-        if product <= 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        if product <= 1e-10 * (sqrt(step @ step) * sqrt(change @ change)):
             return
         memory = self._steps.shape[0]
         slot = len(self._slots) if len(self._slots) < memory else self._slots.pop(0)
@@ -86,7 +87,7 @@ def minimize(
             curvature.forget()
             direction = curvature.direction(gradient)
             slope = float(direction @ gradient)
-        if slope >= 0 or not np.isfinite(slope):
+        if slope >= 0 or not isfinite(slope):
             return point, done, True
         found = _weak_wolfe(function, point, value, slope, direction)
         if found is None:
@@ -106,14 +107,14 @@ def minimize(
 
 def _usable(value: float, gradient: Array) -> bool:
     """Beside a singular information matrix gradients exceed what can be squared: no point to work from."""
-    return bool(np.isfinite(value) and np.max(np.abs(gradient), initial=0.0) < _STEEPEST)
+    return bool(isfinite(value) and np.abs(gradient).max(initial=0.0) < _STEEPEST)
 
 
 def _weak_wolfe(
     function: ValueGradient, point: Array, value: float, slope: float, direction: Array
 ) -> tuple[Array, float, Array] | None:
     """Bisection to a step with sufficient decrease and a flatter slope (Lewis and Overton, 2013)."""
-    low, high, step = 0.0, np.inf, 1.0
+    low, high, step = 0.0, inf, 1.0
     best: tuple[Array, float, Array] | None = None
     for _ in range(_LINE_SEARCH_STEPS):
         moved = point + step * direction
@@ -125,5 +126,5 @@ def _weak_wolfe(
             if float(new_gradient @ direction) >= _CURVATURE * slope:
                 return best
             low = step
-        step = (low + high) / 2 if np.isfinite(high) else 2 * step
+        step = (low + high) / 2 if isfinite(high) else 2 * step
     return best

@@ -116,9 +116,9 @@ class JointObjective:
                 withheld = share[part] - x[part] @ share[part]
                 hidden += view[part].reshape(-1, self._length).T @ withheld.reshape(-1, withheld.shape[2])
         spread = _solve_positive(information, hidden)
-        by_row = np.einsum("lr,lr->r", self._wanted + spread, hidden)
-        sums = np.bincount(self.row_owner, weights=by_row, minlength=1 + self.targets)
         estimate = self._wanted + spread
+        by_row = np.einsum("lr,lr->r", estimate, hidden)
+        sums = np.bincount(self.row_owner, weights=by_row, minlength=1 + self.targets)
         return Evaluation(max(float(sums[0]), 0.0), np.maximum(sums[1:], 0.0), [v @ estimate for v in views])
 
     def least_known(self, shrink: Sequence[Array]) -> tuple[Array, Array]:
@@ -158,7 +158,9 @@ class JointObjective:
 
     def gradient(self, at: Evaluation, of_loss: float, of_privacy: Array) -> list[Array]:
         """∇_X of ``of_loss * loss + of_privacy @ privacy``, per group."""
-        weights = -np.concatenate([[of_loss], of_privacy])[self.row_owner]
+        prices = np.empty(1 + self.targets)
+        prices[0], prices[1:] = of_loss, of_privacy
+        weights = -prices[self.row_owner]
         return [(seen * weights) @ seen.transpose(0, 2, 1) for seen in at.seen]
 
 

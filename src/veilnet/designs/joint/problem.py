@@ -218,6 +218,8 @@ class MostPrivacy:
         self._multipliers = self._asked / np.count_nonzero(self._asked)
         self._loss_multiplier = 0.0
         self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
+        self._floored = self.floors > 0
+        self._log_floors = np.log(np.where(self._floored, self.floors, 1.0))
         self._anchor = anchor
         self._floor_multipliers = np.zeros(self.weights.size)
         self._penalty = SETTINGS.first_penalty
@@ -238,9 +240,7 @@ class MostPrivacy:
 
     def _sunk(self, at: Evaluation) -> Array:
         """log(floor_j / p_j), minus infinity where there is no floor."""
-        floored = self.floors > 0
-        floors = np.log(np.where(floored, self.floors, 1.0))
-        return np.where(floored, floors - np.log(np.maximum(at.privacy, _TINY)), -np.inf)
+        return np.where(self._floored, self._log_floors - np.log(np.maximum(at.privacy, _TINY)), -np.inf)
 
     def _press_floors(self, at: Evaluation) -> Array:
         return np.maximum(self._floor_multipliers + self._penalty * self._sunk(at), 0.0)

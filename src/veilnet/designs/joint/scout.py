@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array, Booleans, Integers
+from veilnet.designs.joint.chart import divided_differences
 from veilnet.designs.joint.objective import INFORMATION_FLOOR
 from veilnet.designs.joint.problem import balance
 from veilnet.designs.joint.settings import SETTINGS
@@ -91,10 +92,10 @@ class BatchObjective:
         """Gradient by Y, flat, from the gradient by X."""
         parts = []
         for (angles, vectors), gradient in zip(frames, gradients, strict=True):
-            left, right = angles[..., :, None], angles[..., None, :]
-            differences = np.sin(left + right) * np.sinc((left - right) / np.pi)
             inverse = np.swapaxes(vectors, 2, 3)
-            pulled = vectors @ (differences * (inverse @ gradient @ vectors)) @ inverse
+            inner = divided_differences(angles)
+            inner *= inverse @ gradient @ vectors
+            pulled = vectors @ inner @ inverse
             parts.append(pulled.reshape(len(pulled), -1))
         return np.concatenate(parts, axis=1)
 
