@@ -164,3 +164,19 @@ def test_what_nothing_renews_is_refused_by_name(seed: int, monkeypatch: pytest.M
     as_stacks(monkeypatch)
     with pytest.raises(vn.NotObservable, match="nothing renews x1"):
         vn.check(network)
+
+
+def test_what_frequencies_do_not_resolve_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two agents tell nothing of one combination of three, which takes 10,000 rows to return."""
+    rng = np.random.default_rng(0)
+    network = vn.Network(
+        {"a": rng.standard_normal((1, 3)), "b": rng.standard_normal((1, 3))},
+        1.0,
+        rng.standard_normal((1, 3)),
+        {"g": rng.standard_normal((1, 3))},
+        dynamics=vn.Dynamics(0.9999 * np.eye(3), 1e-4 * np.eye(3)),
+    )
+    vn.check(network)  # with all memories in one state it is computed
+    as_stacks(monkeypatch)
+    with pytest.raises(InvalidRequest, match="x changes too slowly from row to row, or some readings"):
+        vn.check(network)

@@ -143,8 +143,9 @@ class SteadyOfStacks:
                 return turns, sums
             if 2 * count > _MOST:
                 raise InvalidRequest(
-                    "dynamics: what the messages tell changes so slowly from row to row that its steady state cannot "
-                    "be computed; give x or the readings more noise"
+                    f"dynamics: the steady state of what {self._network.S} agents send cannot be computed: x changes "
+                    "too slowly from row to row, or some readings are so much sharper than others that rounding "
+                    "hides the rest; take longer rows, or give x or the sharpest readings more noise"
                 )
             count *= 2
 
