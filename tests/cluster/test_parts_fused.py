@@ -288,6 +288,14 @@ def test_a_run_that_was_cut_off_draws_no_noise_twice(folder: Path, tmp_path: Pat
     (tmp_path / "messages" / "header.json").unlink()
     with pytest.raises(vn.InvalidRequest, match=r"part-00000\.npz: messages of other readings"):
         cluster.sanitize(folder, tmp_path / "readings", tmp_path / "messages", seed=1)
+    path = tmp_path / "messages" / "part-00000.npz"
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    odd: list[dict[str, Any]] = [{"sent": None}, {"seed": np.arange(2)}, {"seed": "x"}, {"plan": None}]
+    for changes in odd:
+        np.savez(path, **{name: each for name, each in (arrays | changes).items() if each is not None})
+        with pytest.raises(vn.InvalidRequest, match=r"part-00000\.npz: messages of other readings"):
+            cluster.sanitize(folder, tmp_path / "readings", tmp_path / "messages")
     again = [cluster.sanitize(folder, tmp_path / "readings", tmp_path / f"m{k}", seed=1) for k in range(2)]
     assert np.array_equal(sent_by(tmp_path / "m0")[1], sent_by(tmp_path / "m1")[1])
     assert not again[0].messages.private

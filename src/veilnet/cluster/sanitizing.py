@@ -22,7 +22,7 @@ from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.agent import grid
 from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
-from veilnet.cluster.messages import Messages, begun, finish, read_arrays, read_reading_part
+from veilnet.cluster.messages import Messages, as_numbers, begun, finish, read_arrays, read_reading_part
 from veilnet.cluster.parts import LoadedPart, Parts, loaded, opened, written
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import Alike, Sending, plan_name, read_sending
@@ -171,14 +171,15 @@ def _before(path: Path, readings: Path, plan: str, shape: tuple[int, int], seed:
     if found is None:
         return None
     mark = -1 if seed is None else seed
-    same = str(found.get("plan")) == plan and int(found.get("seed", -2)) == mark
-    same = same and found["sent"].shape == shape and readings.stat().st_mtime_ns <= path.stat().st_mtime_ns
+    same = str(found.get("plan")) == plan and str(found.get("seed")) == str(mark)
+    same = same and "sent" in found and found["sent"].shape == shape
+    same = same and readings.stat().st_mtime_ns <= path.stat().st_mtime_ns
     if not same:
         raise InvalidRequest(
             f"{path}: messages of other readings, of another plan or with another seed than these; choose another "
             "folder, or remove it first"
         )
-    return np.asarray(found["sent"])
+    return as_numbers(found["sent"], f"{path}: sent", 2)
 
 
 def release(sending: Sending, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
