@@ -26,7 +26,7 @@ def finding_in_words(what: str, public: str) -> str:
         LOSS_ALLOWED: f"error variance on {public} may grow",
         DITHERED: "agents that forget to dither",
         "grids": "messages are rounded finely enough for their noise",
-        "names, limits, resolution": "agents know their readings' names, limits and steps",
+        "names, limits, resolution, step": "agents know their readings' names, limits and steps, and that of rows",
     }
     if what.startswith(NOISE_POWER):
         return f"noise added by {what.removeprefix(NOISE_POWER)}, nearest its limit (variance over all its readings)"
