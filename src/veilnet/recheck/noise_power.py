@@ -15,12 +15,12 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.model.network import Network
+from veilnet.recheck.sums import some_at_a_time
 
 __all__ = ["noise_power", "powers_of"]
 
 # Rows, without units, that are more nearly dependent than this are taken for dependent: something is withheld.
 _DEPENDENT = 1e13
-_AGENTS_AT_ONCE = 8192  # so that what is in between takes no memory to speak of
 
 
 def powers_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
@@ -50,8 +50,7 @@ def noise_power(compression: Array, noise: Array | None) -> Array:
     found = np.full(count, np.inf)
     if sent != size:
         return found
-    for start in range(0, count, _AGENTS_AT_ONCE):
-        some = slice(start, start + _AGENTS_AT_ONCE)
+    for some in some_at_a_time(count):
         found[some] = _power(compression[some], None if noise is None else noise[some])
     return found
 

@@ -24,7 +24,7 @@ def raw_information(observe: Array, noise: Array) -> Array:
     """
     length = observe.shape[2]
     total = np.zeros((length, length))
-    for part in _parts(len(observe)):
+    for part in some_at_a_time(len(observe)):
         weighted = np.linalg.solve(noise[part], observe[part])
         total += observe[part].reshape(-1, length).T @ weighted.reshape(-1, length)
     return np.asarray((total + total.T) / 2)
@@ -41,7 +41,7 @@ def sent_information(observe: Array, noise: Array, compression: Array, added: Ar
     total = np.zeros((length, length))
     if compression.shape[1] == 0:
         return total
-    for part in _parts(len(observe)):
+    for part in some_at_a_time(len(observe)):
         sending = compression[part]
         covariance = sending @ noise[part] @ np.swapaxes(sending, 1, 2)
         if added is not None:
@@ -64,6 +64,7 @@ def weighted_gram(observed: Array, covariance: Array) -> Array:
     return np.asarray(flat.T @ flat)
 
 
-def _parts(count: int) -> Iterator[slice]:
+def some_at_a_time(count: int) -> Iterator[slice]:
+    """The places 0..count-1, a few thousand at a time."""
     for start in range(0, count, _AGENTS_AT_ONCE):
         yield slice(start, min(start + _AGENTS_AT_ONCE, count))
