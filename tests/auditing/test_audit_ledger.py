@@ -168,8 +168,9 @@ def test_mistakes_are_refused(plans: tuple[Plan, Plan], tmp_path: Path) -> None:
         ledger.record(vn.design(random_network(1, parameters=3)))
     with pytest.raises(vn.InvalidRequest, match="releases"):
         ledger.record(plan, 0)
-    with pytest.raises(vn.InvalidRequest, match="head"):
-        ledger.verify("nonsense")
+    for head in ("nonsense", "²-00", "7" * 5000 + "-00", "3-"):
+        with pytest.raises(vn.InvalidRequest, match="head: expected what the last audit showed"):
+            ledger.verify(head)
     with pytest.raises(vn.InvalidRequest, match="least_privacy"):
         Ledger.create(tmp_path / "m", plan.network, {})
     with pytest.raises(vn.InvalidRequest, match="unknown"):

@@ -32,7 +32,7 @@ from veilnet.auditing.measures import privacies, read_least_privacy
 from veilnet.auditing.what_if.repetition import first_below
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import knowledge_of_factor
-from veilnet.io._chain import Chain, begin_chain, open_chain
+from veilnet.io._chain import Chain, begin_chain, open_chain, read_head
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -237,14 +237,12 @@ def verify_ledger(
             "the next record removes the rest (compare the head you kept: an entry may also have been cut off)"
         )
     if head is not None:
-        place, _, kept = head.partition("-")
-        if not place.isdigit() or not kept:
-            raise InvalidRequest(f"head: expected what Ledger.head gave, number-hash, found {head!r}")
-        if int(place) >= len(hashes):
+        place, kept = read_head(head, "head")
+        if place >= len(hashes):
             problems.append(
                 f"the ledger was reset: it had {place} entries when its head was kept, now {len(hashes) - 1}"
             )
-        elif hashes[int(place)] != kept:
+        elif hashes[place] != kept:
             problems.append(f"the ledger was rewritten: entry {place} is not the one whose head was kept")
     if releases is not None and ledger.count < releases:
         problems.append(

@@ -24,11 +24,23 @@ from veilnet.io import _atomic
 from veilnet.io._locking import lock, require_lock
 
 _LONGEST_LINE = 2**28  # bytes
+_MOST_DIGITS = 18  # of the number of entries in a head
 _OURS = ("previous", "hash")
 _KINDS = {
     "veilnet-ledger/1": "a ledger of plans (vn.Ledger, for audit --ledger)",
     "veilnet-releases/1": "an agent's ledger of releases (for sanitize --ledger)",
 }
+
+
+def read_head(head: str, argument: str) -> tuple[int, str]:
+    """(how many entries, the hash of the last) of a head that was kept; InvalidRequest where it is none.
+
+    argument: what the head was given as, for the error.
+    """
+    place, _, kept = head.partition("-")
+    if not (place.isascii() and place.isdigit() and len(place) <= _MOST_DIGITS) or not kept:
+        raise InvalidRequest(f"{argument}: expected what the last audit showed, number-hash, found {head!r}")
+    return int(place), kept
 
 
 class Chain:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.io._chain import read_head
 from veilnet.io.release_ledger import ReleaseAudit
 
 __all__ = [
@@ -42,7 +43,6 @@ KIND = "veilnet-agent/1"
 _MAGIC = b"SQLite format 3\0"
 _OLD_START = bytes(32)
 _MOST_PROBLEMS = 5
-_MOST_DIGITS = 18
 _ABOUT = (str, bytes, int | None, int, int, bytes)
 _RELEASE = (int, int, str, str, bytes | None, bytes | None)
 _WAITING = (int, bytes)
@@ -131,7 +131,7 @@ def audit_live_releases(
     head:     the head at the last audit (``live status`` tells it), which the store must continue.
     received: how many messages with numbers of this agent the centre has (``live status`` at the centre).
     """
-    kept = _read_head(head)
+    kept = None if head is None else read_head(head, "--head")
     try:
         with closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=60.0)
@@ -148,15 +148,6 @@ def audit_live_releases(
         )
         return replace(found, problems=(*found.problems, problem))
     return found
-
-
-def _read_head(head: str | None) -> tuple[int, str] | None:
-    if head is None:
-        return None
-    place, _, kept = head.partition("-")
-    if not (place.isascii() and place.isdigit() and len(place) <= _MOST_DIGITS) or not kept:
-        raise InvalidRequest(f"--head: expected what the last audit showed, number-hash, found {head!r}")
-    return int(place), kept
 
 
 def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | None) -> LiveAudit:

@@ -30,7 +30,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array
-from veilnet.io._chain import Chain, begin_chain, open_chain
+from veilnet.io._chain import Chain, begin_chain, open_chain, read_head
 
 __all__ = ["ReleaseAudit", "ReleaseLedger", "audit_releases", "open_release_ledger"]
 
@@ -168,14 +168,12 @@ def audit_releases(
         ledger = ReleaseLedger(chain, path, plan, agent)
     problems = []
     if head is not None:
-        place, _, kept = head.partition("-")
-        if not place.isdigit() or not kept:
-            raise InvalidRequest(f"--head: expected what the last audit showed, number-hash, found {head!r}")
+        place, kept = read_head(head, "--head")
         with open_chain(path, FORMAT, write=False) as chain:
             hashes = [str(line["hash"]) for line in chain.read()]
-        if int(place) >= len(hashes):
+        if place >= len(hashes):
             problems.append(f"it was set back: {place} entries at the last audit, now {len(hashes) - 1}")
-        elif hashes[int(place)] != kept:
+        elif hashes[place] != kept:
             problems.append(f"it was rewritten: entry {place} is not the one of the last audit")
     if received is not None and received > ledger.count:
         problems.append(
