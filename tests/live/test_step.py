@@ -195,6 +195,31 @@ def test_numbered_rows_are_not_taken_for_times_of_1970() -> None:
     assert epochs_of("15min", None).start(17) == 16 * 900.0
 
 
+@pytest.mark.parametrize("name", ["plan", "plan.npz", "plan.mat"])
+def test_a_plan_given_a_step_is_verified_on_the_network_that_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    small, plan = tmp_path / "network.json", str(tmp_path / name)
+    network = small_network()
+    network.save(small)
+    assert run(["design", str(small), "--step", "15min", "--out", plan]) == 0
+    capsys.readouterr()
+    assert run(["verify", plan, str(small)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "network is the given one: the plan has a step of 15min, the network none" in told
+    assert "Every promise is confirmed." in told
+    first = next(each for each in verify(plan, network.replace(step="5min")) if not each.ok)
+    assert first.what == "network is the given one"
+    assert first.note == "the plan has a step of 15min, the network one of 5min"
+    moved = network.replace(offset={network.agents[0]: [1.0] * int(network.blocks.sizes[0])})
+    first = next(each for each in verify(plan, moved) if not each.ok)
+    assert first.what == "network is the given one"
+    assert "step" not in first.note
+    vn.design(network).save(plan, force=True)
+    first = next(each for each in verify(plan, network.replace(step="5min")) if not each.ok)
+    assert first.note == "the network has a step of 5min, the plan none"
+
+
 def agent_arguments(folder: Path, agent: str, *further: str) -> list[str]:
     keys = make_keys(folder / "keys", [agent]).keys if not (folder / "keys").exists() else None
     if keys is not None:
