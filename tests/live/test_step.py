@@ -261,6 +261,34 @@ def test_an_agent_needs_no_option_and_sends_nothing_where_it_differs(
     assert "its epochs were steps of 900 s" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("lines", "options", "said"),
+    [
+        ("time,{names}\n2026-03-01 10:01:00Z,{values}\n", [], "the readings carry times"),
+        ("row,{names}\n1,{values}\n", ["--step", "15min"], "the readings carry no times"),
+        ("row,{names}\n1,{values}\n", ["--time", "when"], "no column 'when'"),
+        ("row\n1\n", [], "expected a header with"),
+    ],
+)
+def test_a_beginning_that_is_refused_leaves_no_store(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], lines: str, options: list[str], said: str
+) -> None:
+    network = small_network()
+    agent, size = network.agents[0], int(network.blocks.sizes[0])
+    vn.design(network).save(tmp_path / "plan")
+    names, values = ",".join(f"r{k}" for k in range(size)), ",".join(["1.5"] * size)
+    (tmp_path / "readings.csv").write_text(lines.format(names=names, values=values))
+    assert run(agent_arguments(tmp_path, agent, "--begin", *options)) == 2
+    assert said in capfd.readouterr().err
+    store = tmp_path / "plan" / f"{agent}.sqlite"
+    assert not store.exists()
+    (tmp_path / "readings.csv").write_text(f"row,{names}\n1,{values}\n")
+    assert run(agent_arguments(tmp_path, agent, "--begin")) == 1  # nobody acknowledges
+    kept = AgentStore(store, agent)
+    assert kept.ledger().releases == 1
+    kept.close()
+
+
 def test_a_plan_replaced_before_anything_was_told_is_kept_to_with_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
