@@ -332,6 +332,12 @@ def test_exit_code_of_a_ledger_reset(
     head = ledger.head
     options = ("--ledger", str(path), "--head", head, "--only", "ledger", "--released", "3")
     assert audited(capsys, saved, *options)[0] == 0
+    assert run(["audit", str(saved), *options]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Found: the ledger is whole; nothing else was looked at." in said
+    assert "agents: the ledger is whole; nothing else was looked at." in said
+    for untrue in ("every promise holds", "attack was on", "simulated rows", "with --data"):
+        assert untrue not in said
     path.unlink()
     Ledger.create(path, plan.network, -0.99).record(plan)
     code, report = audited(capsys, saved, *options[:6])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.calibration_table import write_csv
 from veilnet import cli
 from veilnet.calibration.fitting import fit_report
 from veilnet.calibration.timeline import timeline
@@ -156,11 +157,14 @@ def test_clocks_that_tremble_do_not_make_gaps() -> None:
 # --- refusals and the command
 
 
-def test_missing_times_and_wrong_columns() -> None:
+def test_missing_times_and_wrong_columns(tmp_path: Path) -> None:
     data = slow_log(60, 0.5)
     data["date"][7] = ""
     with pytest.raises(vn.InvalidNetwork, match=r"1 of 60 rows have missing values.*'date'"):
         vn.fit(data, **ROLES, time="date")
+    write_csv(tmp_path / "log.csv", data)
+    with pytest.raises(vn.InvalidNetwork, match=r"log\.csv: 1 of 60 rows have missing values"):
+        vn.fit(tmp_path / "log.csv", **ROLES, time="date")
     made = fit_report(data, **ROLES, time="date", missing="drop")
     assert made.report.time is not None
     assert (made.report.rows, made.report.time.gaps) == (59, 1)

@@ -312,6 +312,16 @@ def test_times_do_not_number_the_rows_of_a_stream(agent: Agent) -> None:
     agent.check(60)
 
 
+def test_times_beside_counted_rows_of_a_stream_are_told(agent: Agent) -> None:
+    agent.sanitizer = agent.sanitizer.replace(names=("a", "b"))
+    save_sanitizer(agent.sanitizer, agent.file, PLAN)
+    path = agent.folder / "timed.csv"
+    path.write_text("date,a,b\n2026-01-01 00:00:00,1,2\n")
+    code, _, err = agent.append(path, "--begin")
+    assert code == 0
+    assert "the column 'date' looks like a time and was not used: lines are counted; number them" in err
+
+
 def test_options_that_do_not_go_together(agent: Agent) -> None:
     code, _, err = agent.run("--in", agent.write(20), "--out", agent.out, "--begin")
     assert code == 2

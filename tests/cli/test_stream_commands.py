@@ -169,3 +169,24 @@ def test_messages_that_contradict_the_rows_before_are_left_out_and_named(deploye
     kept = {int(each["row"]): each for each in deployed.fuse("--keep")}
     assert kept[row]["contradicting"] == agent
     assert abs(float(kept[row]["u"])) > 10 * abs(float(table[row]["u"]))
+
+
+def test_rows_that_nobody_read_are_not_rows_of_one_agent_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Everybody tells rows 1 and 60 and misses those between: all row numbers agree."""
+    network = random_stream(11)
+    vn.design(network).save(tmp_path / "plan")
+    _, readings = simulated(network, 2, np.random.default_rng(11))
+    files = []
+    for agent, y in readings.items():
+        source, out = tmp_path / f"{agent}.csv", tmp_path / f"{agent}.sent.csv"
+        lines = [f"{row},{','.join(map(repr, y[k].tolist()))}\n" for k, row in enumerate((1, 60))]
+        source.write_text("row,p,q\n" + "".join(lines))
+        options = ["--in", source, "--out", out, "--append", "--begin"]
+        assert cli.run(["sanitize", *map(str, [tmp_path / f"plan/{agent}.json", *options])]) in (0, 1)
+        assert len(out.read_text().splitlines()) == 61
+        files.append(f"{agent}={out}")
+    capfd.readouterr()
+    assert cli.run(["fuse", str(tmp_path / "plan/center.json"), *files]) == 0
+    assert "alone" not in capfd.readouterr().err

@@ -251,3 +251,24 @@ def test_several_targets_in_one_are_told_apart() -> None:
 def test_what_is_asked_for_cannot_be_given_up(house_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["design", house_file, "--privacy", "gait=11x", "--give-up", "gait"]) == 2
     assert "gait is asked to reach 10 (11-fold)" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_is_not_there_is_said_to_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("check", "design", "frontier"):
+        assert run([verb, str(tmp_path / "nofile")]) == 2
+        assert "nofile: no such file" in capsys.readouterr().err
+    (tmp_path / "house.txt").write_text("")
+    assert run(["check", str(tmp_path / "house.txt")]) == 2
+    assert "expected a file name ending in .toml" in capsys.readouterr().err
+
+
+def test_a_network_in_parts_has_neither_frontier_nor_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "header.json").write_text("{}")
+    for verb in ("frontier", "report"):
+        assert run([verb, str(tmp_path)]) == 2
+        assert f"is a network in parts, which has no {verb}" in capsys.readouterr().err
+    for verb in ("check", "design"):
+        assert run([verb, "--help"]) == 0
+        assert "or a folder of parts" in re.sub(r"[\s│]+", " ", capsys.readouterr().out)

@@ -71,6 +71,11 @@ def test_plans_come_back_and_agents_files_are_those_of_the_folder(
         assert Path("one.json").read_bytes() == Path("folder", f"{agent}.json").read_bytes()
     assert run(["extract", file, "center"]) == 0
     assert Path("center.json").read_bytes() == Path("folder", "center.json").read_bytes()
+    Path("there").mkdir()
+    for given, where in (("made/anew/", "made/anew"), ("there", "there")):
+        for agent in ("center", plan.network.agents[0]):
+            assert run(["extract", file, agent, "--out", given]) == 0
+            assert Path(where, f"{agent}.json").read_bytes() == Path("folder", f"{agent}.json").read_bytes()
     # Whatever it was loaded from, the same plan bears the same id.
     vn.Plan.load("folder").save(f"again-{file}")
     back.save("folder of the file")

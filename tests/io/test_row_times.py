@@ -372,3 +372,25 @@ def test_a_time_means_the_same_in_a_table_and_in_a_stream(text) -> None:
 def test_what_is_not_clear_by_itself_is_no_time_of_a_stream(text) -> None:
     with pytest.raises(ValueError, match="not readable"):
         read_time(text)
+
+
+def test_a_column_that_looks_like_times_and_is_not_used_is_told_once(folder, run, tmp_path) -> None:
+    said = "the column 'Date' looks like a time and was not used: lines are counted; --time Date goes by it"
+    row = "{},1.5,2.5\n"
+    for header, first, told in (
+        ("Date,T1,W1\n", "2015-02-04 17:51:00", 1),
+        ("Date,T1,W1\n", "Wednesday", 0),
+        ("floor,T1,W1\n", "2015-02-04 17:51:00", 0),
+        ("row,T1,W1,Date\n", "1", 0),
+    ):
+        second = "2" if first == "1" else "2015-02-04 17:52:00"
+        lines = row.format(first) + row.format(second)
+        if "row" in header:
+            lines = lines.replace("\n", ",2015-02-04 17:51:00\n")
+        code, out, err = run("sanitize", folder / "left.json", content=(header + lines).encode())
+        assert (code, len(out.splitlines())) == (0, 3)
+        assert err.count(said) == told
+        assert err.count("looks like a time") == told
+    source = tmp_path / "in.csv"
+    source.write_text("Date,T1,W1\n" + row.format("2015-02-04 17:51:00"))
+    assert run("sanitize", folder / "left.json", "--in", source, "--time", "Date")[2] == ""

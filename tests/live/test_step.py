@@ -195,6 +195,31 @@ def test_numbered_rows_are_not_taken_for_times_of_1970() -> None:
     assert epochs_of("15min", None).start(17) == 16 * 900.0
 
 
+@pytest.mark.parametrize("name", ["plan", "plan.npz", "plan.mat"])
+def test_a_plan_given_a_step_is_verified_on_the_network_that_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    small, plan = tmp_path / "network.json", str(tmp_path / name)
+    network = small_network()
+    network.save(small)
+    assert run(["design", str(small), "--step", "15min", "--out", plan]) == 0
+    capsys.readouterr()
+    assert run(["verify", plan, str(small)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "network is the given one: the plan has a step of 15min, the network none" in told
+    assert "Every promise is confirmed." in told
+    first = next(each for each in verify(plan, network.replace(step="5min")) if not each.ok)
+    assert first.what == "network is the given one"
+    assert first.note == "the plan has a step of 15min, the network one of 5min"
+    moved = network.replace(offset={network.agents[0]: [1.0] * int(network.blocks.sizes[0])})
+    first = next(each for each in verify(plan, moved) if not each.ok)
+    assert first.what == "network is the given one"
+    assert "step" not in first.note
+    vn.design(network).save(plan, force=True)
+    first = next(each for each in verify(plan, network.replace(step="5min")) if not each.ok)
+    assert first.note == "the network has a step of 5min, the plan none"
+
+
 def agent_arguments(folder: Path, agent: str, *further: str) -> list[str]:
     keys = make_keys(folder / "keys", [agent]).keys if not (folder / "keys").exists() else None
     if keys is not None:
@@ -234,6 +259,34 @@ def test_an_agent_needs_no_option_and_sends_nothing_where_it_differs(
     vn.design(network.replace(step="5min")).save(tmp_path / "plan", force=True)
     assert run(agent_arguments(tmp_path, agent)) == 2
     assert "its epochs were steps of 900 s" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "said"),
+    [
+        ("time,{names}\n2026-03-01 10:01:00Z,{values}\n", [], "the readings carry times"),
+        ("row,{names}\n1,{values}\n", ["--step", "15min"], "the readings carry no times"),
+        ("row,{names}\n1,{values}\n", ["--time", "when"], "no column 'when'"),
+        ("row\n1\n", [], "expected a header with"),
+    ],
+)
+def test_a_beginning_that_is_refused_leaves_no_store(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], lines: str, options: list[str], said: str
+) -> None:
+    network = small_network()
+    agent, size = network.agents[0], int(network.blocks.sizes[0])
+    vn.design(network).save(tmp_path / "plan")
+    names, values = ",".join(f"r{k}" for k in range(size)), ",".join(["1.5"] * size)
+    (tmp_path / "readings.csv").write_text(lines.format(names=names, values=values))
+    assert run(agent_arguments(tmp_path, agent, "--begin", *options)) == 2
+    assert said in capfd.readouterr().err
+    store = tmp_path / "plan" / f"{agent}.sqlite"
+    assert not store.exists()
+    (tmp_path / "readings.csv").write_text(f"row,{names}\n1,{values}\n")
+    assert run(agent_arguments(tmp_path, agent, "--begin")) == 1  # nobody acknowledges
+    kept = AgentStore(store, agent)
+    assert kept.ledger().releases == 1
+    kept.close()
 
 
 def test_a_plan_replaced_before_anything_was_told_is_kept_to_with_its_step(

@@ -253,3 +253,45 @@ def test_complex_noise_agrees_with_samples() -> None:
     samples = stack_complex((root @ white).T)
     found = samples.T @ samples / len(samples)
     np.testing.assert_allclose(found, network.noise.matrix(), atol=0.03 * np.max(found))
+
+
+def test_stacks_take_what_is_said_of_each_reading() -> None:
+    rng = np.random.default_rng(3)
+    observe = rng.standard_normal((4, 3, 2))
+    steps, each = np.array([0.1, 1.0, 0.5]), rng.uniform(0.1, 1.0, (4, 3))
+
+    def made(**said: object) -> vn.Network:
+        return vn.Network(observe, 0.5, [[1.0, 0.0]], {"g": [[0.0, 1.0]]}, **said)
+
+    names = made().agents
+    for given, rows in ((steps.tolist(), np.tile(steps, (4, 1))), (each, each)):
+        stacked = made(resolution=given, offset=given)
+        np.testing.assert_array_equal(made(offset=rows.reshape(-1)).offset, stacked.offset)
+        named = made(
+            resolution=dict(zip(names, rows, strict=True)), offset=dict(zip(names, rows, strict=True))
+        )
+        np.testing.assert_array_equal(stacked.offset, named.offset)
+        np.testing.assert_array_equal(stacked.noise.matrix(), named.noise.matrix())
+        assert list(stacked.resolution) == list(named.resolution)
+        for agent in names:
+            np.testing.assert_array_equal(stacked.resolution[agent], named.resolution[agent])
+    for name in ("resolution", "offset"):
+        with pytest.raises(
+            vn.InvalidNetwork, match=rf"{name}: .*3 for every agent, or \(4, 3\) .*found shape \(4,\)"
+        ):
+            made(**{name: [1.0] * 4})
+    with pytest.raises(vn.InvalidNetwork, match="at least 0"):
+        made(resolution=[0.1, -1.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("limits", [[-40, 100], [0, 1], [0, 1]], r"agent -> \(lowest, highest\).*found list"),
+        ("limits", (-40, 100), r"agent -> \(lowest, highest\).*found tuple"),
+        ("reading_names", ["T", "p", "W"], "agent -> names of its readings, found list"),
+    ],
+)
+def test_what_is_said_of_no_agent_is_refused_in_words(name: str, value: object, expected: str) -> None:
+    with pytest.raises(vn.InvalidNetwork, match=f"{name}: expected {expected}"):
+        vn.Network(np.ones((4, 3, 2)), 0.5, [[1.0, 0.0]], {"g": [[0.0, 1.0]]}, **{name: value})

@@ -104,7 +104,9 @@ def test_what_is_not_computed_for_so_many_says_so(monkeypatch: pytest.MonkeyPatc
     assert plan.privacy_now == {}
     assert verdict.ceiling_now == {}
     assert "at least as large as with hindsight" in str(verdict)
-    assert "Now, before later rows" not in str(plan)
+    sentence = "Now, before later rows tell more, every error is at least as large as with hindsight"
+    assert sentence in str(plan)
+    assert sentence not in str(vn.design(STREAMS["one public row"].one_row))
     with pytest.raises(InvalidRequest, match="at least the error with hindsight"):
         vn.privacy(network, plan, when="now")
     with pytest.raises(InvalidRequest, match="silencing one agent after another"):

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from veilnet._core.words import join_names, plus_minus
+from veilnet.auditing.sections import Section
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.doubts import Doubt
 from veilnet.plans.plan import Plan
@@ -17,6 +18,7 @@ _NEXT = {
     "not covered": "plan for attackers who remember: fit the network as a stream (dynamics), and design again",
     "cannot tell": "audit again on more rows, above all on more days or places that differ from one another",
 }
+LEDGER_IS_WHOLE = "the ledger is whole; nothing else was looked at"
 FITTED_ROWS = "rows of the fit"  # what the row is called that finds them again
 HELD = (
     "ok",
@@ -26,6 +28,10 @@ HELD = (
 
 class Finding(Protocol):
     """What is needed of a row: what was looked at, and the verdict on it."""
+
+    @property
+    def section(self) -> str:
+        """The section of the audit it belongs to."""
 
     @property
     def what(self) -> str:
@@ -87,14 +93,24 @@ def _error(error: TypicalError, value: float) -> str:
     return "without bound" if np.isinf(value) else plus_minus(value, error.unit)
 
 
-def outcome(verdicts: Sequence[str]) -> str:
-    """What verdicts among which none is bad come to, with how many cannot be told or want a look."""
+def of_ledger_alone(sections: Sequence[str]) -> bool:
+    """Whether findings of these sections are about a ledger and nothing else: no promise was tested then."""
+    return bool(sections) and set(sections) == {Section.LEDGER}
+
+
+def outcome(verdicts: Sequence[str], sections: Sequence[str]) -> str:
+    """What verdicts among which none is bad come to, with how many cannot be told or want a look.
+
+    sections: of the findings, in any order.
+    """
     unclear, worries = (sum(each == kind for each in verdicts) for kind in ("cannot tell", "warn"))
     tested = "every promise that could be tested holds" if unclear else "every promise holds"
     if not any(each in HELD for each in verdicts):
         tested = (
             "nothing was found broken, and nothing could be tested" if unclear else "no promise was tested"
         )
+    if of_ledger_alone(sections):
+        tested = LEDGER_IS_WHOLE
     asides = [f"{unclear} cannot be told"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
     return "; ".join([tested, *asides])
 
@@ -105,8 +121,14 @@ def conclusion(report: Found) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _about_ledger_alone(report: Found) -> bool:
+    return of_ledger_alone([row.section for row in report.rows])
+
+
 def _found(report: Found) -> str:
     broken = [row for row in report.rows if row.verdict == "fail"]
+    if not broken and _about_ledger_alone(report):
+        return f"Found: {LEDGER_IS_WHOLE}."
     beyond = [row for row in report.rows if row.verdict == "not covered"]
     held = sum(row.verdict == "ok" for row in report.rows)
     said = []
@@ -136,7 +158,7 @@ def _unclear(report: Found) -> str:
     unclear = [row for row in report.rows if row.verdict == "cannot tell"]
     if unclear:
         said.append(f"Nothing can be told from {_names(unclear)}.")
-    if report.on_data is None:
+    if report.on_data is None and not _about_ledger_alone(report):
         said.append(
             "Every attack was on simulated rows: whether the model describes the world was not looked at."
         )
@@ -169,6 +191,8 @@ def _first_step(report: Found) -> str:
         return f"What to do next: {_NEXT['not covered']}."
     if report.interrupted:
         return "What to do next: run it to its end."
+    if _about_ledger_alone(report):
+        return "What to do next: keep the head, and audit the plan itself without --only ledger."
     if report.on_data is None and report.takes_data:
         return "What to do next: audit with --data, on rows that were not used to fit the network."
     if any(row.what == FITTED_ROWS for row in report.rows):

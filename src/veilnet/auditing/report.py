@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from veilnet._core.words import join_names, number
-from veilnet.auditing.conclusion import conclusion, outcome
+from veilnet.auditing.conclusion import conclusion, of_ledger_alone, outcome
 from veilnet.auditing.sections import introduction
 from veilnet.model.doubts import Doubt, doubt_notes
 
@@ -132,8 +132,9 @@ class AuditReport:
 
     def headline(self) -> str:
         """The outcome in one sentence."""
+        sections = [row.section for row in self.rows]
         if self.ok:
-            return f"{self.title}: {outcome([row.verdict for row in self.rows])}."
+            return f"{self.title}: {outcome([row.verdict for row in self.rows], sections)}."
         count = len(self.failed)
         if not count:
             return f"{self.title}: INTERRUPTED, so not every promise was looked at; nothing failed so far."
@@ -186,6 +187,8 @@ class AuditReport:
 
     def assurance(self) -> str:
         """How seldom a sound plan fails, in one sentence."""
+        if of_ledger_alone([row.section for row in self.rows]):
+            return "Nothing was simulated: a ledger is whole, or it is not."
         sure = f"Chance of a false alarm, over everything that is simulated: at most {self.false_alarm:.0e}"
         if self.on_data is None:
             return f"{sure}."

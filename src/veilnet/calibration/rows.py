@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -67,7 +68,9 @@ def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> R
     columns = read_columns(table, [*roles.parameters, *roles.readings], notes)
     seconds = None if time is None else as_seconds(read_cells(table, time), f"table: column {time!r}")
     complete = _complete_rows(
-        columns if seconds is None or time is None else {**columns, time: seconds}, missing
+        columns if seconds is None or time is None else {**columns, time: seconds},
+        missing,
+        str(table) if isinstance(table, str | PathLike) else "table",
     )
     readings = np.stack([columns[name] for name in roles.readings], axis=1)[complete]
     parameters = np.stack([columns[name] for name in roles.parameters], axis=1)[complete]
@@ -107,7 +110,7 @@ def _refuse_other_role(time: str, roles: Roles) -> None:
         )
 
 
-def _complete_rows(columns: Mapping[str, Array], missing: Missing) -> Booleans:
+def _complete_rows(columns: Mapping[str, Array], missing: Missing, label: str) -> Booleans:
     lengths = {name: values.size for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidNetwork(f"time: expected as many times as rows, found {list(lengths.values())[-1]}")
@@ -116,7 +119,7 @@ def _complete_rows(columns: Mapping[str, Array], missing: Missing) -> Booleans:
     if missing == "refuse" and np.any(incomplete):
         worst = max(gaps, key=lambda name: int(np.sum(gaps[name])))
         raise InvalidNetwork(
-            f"table: {int(np.sum(incomplete))} of {incomplete.size} rows have missing values (most in the column "
+            f"{label}: {int(np.sum(incomplete))} of {incomplete.size} rows have missing values (most in the column "
             f'{worst!r}: {int(np.sum(gaps[worst]))}); fill them in, or leave those rows out with missing="drop" '
             "(on the command line: --missing drop)"
         )

@@ -35,6 +35,18 @@ def with_first(blocks: Iterator[Block], reader: ReadingReader) -> Iterator[Block
     return chain(first, blocks)
 
 
+def say_unused_times(reader: ReadingReader, advice: str) -> None:
+    """Warn where lines are counted beside what looks like their times: a line that is missing shifts all others.
+
+    advice: what to do instead; ``{}`` stands for the column.
+    """
+    if reader.unused_times:
+        say(
+            f"the column {reader.unused_times!r} looks like a time and was not used: lines are counted; "
+            + advice.format(reader.unused_times)
+        )
+
+
 @contextmanager
 def outlet(
     out: Path | None, format: Format, columns: int, mark: MessageMark, *, append: bool, flush: bool

@@ -31,6 +31,15 @@ def is_parts(path: Path) -> bool:
     return (path / "header.json").is_file()
 
 
+def refuse_parts(path: Path, what: str) -> None:
+    """Refuse a folder of parts where networks in parts have none of what was asked for."""
+    if is_parts(path):
+        raise InvalidRequest(
+            f"{path}: is a network in parts, which has no {what} (docs/cluster.md says what there is); for one, "
+            "make a network of some of its agents"
+        )
+
+
 def refuse_options(options: Mapping[str, Any], cluster: str | None, path: Path) -> None:
     """Refuse what a network in parts does not offer, and a cluster for what is no folder of parts."""
     if not is_parts(path):

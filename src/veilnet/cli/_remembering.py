@@ -23,7 +23,7 @@ from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet.agent.lattice_watch import LatticeWatch
 from veilnet.agent.randomness import NoiseSource
 from veilnet.agent.stream import Stream
-from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, with_first
+from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, say_unused_times, with_first
 from veilnet.io.message_streams import MessageMark, message_lines
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.release_ledger import ReleaseLedger, open_release_ledger
@@ -70,6 +70,9 @@ class Remembering:
                 lines, self.format, agent.readings, names=agent.names, header=self.header, label=label
             )
             blocks = with_first(reader.blocks(1 if self.flush else LINES_AT_ONCE), reader)
+            say_unused_times(
+                reader, "number them in a column 'row', so that steps that were not read count too"
+            )
             key = self._key(reader)
             mark = MessageMark(self.plan, agent.agent, self.noise.private, key)
             record = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.io.row_keys import RowKey
     from veilnet.io.statements import Statement
 
 _FROM_A_FILE = 16  # readings at a time
@@ -79,9 +81,9 @@ def command(
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
     from veilnet.io.trust import pins_beside
-    from veilnet.live.agent import Exhausted, LiveAgent
-    from veilnet.live.agent_store import AgentStore, begin_agent_store
-    from veilnet.live.connecting import read_address
+    from veilnet.live.agent import Exhausted, LiveAgent, check_runnable
+    from veilnet.live.agent_store import AgentStore, begin_agent_store, check_not_begun
+    from veilnet.live.connecting import make_client, read_address
     from veilnet.live.epochs import epochs_of
     from veilnet.live.feeding import feed
     from veilnet.live.keys import Credentials
@@ -104,17 +106,15 @@ def command(
     running = [statement]  # what was signed of the plan that counts
     credentials = Credentials(cert)
     seal = agent_seal(credentials, found.agent)
+    check_runnable(found, plan)
     where = sanitizer.with_suffix(".sqlite") if store is None else store
     if begin:
-        begin_agent_store(where, found.agent, budget)
+        check_not_begun(where)
+        make_client(found.agent, credentials)  # refuses certificates that no broker would take
     elif budget is not None:
         raise InvalidRequest(
             "--budget: a store keeps the budget it was begun with; leave it out, or --begin another"
         )
-    kept = AgentStore(where, found.agent)
-    agent = LiveAgent(kept, seal, found, plan)
-    for epoch in agent.recover():
-        _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
 
     def take_up(content: bytes) -> None:
         new, its_plan, its_statement = trusted(content)
@@ -129,11 +129,15 @@ def command(
 
     agreed = (accepted or accepted_beside(sanitizer), pins_beside(sanitizer))
     watch = PlanWatch(sanitizer, take_up, _say, agreed)
-    sender = Sender(kept, seal, topics, credentials, address, _say)
-    sender.start()
-    lattice = LatticeWatch(found)
-    missed = 0
-    exhausted = False
+
+    def check_rows(key: RowKey) -> None:
+        epochs[0].check(key)
+        if key == COUNTED and not is_regular(lines):
+            raise InvalidRequest(
+                "standard input: nothing tells which readings these are, so a restart could send some twice; "
+                "give each its number in a column 'row', or its time in one called 'time' (and --step)"
+            )
+
     lines = sys.stdin.buffer if source is None else source.open("rb")
     try:
         reader = ReadingReader(
@@ -145,17 +149,37 @@ def command(
             time=time,
             label="standard input" if source is None else str(source),
         )
-        blocks = with_first(reader.blocks(_FROM_A_FILE if is_regular(lines) else 1), reader)
+        blocks = reader.blocks(_FROM_A_FILE if is_regular(lines) else 1)
+        if begin:
+            if not is_regular(lines):
+                _say("the store is begun with the first reading")
+            # Nothing is begun before the first readings are known to be what they should be.
+            blocks = with_first(blocks, reader)
+            first = next(blocks, None)
+            if first is not None:
+                check_rows(reader.key or COUNTED)
+                blocks = chain([first], blocks)
+            begin_agent_store(where, found.agent, budget)
+        kept = AgentStore(where, found.agent)
+    except BaseException:
+        if source is not None:
+            lines.close()
+        raise
+    agent = LiveAgent(kept, seal, found, plan)
+    for epoch in agent.recover():
+        _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
+    sender = Sender(kept, seal, topics, credentials, address, _say)
+    sender.start()
+    lattice = LatticeWatch(found)
+    missed = 0
+    exhausted = False
+    try:
+        blocks = with_first(blocks, reader)
         for block in blocks:
             key = reader.key or COUNTED
             if watch.check():
                 _say(f"a new version of the plan is taken up: {agent.plan}")
-            epochs[0].check(key)
-            if key == COUNTED and not is_regular(lines):
-                raise InvalidRequest(
-                    "standard input: nothing tells which readings these are, so a restart could send some twice; "
-                    "give each its number in a column 'row', or its time in one called 'time' (and --step)"
-                )
+            check_rows(key)
             if running[0] is not None and running[0].complaint():
                 raise InvalidPlan(f"{sanitizer}: nothing more is sent: {running[0].complaint()}")
             if sender.failure is not None:

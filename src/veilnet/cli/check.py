@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json, .npz or .mat.")],
+    network: Annotated[
+        Path, typer.Argument(help="A network file, .toml, .json, .npz or .mat, or a folder of parts.")
+    ],
     explain: Annotated[
         bool,
         typer.Option(

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json, .npz or .mat.")],
+    network: Annotated[
+        Path, typer.Argument(help="A network file, .toml, .json, .npz or .mat, or a folder of parts.")
+    ],
     privacy: Annotated[
         list[str] | None,
         typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +15,12 @@ def command(
     ],
     agent: Annotated[str, typer.Argument(help="Whose file to extract, by name; center for the centre's.")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Where to write it; the agent's name and .json when left out."),
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            help="The file to write, or a folder for it; the agent's name and .json, here, when left out.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
@@ -31,7 +36,10 @@ def command(
     from veilnet.io.plan_archives import Archive, is_archive
     from veilnet.io.plan_files import CENTRE, centre_file, file_names
 
-    target = out or Path(CENTRE if agent == "center" else file_names([agent])[agent])
+    own_name = CENTRE if agent == "center" else file_names([agent])[agent]
+    folder, target = None, Path(own_name if out is None else out)
+    if out is not None and (out.endswith(("/", os.sep)) or target.is_dir()):
+        folder, target = target, target / own_name
     if is_parts(plan):
         from veilnet.cluster import agent_file
 
@@ -45,6 +53,8 @@ def command(
             f"{plan}: expected a plan.npz, a plan.mat or a folder of parts; in the folder of a plan "
             "every agent has its file already"
         )
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     write_bytes(target, content)
     if json:
         print_json({"agent": agent, "plan": name, "saved": target})

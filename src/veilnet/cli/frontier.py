@@ -43,10 +43,12 @@ def command(
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn
     from veilnet._core.words import join_names, times
+    from veilnet.cli._parts import refuse_parts
     from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table
     from veilnet.io._atomic import replacing, write_text
     from veilnet.plans.in_words import that_keeps
 
+    refuse_parts(network, "frontier")
     check_plot(out)
     check_file(csv)
     levels = None if not privacy else [_level(text) for text in privacy]

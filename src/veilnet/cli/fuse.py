@@ -137,7 +137,7 @@ def command(
             write_estimates(target, kind, rows.tolist(), estimate, key)
             total += len(rows)
             gaps += sum(map(bool, estimate.missing))
-            alone += sum(len(missing) >= senders - 1 for missing in estimate.missing)
+            alone += sum(len(missing) == senders - 1 for missing in estimate.missing)
             doubts.tell(estimate, rows, key)
             if drift is not None:
                 changes.tell(drift.look(arrived, rows, estimate.contradictions), key)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, with_first
+from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, say_unused_times, with_first
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 from veilnet.cli._quick import Argument, Option
 
@@ -161,6 +161,7 @@ def command(
         blocks = reader.blocks(1 if flush else LINES_AT_ONCE)
         # Nothing is begun, let alone replaced, before the input is known to be what it should be.
         blocks = with_first(blocks, reader)
+        say_unused_times(reader, "--time {} goes by it")
         key = reader.key or COUNTED
         mark = MessageMark(plan or "", agent.agent, noise.private, key)
         record = None

@@ -30,6 +30,8 @@ def load_network(path: str | PathLike[str]) -> Network:
     Raises InvalidNetwork (or NotObservable), naming the file and the key at fault.
     """
     source = Path(path)
+    if not source.suffix and not source.exists():
+        raise InvalidNetwork(f"{source}: no such file; check the name and the folder")
     suffix = _suffix(source)
     try:
         if suffix == ".npz":

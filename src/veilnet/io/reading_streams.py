@@ -19,12 +19,13 @@ that the caller names, tells the time of each row and takes its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import IO, Any, NoReturn
 
 import msgspec
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
-from veilnet.io.row_keys import COUNTED, ROW, RowKey
+from veilnet.io.row_keys import COUNTED, ROW, RowKey, read_time
 from veilnet.io.streams import (
     Block,
     Format,
@@ -44,6 +45,9 @@ __all__ = ["ReadingReader"]
 _GAPS = frozenset(
     {"", "-", "--", "na", "n/a", "nan", "null", "none", "missing", "error", "err", "fail", "fault"}
 )
+_LIKE_TIMES = frozenset(
+    {"time", "date", "datetime", "date_time", "date time", "timestamp", "ts", "when", "moment"}
+)
 _FLOATS: msgspec.json.Decoder[list[float]] = msgspec.json.Decoder(list[float])
 
 
@@ -54,6 +58,9 @@ class ReadingReader(LineReader):
     header: whether a CSV begins with names; None: it must where names are known, and else is told from its
             first line. False also lets JSON lists through where names are known.
     time:   the column or key that tells the time of a row; None: ``row`` or ``time`` where there is one.
+
+    unused_times: once lines were read, the column of a CSV whose lines are counted though it looks like times;
+                  empty for none.
     """
 
     def __init__(
@@ -75,6 +82,10 @@ class ReadingReader(LineReader):
         self._told_in = time  # the column or key that tells rows, once that is known
         self._row_column: int | None = None
         self._width = columns
+        self.unused_times = ""
+        self._like_times: dict[
+            str, int
+        ] = {}  # columns of such a name, until a line tells whether they are times
         if time is not None and time in self._names:
             raise InvalidRequest(f"--time: {time!r} is a reading, which is not sent; name a column of times")
         if time is not None and header is False and self._csv:
@@ -153,6 +164,9 @@ class ReadingReader(LineReader):
             if missing:
                 self._bad_header(f"there is no column {missing[0]!r}")
             self._order = [fields.index(name) for name in self._names]
+            if self._row_column is None:
+                others = [name for name in fields if name not in self._names]
+                self._like_times = {n: fields.index(n) for n in others if n.casefold() in _LIKE_TIMES}
             return
         self._order = [place for place in range(len(fields)) if place != self._row_column]
         if len(self._order) != self._columns:
@@ -174,9 +188,21 @@ class ReadingReader(LineReader):
             what = "numbers" if self._row_column is None else "fields"
             raise Refused(f"expected {self._width} {what} separated by commas, found {len(fields)}")
         row = None if self._row_column is None else self._told(self._key, fields[self._row_column])
+        if self._like_times:
+            self._look_for_times(fields)
         if self._order is not None:
             fields = [fields[place] for place in self._order]
         return row, csv_numbers(fields, raw, row, self._names)
+
+    def _look_for_times(self, fields: list[Any]) -> None:
+        """Whether a line that is complete has a time in a column of such a name: the first one tells."""
+        for name, place in self._like_times.items():
+            field = fields[place]
+            with suppress(ValueError):
+                read_time(field.decode() if isinstance(field, bytes) else field)
+                self.unused_times = name
+                break
+        self._like_times = {}
 
     # --- JSON lines
 

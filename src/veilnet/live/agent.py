@@ -21,7 +21,7 @@ from veilnet.agent.stream import Stream
 from veilnet.live.agent_store import AgentStore, Kept, Reserved
 from veilnet.live.messages import MOST_BYTES, SHORT, Message, Seal
 
-__all__ = ["Exhausted", "LiveAgent", "Released"]
+__all__ = ["Exhausted", "LiveAgent", "Released", "check_runnable"]
 
 
 class Exhausted(Exception):
@@ -38,6 +38,18 @@ class Released:
 
     sent: int
     missed: dict[int, str]
+
+
+def check_runnable(sanitizer: Sanitizer, plan: str) -> None:
+    """Refuse what no agent can run: a sanitizer of no plan, and one that has nothing, or too much, to send."""
+    if not plan:
+        raise InvalidPlan("plan: expected an agent's file of a plan, found a sanitizer saved on its own")
+    if sanitizer.sent == 0:
+        raise InvalidRequest(
+            f"plan: {sanitizer.agent!r} sends nothing under this plan, so there is nothing to run"
+        )
+    if 8 * sanitizer.sent + 1024 > MOST_BYTES:
+        raise InvalidPlan(f"plan: {sanitizer.sent} numbers do not fit into a message of {MOST_BYTES} bytes")
 
 
 class LiveAgent:
@@ -68,16 +80,7 @@ class LiveAgent:
             raise InvalidPlan(
                 f"plan: expected the file of {self.store.agent!r}, found that of {sanitizer.agent!r}; nothing is sent"
             )
-        if not plan:
-            raise InvalidPlan("plan: expected an agent's file of a plan, found a sanitizer saved on its own")
-        if sanitizer.sent == 0:
-            raise InvalidRequest(
-                f"plan: {sanitizer.agent!r} sends nothing under this plan, so there is nothing to run"
-            )
-        if 8 * sanitizer.sent + 1024 > MOST_BYTES:
-            raise InvalidPlan(
-                f"plan: {sanitizer.sent} numbers do not fit into a message of {MOST_BYTES} bytes"
-            )
+        check_runnable(sanitizer, plan)
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
         self._after, state = self.store.memory(self.plan, sanitizer.order)
         self._stream = Stream(sanitizer.recipe, self._noise, state if sanitizer.order else None)

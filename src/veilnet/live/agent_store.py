@@ -29,7 +29,7 @@ from veilnet.io.live_ledger import KIND, digest_of, next_hash, start_hash
 from veilnet.live._sqlite import Lock, connect, create_database, open_database, transaction
 from veilnet.live.messages import STORE_BYTES
 
-__all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store"]
+__all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store", "check_not_begun"]
 
 _WHAT = "an agent's sequence store"
 _USE = "sends from this store"
@@ -108,12 +108,22 @@ def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None
             lambda database: database.execute("INSERT INTO about VALUES (?, ?, ?, ?, 0, 0, ?, NULL)", about),
         )
     except FileExistsError:
-        raise InvalidRequest(
-            f"--begin: {path} exists, and a second beginning would use its sequence numbers twice; leave --begin out "
-            "to go on with it, or choose another name (--store)"
-        ) from None
+        raise _begun(path) from None
     finally:
         lock.close()
+
+
+def check_not_begun(path: Path) -> None:
+    """Refuse a second beginning before anything else is done for it."""
+    if path.exists():
+        raise _begun(path)
+
+
+def _begun(path: Path) -> InvalidRequest:
+    return InvalidRequest(
+        f"--begin: {path} exists, and a second beginning would use its sequence numbers twice; leave --begin out "
+        "to go on with it, or choose another name (--store)"
+    )
 
 
 class AgentStore:

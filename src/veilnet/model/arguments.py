@@ -30,6 +30,12 @@ T = TypeVar("T")
 
 _RESERVED = frozenset({"center", "plan"})  # names of files in a plan folder that are not agents
 
+_SAID_OF_AN_AGENT = {
+    "reading_names": "names of its readings",
+    "limits": "(lowest, highest), each one number or one per reading",
+    "resolution": "step or steps",
+}
+
 
 def read_observe(observe: Any, agents: Sequence[str] | None) -> tuple[Sequence[str], Array, Blocks]:
     """(names, H stacked, how its rows fall to the agents) of the ``observe`` argument."""
@@ -169,7 +175,10 @@ def read_offset(offset: Any, agents: Sequence[str], blocks: Blocks) -> Array:
     if offset is None:
         return np.zeros(blocks.total)
     if not isinstance(offset, Mapping):
-        return as_vector(offset, "offset", blocks.total)
+        values = as_array(offset, "offset")
+        if values.shape == (blocks.total,):
+            return values
+        return _of_agents_alike(values, "offset", blocks, f"agent -> vector, {blocks.total} numbers")
     refuse_unknown(offset, agents, "offset")
     stacked = np.zeros(blocks.total)
     for place, name in enumerate(agents):
@@ -178,6 +187,17 @@ def read_offset(offset: Any, agents: Sequence[str], blocks: Blocks) -> Array:
                 offset[name], f"offset of {name!r}", int(blocks.sizes[place])
             )
     return stacked
+
+
+def _of_agents_alike(given: Any, name: str, blocks: Blocks, other_forms: str) -> Array:
+    """The numbers of all N readings, where each of S agents has n: given as (S, n), or as one row of n for all."""
+    values = as_array(given, name)
+    agents, size = len(blocks.sizes), int(blocks.sizes[0])
+    alike = bool(np.all(blocks.sizes == size))
+    if alike and values.shape in ((size,), (agents, size)):
+        return np.array(np.broadcast_to(values, (agents, size))).reshape(-1)
+    each = f", {size} for every agent, or ({agents}, {size}) for each its own" if alike else ""
+    raise InvalidNetwork(f"{name}: expected {other_forms}{each}; found shape {values.shape}")
 
 
 def read_steps(resolution: Any, agents: Sequence[str], blocks: Blocks) -> Mapping[str, Array]:
@@ -191,9 +211,9 @@ def read_steps(resolution: Any, agents: Sequence[str], blocks: Blocks) -> Mappin
     ):
         return RowsByAgent(agents, places_of(agents), blocks, resolution.stacked)
     if not isinstance(resolution, Mapping):
-        if np.ndim(resolution) != 0:
-            raise InvalidNetwork(
-                f"resolution: expected agent -> step or steps, or one step for all readings, found {resolution!r}"
+        if not isinstance(resolution, str | int | float) and np.shape(as_array(resolution, "resolution")):
+            resolution = _of_agents_alike(
+                resolution, "resolution", blocks, "agent -> step or steps, one step for all readings"
             )
         try:
             steps = read_resolution(resolution, blocks.total)
@@ -213,6 +233,11 @@ def per_agent(
     """What is said of some agents, each checked against its number of readings, in sending order."""
     if given is None:
         return {}
+    if not isinstance(given, Mapping):
+        raise InvalidNetwork(
+            f"{what}: expected agent -> {_SAID_OF_AN_AGENT[what]}, found {type(given).__name__}; write "
+            f"{what}={{{agents[0]!r}: ...}}, with a key for every agent it is said of"
+        )
     refuse_unknown(given, agents, what)
     found = {}
     for place, name in enumerate(agents):

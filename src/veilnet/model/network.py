@@ -58,15 +58,17 @@ class Network(Frozen):
     public:     rows of U, or name -> row(s).
     private:    name -> rows of G_j.
     prior:      a Prior, or None where nothing is known beforehand.
-    offset:     what readings show at x = 0: agent -> vector, or N numbers; zero when left out.
+    offset:     what readings show at x = 0: agent -> vector, N numbers, or of agents with n readings each one row of
+                n for all, or (S, n); zero when left out.
     parameters: names of the L entries of x, for messages.
     units:      unit of a public, private or parameter name, for reports.
     agents:     names for a stack; generated when left out.
     reading_names: agent -> names of its readings, to check the columns an agent is fed; none when left out.
     limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: beyond them a reading
                 is a fault, and nothing of its row is sent.
-    resolution: agent -> step of its readings, one number or one per reading; or one step for everyone. Readings on
-                such a lattice are dithered by one step before anything else; 0 says that they are continuous.
+    resolution: agent -> step of its readings, one number or one per reading; or one step for everyone; or of agents
+                with n readings each one row of n for all, or (S, n). Readings on such a lattice are dithered by one
+                step before anything else; 0 says that they are continuous.
                 Where nothing is said, exact numbers protect only continuous readings.
     dynamics:   how x moves from row to row, a Dynamics; None where every row is a new x. With it, a prior is the
                 distribution of the first x, and the stationary one when left out.
@@ -104,7 +106,7 @@ class Network(Frozen):
         agents: Sequence[str] | None = None,
         reading_names: Mapping[str, Sequence[str]] | None = None,
         limits: Mapping[str, Any] | None = None,
-        resolution: Mapping[str, Any] | float | None = None,
+        resolution: Mapping[str, Any] | Any = None,
         dynamics: Dynamics | None = None,
         model_error: float = 0.0,
         step: Any = None,

@@ -10,10 +10,15 @@ from __future__ import annotations
 from veilnet._core.errors import InvalidRequest
 from veilnet.model.network import Network
 
-__all__ = ["MOST_JOINT", "by_stacks", "refuse_too_large"]
+__all__ = ["MOST_JOINT", "NOW_IS_NOT_COMPUTED", "by_stacks", "refuse_too_large"]
 
 MOST_JOINT = 1000
 """Agents times parameters up to which the memories of all agents are kept in one state."""
+NOW_IS_NOT_COMPUTED = (
+    "Now, before later rows tell more, every error is at least as large as with hindsight; how much larger is not "
+    "computed for so many agents."
+)
+"""What verdicts and plans say of streams beyond that."""
 # Numbers in one dense system: its steady state takes minutes and a gigabyte.
 _LARGEST = 5000
 

@@ -11,6 +11,7 @@ from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, number,
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.network import Network
+from veilnet.model.stream_size import NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.plans.certificate import NOISE_POWER, Certificate
 from veilnet.plans.lower_bound.proof import Proof
 
@@ -68,6 +69,8 @@ def plan_in_words(plan: Told) -> str:
     lines = [_headline(plan, errors), TYPICALLY_OFF]
     lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
     lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
+    if by_stacks(plan.network):
+        lines.append(NOW_IS_NOT_COMPUTED)
     if plan.floors:
         verb = "stays" if len(plan.floors) == 1 else "stay"
         kept = join_names(list(plan.floors))

@@ -1,8 +1,8 @@
 """Does a saved plan keep what it promises, on a network that the user trusts?
 
 Nothing that was saved is believed: every promise is recomputed from the sanitizers that the agents' files hold,
-the grids and the centre's model are derived again, and the network must equal the given one to the last bit. A
-checksum only tells accidents from intact files.
+the grids and the centre's model are derived again, and the network must equal the given one to the last bit (but for
+a step of time that only the plan has, which is told). A checksum only tells accidents from intact files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.inspection import inspect
@@ -47,7 +48,7 @@ class Check:
     ok:       whether it is confirmed.
     promised: the figure the plan claims, None where it is not about a figure.
     found:    the figure that was recomputed, likewise.
-    note:     what is wrong, where it is not confirmed.
+    note:     what is wrong, where it is not confirmed; else what is worth knowing about it.
     """
 
     what: str
@@ -90,7 +91,8 @@ def verify(folder: str | PathLike[str], network: Network | None = None) -> list[
 
     folder:  where :meth:`veilnet.Plan.save` or ``veilnet design --out`` wrote the plan: a folder, plan.npz or
              plan.mat.
-    network: the network you trust; the plan must have been made for exactly this one.
+    network: the network you trust; the plan must have been made for exactly this one, except that a plan may have
+             a step of time where the network has none (``design --step``), which is told and no failure.
 
     Raises InvalidPlan where the folder cannot be read as a plan at all.
     """
@@ -100,12 +102,27 @@ def verify(folder: str | PathLike[str], network: Network | None = None) -> list[
     checks = [Check(Path(saved.where).name, not saved.trouble, note=saved.trouble)]
     trusted = saved.network
     if network is not None:
-        trusted = network
-        difference = saved.difference(network)
-        checks.append(Check("network is the given one", not difference, note=difference))
+        trusted, note = _with_planned_step(network, saved.network.step)
+        # A step that differs is told in words; where only the plan has one, all else must still be the same.
+        difference = saved.difference(trusted)
+        if difference and not same_step(trusted.step, saved.network.step):
+            difference = note
+        checks.append(Check("network is the given one", not difference, note=difference or note))
         if isinstance(saved.sanitizers, StackedSanitizers) and not difference:
-            saved = replace(saved, sanitizers=StackedSanitizers(network, saved.sanitizers.stacks))
+            saved = replace(saved, sanitizers=StackedSanitizers(trusted, saved.sanitizers.stacks))
     return [*checks, *_checks(saved, trusted)]
+
+
+def _with_planned_step(network: Network, planned: float | None) -> tuple[Network, str]:
+    """The network with the plan's step where it has none itself, and in words how the two differ in their steps."""
+    if same_step(network.step, planned):
+        return network, ""
+    if planned is None:
+        return network, f"the network has a step of {in_words(network.step or 0.0)}, the plan none"
+    has = f"the plan has a step of {in_words(planned)}, the network"
+    if network.step is None:
+        return network.replace(step=planned), f"{has} none"
+    return network, f"{has} one of {in_words(network.step)}"
 
 
 def load_plan(folder: str | PathLike[str]) -> Plan:

@@ -40,7 +40,8 @@ def _document(audit: AuditReport | Mapping[str, Any]) -> Mapping[str, Any]:
 
 def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
     """(how it went: good, look or bad; the outcome in a few words)."""
-    verdicts = [str(row.get("verdict", "")) for row in findings_of(audit)]
+    rows = findings_of(audit)
+    verdicts = [str(row.get("verdict", "")) for row in rows]
     broken = sum(each in _BAD for each in verdicts)
     interrupted = (
         audit.interrupted if isinstance(audit, AuditReport) else bool(audit.get("interrupted", False))
@@ -49,7 +50,7 @@ def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
         return "bad", f"✗ Audit: {broken} finding{'s' if broken > 1 else ''} against the plan"
     if interrupted:
         return "look", "Audit: interrupted; nothing failed so far"
-    words = outcome(verdicts)
+    words = outcome(verdicts, [str(row.get("section", "")) for row in rows])
     if any(each in _DOUBTFUL for each in verdicts) or not any(each in HELD for each in verdicts):
         return "look", f"Audit: {words}"
     return "good", f"✓ Audit: {words}"

@@ -19,7 +19,7 @@ from veilnet._core.words import direction_in_words, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
-from veilnet.model.stream_size import by_stacks
+from veilnet.model.stream_size import NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.verdict.printed_theorems import PrintedTheorem
 from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
 from veilnet.verdict.verdict import Verdict
@@ -117,10 +117,7 @@ class StreamVerdict(Verdict):
             for name, grown in self.ceiling_now.items()
         ]
         if by_stacks(self.network):
-            lines.append(
-                "Now, before later rows tell more, every error is at least as large as with hindsight; how much "
-                "larger is not computed for so many agents."
-            )
+            lines.append(NOW_IS_NOT_COMPUTED)
         lines.append(in_numbers(self.network, self.shares))
         hidden = self.hidden
         if hidden.shape[1]:
