@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from veilnet.auditing.report import AuditReport
-    from veilnet.cluster.calls import PartsPlan
+    from veilnet.cluster.results import PartsPlan
     from veilnet.plans.certificate import Certificate
 
 CLUSTER_HELP = (
