@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -179,3 +180,14 @@ def test_parts_of_two_plans_never_pass_for_one(
     assert cluster.verify(folder).ok
     cluster.design(folder, power=3.0)
     plan.still_is()
+
+
+def test_the_command_line_says_that_a_plan_is_replaced(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "messages made by it can no longer be fused"
+    for options, replaced in (([], False), ([], False), (["--power", "3"], True), (["--power", "3"], False)):
+        assert cli.run(["design", str(folder), *options]) == 0
+        assert (told in " ".join(capsys.readouterr().out.split())) is replaced
+    assert cli.run(["design", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["replaced"] is True

@@ -56,6 +56,8 @@ def design_parts(folder: Path, cluster: str | None, request: Mapping[str, Any], 
         print_json(_as_document(plan))
         return
     console.print(str(plan))
+    if plan.replaced:
+        console.print("The plan that was there is replaced: messages made by it can no longer be fused.")
     console.print(
         f"{len(plan.computed)} of {len(plan.parts.parts)} parts were worked on; the others were finished."
     )
@@ -192,6 +194,7 @@ def _as_document(plan: PartsPlan) -> dict[str, Any]:
         "parts_worked_on": len(plan.computed),
         "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
         "folder": plan.parts.folder,
+        "replaced": plan.replaced,
     }
 
 
