@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.cluster.extracting import sanitizer_of
 from veilnet.cluster.parts import Parts
@@ -45,16 +46,16 @@ class PartsVerdict:
 
     def __str__(self) -> str:
         lines = [
-            f"{name}: the centre's error variance grows {1 + self.ceiling[name]:.4g}-fold for free, "
-            f"{1 + self.limit[name]:.4g}-fold at most"
+            f"{name}: the centre's error variance grows {times(1 + self.ceiling[name])} for free, "
+            f"{times(1 + self.limit[name])} at most"
             for name in self.ceiling
         ]
         if self.exposed:
             lines.append(
-                f"No resolution was stated for {self.exposed} agents: exact numbers then protect only continuous "
+                f"No resolution was stated for {self.exposed:,} agents: exact numbers then protect only continuous "
                 "readings (give save_parts the steps of the readings, or 0 if they are continuous)."
             )
-        return "\n".join([f"{self.agents} agents send {self.numbers} numbers.", *lines])
+        return "\n".join([f"{self.agents:,} agents send {self.numbers:,} numbers.", *lines])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,7 @@ class PartsPlan:
     def __str__(self) -> str:
         written = f"Written to {self.parts.folder / PLAN}."
         if "power_allowed" in self.details:
-            grown = "; ".join(f"{name} {1 + each:.4g}-fold" for name, each in self.privacy.items())
+            grown = "; ".join(f"{name} {times(1 + each)}" for name, each in self.privacy.items())
             return (
                 f"{self.verdict}\nNoise within the power makes the centre's error variance grow: {grown}; what is "
                 "public is estimated as well as from raw readings. No other noise within it hides more than "
@@ -105,10 +106,10 @@ class PartsPlan:
             )
         if self.utility == 0.0:
             return f"{self.verdict}\nWhat is public is estimated as well as from raw readings. {written}"
-        grown = "; ".join(f"{name} {1 + each:.4g}-fold" for name, each in self.privacy.items())
+        grown = "; ".join(f"{name} {times(1 + each)}" for name, each in self.privacy.items())
         return (
-            f"{self.verdict}\nThe centre's error variance grows: {grown}; of what is public by "
-            f"{-100 * self.utility:.3g} %. {written}"
+            f"{self.verdict}\nThe centre's error variance grows: {grown}; of what is public "
+            f"{times(1 - self.utility)}. {written}"
         )
 
 
