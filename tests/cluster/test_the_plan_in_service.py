@@ -138,16 +138,16 @@ def test_runs_that_are_cut_off_leave_it_and_go_on(
     writing = name not in ("answers", "withheld_by")
     begun = {path.name for path in (folder / "plan" / "begun").glob("*")}
     assert begun == ({"part-00000.npz", "part-00001.npz"} if writing else set())
-    anew = cluster.save_parts(tmp_path / "anew", STACKS, *COMMON)
-    other = {"power": 1.0}  # what was begun is of no use for another plan, and not mixed into it
+    # what was begun is not mixed into another plan
     copy = shutil.copytree(folder, tmp_path / "copy")
-    for each in (copy, anew):
-        cluster.design(each, **other)  # type: ignore[arg-type]
-    assert files(copy) == files(anew.folder)
+    (copy / "plan" / "part-00003.npz").unlink()
+    assert not cluster.design(copy, power=3.0).replaced
+    assert files(copy) == plan.files
     # the same call goes on from there
     again = cluster.design(folder, **request_)  # type: ignore[arg-type]
     assert not begun & set(again.computed)
     assert again.replaced
+    anew = cluster.save_parts(tmp_path / "anew", STACKS, *COMMON)
     cluster.design(anew, **request_)  # type: ignore[arg-type]
     assert files(folder) == files(anew.folder)
     assert cluster.verify(folder).ok

@@ -36,9 +36,8 @@ def put_in_service(
     if sums.waiting or before != promised.encode():
         try:
             (folder / BEGUN).mkdir(exist_ok=True)
-            write_text(
-                folder / BEGUN / PROMISES, promised
-            )  # all that needs room, before anything is taken away
+            # All that needs room on the disk comes before anything is taken away.
+            write_text(folder / BEGUN / PROMISES, promised)
             path.unlink(missing_ok=True)  # parts of two plans, should this be cut off, must not pass for one
             for name in (*sums.waiting, PROMISES):
                 (folder / BEGUN / name).replace(folder / name)
