@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import veilnet as vn
 from veilnet import cli, cluster
 from veilnet._core.types import Array
+from veilnet._core.words import times
 from veilnet.cluster import parts as parts_module
 
 L = 5
@@ -292,8 +294,13 @@ def test_the_command_line_takes_a_folder_of_parts(folder: Path, capsys: pytest.C
     assert told["parts_worked_on"] == 6
     assert told["privacy"]["g"] == pytest.approx(dense_ceiling()["g"], rel=1e-8)
     assert cli.run(["check", str(folder)]) == 0
+    capsys.readouterr()
     assert cli.run(["verify", str(folder)]) == 0
-    assert "privacy of g" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    grown = times(1 + dense_ceiling()["g"])
+    assert re.search(rf"error variance on g grows +│ {grown} +│ {grown} +│ yes", told)
+    assert re.search(r"agents in all parts +│ 42 +│ 42 +│ yes", told)
+    assert "Every promise is confirmed." in told
     assert cli.run(["design", str(folder), "--prove"]) == 2
     assert "--prove: not for a network in parts" in capsys.readouterr().err
     assert cli.run(["design", str(folder / "header.json"), "--cluster", "local"]) == 2

@@ -12,11 +12,12 @@ import pytest
 import veilnet as vn
 from veilnet import cli, cluster
 from veilnet.agent.randomness import SeededNoise
+from veilnet.cluster import auditing, calls, simulating, tradeoff
 from veilnet.cluster import parts as parts_module
-from veilnet.cluster import simulating, tradeoff
 from veilnet.cluster.parts import read_part
 from veilnet.cluster.tasks import grids
 from veilnet.designs.many import Effort
+from veilnet.plans.certificate import Finding
 
 L, AGENTS, PARTS = 4, 12, 3
 ROWS = np.random.default_rng(0).standard_normal((4, L))
@@ -184,6 +185,13 @@ def test_the_command_line_audits_a_folder(
     assert "BROKEN" in capsys.readouterr().out
     assert cli.run(["audit", str(folder), "--releases", "3"]) == 2
     assert "--releases: not for a network in parts" in capsys.readouterr().err
+
+
+def test_agents_are_counted_to_the_last_one() -> None:
+    """Not to three digits: one of 1,234,567 that is missing is seen."""
+    (row,) = auditing._certified(lambda: [Finding(calls.AGENTS, 1234567.0, 1234566.0, ok=False)])
+    assert dict(row.shown) == {"promised": "1,234,567", "counted": "1,234,566"}
+    assert row.sentence == "1,234,567 agents were promised for, the parts have 1,234,566."
 
 
 def test_what_is_hidden_without_bound_is_designed_verified_fused_and_audited(tmp_path: Path) -> None:

@@ -134,8 +134,6 @@ def test_noise_that_was_taken_away_is_found(folder: Path) -> None:
 def test_no_agent_gets_a_file_of_a_plan_that_was_not_confirmed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.design(folder)
-    cluster.agent_file(folder, "agent17")
     refused = Certificate((Finding("privacy of g", 2.0, 1.0, ok=False),))
     monkeypatch.setattr(calls, "certify", lambda *_, **__: refused)
     with pytest.raises(vn.InvalidPlan, match="not confirmed"):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from veilnet.auditing.report import AuditReport
-    from veilnet.cluster.calls import PartsPlan
-    from veilnet.plans.certificate import Certificate
+    from veilnet.cluster.results import PartsPlan
+    from veilnet.plans.certificate import Certificate, Finding
 
 CLUSTER_HELP = (
     "The scheduler of a Dask cluster, tcp://host:8786, tls://host:8786, or local to start one here. "
@@ -65,6 +65,8 @@ def design_parts(folder: Path, cluster: str | None, request: Mapping[str, Any], 
         print_json(_as_document(plan))
         return
     console.print(str(plan))
+    if plan.replaced:
+        console.print("The plan that was there is replaced: messages made by it can no longer be fused.")
     console.print(
         f"{len(plan.computed)} of {len(plan.parts.parts)} parts were worked on; the others were finished."
     )
@@ -97,20 +99,35 @@ def check_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
 
 def verify_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
     """``veilnet verify`` of a folder of parts; exit code 1 where a promise is not confirmed."""
+    from veilnet._core.words import join_names
     from veilnet.cli._shared import console, print_json, table
-    from veilnet.cluster import verify
+    from veilnet.cluster import open_parts, verify
 
     found: Certificate = with_client(verify, folder, cluster)
     if json:
         print_json({"ok": found.ok, "findings": found.findings})
     else:
-        rows = [
-            [each.what, f"{each.promised:.6g}", f"{each.found:.6g}", "yes" if each.ok else "NO"]
-            for each in found.findings
-        ]
+        public = join_names(list(open_parts(folder).public))
+        rows = [_in_words(each, public) for each in found.findings]
         console.print(table(["what", "promised", "found", "confirmed"], rows))
+        console.print("Every promise is confirmed." if found.ok else "NOT confirmed: do not use this plan.")
     if not found.ok:
         _truthful_no()
+
+
+def _in_words(found: Finding, public: str) -> list[object]:
+    """One promise as ``veilnet verify`` tells it of a plan in one piece, but for the agents, which are counted."""
+    from veilnet.cluster.calls import AGENTS
+    from veilnet.plans.findings_in_words import finding_in_words, growth_in_words
+
+    figures = (found.promised, found.found)
+    if found.what == AGENTS:
+        return ["agents in all parts", *(f"{each:,.0f}" for each in figures), found.ok]
+    return [
+        finding_in_words(found.what, public),
+        *(growth_in_words(found.what, each) for each in figures),
+        found.ok,
+    ]
 
 
 def audit_parts(folder: Path, cluster: str | None, seed: int, *, quick: bool) -> AuditReport:
@@ -201,6 +218,7 @@ def _as_document(plan: PartsPlan) -> dict[str, Any]:
         "parts_worked_on": len(plan.computed),
         "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
         "folder": plan.parts.folder,
+        "replaced": plan.replaced,
     }
 
 

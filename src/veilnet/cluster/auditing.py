@@ -18,7 +18,7 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
-from veilnet._core.words import counted, join_names, number, times
+from veilnet._core.words import counted, join_names, times
 from veilnet.auditing.attack.simulation import spread_of_x
 from veilnet.auditing.promise import SECTION, Beside, certified_row, judged_row, most_exposed_row
 from veilnet.auditing.report import AuditReport, Judgement, Row
@@ -112,11 +112,13 @@ def _certified(verified: Callable[[], Sequence[Finding]]) -> list[Row]:
     rows = [certified_row(each) for each in findings if each.what != AGENTS]
     for each in findings:
         if each.what == AGENTS:
-            sentence = (
-                f"{number(each.promised)} agents were promised for, the parts have {number(each.found)}."
-            )
+            shown = {"promised": f"{each.promised:,.0f}", "counted": f"{each.found:,.0f}"}
+            sentence = f"{shown['promised']} agents were promised for, the parts have {shown['counted']}."
             verdict: Judgement = "ok" if each.ok else "fail"
-            rows.append(Row(SECTION, "agents in all parts", each.promised, each.found, verdict, sentence))
+            row = Row(
+                SECTION, "agents in all parts", each.promised, each.found, verdict, sentence, shown=shown
+            )
+            rows.append(row)
     return rows
 
 

@@ -9,7 +9,7 @@ noise has the same bounds, limits and conditioning as all agents together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -19,16 +19,14 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
-from veilnet.cluster.extracting import sanitizer_of
 from veilnet.cluster.parts import Parts, opened
 from veilnet.cluster.power import PowerSearch, read_power_of_parts
-from veilnet.cluster.promises import promise_of, save_promise
+from veilnet.cluster.promises import forget_begun, promise_of, put_in_service
+from veilnet.cluster.results import ROUNDING, PartsPlan, PartsVerdict
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.sending import PLAN
-from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums, withdraw
-from veilnet.cluster.tradeoff import Search
+from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums
+from veilnet.cluster.tradeoff import Search, refuse_beyond
 from veilnet.designs.floors import beyond, read_give_up
 from veilnet.designs.power import PARTS_OF_POWER
 from veilnet.designs.questions import Worst, read_loss, refuse_given_up_in_vain
@@ -36,116 +34,28 @@ from veilnet.designs.questions import read_targets as targets_and_worst
 from veilnet.designs.tradeoff import MARGINS
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify, power_finding
-from veilnet.plans.in_words import power_in_words
 from veilnet.recheck.summed import SummedRecheck
 from veilnet.verdict.share_stacks import share_tolerance, share_weights
 
-__all__ = ["PartsPlan", "PartsVerdict", "check", "design", "verify"]
+__all__ = ["check", "design", "verify"]
 
 AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
 _LARGE = 1e6  # a growth from which on doubles may be wrong about how large it is
 
 
-@dataclass(frozen=True, eq=False)
-class PartsVerdict:
-    """How much privacy is free.
-
-    ceiling: name -> most privacy at perfect utility.
-    limit:   name -> what the prior allows at most.
-    agents:  how many there are.
-    numbers: how many numbers they send in all.
-    exposed: how many of them withhold something by exact numbers, of readings whose resolution nobody stated.
-    """
-
-    ceiling: Mapping[str, float]
-    limit: Mapping[str, float]
-    agents: int
-    numbers: int
-    exposed: int = 0
-
-    @property
-    def achievable(self) -> bool:
-        """Whether as much privacy as anyone could ask for is free."""
-        return all(_reached(self.ceiling[name], self.limit[name]) for name in self.limit)
-
-    def __str__(self) -> str:
-        lines = [
-            f"{name}: the centre's error variance grows {1 + self.ceiling[name]:.4g}-fold for free, "
-            f"{1 + self.limit[name]:.4g}-fold at most"
-            for name in self.ceiling
-        ]
-        if self.exposed:
-            lines.append(
-                f"No resolution was stated for {self.exposed} agents: exact numbers then protect only continuous "
-                "readings (give save_parts the steps of the readings, or 0 if they are continuous)."
-            )
-        return "\n".join([f"{self.agents} agents send {self.numbers} numbers.", *lines])
-
-
-@dataclass(frozen=True, eq=False)
-class PartsPlan:
-    """A plan whose agents are in the parts of a folder.
-
-    parts:       the network.
-    utility:     u, 0 is perfect.
-    privacy:     name -> p_j; a large figure where it is without bound, which sums in doubles cannot tell from that.
-    certificate: every promise recomputed from network and sanitizers alone; for parts finished before, when they were
-                 made (:func:`verify` recomputes them all).
-    verdict:     what is free.
-    computed:    names of the parts worked on by this run; the others were finished before.
-    targets:     the p_j asked for.
-    most_loss:   the utility loss allowed, None where privacy was asked for.
-    details:     of a trade-off, or of limited noise power: how it was found.
-    """
-
-    parts: Parts
-    utility: float
-    privacy: Mapping[str, float]
-    certificate: Certificate
-    verdict: PartsVerdict
-    computed: tuple[str, ...]
-    targets: Mapping[str, float] = field(default_factory=dict)
-    most_loss: float | None = 0.0
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    def sanitizer(self, part: str, place: int) -> Sanitizer:
-        """What one agent runs.
-
-        part:  the name of its part, "part-00000.npz".
-        place: its place in it, from 0.
-        """
-        return sanitizer_of(self.parts, part, place)
-
-    def __str__(self) -> str:
-        written = f"Written to {self.parts.folder / PLAN}."
-        if "power_allowed" in self.details:
-            grown = "; ".join(f"{name} {1 + each:.4g}-fold" for name, each in self.privacy.items())
-            return (
-                f"{self.verdict}\nNoise within the power makes the centre's error variance grow: {grown}; what is "
-                "public is estimated as well as from raw readings. No other noise within it hides more than "
-                f"{100 * self.details['relative_gap']:.2g} % better in total, which is certified. "
-                f"{' '.join(power_in_words(self.certificate))} {written}"
-            )
-        if self.utility == 0.0:
-            return f"{self.verdict}\nWhat is public is estimated as well as from raw readings. {written}"
-        grown = "; ".join(f"{name} {1 + each:.4g}-fold" for name, each in self.privacy.items())
-        return (
-            f"{self.verdict}\nThe centre's error variance grows: {grown}; of what is public by "
-            f"{-100 * self.utility:.3g} %. {written}"
-        )
-
-
 def check(
     parts: Parts | str | PathLike[str], *, client: Any = None, progress: Progress | None = None
 ) -> PartsVerdict:
-    """How much privacy is free in a network in parts; writes its parts of the plan, since they tell.
+    """How much privacy is free in a network in parts; nothing is written, and a plan that is there stays as it is.
 
     parts:    the network, or its folder.
     client:   a ``dask.distributed`` client; None does the same here, with the same bits.
     progress: called with (what is being done, the part that is done).
     """
-    return design(parts, client=client, progress=progress).verdict
+    network = opened(parts)
+    whole, first = _added_up(network, client, progress, keep=False)
+    return _free(network, whole, first, {}, client, progress, keep=False).verdict
 
 
 def design(
@@ -174,7 +84,8 @@ def design(
     starts, seed: of the search for a trade-off.
 
     The other arguments are those of :func:`check`. Whatever is paid for, nothing else is hidden less than it is
-    for free. Parts of the plan are written to ``plan/`` beside the inputs; those that an earlier run finished are not
+    for free. The plan is written to ``plan/`` beside the inputs. A plan that is there is replaced once the new one is
+    confirmed, and stays as it is where that is refused or cut off. Parts that an earlier run finished are not
     computed again. InvalidPlan where the promise is not confirmed.
     """
     network = opened(parts)
@@ -188,24 +99,59 @@ def design(
             "another's; leave it out"
         )
     powers = {} if power is None else read_power_of_parts(network, power)
-    where = (network.folder, network.length)
-    first = over_all_parts(
-        raw_sums, network.batches(), where, client=client, progress=progress, what="adding up"
-    )
-    with one_thread():
-        whole = _summary(network, first)
+    whole, first = _added_up(network, client, progress, keep=True)
     given_up = read_give_up(whole, give_up)
     if power is not None:
         return _powered(network, whole, first, PowerSearch(network, whole, first, powers, client, progress))
     targets = {} if privacy is None else read_targets(whole, privacy)
     loss = None if utility_loss is None else read_loss(utility_loss)
+    refuse_beyond(targets, privacy_limit(whole), ROUNDING)
     if any(targets.values()) or loss:
         search = Search(network, whole, first.readings, starts, seed, progress, client)
         if loss or any(target > search.ceiling[name] for name, target in targets.items()):
             refuse_given_up_in_vain(search.ceiling, privacy, given_up)
             return _traded(network, whole, first, search, targets, loss, given_up, progress)
         search.crowd.forget()
-    return _perfect(network, whole, first, targets, client, progress)
+    found = _free(network, whole, first, targets, client, progress, keep=True)
+    return _in_service(network, first, found, targets, 0.0, {})
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A plan that was confirmed: its promise, its certificate, its sums over all parts, and what is free."""
+
+    promise: Promise
+    certificate: Certificate
+    sums: Sums
+    verdict: PartsVerdict
+
+
+def _in_service(
+    network: Parts,
+    first: Sums,
+    found: _Found,
+    targets: Mapping[str, float],
+    most_loss: float | None,
+    details: Mapping[str, Any],
+) -> PartsPlan:
+    """What was found, in the place of the plan that was there."""
+    promise = found.promise
+    replaced = put_in_service(network, promise, found.verdict.limit, first.readings, found.sums)
+    computed = tuple(sorted({*first.computed, *found.sums.computed}))
+    return PartsPlan(
+        network, promise.utility, promise.privacy, found.certificate, found.verdict, computed, targets, most_loss,
+        details, replaced,
+    )  # fmt: skip
+
+
+def _added_up(network: Parts, client: Any, progress: Progress | None, *, keep: bool) -> tuple[Network, Sums]:
+    """One imaginary agent that tells what all agents tell, and the sums of the first pass."""
+    where = (network.folder, network.length, keep)
+    first = over_all_parts(
+        raw_sums, network.batches(), where, client=client, progress=progress, what="adding up"
+    )
+    with one_thread():
+        return _summary(network, first), first
 
 
 def _traded(
@@ -233,13 +179,12 @@ def _traded(
         if certificate.ok:
             break
     else:
-        raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
+        raise _not_confirmed(network, certificate)
     verdict = PartsVerdict(search.ceiling, limit, sums.agents, sums.numbers, sums.exposed)
-    computed = tuple(sorted({*first.computed, *sums.computed}))
     if given_up:
         details = {**details, "given_up": sorted(given_up)}
-    plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets, loss, details)
-    save_promise(network, promise, plan.verdict.limit, first.readings, plan.verdict.numbers)
+    found = _Found(promise, certificate, sums, verdict)
+    plan = _in_service(network, first, found, targets, loss, details)
     search.crowd.forget()
     return plan
 
@@ -257,47 +202,52 @@ def _powered(network: Parts, whole: Network, first: Sums, search: PowerSearch) -
         if certificate.ok:
             break
     else:
-        raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
+        raise _not_confirmed(network, certificate)
     verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
-    computed = tuple(sorted({*first.computed, *sums.computed}))
-    plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, {}, 0.0, details)
-    save_promise(network, promise, plan.verdict.limit, first.readings, plan.verdict.numbers)
+    plan = _in_service(network, first, _Found(promise, certificate, sums, verdict), {}, 0.0, details)
     search.forget()
     return plan
 
 
-def _perfect(
+def _free(
     network: Parts,
     whole: Network,
     first: Sums,
     targets: Mapping[str, float],
     client: Any,
     progress: Progress | None,
-) -> PartsPlan:
-    batches = network.batches()
-    where = (network.folder, network.length)
-    withdraw(network.folder)
+    *,
+    keep: bool,
+) -> _Found:
+    """The most privacy at perfect utility; its parts are written down or not."""
     with one_thread():
         weights = share_weights(whole.raw_triangle, whole.U)
         tolerance = share_tolerance(max(whole.conditioning, first.condition), first.readings)
-    second = over_all_parts(
-        share_sums, batches, (*where, weights, tolerance), client=client, progress=progress, what="designing"
-    )
+    arguments = (network.folder, network.length, weights, tolerance, keep)
+    sums = over_all_parts(
+        share_sums, network.batches(), arguments, client=client, progress=progress,
+        what="designing" if keep else "looking",
+    )  # fmt: skip
     with one_thread():
-        known = knowledge_of_factor(whole, second.triangle)
+        known = knowledge_of_factor(whole, sums.triangle)
         utility = 0.0 - known.growth(whole.U)
         ceiling = {name: known.growth(rows) for name, rows in whole.private.items()}
-        hidden = _told_by_sums(whole, ceiling, second)
+        hidden = _told_by_sums(whole, ceiling, sums)
         promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, hidden, targets, 0.0)
-        certificate = _certified(whole, promise, second)
+        certificate = _certified(whole, promise, sums)
         limit = privacy_limit(whole)
-    verdict = PartsVerdict(ceiling, limit, second.agents, second.numbers, second.exposed)
     if not certificate.ok:
-        raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
-    computed = tuple(sorted({*first.computed, *second.computed}))
-    plan = PartsPlan(network, promise.utility, hidden, certificate, verdict, computed, targets)
-    save_promise(network, promise, plan.verdict.limit, first.readings, plan.verdict.numbers)
-    return plan
+        raise _not_confirmed(network if keep else None, certificate)
+    return _Found(
+        promise, certificate, sums, PartsVerdict(ceiling, limit, sums.agents, sums.numbers, sums.exposed)
+    )
+
+
+def _not_confirmed(network: Parts | None, certificate: Certificate) -> InvalidPlan:
+    """The error about a plan that will not be in service; its parts are removed where they were written."""
+    if network is not None:
+        forget_begun(network)
+    return InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
 
 
 def verify(
@@ -363,7 +313,3 @@ def _summary(parts: Parts, sums: Sums) -> Network:
 
 def _network(parts: Parts, rows: Array) -> Network:
     return Network({"all agents": rows}, 1.0, parts.public, parts.private, parts.prior)
-
-
-def _reached(ceiling: float, limit: float) -> bool:
-    return bool(ceiling >= limit - 1e-9 * (1 + limit)) if np.isfinite(limit) else bool(np.isinf(ceiling))

@@ -10,9 +10,8 @@ import numpy as np
 
 from veilnet._core.stacks import joined_triangle, sent_triangle
 from veilnet._core.types import Array, Integers
-from veilnet.cluster.parts import LoadedPart, written
-from veilnet.cluster.sending import PLAN
-from veilnet.cluster.tasks import Sums, exposed, finished, grids, information, noisiest, tells_what_it_says
+from veilnet.cluster.parts import LoadedPart
+from veilnet.cluster.tasks import Sums, exposed, grids, information, noisiest, part_of_plan
 
 Making = Callable[[], tuple[Array, Array, Integers]]
 """Makes rows of raw readings, (s, n, n), variances of their noise, (s, n), 0 or 1, and how many are sent, (s,)."""
@@ -24,21 +23,16 @@ def sent_sums(name: str, part: LoadedPart, folder: Path, key: str, make: Making)
     key: a digest of everything that what is sent depends on.
     """
     count, size, length = part.observe.shape
-    path = folder / PLAN / name
     shapes: dict[str, tuple[int, ...]] = {"compression": (count, size, size), "sent": (count,)}
     shapes |= {"grid": (count, size), "variances": (count, size)}
     shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length))
-    found = finished(path, key, shapes)
-    if found is not None and not tells_what_it_says(part, found, size):
-        found = None
-    fresh = found is None
-    if found is None:
-        found = {"key": np.array(key), "digest": np.array(part.digest), **_told(part, *make())}
-        written(path, found)
+    made = part_of_plan(folder, name, part, key, shapes, lambda: _told(part, *make()))
+    found = made.arrays
     return Sums(
         found["triangle"], found["raw"], found["left"],
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
-        computed=(name,) if fresh else (), exposed=exposed(part, found["sent"], found["variances"]),
+        computed=(name,) if made.fresh else (), waiting=(name,) if made.waiting else (),
+        exposed=exposed(part, found["sent"], found["variances"]),
         noisiest=noisiest(name, found["compression"], found["sent"], found["variances"]),
     )  # fmt: skip
 

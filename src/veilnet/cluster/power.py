@@ -26,7 +26,7 @@ from veilnet.cluster.asking import Asking
 from veilnet.cluster.parts import LoadedPart, Parts, loaded, read_part
 from veilnet.cluster.planned import sent_sums, told_triangle
 from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import Sums, joined, withdraw
+from veilnet.cluster.tasks import Sums, joined
 from veilnet.designs.many_power import (
     Agents,
     Ascent,
@@ -180,7 +180,6 @@ class PowerSearch:
         with one_thread():
             found: Ascent = Search(PartsPowerCrowd(asking, where), self._wanted, self._progress).run()
         self._upper = found.upper_bound if part_of_power == 1.0 else self._upper
-        withdraw(self._parts.folder)
         sums: Sums = asking.over(
             noise_sums, arguments=(where, found.estimate), progress=self._progress, what="writing the plan"
         )

@@ -1,32 +1,62 @@
-"""What the plan of a network in parts promises, kept in one file beside its parts."""
+"""What the plan of a network in parts promises, kept in one file beside its parts; and how one replaces another."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cluster.parts import Parts
 from veilnet.cluster.sending import PLAN, PROMISES
-from veilnet.io._atomic import write_text
+from veilnet.cluster.tasks import BEGUN, Sums
+from veilnet.io._atomic import remember_folder, write_text
 from veilnet.plans.certificate import Promise
 
 FORMAT = "veilnet-parts-plan/1"
 
 
-def save_promise(
-    parts: Parts, promise: Promise, limit: Mapping[str, float], readings: int, numbers: int
-) -> None:
-    """Write what a plan promises.
+def put_in_service(
+    parts: Parts, promise: Promise, limit: Mapping[str, float], readings: int, sums: Sums
+) -> bool:
+    """Let a plan that was confirmed take the place of the one before; whether that promised something else.
 
     limit:    name -> what the prior allows at most.
     readings: how many the agents have in all.
-    numbers:  how many they send in all.
+    sums:     of all parts of the plan.
     """
+    folder = parts.folder / PLAN
+    path = folder / PROMISES
+    before = path.read_bytes() if path.exists() else None
+    promised = _document(parts, promise, limit, readings, sums.numbers)
+    if sums.waiting or before != promised.encode():
+        try:
+            (folder / BEGUN).mkdir(exist_ok=True)
+            # All that needs room on the disk comes before anything is taken away.
+            write_text(folder / BEGUN / PROMISES, promised)
+            path.unlink(missing_ok=True)  # parts of two plans, should this be cut off, must not pass for one
+            for name in (*sums.waiting, PROMISES):
+                (folder / BEGUN / name).replace(folder / name)
+            remember_folder(folder)
+        except OSError as error:
+            raise InvalidRequest(
+                f"{folder}: the new plan cannot take its place there ({error.strerror}); the same call goes on from "
+                "there once it can"
+            ) from error
+    forget_begun(parts)
+    return before is not None and before != promised.encode()
+
+
+def forget_begun(parts: Parts) -> None:
+    """Remove parts of a plan that will not be in service."""
+    shutil.rmtree(parts.folder / PLAN / BEGUN, ignore_errors=True)
+
+
+def _document(parts: Parts, promise: Promise, limit: Mapping[str, float], readings: int, numbers: int) -> str:
     document: dict[str, Any] = {
         "format": FORMAT,
         "agents": parts.agents,
@@ -42,7 +72,7 @@ def save_promise(
     if promise.power:
         same = len(set(promise.power.values())) == 1
         document["power"] = repr(next(iter(promise.power.values()))) if same else _kept(promise.power)
-    write_text(parts.folder / PLAN / PROMISES, json.dumps(document, indent=2) + "\n")
+    return json.dumps(document, indent=2) + "\n"
 
 
 def promise_of(parts: Parts) -> Promise:

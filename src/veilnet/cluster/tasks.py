@@ -1,16 +1,18 @@
 """What a worker does with a batch of parts: read it, add it up, write its part of the plan, answer with L x L sums.
 
 Each function is a plain function of a folder and the names of some parts. What it finds for a part it writes to
-``plan/`` beside the inputs, whole or not at all, under a key of everything it depends on; a later call with the same
-key reads that instead of computing it. A task that ran twice, because a worker died or a run was repeated, therefore
-answers with the same bits.
+``plan/begun/`` beside the inputs, whole or not at all, under a key of everything it depends on; a later call with the
+same key reads that instead of computing it. A task that ran twice, because a worker died or a run was repeated,
+therefore answers with the same bits. What is in service stays as it is until the new plan is confirmed
+(:mod:`veilnet.cluster.promises`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,14 @@ from veilnet._core.types import Array
 from veilnet.agent.grid import grid_steps
 from veilnet.bounds.message_noise import own_covariances
 from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of, loaded, written
-from veilnet.cluster.sending import PLAN, PROMISES, read_sending
+from veilnet.cluster.sending import PLAN, read_sending
 from veilnet.recheck.noise_power import noise_power
 from veilnet.recheck.sums import raw_information, sent_information
 from veilnet.verdict.share_stacks import share_stack
 
 SUMS = "sums"
+BEGUN = "begun"
+"""In the folder of the plan: parts of one that is not in service yet."""
 _SAME_TRIANGLE = 1e-9  # of the information: what two formulas for it may differ by
 
 
@@ -42,6 +46,8 @@ class Sums:
     exposed:  how many agents send some exact numbers and not everything, though nothing is said of the resolution of
               their readings.
     noisiest: of every part its name, and of the agent in it that adds most noise to its readings the place and tr Θ.
+    computed: names of the parts worked on.
+    waiting:  names of the parts of the plan that are not in service yet.
     """
 
     triangle: Array
@@ -56,6 +62,7 @@ class Sums:
     exposed: int = 0
     computed: tuple[str, ...] = field(default=())
     noisiest: tuple[tuple[str, int, float], ...] = field(default=())
+    waiting: tuple[str, ...] = field(default=())
 
 
 def joined(several: Sequence[Sums]) -> Sums:
@@ -80,23 +87,33 @@ def joined(several: Sequence[Sums]) -> Sums:
         exposed=sum(each.exposed for each in several),
         computed=tuple(name for each in several for name in each.computed),
         noisiest=tuple(part for each in several for part in each.noisiest),
+        waiting=tuple(name for each in several for name in each.waiting),
     )
 
 
-def raw_sums(names: Sequence[str], folder: Path, length: int) -> Sums:
-    """The first pass: what the raw readings of these parts tell."""
+def raw_sums(names: Sequence[str], folder: Path, length: int, keep: bool) -> Sums:
+    """The first pass: what the raw readings of these parts tell.
+
+    keep: whether it is written down for later calls.
+    """
     with one_thread():
-        return joined([_raw(name, part, folder, length) for name, part in loaded(folder, names, length)])
+        return joined([_raw(name, part, folder, keep) for name, part in loaded(folder, names, length)])
 
 
-def share_sums(names: Sequence[str], folder: Path, length: int, weights: Array, tolerance: float) -> Sums:
-    """The second pass: what every agent of these parts has to send, written as parts of the plan.
+def share_sums(
+    names: Sequence[str], folder: Path, length: int, weights: Array, tolerance: float, keep: bool
+) -> Sums:
+    """The second pass: what every agent of these parts has to send.
 
     weights, tolerance: of :func:`veilnet.verdict.share_stacks.share_stack`, the same for all agents.
+    keep:               whether it is written as parts of a plan.
     """
     with one_thread():
         return joined(
-            [_shares(name, part, folder, weights, tolerance) for name, part in loaded(folder, names, length)]
+            [
+                _shares(name, part, folder, weights, tolerance, keep)
+                for name, part in loaded(folder, names, length)
+            ]
         )
 
 
@@ -106,27 +123,52 @@ def certificate_sums(names: Sequence[str], folder: Path, length: int) -> Sums:
         return joined([_recomputed(name, part, folder) for name, part in loaded(folder, names, length)])
 
 
-def withdraw(folder: Path) -> None:
-    """Take back what an earlier plan promised, before parts of another one are written over it."""
-    (folder / PLAN / PROMISES).unlink(missing_ok=True)
+@dataclass(frozen=True, eq=False)
+class PlanPart:
+    """A part of a plan: its arrays, whether they were made just now, and whether they are not in service yet."""
+
+    arrays: Mapping[str, Any]
+    fresh: bool
+    waiting: bool
 
 
-def _raw(name: str, part: LoadedPart, folder: Path, length: int) -> Sums:
+def part_of_plan(
+    folder: Path, name: str, part: LoadedPart, key: str, shapes: Mapping[str, tuple[int, ...]],
+    make: Callable[[], Mapping[str, Any]], *, keep: bool = True,
+) -> PlanPart:  # fmt: skip
+    """A part of the plan, in service or begun by an earlier run under the same key; otherwise made now.
+
+    key:    a digest of everything that what is sent depends on.
+    shapes: of the arrays that there have to be.
+    make:   makes them.
+    keep:   whether what is made is written down.
+    """
+    begun = folder / PLAN / BEGUN / name
+    for path in (folder / PLAN / name, begun):
+        found = finished(path, key, shapes)
+        if found is not None and _tells_what_it_says(part, found):
+            return PlanPart(found, fresh=False, waiting=path == begun)
+    made = {"key": np.array(key), "digest": np.array(part.digest), **make()}
+    if keep:
+        written(begun, made)
+    return PlanPart(made, fresh=True, waiting=keep)
+
+
+def _raw(name: str, part: LoadedPart, folder: Path, keep: bool) -> Sums:
     path = folder / PLAN / SUMS / name
+    count, size, length = part.observe.shape
     before = finished(path, part.digest, {"triangle": (length, length)})
     triangle = raw_triangle(part.observe, part.roots) if before is None else before["triangle"]
-    if before is None:
+    if before is None and keep:
         written(path, {"key": np.array(part.digest), "triangle": triangle})
     nothing = np.zeros((length, length))
-    count, size, _ = part.observe.shape
     return Sums(
         triangle, nothing, nothing,
         agents=count, readings=count * size, condition=part.condition, computed=() if before else (name,),
     )  # fmt: skip
 
 
-def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance: float) -> Sums:
-    path = folder / PLAN / name
+def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance: float, keep: bool) -> Sums:
     key = hashlib.sha256(
         part.digest.encode() + weights.tobytes() + np.float64(tolerance).tobytes()
     ).hexdigest()
@@ -136,18 +178,15 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
     shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length)) | dict.fromkeys(
         ("kept", "dropped"), ()
     )
-    found = finished(path, key, shapes)
-    if found is not None and not tells_what_it_says(part, found, most):
-        found = None
-    fresh = found is None
-    if found is None:
-        found = {"key": np.array(key), "digest": np.array(part.digest), **_planned(part, weights, tolerance)}
-        written(path, found)
+    made = part_of_plan(
+        folder, name, part, key, shapes, partial(_planned, part, weights, tolerance), keep=keep
+    )
+    found = made.arrays
     return Sums(
         found["triangle"], found["raw"], found["left"],
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
-        kept=float(found["kept"]), dropped=float(found["dropped"]), computed=(name,) if fresh else (),
-        exposed=exposed(part, found["sent"]),
+        kept=float(found["kept"]), dropped=float(found["dropped"]), exposed=exposed(part, found["sent"]),
+        computed=(name,) if made.fresh else (), waiting=(name,) if made.waiting else (),
     )  # fmt: skip
 
 
@@ -171,10 +210,10 @@ def noisiest(
     return ((name, most, float(found[most])),)
 
 
-def tells_what_it_says(part: LoadedPart, found: Mapping[str, Any], most: int) -> bool:
+def _tells_what_it_says(part: LoadedPart, found: Mapping[str, Any]) -> bool:
     """Whether rows of a finished part still tell what was written beside them, to the last bit, on their grids."""
     rows, sent, variances = found["compression"], found["sent"], found.get("variances")
-    if not np.all((sent >= 0) & (sent <= most)):
+    if not np.all((sent >= 0) & (sent <= rows.shape[1])):
         return False
     raw, left = information(part, rows, sent, variances)
     apart = np.abs(found["triangle"].T @ found["triangle"] - left)

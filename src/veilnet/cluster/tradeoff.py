@@ -28,7 +28,7 @@ from veilnet.cluster.answering import (
 )
 from veilnet.cluster.asking import Asking
 from veilnet.cluster.parts import Parts
-from veilnet.cluster.tasks import Sums, withdraw
+from veilnet.cluster.tasks import Sums
 from veilnet.designs.floors import KEPT_OF_FREE
 from veilnet.designs.joint import SETTINGS
 from veilnet.designs.many import (
@@ -78,7 +78,6 @@ class PartsCrowd:
 
     def send(self, recipes: tuple[Recipe, ...], weights: Array, progress: Progress | None) -> Sums:
         """Write what everybody sends in a mixture, and add up what is known from it."""
-        withdraw(self._where[0])
         found: Sums = self._asking.over(
             mixture_sums,
             arguments=(*self._where, recipes, weights),
@@ -115,6 +114,19 @@ class Asked:
         return Question(np.maximum(wanted * (1 + margin), kept))
 
 
+def refuse_beyond(targets: Mapping[str, float], limit: Mapping[str, float], slack: float = 0.0) -> None:
+    """Refuse what not even silence reaches.
+
+    limit: name -> what the prior allows at most.
+    slack: by how much a target may be above it, relative to 1 plus the limit.
+    """
+    for name, target in targets.items():
+        if target > limit[name] + slack * (1 + limit[name]):
+            raise Infeasible(
+                f"privacy: {name} can reach {limit[name]:.6g} at most, by silence, found {target:.6g}; ask for less"
+            )
+
+
 class Search:
     """The trade-offs of a network in parts."""
 
@@ -145,12 +157,8 @@ class Search:
         """The question, refused where the search for parts has no answer; what is free becomes a floor, but for what
         was given up.
         """
+        refuse_beyond(targets, limit)
         for name, target in targets.items():
-            if target > limit[name]:
-                raise Infeasible(
-                    f"privacy: {name} can reach {limit[name]:.6g} at most, by silence, found {target:.6g}; ask for "
-                    "less"
-                )
             if 0 < target > limit[name] * (1 - SETTINGS.near_limit):
                 raise InvalidRequest(
                     f"privacy: {name} is asked for at its very limit, {limit[name]:.6g}; networks in parts reach any "
