@@ -134,7 +134,8 @@ def test_a_single_outlier_is_named_as_what_it_is(column: str) -> None:
     data[column][16] = -9999.0
     made = fit_report(data, **ROLES)
     assert len(made.warnings) == 1
-    assert f"{column} (row 17: " in made.warnings[0]
+    assert f"{column} (1 row)" in made.warnings[0]
+    assert f"Outlier in {column}: row 17, " in str(made.report)
     assert "few" not in made.warnings[0].lower()
     (found,) = made.report.outliers
     assert (found.column, found.row, found.kept) == (column, 17, False)
@@ -152,7 +153,7 @@ def test_a_credible_reading_far_from_what_parameters_explain_is_named_and_stays(
     made = fit_report(data, **ROLES)
     mine = [sentence for sentence in made.warnings if "Outliers" in sentence]
     assert len(mine) == 1
-    assert "T2 (row 100: " in mine[0]
+    assert "T2 (1 row)" in mine[0]
     assert not any("few" in sentence for sentence in made.warnings)
     (found,) = made.report.outliers
     assert (found.row, found.kept) == (100, True)
@@ -164,6 +165,7 @@ def test_many_codes_are_one_sentence() -> None:
     data = log()
     data["T"][::20] = -9999.0
     made = fit_report(data, **ROLES)
-    assert "T (20 rows, worst row 1: " in made.warnings[0]
+    assert "T (20 rows)" in made.warnings[0]
+    assert "Outlier in T: 20 rows, worst row 1, " in str(made.report)
     assert made.report.rows == 380
     assert len(made.warnings) == 1

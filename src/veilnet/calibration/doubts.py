@@ -103,30 +103,25 @@ def _about_outliers(outliers: Sequence[Outlier]) -> list[tuple[str, str]]:
     return [
         _about(
             "outliers-left-out",
-            _by_column(left_out),
-            _in_words,
+            list(Counter(one.column for one in left_out).items()),
+            _counted,
             "Outliers, far beyond everything else in their columns: {}. Their rows were left out of the fit, and "
             "agents will refuse such readings. If they are real, fit without limits (limits=False, --no-limits).",
         ),
         _about(
             "outliers-kept",
-            _by_column(stayed),
-            _in_words,
+            list(Counter(one.column for one in stayed).items()),
+            _counted,
             "Outliers, credible as readings but far from what the parameters explain: {}. They stayed in the fit, "
-            "where they count as noise; look at these rows, and leave out what is wrong.",
+            "where they count as noise; look at these rows (fit shows them), and leave out what is wrong.",
         ),
     ]
 
 
-def _by_column(outliers: Sequence[Outlier]) -> list[list[Outlier]]:
-    columns = dict.fromkeys(one.column for one in outliers)
-    return [[one for one in outliers if one.column == column] for column in columns]
-
-
-def _in_words(outliers: Sequence[Outlier]) -> str:
-    worst = max(outliers, key=lambda one: one.deviations)
-    rows = f"row {worst.row}" if len(outliers) == 1 else f"{len(outliers)} rows, worst row {worst.row}"
-    return f"{worst.column} ({rows}: {worst.deviations:.3g} deviations away)"
+def _counted(found: tuple[str, int]) -> str:
+    """A column and how many values stand alone in it: which and how far is no word for files, since it tells them."""
+    column, count = found
+    return f"{column} ({count} {'row' if count == 1 else 'rows'})"
 
 
 def _about_rows(report: CalibrationReport) -> list[tuple[str, str]]:
@@ -184,18 +179,18 @@ def _about_parameters(parameters: Sequence[ParameterReport], *, of_streams: bool
     return [
         _about(
             "few-values",
-            [p for p in private if p.values <= _FEW_VALUES],
+            [p for p in parameters if p.values <= _FEW_VALUES],
             lambda p: f"{p.name} ({p.values} values)",
-            "Private, but not Gaussian, since it takes only a few values: {}. Promises are mean square errors; "
-            "whoever knows the possible values guesses better than they say. Judge a plan by how often the "
+            "Not Gaussian, since it takes only a few values: {}. Whoever knows these values estimates it, and what "
+            "is read beside it, better than promised. Nor is an error its measure: judge a plan by how often the "
             "right value can be guessed.",
         ),
         _about(
-            "private-law",
-            [p for p in private if p.values > _FEW_VALUES and _far_from_normal(p, chance)],
+            "parameter-law",
+            [p for p in parameters if p.values > _FEW_VALUES and _far_from_normal(p, chance)],
             lambda p: f"{p.name} (excess kurtosis {p.kurtosis:.2g}, skewness {p.skewness:.2g})",
-            "Private, but far from Gaussian: {}. The prior knows its mean and variance only; an attacker who "
-            "knows its law starts better than the bounds assume.",
+            "Parameters far from Gaussian: {}. The prior knows mean and variance only; an attacker who knows the law "
+            "of a parameter, public or private, starts better than the bounds assume.",
         ),
         _about(
             "slow",

@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.calibration.limits import bulk, credible_limits
 
-__all__ = ["Outlier", "beyond_limits", "outliers"]
+__all__ = ["Outlier", "beyond_limits", "outliers", "worst_of_each"]
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,15 @@ def outliers(
             away = abs(float(column[row]) - middle) / scale if scale > 0 else np.inf
             found.append(Outlier(name, int(numbers[row]), away, kept))
     return tuple(found)
+
+
+def worst_of_each(outliers: Sequence[Outlier]) -> list[str]:
+    """A sentence for each column: the row furthest away, and how far. For a screen alone: it tells the value."""
+    columns = dict.fromkeys(one.column for one in outliers)
+    sentences = []
+    for column in columns:
+        mine = [one for one in outliers if one.column == column]
+        worst = max(mine, key=lambda one: one.deviations)
+        rows = f"row {worst.row}" if len(mine) == 1 else f"{len(mine)} rows, worst row {worst.row}"
+        sentences.append(f"Outlier in {column}: {rows}, {worst.deviations:.3g} deviations away.")
+    return sentences

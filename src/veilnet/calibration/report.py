@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet.calibration.intervals import Promise
-from veilnet.calibration.outliers import Outlier
+from veilnet.calibration.outliers import Outlier, worst_of_each
 from veilnet.calibration.stream_report import StreamReport
 from veilnet.calibration.timeline import TimeReport
 
@@ -182,6 +182,7 @@ class CalibrationReport:
             f"For what {self.effective_rows:.0f} independent rows leave uncertain, noise variances were raised by "
             f"{_span([r.widened for r in self.readings])}.",
             *(f"{name}: error variance {promise}." for name, promise in self.promises.items()),
+            *worst_of_each(self.outliers),
         ]
         return "\n".join(lines)
 

@@ -25,10 +25,14 @@ def report_path(network: Path) -> Path:
     return network.with_name(f"{network.stem}.report.json")
 
 
-def save_fit_report(path: Path, fingerprint: str, report: Any, warnings: Any) -> None:
-    """Write a report, already made of plain numbers, text, lists and dictionaries."""
+def save_fit_report(path: Path, fingerprint: str, report: Mapping[str, Any], warnings: Any) -> None:
+    """Write a report, already made of plain numbers, text, lists and dictionaries, without its outliers.
+
+    Row and distance of an outlier, with the mean and deviation beside it, are a private value; warnings count them.
+    """
+    told = {key: value for key, value in report.items() if key != "outliers"}
     document = {
-        "format": _FORMAT, "version": 1, "network": fingerprint, "report": report, "warnings": warnings,
+        "format": _FORMAT, "version": 1, "network": fingerprint, "report": told, "warnings": warnings,
     }  # fmt: skip
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     write_bytes(path, f"{text}\n".encode())
