@@ -32,7 +32,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,26 +139,28 @@ class Network:
     def troubles(self) -> list[str]:
         """What is wrong with what the stores hold after all agents came to their end."""
         found = []
-        centre = sqlite3.connect(self.folder / "estimates.sqlite")
         told: dict[int, dict[str, bytes | None]] = {}
-        for agent in self.agents:
-            seal = agent_seal(self.keys.agent(agent), agent)
-            store = sqlite3.connect(self.folder / f"{agent}.sqlite")
-            rows = centre.execute(
-                'SELECT m.sequence, m.epoch, p.plan, m.store, m.after, m.private, m."values" FROM messages m '
-                "JOIN agents a ON a.number = m.agent JOIN plans p ON p.number = m.plan WHERE a.agent = ? "
-                "ORDER BY m.sequence",
-                (agent,),
-            ).fetchall()
-            found += self._compare(agent, seal, store, rows)
-            for _, epoch, _, _, _, _, values in rows:
-                told.setdefault(epoch, {})[agent] = values
-            drawn = Counter((self.folder / f"{agent}.draws").read_text().split())
-            found += ["redrawn"] * any(count > 1 for count in drawn.values())
-            found += ["silent"] * (sorted(epoch for _, epoch, *_ in rows) != list(range(1, self.row + 1)))
-            store.close()
-        found += self._estimates(centre, told)
-        centre.close()
+        with ExitStack() as opened:
+
+            def stored(name: str) -> sqlite3.Connection:
+                return opened.enter_context(closing(sqlite3.connect(self.folder / f"{name}.sqlite")))
+
+            centre = stored("estimates")
+            for agent in self.agents:
+                seal = agent_seal(self.keys.agent(agent), agent)
+                rows = centre.execute(
+                    'SELECT m.sequence, m.epoch, p.plan, m.store, m.after, m.private, m."values" FROM messages m '
+                    "JOIN agents a ON a.number = m.agent JOIN plans p ON p.number = m.plan WHERE a.agent = ? "
+                    "ORDER BY m.sequence",
+                    (agent,),
+                ).fetchall()
+                found += self._compare(agent, seal, stored(agent), rows)
+                for _, epoch, _, _, _, _, values in rows:
+                    told.setdefault(epoch, {})[agent] = values
+                drawn = Counter((self.folder / f"{agent}.draws").read_text().split())
+                found += ["redrawn"] * any(count > 1 for count in drawn.values())
+                found += ["silent"] * (sorted(epoch for _, epoch, *_ in rows) != list(range(1, self.row + 1)))
+            found += self._estimates(centre, told)
         return found
 
     def _compare(self, agent: str, seal: Seal, store: sqlite3.Connection, rows: list[tuple]) -> list[str]:

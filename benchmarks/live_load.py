@@ -219,34 +219,33 @@ def centre(folder: Path, broker: Broker, received: Synchronized[int], messages: 
     path = folder / "plan" / "center.json"
     model = vn.Fusion.load(path).model
     seals = centre_seals(credentials, model.agents)
-    store = CentreStore(folder / "estimates.sqlite")
-    running = Centre(store, seals, TOPICS)
-    running.take_up(path.read_bytes(), path)
-    clock = Clock(received, messages)
-    ended = [False]
-    ready = [False]
-    take = running.take
+    with CentreStore(folder / "estimates.sqlite") as store:
+        running = Centre(store, seals, TOPICS)
+        running.take_up(path.read_bytes(), path)
+        clock = Clock(received, messages)
+        ended = [False]
+        ready = [False]
+        take = running.take
 
-    def counted(arrived: object, now: float | None = None) -> object:
-        taken = take(arrived, now)  # type: ignore[arg-type]
-        if taken.new and clock.add(taken.new):
-            told.put(clock.done())  # type: ignore[attr-defined]
-            ended[0] = True
-        return taken
+        def counted(arrived: object, now: float | None = None) -> object:
+            taken = take(arrived, now)  # type: ignore[arg-type]
+            if taken.new and clock.add(taken.new):
+                told.put(clock.done())  # type: ignore[attr-defined]
+                ended[0] = True
+            return taken
 
-    running.take = counted  # type: ignore[assignment,method-assign]
+        running.take = counted  # type: ignore[assignment,method-assign]
 
-    def idle() -> None:
-        if receiver.connected and not ready[0]:
-            ready[0] = True
-            told.put("ready")  # type: ignore[attr-defined]
+        def idle() -> None:
+            if receiver.connected and not ready[0]:
+                ready[0] = True
+                told.put("ready")  # type: ignore[attr-defined]
 
-    receiver = Receiver(
-        running, seals, TOPICS, credentials, (broker.host, broker.port),
-        say=lambda _: None, estimated=lambda made: as_table(made, Epochs()), idle=idle,
-    )  # fmt: skip
-    receiver.run(lambda: ended[0])
-    store.close()
+        receiver = Receiver(
+            running, seals, TOPICS, credentials, (broker.host, broker.port),
+            say=lambda _: None, estimated=lambda made: as_table(made, Epochs()), idle=idle,
+        )  # fmt: skip
+        receiver.run(lambda: ended[0])
 
 
 def measure(what: str, receive: object, folder: Path, broker: Broker, seals: dict[str, Seal], messages: int,

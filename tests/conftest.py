@@ -18,6 +18,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from helpers.open_connections import OpenConnections  # noqa: E402
 from helpers.small_search import small_search  # noqa: E402
 from veilnet.agent import randomness  # noqa: E402
 
@@ -44,6 +45,9 @@ LONGEST = (
 )
 
 
+CONNECTIONS = OpenConnections()
+
+
 @contextmanager
 def repeatable_entropy(name: str) -> Iterator[None]:
     """What agents in this process draw from the operating system comes from a generator seeded by ``name``.
@@ -60,8 +64,12 @@ def repeatable_entropy(name: str) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[Any]:
     """A fixture draws the same whichever test asks for it first."""
+    CONNECTIONS.lasting = fixturedef.scope != "function"
     with repeatable_entropy(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param', '')}"):
-        return (yield)
+        try:
+            return (yield)
+        finally:
+            CONNECTIONS.lasting = False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -81,8 +89,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Where a test makes do with a small search, its fixtures have it too; ``--long`` leaves nothing out."""
     mark = item.get_closest_marker("small_search")
     whole = mark is None or mark.args == (False,) or not item.config.option.markexpr
-    with nullcontext() if whole else small_search():
+    with nullcontext() if whole else small_search(), CONNECTIONS.counting():
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[Any]:
+    """A test leaves no connection to a database to the garbage collector, nor do its file's fixtures at the end."""
+    ended = yield
+    left = CONNECTIONS.left_open(lasting=nextitem is None or nextitem.path != item.path)
+    if left:
+        pytest.fail(f"{item.nodeid} leaves connections open that were opened at {left}", pytrace=False)
+    return ended
 
 
 @pytest.hookimpl(wrapper=True)

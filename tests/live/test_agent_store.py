@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_the_number_is_on_the_disk_before_noise_is_drawn(path: Path) -> None:
 
     class Watching(SystemNoise):
         def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
-            with sqlite3.connect(path) as other:
+            with closing(sqlite3.connect(path)) as other:
                 seen.extend(other.execute("SELECT sequence, epoch, state FROM releases").fetchall())
             return super().uniform(shape)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_killed_at_any_line_nothing_acknowledged_is_lost_and_nothing_counted_twi
     assert len(lines) > 100
     killed = sum(killed_at(lambda: work(epoch), line) for epoch, line in enumerate(chosen, start=2))  # noqa: B023
     assert killed > 0.9 * len(chosen)
-    with sqlite3.connect(tmp_path / "estimates.sqlite") as database:
+    with closing(sqlite3.connect(tmp_path / "estimates.sqlite")) as database:
         there = set(
             database.execute("SELECT a.agent, m.sequence FROM messages m JOIN agents a ON a.number = m.agent")
         )
@@ -59,7 +60,7 @@ def test_killed_at_any_line_nothing_acknowledged_is_lost_and_nothing_counted_twi
     wired.centre = wired._new_centre()
     wired.hand_over()  # whatever was not acknowledged comes again
     fusion = Fusion(wired.plan, gate=1e-6)
-    with sqlite3.connect(tmp_path / "estimates.sqlite") as database:
+    with closing(sqlite3.connect(tmp_path / "estimates.sqlite")) as database:
         assert database.execute("SELECT count(*) FROM messages").fetchone() == (EPOCHS * len(wired.agents),)
         found = dict(database.execute("SELECT epoch, public FROM latest"))
     assert sorted(found) == list(range(1, EPOCHS + 1))

@@ -11,6 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +135,7 @@ def test_estimates_have_the_bits_of_fusion_though_broker_and_centre_go_away(live
                 live.start_centre()
         assert all(sender.drain(120) for sender in live.senders.values())
     fusion = Fusion(live.wired.plan, gate=1e-6)
-    with sqlite3.connect(live.wired.folder / "estimates.sqlite") as database:
+    with closing(sqlite3.connect(live.wired.folder / "estimates.sqlite")) as database:
         assert database.execute("SELECT count(*) FROM messages").fetchone() == (6 * len(AGENTS),)
         found = dict(database.execute("SELECT epoch, public FROM latest"))
     assert sorted(found) == [1, 2, 3, 4, 5, 6]

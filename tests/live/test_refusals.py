@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -35,7 +36,7 @@ def wired(tmp_path: Path) -> Iterator[Wired]:
 
 
 def content(wired: Wired) -> list[list[tuple[object, ...]]]:
-    with sqlite3.connect(wired.folder / "estimates.sqlite") as database:
+    with closing(sqlite3.connect(wired.folder / "estimates.sqlite")) as database:
         return [
             database.execute(f"SELECT * FROM {table}").fetchall()
             for table in ("messages", "estimates", "plans")
@@ -218,7 +219,7 @@ def test_numbers_of_any_size_and_epochs_of_any_distance_end_nothing(tmp_path: Pa
         wired.hand_over()
         wired.clock += 2 * wired.wait
         wired.centre.take([], wired.clock)
-        with sqlite3.connect(wired.folder / "estimates.sqlite") as database:
+        with closing(sqlite3.connect(wired.folder / "estimates.sqlite")) as database:
             estimated = {row[0] for row in database.execute("SELECT epoch FROM estimates")}
         wired.close()
         assert estimated >= {9, 10}
@@ -280,7 +281,7 @@ def test_one_agent_with_a_wrong_clock_does_not_end_a_stream(tmp_path: Path, stra
             wired.clock += 2 * wired.wait
             wired.centre.take([], wired.clock)
             wired.start_centre()
-    with sqlite3.connect(wired.folder / "estimates.sqlite") as database:
+    with closing(sqlite3.connect(wired.folder / "estimates.sqlite")) as database:
         found = {row[0] for row in database.execute("SELECT epoch FROM estimates")}
     wired.close()
     assert found >= set(range(base + 1, base + 5))

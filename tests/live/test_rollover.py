@@ -83,7 +83,7 @@ def test_no_epoch_is_lost_and_old_messages_are_fused_by_the_old_plan(
     wired.centre.take([], wired.clock)
     wired.start_centre()  # and all of it after a restart
     assert wired.centre.plans == (wired.id, name)
-    with sqlite3.connect(wired.folder / "estimates.sqlite") as database:
+    with closing(sqlite3.connect(wired.folder / "estimates.sqlite")) as database:
         rows = database.execute(
             "SELECT epoch, p.plan, public, missing FROM latest JOIN plans p ON p.number = latest.plan"
         ).fetchall()

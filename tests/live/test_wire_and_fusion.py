@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ def stream(tmp_path: Path) -> Iterator[Wired]:
 
 def estimates(wired: Wired) -> list[tuple[int, int, list[float], list[list[float]], list[str], list[str]]]:
     """(epoch, revision, public, covariance, missing, contradicting), the last revision of each epoch."""
-    with sqlite3.connect(wired.folder / "estimates.sqlite") as database:
+    with closing(sqlite3.connect(wired.folder / "estimates.sqlite")) as database:
         rows = database.execute(
             "SELECT epoch, revision, public, covariance, missing, contradicting FROM latest ORDER BY epoch"
         ).fetchall()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -138,8 +139,8 @@ def command(
                 "give each its number in a column 'row', or its time in one called 'time' (and --step)"
             )
 
-    lines = sys.stdin.buffer if source is None else source.open("rb")
-    try:
+    with ExitStack() as opened:
+        lines = sys.stdin.buffer if source is None else opened.enter_context(source.open("rb"))
         reader = ReadingReader(
             lines,
             format_for(source, given=format),
@@ -160,47 +161,40 @@ def command(
                 check_rows(reader.key or COUNTED)
                 blocks = chain([first], blocks)
             begin_agent_store(where, found.agent, budget)
-        kept = AgentStore(where, found.agent)
-    except BaseException:
-        if source is not None:
-            lines.close()
-        raise
-    agent = LiveAgent(kept, seal, found, plan)
-    for epoch in agent.recover():
-        _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
-    sender = Sender(kept, seal, topics, credentials, address, _say)
-    sender.start()
-    lattice = LatticeWatch(found)
-    missed = 0
-    exhausted = False
-    try:
-        blocks = with_first(blocks, reader)
-        for block in blocks:
-            key = reader.key or COUNTED
-            if watch.check():
-                _say(f"a new version of the plan is taken up: {agent.plan}")
-            check_rows(key)
-            if running[0] is not None and running[0].complaint():
-                raise InvalidPlan(f"{sanitizer}: nothing more is sent: {running[0].complaint()}")
-            if sender.failure is not None:
-                raise sender.failure
-            _say(lattice.look(block.values(agent.sanitizer.readings)))
-            missed += feed(agent, block, key, epochs[0], _say)
-            sender.wake()
-    except Exhausted:
-        exhausted = True
-        _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
-    except _Silenced:
-        _say("the new version of the plan lets this agent send nothing, so it ends")
-    finally:
-        if source is not None:
-            lines.close()
+        kept = opened.enter_context(AgentStore(where, found.agent))
+        agent = LiveAgent(kept, seal, found, plan)
+        for epoch in agent.recover():
+            _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
+        sender = Sender(kept, seal, topics, credentials, address, _say)
+        lattice = LatticeWatch(found)
+        missed = 0
+        exhausted = False
+        sender.start()
         try:
-            arrived = sender.drain(0.0 if sys.exc_info()[0] else patience)
+            blocks = with_first(blocks, reader)
+            for block in blocks:
+                key = reader.key or COUNTED
+                if watch.check():
+                    _say(f"a new version of the plan is taken up: {agent.plan}")
+                check_rows(key)
+                if running[0] is not None and running[0].complaint():
+                    raise InvalidPlan(f"{sanitizer}: nothing more is sent: {running[0].complaint()}")
+                if sender.failure is not None:
+                    raise sender.failure
+                _say(lattice.look(block.values(agent.sanitizer.readings)))
+                missed += feed(agent, block, key, epochs[0], _say)
+                sender.wake()
+        except Exhausted:
+            exhausted = True
+            _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
+        except _Silenced:
+            _say("the new version of the plan lets this agent send nothing, so it ends")
         finally:
-            sender.stop()
-            ledger = kept.ledger()
-            kept.close()
+            try:
+                arrived = sender.drain(0.0 if sys.exc_info()[0] else patience)
+            finally:
+                sender.stop()
+                ledger = kept.ledger()
     _say(lattice.conclude())
     left = "" if ledger.left is None else f", {ledger.left} more within the budget"
     _say(f"{ledger.releases} releases up to epoch {ledger.epoch}{left}; head {ledger.head}")

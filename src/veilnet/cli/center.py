@@ -122,8 +122,7 @@ def command(
     epochs = [epochs_of(step, model.step)]
     credentials = Credentials(cert)
     seals: dict[str, Seal] = {}
-    store = CentreStore(out)
-    try:
+    with CentreStore(out) as store:
         centre = Centre(
             store, seals, topics, wait=waiting, gate=USUAL_GATE if gate is None else gate, keep=keep
         )
@@ -189,8 +188,6 @@ def command(
             if server is not None:
                 server.stop()
         refusals.tell()
-    finally:
-        store.close()
     return 0
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Self
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.io._locking import require_lock
 
-__all__ = ["Lock", "connect", "create_database", "open_database", "transaction"]
+__all__ = ["Lock", "Opened", "connect", "create_database", "open_database", "transaction"]
 
 _PATIENCE = 60.0  # seconds that a connection waits for another one of the same process
 
@@ -37,6 +38,23 @@ class Lock:
         os.close(self._handle)
 
 
+class Opened:
+    """Files that are open until their one owner closes them, by ``with`` or by :meth:`close`."""
+
+    def __init__(self, files: ExitStack) -> None:
+        self._files = files
+
+    def close(self) -> None:
+        """Let others open them."""
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def create_database(
     path: Path, kind: str, schema: str, fill: Callable[[sqlite3.Connection], object] = lambda _: None
 ) -> None:
@@ -52,8 +70,7 @@ def create_database(
         raise FileExistsError(path)
     partial.unlink(missing_ok=True)
     os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    database = connect(partial)
-    try:
+    with closing(connect(partial)) as database:
         database.execute("PRAGMA journal_mode = DELETE")
         with transaction(database):
             for statement in schema.split(";"):
@@ -61,8 +78,6 @@ def create_database(
             database.execute("CREATE TABLE kind (kind TEXT NOT NULL)")
             database.execute("INSERT INTO kind VALUES (?)", (kind,))
             fill(database)
-    finally:
-        database.close()
     partial.rename(path)
     _remember(path.absolute().parent)
 
@@ -74,22 +89,31 @@ def open_database(path: Path, kind: str, *, what: str) -> sqlite3.Connection:
     """
     if not path.is_file():
         raise InvalidRequest(f"{path}: no such file; it should be {what}")
-    try:
-        database = connect(path)
-        database.execute("PRAGMA journal_mode = WAL")
-        found = database.execute("SELECT kind FROM kind").fetchone()
-        whole = database.execute("PRAGMA quick_check").fetchone()
-    except sqlite3.Error as error:
-        raise InvalidPlan(f"{path}: expected {what}, found a file that cannot be read ({error})") from None
-    if found is None or found[0] != kind:
-        raise InvalidPlan(f"{path}: expected {what} ({kind}), found {'' if found is None else found[0]!r}")
-    if whole[0] != "ok":
-        raise InvalidPlan(f"{path}: {what} is damaged ({whole[0]}); bring back a whole one")
+    with ExitStack() as files:
+        try:
+            database = files.enter_context(closing(connect(path)))
+            database.execute("PRAGMA journal_mode = WAL")
+            found = database.execute("SELECT kind FROM kind").fetchone()
+            whole = database.execute("PRAGMA quick_check").fetchone()
+        except sqlite3.Error as error:
+            raise InvalidPlan(
+                f"{path}: expected {what}, found a file that cannot be read ({error})"
+            ) from None
+        if found is None or found[0] != kind:
+            raise InvalidPlan(
+                f"{path}: expected {what} ({kind}), found {'' if found is None else found[0]!r}"
+            )
+        if whole[0] != "ok":
+            raise InvalidPlan(f"{path}: {what} is damaged ({whole[0]}); bring back a whole one")
+        files.pop_all()  # the caller's from here on
     return database
 
 
 def connect(path: Path, *, durable: bool = True, read_only: bool = False) -> sqlite3.Connection:
-    """A connection without hidden transactions; not durable means that a crash of the machine may undo commits."""
+    """A connection, its caller's to close, without hidden transactions.
+
+    durable: False where a crash of the machine may undo commits.
+    """
     database = sqlite3.connect(
         f"{path.absolute().as_uri()}{'?mode=ro' if read_only else ''}",
         uri=True,
@@ -97,7 +121,11 @@ def connect(path: Path, *, durable: bool = True, read_only: bool = False) -> sql
         isolation_level=None,
         check_same_thread=False,
     )
-    database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    try:
+        database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    except BaseException:
+        database.close()
+        raise
     return database
 
 

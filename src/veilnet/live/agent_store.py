@@ -18,6 +18,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.io.live_ledger import KIND, digest_of, next_hash, start_hash
-from veilnet.live._sqlite import Lock, connect, create_database, open_database, transaction
+from veilnet.live._sqlite import Lock, Opened, connect, create_database, open_database, transaction
 from veilnet.live.messages import STORE_BYTES
 
 __all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store", "check_not_begun"]
@@ -99,18 +100,18 @@ def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None
         raise InvalidRequest(f"--budget: expected at least one release, found {budget}")
     store = secrets.token_bytes(STORE_BYTES)
     about = (agent, store, budget, time.time(), start_hash(agent, store, budget))
-    lock = Lock(path, _USE)
-    try:
-        create_database(
-            path,
-            KIND,
-            _SCHEMA,
-            lambda database: database.execute("INSERT INTO about VALUES (?, ?, ?, ?, 0, 0, ?, NULL)", about),
-        )
-    except FileExistsError:
-        raise _begun(path) from None
-    finally:
-        lock.close()
+    with closing(Lock(path, _USE)):
+        try:
+            create_database(
+                path,
+                KIND,
+                _SCHEMA,
+                lambda database: database.execute(
+                    "INSERT INTO about VALUES (?, ?, ?, ?, 0, 0, ?, NULL)", about
+                ),
+            )
+        except FileExistsError:
+            raise _begun(path) from None
 
 
 def check_not_begun(path: Path) -> None:
@@ -126,7 +127,7 @@ def _begun(path: Path) -> InvalidRequest:
     )
 
 
-class AgentStore:
+class AgentStore(Opened):
     """The store of one agent, nobody else's while it is open; threads may share it.
 
     path:  the file; ``agent`` whose it is.
@@ -140,28 +141,28 @@ class AgentStore:
             )
         self.path = path
         self._turn = threading.RLock()
-        self._lock = Lock(path, _USE)
-        try:
-            self._db = open_database(path, KIND, what=_WHAT)
-            _add_digests(self._db)
-            # settling may be undone by a crash of the machine: the centre acknowledges again
-            self._settling = connect(path, durable=False)
-            about = self._db.execute(
-                "SELECT agent, store, budget, sequence, epoch, clock, epochs FROM about"
-            ).fetchone()
-        except sqlite3.Error as error:
-            self._lock.close()
-            raise InvalidPlan(f"{path}: {_WHAT} is broken ({error}); nothing is sent") from None
-        except BaseException:
-            self._lock.close()
-            raise
-        if about is None or about[0] != agent:
-            found = "" if about is None else about[0]
-            self.close()
-            raise InvalidPlan(
-                f"{path}: expected the sequence store of {agent!r}, found that of {found!r}; nothing is sent: give "
-                "its own with --store"
-            )
+        with ExitStack() as files:
+            files.enter_context(closing(Lock(path, _USE)))
+            try:
+                self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT)))
+                _add_digests(self._db)
+                # settling may be undone by a crash of the machine: the centre acknowledges again
+                self._settling = files.enter_context(closing(connect(path, durable=False)))
+                about = self._db.execute(
+                    "SELECT agent, store, budget, sequence, epoch, clock, epochs FROM about"
+                ).fetchone()
+                (released,) = self._db.execute(
+                    "SELECT count(*) FROM releases WHERE state <> 'missed'"
+                ).fetchone()
+            except sqlite3.Error as error:
+                raise InvalidPlan(f"{path}: {_WHAT} is broken ({error}); nothing is sent") from None
+            if about is None or about[0] != agent:
+                found = "" if about is None else about[0]
+                raise InvalidPlan(
+                    f"{path}: expected the sequence store of {agent!r}, found that of {found!r}; nothing is sent: "
+                    "give its own with --store"
+                )
+            super().__init__(files.pop_all())
         self.agent = agent
         self.id: bytes = about[1]
         self.budget: int | None = about[2]
@@ -169,14 +170,7 @@ class AgentStore:
         self._sequence: int = about[3]
         self._clock: float = about[5]
         self._epochs: str | None = about[6]
-        counted = self._db.execute("SELECT count(*) FROM releases WHERE state <> 'missed'").fetchone()
-        self._released = int(counted[0])
-
-    def close(self) -> None:
-        """Let others open it."""
-        self._db.close()
-        self._settling.close()
-        self._lock.close()
+        self._released: int = released
 
     @property
     def left(self) -> int | None:

@@ -19,7 +19,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
-from veilnet.live._sqlite import Lock, create_database, open_database, transaction
+from veilnet.live._sqlite import Lock, Opened, create_database, open_database, transaction
 from veilnet.live.messages import Message
 
 __all__ = ["CentreStore", "StoredPlan"]
@@ -69,7 +69,7 @@ class StoredPlan:
     document: bytes
 
 
-class CentreStore:
+class CentreStore(Opened):
     """The store of one centre, nobody else's to write to while it is open.
 
     path: the file; it is begun where there is none.
@@ -77,25 +77,23 @@ class CentreStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = Lock(path, "estimates into this store")
-        try:
+        self._heard: dict[int, list[float]] = {}
+        self._uncounted: Counter[tuple[str, str]] = Counter()
+        with ExitStack() as files:
+            files.enter_context(closing(Lock(path, "estimates into this store")))
             if not path.exists():
                 create_database(path, KIND, _SCHEMA)
-            self._db = open_database(path, KIND, what=_WHAT)
-        except BaseException:
-            self._lock.close()
-            raise
-        self._agents: dict[str, int] = dict(self._db.execute("SELECT agent, number FROM agents").fetchall())
-        self._heard: dict[int, list[float]] = {}
-        self.counts: Counter[tuple[str, str]] = Counter()
-        for agent, what, count in self._db.execute("SELECT agent, what, count FROM counts"):
-            self.counts[agent, what] = count
-        self._uncounted: Counter[tuple[str, str]] = Counter()
-
-    def close(self) -> None:
-        """Let others open it."""
-        self._db.close()
-        self._lock.close()
+            self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT)))
+            self._agents: dict[str, int] = dict(
+                self._db.execute("SELECT agent, number FROM agents").fetchall()
+            )
+            self.counts: Counter[tuple[str, str]] = Counter(
+                {
+                    (agent, what): n
+                    for agent, what, n in self._db.execute("SELECT agent, what, count FROM counts")
+                }
+            )
+            super().__init__(files.pop_all())
 
     # --- plans
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,7 @@ class Status:
 
 def read_status(path: Path) -> Status:
     """The status in a centre's store, which is not changed."""
-    database = _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')")
-    try:
+    with _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')") as database:
         database.execute("BEGIN")  # one moment for all that follows
         plans = tuple(row[0] for row in database.execute("SELECT plan FROM plans ORDER BY number"))
         epochs, estimates = database.execute(
@@ -84,8 +84,6 @@ def read_status(path: Path) -> Status:
             (agent, what): n for agent, what, n in database.execute("SELECT agent, what, count FROM counts")
         }
         rows = database.execute("SELECT agent, epoch, messages, missed, heard FROM agents").fetchall()
-    finally:
-        database.close()
     newest = max((row[1] for row in rows), default=0)
     agents = tuple(
         AgentStatus(
@@ -106,37 +104,28 @@ def read_status(path: Path) -> Status:
 
 def newest_estimates(path: Path, most: int) -> list[dict[str, Any]]:
     """The last revisions of the newest epochs, the newest first."""
-    database = _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')")
-    try:
+    with _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')") as database:
         rows = database.execute(
             "SELECT epoch, plan, revision, public, covariance, missing, contradicting FROM latest "
             "ORDER BY epoch DESC, told DESC, plan DESC LIMIT ?",
             (most,),
         ).fetchall()
-    finally:
-        database.close()
     names = ("epoch", "plan", "revision", "public", "covariance", "missing", "contradicting")
     return [dict(zip(names, (*row[:3], *map(json.loads, row[3:])), strict=True)) for row in rows]
 
 
 def plan_document(path: Path, plan: str) -> bytes:
     """The centre file of a plan that was taken up."""
-    database = _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')")
-    try:
+    with _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')") as database:
         (found,) = database.execute("SELECT document FROM plans WHERE plan = ?", (plan,)).fetchone()
-    finally:
-        database.close()
     return bytes(found)
 
 
 def agent_status(path: Path) -> tuple[str, agent_store.Ledger]:
     """(agent, ledger) in an agent's store, which is not changed."""
-    database = _reading(path, live_ledger.KIND, "an agent's store (the --store of 'veilnet agent')")
-    try:
+    with _reading(path, live_ledger.KIND, "an agent's store (the --store of 'veilnet agent')") as database:
         (agent,) = database.execute("SELECT agent FROM about").fetchone()
         return agent, agent_store.read_ledger(database)
-    finally:
-        database.close()
 
 
 def kind_of(path: Path) -> str:
@@ -144,19 +133,16 @@ def kind_of(path: Path) -> str:
     if not path.is_file():
         raise InvalidRequest(f"{path}: no such file")
     try:
-        database = connect(path, read_only=True)
-        try:
+        with closing(connect(path, read_only=True)) as database:
             return str(database.execute("SELECT kind FROM kind").fetchone()[0])
-        finally:
-            database.close()
     except (sqlite3.Error, TypeError):
         return ""
 
 
-def _reading(path: Path, kind: str, what: str) -> sqlite3.Connection:
+def _reading(path: Path, kind: str, what: str) -> closing[sqlite3.Connection]:
     if kind_of(path) != kind:
         raise InvalidPlan(f"{path}: expected {what}, found another file")
-    return connect(path, read_only=True)
+    return closing(connect(path, read_only=True))
 
 
 def _fields(each: AgentStatus) -> dict[str, Any]:
