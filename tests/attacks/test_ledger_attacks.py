@@ -21,6 +21,7 @@ from veilnet import cli
 from veilnet.auditing import Ledger
 from veilnet.auditing.ledger import verify_ledger
 from veilnet.io import _chain
+from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.template import house
 from veilnet.plans.plan import Plan
 
@@ -256,14 +257,47 @@ def test_an_agents_ledger_is_audited_by_inspect(folder: Path, tmp_path: Path, ru
     assert "was changed" in run(*ask)[2]
 
 
-def test_a_ledger_belongs_to_one_agent_and_plan(folder: Path, tmp_path: Path, run) -> None:
+def test_a_ledger_belongs_to_one_agent(folder: Path, tmp_path: Path, run) -> None:
     command = options(folder, tmp_path)
     assert run(*command)[0] == 0
     hall = [folder / "plan/hall.json" if part == folder / "plan/kitchen.json" else part for part in command]
     (tmp_path / "m.csv").unlink()
     code, _, err = run(*hall, "--no-header")
     assert code == 2
-    assert "another plan or agent" in err
+    assert "found that of another agent" in err
+
+
+def test_new_plans_do_not_release_a_row_again(folder: Path, tmp_path: Path, run) -> None:
+    """A ledger refused the next version and advised a new one: after 21, noise of 100 was down to 20."""
+    kitchen = vn.Sanitizer.load(folder / "plan/kitchen.json")
+    lines = (folder / "told.csv").read_text().splitlines(keepends=True)
+    files = []
+    for version in range(21):
+        save_sanitizer(kitchen, tmp_path / "kitchen.json", f"{version:032x}")
+        (tmp_path / "in.csv").write_text("".join(lines[: 10 + version]))  # a row more each time
+        files.append(tmp_path / f"m{version}.csv")
+        code, _, err = run(
+            "sanitize", tmp_path / "kitchen.json", "--in", tmp_path / "in.csv", "--out", files[-1], "--append",
+            "--ledger", tmp_path / "ledger",
+        )  # fmt: skip
+        assert code == 0, err
+    rows = [line[0] for file in files for line in messages(file)]
+    assert rows == [str(row) for row in range(1, 30)]
+    assert "rows up to 28 were released under the plan" in err
+    assert {line[1] for line in messages(files[3])} == {f"{3:032x}"[:8]}
+
+
+def test_what_another_plan_recorded_is_not_sent_as_this_ones(folder: Path, tmp_path: Path, run) -> None:
+    command = options(folder, tmp_path, "told.csv")
+    assert run(*command)[0] == 0
+    ledger = (tmp_path / "ledger").read_bytes().splitlines(keepends=True)
+    (tmp_path / "ledger").write_bytes(b"".join(ledger[:-1]))  # killed before it was sure that all was sent
+    kitchen = vn.Sanitizer.load(folder / "plan/kitchen.json")
+    save_sanitizer(kitchen, tmp_path / "kitchen.json", "f" * 32)
+    command[1], command[command.index(tmp_path / "m.csv")] = tmp_path / "kitchen.json", tmp_path / "n.csv"
+    code, _, err = run(*command, "--resend")
+    assert (code, messages(tmp_path / "n.csv")) == (0, [])
+    assert "may not have been sent" in err
 
 
 def test_a_budget_ends_it_for_good(folder: Path, tmp_path: Path, run) -> None:
@@ -318,7 +352,7 @@ def test_what_was_recorded_and_not_sent_is_sent_as_it_was_recorded(folder: Path,
 def test_two_runs_at_once_are_refused(folder: Path, tmp_path: Path, run) -> None:
     command = options(folder, tmp_path)
     assert run(*command)[0] == 0
-    with _chain.open_chain(tmp_path / "ledger", "veilnet-releases/1"):
+    with _chain.open_chain(tmp_path / "ledger", "veilnet-releases/2"):
         code, _, err = run(*command)
     assert code == 2
     assert "another run uses this ledger" in err

@@ -70,7 +70,7 @@ def command(
     if ledger is not None and is_live_ledger(ledger):
         released = audit_live_releases(ledger, agent.agent, head, received)
     elif ledger is not None:
-        released = audit_releases(ledger, plan or "", agent.agent, head, received)
+        released = audit_releases(ledger, agent.agent, head, received)
     mark = fingerprint(content)
     distrust = ""
     signed = None

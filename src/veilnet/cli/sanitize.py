@@ -266,7 +266,18 @@ def _catch_up(
             f"{mark.key.words(record.last_row)} as the last; is it "
             "another file, or a ledger that was set back? Add to the right one, or choose a new file"
         )
+    if record.last_plan not in ("", record.plan):
+        say(
+            f"rows up to {mark.key.text(record.last_row)} were released under the plan {record.last_plan[:8]}, and "
+            "are not released again under this one"
+        )
     if not rows or values is None:
+        return
+    if record.last_plan != record.plan:  # as they are, they are messages of that plan, and only of that
+        say(
+            f"{_span(rows, mark.key)} were recorded under that plan by a run that was ended, and may not have been "
+            "sent; its file, with --append or --resend, sends the same numbers again"
+        )
         return
     if last_in_file or (last_in_file == 0 and record.count == len(rows)):  # it is the file that was written
         missing = [place for place, row in enumerate(rows) if row > last_in_file]

@@ -28,7 +28,7 @@ _MOST_DIGITS = 18  # of the number of entries in a head
 _OURS = ("previous", "hash")
 _KINDS = {
     "veilnet-ledger/1": "a ledger of plans (vn.Ledger, for audit --ledger)",
-    "veilnet-releases/1": "an agent's ledger of releases (for sanitize --ledger)",
+    "veilnet-releases/2": "an agent's ledger of releases (for sanitize --ledger)",
 }
 
 

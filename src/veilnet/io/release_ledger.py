@@ -4,9 +4,12 @@ Noise protects a reading once. Whoever sees the same reading under a thousand dr
 run that was killed must neither sanitize a row again nor forget what it sent. ``veilnet sanitize --ledger``
 therefore records the messages of a block, on the disk, before any of them is sent:
 
-    {"format": "veilnet-releases/1", "plan": ..., "agent": ..., "key": ..., "budget": null or the most rows}
-    {"entry": 1, "rows": [1, 2, ...], "values": [[...], ...]}       recorded, then sent
-    {"entry": 2, "sent": true}                                      a run ended, and had sent all it recorded
+    {"format": "veilnet-releases/2", "agent": ..., "key": ..., "budget": null or the most rows}
+    {"entry": 1, "plan": ..., "rows": [1, 2, ...], "values": [[...], ...]}    recorded, then sent
+    {"entry": 2, "sent": true}                           a run ended, and had sent all it recorded
+
+It is of an agent, whatever plans that agent goes by: a row that was released under one is not released under
+another. Twenty-one plans with noise of their own for the same reading would leave a fifth of the noise.
 
 An entry counts as sent once another follows. The last one of a killed run may have been sent or not: where
 messages go to a file, the file tells, and what is missing there is added from the ledger, the same numbers;
@@ -34,30 +37,33 @@ from veilnet.io._chain import Chain, begin_chain, open_chain, read_head
 
 __all__ = ["ReleaseAudit", "ReleaseLedger", "audit_releases", "open_release_ledger"]
 
-FORMAT = "veilnet-releases/1"
+FORMAT = "veilnet-releases/2"
 _TOLD = {"row": "in a column 'row'", "time": "in a column of times", "counted": "counted"}
 
 
 class ReleaseLedger:
-    """The releases of one agent under one plan.
+    """The releases of one agent, under whatever plans.
 
-    last_row: the last row recorded; ``last_before`` the one before the last entry, ``count`` how many there are.
-    budget:   the most rows that may ever be recorded, None for no limit.
-    key:      how rows are told apart: counted, row or time (None in ledgers of old).
-    unsure:   (rows, values) of the last entry, if a killed run may not have sent them.
+    plan:      the one that it goes by now.
+    last_row:  the last row recorded; ``last_before`` the one before the last entry, ``count`` how many there are.
+    last_plan: the plan of the last entry; empty before the first.
+    budget:    the most rows that may ever be recorded, None for no limit.
+    key:       how rows are told apart: counted, row or time.
+    unsure:    (rows, values) of the last entry, if a killed run may not have sent them.
     """
 
     def __init__(self, chain: Chain, path: Path, plan: str, agent: str) -> None:
         self._chain = chain
+        self.plan = plan
+        self.last_plan = ""
         self.last_row = self.last_before = 0
         self.count = 0
         self.unsure: tuple[list[int], Array] | None = None
         lines = chain.read()
         header = next(lines)
-        if (header.get("plan"), header.get("agent")) != (plan, agent):
+        if header.get("agent") != agent:
             raise InvalidPlan(
-                f"{path}: the ledger is of another plan or agent than {agent!r} of this one; give its own, "
-                "or a new name to begin one"
+                f"{path}: expected the ledger of {agent!r}, found that of another agent; give its own"
             )
         self.budget: int | None = _whole(header.get("budget"), path, "budget", optional=True)
         self.key = header.get("key")
@@ -76,9 +82,14 @@ class ReleaseLedger:
 
     def record(self, rows: Sequence[int], values: Array) -> None:
         """Record messages, before they are sent."""
-        entry = {"entry": self._chain.lines, "rows": list(rows), "values": values.tolist()}
+        entry = {
+            "entry": self._chain.lines,
+            "plan": self.plan,
+            "rows": list(rows),
+            "values": values.tolist(),
+        }
         self._chain.append(entry)
-        self._keep(list(rows), values)
+        self._keep(self.plan, list(rows), values)
 
     def all_sent(self) -> None:
         """Record that what was recorded was sent."""
@@ -93,13 +104,15 @@ class ReleaseLedger:
         try:
             rows = [_whole(row, path, "row") or 0 for row in line["rows"]]
             values = np.array(line["values"], dtype=np.float64).reshape(len(rows), -1)
+            plan = str(line["plan"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InvalidPlan(f"{path}: entry {line.get('entry')}: not a ledger entry") from error
         if not rows or rows[0] <= self.last_row or any(b <= a for a, b in pairwise(rows)):
             raise InvalidPlan(f"{path}: entry {line.get('entry')}: rows do not increase; it was changed")
-        self._keep(rows, values)
+        self._keep(plan, rows, values)
 
-    def _keep(self, rows: list[int], values: Array) -> None:
+    def _keep(self, plan: str, rows: list[int], values: Array) -> None:
+        self.last_plan = plan
         self.last_before, self.last_row = self.last_row, rows[-1]
         self.count += len(rows)
         self.unsure = rows, values
@@ -116,13 +129,13 @@ def open_release_ledger(
     if plan is None:
         raise InvalidPlan("--ledger: expected a sanitizer of a plan, found one saved on its own")
     if not path.exists():
-        begin_chain(path, {"format": FORMAT, "plan": plan, "agent": agent, "budget": budget, "key": key})
+        begin_chain(path, {"format": FORMAT, "agent": agent, "budget": budget, "key": key})
     with open_chain(path, FORMAT, wait=False) as chain:
         ledger = ReleaseLedger(chain, path, plan, agent)
-        if ledger.key not in (None, key):
+        if ledger.key != key:
             raise InvalidRequest(
-                f"{path}: this ledger has its rows {_TOLD.get(ledger.key, ledger.key)}, the input {_TOLD[key]}; "
-                "tell them as before, or begin a new ledger"
+                f"{path}: this ledger has its rows {_TOLD.get(str(ledger.key), ledger.key)}, the input {_TOLD[key]}; "
+                "tell them as before, so that none is released twice"
             )
         if budget is not None and budget != ledger.budget:
             raise InvalidRequest(
@@ -155,17 +168,17 @@ class ReleaseAudit:
 
 
 def audit_releases(
-    path: Path, plan: str, agent: str, head: str | None = None, received: int | None = None
+    path: Path, agent: str, head: str | None = None, received: int | None = None
 ) -> ReleaseAudit:
     """Read an agent's ledger without changing it.
 
     path:     the ledger of ``sanitize --ledger``.
-    plan:     the plan of the agent's file, and ``agent`` its name; a ledger of others is an error.
+    agent:    whose it has to be; a ledger of another is an error.
     head:     the head at the last audit, which the ledger must continue.
     received: how many messages of the agent the centre has received, as ``fuse`` tells: no more than are recorded.
     """
     with open_chain(path, FORMAT, write=False) as chain:
-        ledger = ReleaseLedger(chain, path, plan, agent)
+        ledger = ReleaseLedger(chain, path, "", agent)
     problems = []
     if head is not None:
         place, kept = read_head(head, "--head")
