@@ -1,7 +1,11 @@
-"""Prometheus metrics of a running centre, on the loopback alone."""
+"""Prometheus metrics of a running centre, on the loopback alone, for who asks for the loopback by name.
+
+A page in a browser can have a name of its own point at 127.0.0.1, and would be shown what is answered to that name.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +16,9 @@ from veilnet.live.status import Status
 __all__ = ["MetricsServer", "as_metrics"]
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_HOST = re.compile(
+    r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE | re.ASCII
+)  # any port: tunnels
 
 
 def as_metrics(status: Status, *, connected: bool) -> str:
@@ -79,7 +86,7 @@ def _labels(**labels: str) -> str:
 
 
 class MetricsServer:
-    """Answers ``GET /metrics`` on 127.0.0.1, from ``start`` to ``stop``.
+    """Answers ``GET /metrics`` on 127.0.0.1 under the loopback's own names, from ``start`` to ``stop``.
 
     port: 0 for any that is free. text: what to answer, called in a thread of the server's own.
     """
@@ -87,10 +94,15 @@ class MetricsServer:
     def __init__(self, port: int, text: Callable[[], str]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                found = self.path == "/metrics"
-                body = text().encode() if found else b"see /metrics\n"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", _TYPE if found else "text/plain")
+                hosts = self.headers.get_all("Host", [])
+                if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+                    code, body = 421, b"ask for 127.0.0.1 or localhost\n"
+                elif self.path != "/metrics":
+                    code, body = 404, b"see /metrics\n"
+                else:
+                    code, body = 200, text().encode()
+                self.send_response(code)
+                self.send_header("Content-Type", _TYPE if code == 200 else "text/plain")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
