@@ -30,7 +30,7 @@ class OpenConnections:
             self._opened[made] = self.lasting, _opened_at()
             return made
 
-        sqlite3.connect = counted
+        sqlite3.connect = counted  # type: ignore[assignment]
         try:
             yield
         finally:
