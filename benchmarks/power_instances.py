@@ -24,7 +24,7 @@ from helpers.paper_networks import PaperArrays, paper_arrays
 from helpers.sdp_oracle import geometry, prior_root, privacy_sum, solve_paper_form, solve_reduced_form
 from veilnet._core.types import Array
 from veilnet.designs.power.reduction import free_noise_problem
-from veilnet.designs.power.solver import PowerResult, maximize_privacy_from_root
+from veilnet.designs.power.solver import PowerResult, maximize_privacy
 
 
 class Instance(NamedTuple):
@@ -87,9 +87,7 @@ def solve_ours(arrays: PaperArrays, power: float, relative_gap: float = 1e-7) ->
     noise_root = np.linalg.cholesky(arrays.noise)
     root, gain = free_noise_problem(arrays.observe, noise_root, prior_root(arrays), arrays.private, bases)
     sizes = [basis.shape[1] for basis in bases]
-    result = maximize_privacy_from_root(
-        root, gain, sizes, np.full(len(sizes), power), relative_gap=relative_gap
-    )
+    result = maximize_privacy(root, gain, sizes, np.full(len(sizes), power), relative_gap=relative_gap)
     return result, time.perf_counter() - start
 
 

@@ -23,7 +23,7 @@ from helpers.calibration_table import (
 )
 from veilnet.calibration.checks import held_out, ljung_box, normality, skewness_and_kurtosis
 from veilnet.calibration.fitting import fit_report
-from veilnet.calibration.shrinkage import held_out_likelihood, shrunk_covariance
+from veilnet.calibration.shrinkage import likelihood_of_blocks, shrunk_covariance
 from veilnet.model.lattice import step_of
 
 pytestmark = pytest.mark.slow
@@ -111,10 +111,10 @@ def test_shrinkage_is_the_most_probable_for_blocks_left_out() -> None:
         for place, weight in enumerate(weights):
             shrunk = (1 - weight) * train.T @ train / len(train) + weight * np.eye(5)
             expected[place] += np.sum(stats.multivariate_normal(cov=shrunk).logpdf(unit[test]))
-    found = held_out_likelihood(samples, weights)
-    np.testing.assert_allclose(np.diff(found), np.diff(expected) / 43, rtol=1e-9)
+    found = likelihood_of_blocks(samples, weights).sum(axis=0)
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-9)
     covariance, weight = shrunk_covariance(samples, 40)
-    assert held_out_likelihood(samples, np.array([weight])) >= np.max(found)
+    assert likelihood_of_blocks(samples, np.array([weight])).sum() >= np.max(found)
     expected = (1 - weight) * samples.T @ samples / 40
     np.fill_diagonal(expected, np.diag(samples.T @ samples / 40))
     np.testing.assert_allclose(covariance, expected, rtol=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from veilnet._core.blocks import Blocks
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array
 from veilnet.designs.alternating.interior import follow_central_path
-from veilnet.designs.alternating.subproblem import dual_value, search_price, solve_subproblem
+from veilnet.designs.alternating.subproblem import search_price, solve_subproblem
 from veilnet.designs.alternating.sweeps import _start, _Turn, alternate
 from veilnet.model.standard_form import StandardForm
 
@@ -92,6 +93,17 @@ def test_one_private_parameter_agrees_with_clarabel(seed: int) -> None:
     assert np.sum(cost * shrink) == pytest.approx(optimum, abs=1e-7 * 7)
     values = np.linalg.eigvalsh(shrink)
     assert np.count_nonzero((values > 1e-6) & (values < 1 - 1e-6)) <= 1
+
+
+def dual_value(
+    utility_cost: Array, privacy_gains: Sequence[Array], thresholds: Array, prices: Array
+) -> float:
+    """μ'ε' - tr((Σ μ_j B_j - A)_+): at most the optimum of the subproblem, for any prices μ >= 0."""
+    surplus = -utility_cost
+    for price, gain in zip(prices, privacy_gains, strict=True):
+        surplus = surplus + price * gain
+    values = np.linalg.eigvalsh(surplus)
+    return float(prices @ thresholds - values[values > 0].sum())
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -10,12 +10,13 @@ from helpers import sdp_oracle
 from helpers.paper_networks import PaperArrays, paper_arrays
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import VeilnetError
+from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
 from veilnet.designs.power.barrier import follow_central_path
 from veilnet.designs.power.polish import polish
 from veilnet.designs.power.problem import Certificate, ScaledProblem
 from veilnet.designs.power.reduction import free_noise_problem
-from veilnet.designs.power.solver import PowerResult, maximize_privacy, maximize_privacy_from_root
+from veilnet.designs.power.solver import PowerResult, maximize_privacy
 from veilnet.designs.power.splitting import Splitting
 
 pytestmark = pytest.mark.slow
@@ -30,11 +31,16 @@ def reduce(arrays: PaperArrays) -> tuple[Array, Array, list[Array]]:
     return root, gain, bases
 
 
+def rooted(curvature: Array) -> Array:
+    """C with C C' = F."""
+    return positive_root(curvature).T
+
+
 def solve(arrays: PaperArrays, power: float, **options: float) -> tuple[PowerResult, list[Array]]:
     """The result and the noise covariances Θ_i it stands for."""
     root, gain, bases = reduce(arrays)
     sizes = [basis.shape[1] for basis in bases]
-    result = maximize_privacy_from_root(root, gain, sizes, np.full(len(sizes), power), **options)
+    result = maximize_privacy(root, gain, sizes, np.full(len(sizes), power), **options)
     return result, [b @ x @ b.T for b, x in zip(bases, result.blocks, strict=True)]
 
 
@@ -149,13 +155,13 @@ def test_one_column_has_a_closed_form(rank: int | None) -> None:
     curvature, gain, power = random_problem(0, [3, 1, 4, 2], 1, rank)
     spread = np.repeat(power, [3, 1, 4, 2])
     w = np.linalg.solve(np.eye(10) + curvature * spread, gain)
-    result = maximize_privacy(curvature, gain, [3, 1, 4, 2], power, relative_gap=1e-10)
+    result = maximize_privacy(rooted(curvature), gain, [3, 1, 4, 2], power, relative_gap=1e-10)
     assert result.value == pytest.approx(float((gain.T @ (spread[:, None] * w)).item()), rel=1e-9)
 
 
 def test_without_curvature_each_agent_spends_on_its_best_direction() -> None:
     _, gain, power = random_problem(1, [3, 4], 3)
-    result = maximize_privacy(np.zeros((7, 7)), gain, [3, 4], power)
+    result = maximize_privacy(np.zeros((7, 0)), gain, [3, 4], power)
     best = [np.linalg.norm(part, 2) ** 2 for part in np.split(gain, [3])]
     assert result.value == pytest.approx(float(power @ best), rel=1e-7)
 
@@ -168,7 +174,7 @@ def test_water_filling() -> None:
     x = (lengths[:2] / np.sqrt(level) - 1) / phi
     turn, _ = np.linalg.qr(np.random.default_rng(2).normal(size=(5, 5)))
     gain = turn[:, :3] * lengths
-    result = maximize_privacy(phi * np.eye(5), gain, [5], np.array([power]), relative_gap=1e-10)
+    result = maximize_privacy(np.sqrt(phi) * np.eye(5), gain, [5], np.array([power]), relative_gap=1e-10)
     assert result.value == pytest.approx(float(np.sum(lengths[:2] ** 2 * x / (1 + phi * x))), rel=1e-9)
     np.testing.assert_allclose(np.linalg.eigvalsh(result.blocks[0])[-2:], np.sort(x), rtol=1e-4)
 
@@ -200,8 +206,8 @@ def test_three_methods_one_answer(sizes: list[int], columns: int, rank: int | No
 def test_nothing_feasible_exceeds_the_upper_bound_even_far_from_the_optimum(rank: int | None) -> None:
     sizes = [3, 4, 2]
     curvature, gain, power = random_problem(4, sizes, 2, rank)
-    early = maximize_privacy(curvature, gain, sizes, power, max_iterations=10, relative_gap=0.0)
-    full = maximize_privacy(curvature, gain, sizes, power)
+    early = maximize_privacy(rooted(curvature), gain, sizes, power, max_iterations=10, relative_gap=0.0)
+    full = maximize_privacy(rooted(curvature), gain, sizes, power)
     assert early.value <= full.value * (1 + 1e-7) <= early.upper_bound * (1 + 2e-7)
     rng = np.random.default_rng(5)
     for _ in range(200):
@@ -214,7 +220,7 @@ def test_nothing_feasible_exceeds_the_upper_bound_even_far_from_the_optimum(rank
 
 def test_value_is_the_objective_of_the_returned_blocks() -> None:
     curvature, gain, power = random_problem(6, [3, 4, 2], 3)
-    result = maximize_privacy(curvature, gain, [3, 4, 2], power, max_iterations=3)
+    result = maximize_privacy(rooted(curvature), gain, [3, 4, 2], power, max_iterations=3)
     assert result.value == pytest.approx(objective(curvature, gain, result.blocks), rel=1e-12)
 
 
@@ -223,12 +229,14 @@ def test_agents_without_power_or_directions_add_nothing() -> None:
     gain[5:] = 0  # the third agent touches nothing private, yet its noise protects the others
     power[1] = 0
     keep = np.r_[0:3, 5:9]
-    small = maximize_privacy(curvature[np.ix_(keep, keep)], gain[keep], [3, 4], power[[0, 2]])
-    padded = maximize_privacy(curvature, gain, [0, 3, 2, 0, 4], np.array([1, power[0], 0, 1, power[2]]))
+    small = maximize_privacy(rooted(curvature[np.ix_(keep, keep)]), gain[keep], [3, 4], power[[0, 2]])
+    padded = maximize_privacy(
+        rooted(curvature), gain, [0, 3, 2, 0, 4], np.array([1, power[0], 0, 1, power[2]])
+    )
     assert padded.value == pytest.approx(small.value, rel=2e-7)
     assert [block.shape[0] for block in padded.blocks] == [0, 3, 2, 0, 4]
     assert not np.any(padded.blocks[2])
-    alone = maximize_privacy(curvature[:3, :3], gain[:3], [3], power[:1])
+    alone = maximize_privacy(rooted(curvature[:3, :3]), gain[:3], [3], power[:1])
     assert padded.value > alone.value * (1 + 1e-6)
 
 
@@ -242,16 +250,20 @@ def test_nothing_to_gain(sizes: list[int]) -> None:
 def test_invariances() -> None:
     sizes = [3, 4, 2]
     curvature, gain, power = random_problem(8, sizes, 3)
-    value = maximize_privacy(curvature, gain, sizes, power).value
+    value = maximize_privacy(rooted(curvature), gain, sizes, power).value
     for factor in (1e-9, 1e9):  # units of the readings
-        scaled = maximize_privacy(curvature / factor, gain / np.sqrt(factor), sizes, power * factor)
+        scaled = maximize_privacy(
+            rooted(curvature) / np.sqrt(factor), gain / np.sqrt(factor), sizes, power * factor
+        )
         assert scaled.value == pytest.approx(value, rel=2e-7)
     order = np.r_[7:9, 0:3, 3:7]
-    swapped = maximize_privacy(curvature[np.ix_(order, order)], gain[order], [2, 3, 4], power[[2, 0, 1]])
+    swapped = maximize_privacy(
+        rooted(curvature[np.ix_(order, order)]), gain[order], [2, 3, 4], power[[2, 0, 1]]
+    )
     assert swapped.value == pytest.approx(value, rel=2e-7)
-    doubled = maximize_privacy(curvature, np.hstack([gain, gain]), sizes, power)
+    doubled = maximize_privacy(rooted(curvature), np.hstack([gain, gain]), sizes, power)
     assert doubled.value == pytest.approx(2 * value, rel=2e-7)
-    assert maximize_privacy(curvature, gain, sizes, 1.5 * power).value > value
+    assert maximize_privacy(rooted(curvature), gain, sizes, 1.5 * power).value > value
 
 
 @pytest.mark.parametrize("prior", [False, True])
@@ -277,7 +289,12 @@ def test_progress_rises_to_one() -> None:
     curvature, gain, power = random_problem(10, [3, 4], 3)
     seen: list[float] = []
     maximize_privacy(
-        curvature, gain, [3, 4], power, relative_gap=1e-9, progress=lambda _, now: seen.append(now)
+        rooted(curvature),
+        gain,
+        [3, 4],
+        power,
+        relative_gap=1e-9,
+        progress=lambda _, now: seen.append(now),
     )
     assert seen == sorted(seen)
     assert 0 <= seen[0] < seen[-1] == 1.0
@@ -286,7 +303,7 @@ def test_progress_rises_to_one() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"curvature": np.eye(4)}, "curvature"),
+        ({"root": np.eye(4)}, "root"),
         ({"gain": np.ones((4, 1))}, "gain"),
         ({"gain": np.full((5, 1), np.nan)}, "gain"),
         ({"power": np.array([1.0, -1.0])}, "power"),
@@ -294,6 +311,6 @@ def test_progress_rises_to_one() -> None:
     ],
 )
 def test_refuses_what_does_not_fit(change: dict[str, Array], named: str) -> None:
-    arguments = {"curvature": np.eye(5), "gain": np.ones((5, 1)), "power": np.ones(2), **change}
+    arguments = {"root": np.eye(5), "gain": np.ones((5, 1)), "power": np.ones(2), **change}
     with pytest.raises(VeilnetError, match=named):
-        maximize_privacy(arguments["curvature"], arguments["gain"], [2, 3], arguments["power"])
+        maximize_privacy(arguments["root"], arguments["gain"], [2, 3], arguments["power"])

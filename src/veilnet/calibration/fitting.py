@@ -9,10 +9,12 @@ picture on which every promise rests.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from shlex import quote
-from typing import Any, get_args
+from typing import Any, ParamSpec, get_args
 
 import numpy as np
 
@@ -38,6 +40,7 @@ from veilnet.model.network import Network
 __all__ = ["Calibration", "DoubtfulModel", "fit", "fit_report"]
 
 Columns = Mapping[str, Sequence[str] | str] | Sequence[str] | str
+_Question = ParamSpec("_Question")
 
 
 _FEWEST_ROWS = 20  # for each parameter, below which there is no saying how rows follow one another
@@ -74,7 +77,7 @@ class Calibration:
         return "\n".join([str(self.report), *(f"\n- {sentence}" for sentence in self.warnings)])
 
 
-def fit(
+def fit_report(
     table: Any,
     agents: Mapping[str, Sequence[str] | str],
     public: Columns,
@@ -87,8 +90,8 @@ def fit(
     prior: bool = True,
     limits: bool = True,
     predictive: bool = True,
-) -> Network:
-    """A network from calibration data; warns (:class:`DoubtfulModel`) where the model is doubtful.
+) -> Calibration:
+    """A network from calibration data, how well it describes them, and where it is doubtful.
 
     table:   name -> column, a pandas or polars frame, a structured array, or the path of a CSV, Parquet, Feather or
              Excel file.
@@ -109,51 +112,7 @@ def fit(
     predictive: whether noise and prior are widened by what so many rows leave uncertain
              (:mod:`veilnet.calibration.predictive`), so that stated errors hold on unseen rows.
 
-    Correlations are shrunk where rows are few (:mod:`veilnet.calibration.shrinkage`). :func:`fit_report` returns
-    the same network with the numbers behind the warnings.
-    """
-    made = fit_report(
-        table, agents, public, private, time=time, stream=stream, missing=missing, noise=noise, prior=prior,
-        limits=limits, predictive=predictive,
-    )  # fmt: skip
-    for sentence in made.warnings:
-        warnings.warn(sentence, DoubtfulModel, stacklevel=2)
-    return made.network
-
-
-def fit_report(
-    table: Any,
-    agents: Mapping[str, Sequence[str] | str],
-    public: Columns,
-    private: Columns,
-    *,
-    time: str | None = None,
-    stream: bool | None = None,
-    missing: Missing = "refuse",
-    noise: Noise = "joint",
-    prior: bool = True,
-    limits: bool = True,
-    predictive: bool = True,
-) -> Calibration:
-    """What :func:`fit` does, with the report; the doubts are listed instead of warned about.
-
-    table:   name -> column, a frame, a structured array, or a CSV, Parquet, Feather or Excel file.
-    agents:  agent -> the columns it reads.
-    public:  columns that may be known; or name -> columns, to give several one name.
-    private: columns that must not, likewise.
-    time:    the column that tells when a row was measured: dates and times of day, or seconds. Rows are put in its
-             order, and only rows one step apart count as neighbours; where nine of ten keep to it, the network knows
-             the step. Without it rows are taken to be in order.
-    stream:  whether the network has dynamics and noise that carries over from row to row
-             (:mod:`veilnet.calibration.stream_model`). None: where ``time`` is given and unseen rows favour it
-             beyond doubt. False: a network of single rows.
-    missing: "refuse" a table with missing values, or "drop" the rows that have any.
-    noise:   "joint", or "independent" where agents are known to share no noise.
-    prior:   whether the centre knows mean and covariance of x beforehand.
-    limits:  whether to propose credible limits of the readings (:mod:`veilnet.calibration.limits`), beyond which an
-             agent sends nothing. Rows with a value beyond them are named, and left out of the fit.
-    predictive: whether noise and prior are widened by what so many rows leave uncertain
-             (:mod:`veilnet.calibration.predictive`), so that stated errors hold on unseen rows.
+    Correlations are shrunk where rows are few (:mod:`veilnet.calibration.shrinkage`).
     """
     _refuse_other(missing, Missing, "missing")
     _refuse_other(noise, Noise, "noise")
@@ -183,6 +142,28 @@ def fit_report(
     step = nearest_round(rows.time.step) if rows.time is not None and rows.time.is_regular else None
     told = network.replace(step=step, doubts=doubtful, fitted_rows=marks_of(rows.readings))
     return Calibration(told, report)
+
+
+def _network_of(report: Callable[_Question, Calibration]) -> Callable[_Question, Network]:
+    """The same question, answered by the network alone; what is doubtful is warned about."""
+
+    @wraps(report)
+    def fit(*table: _Question.args, **options: _Question.kwargs) -> Network:
+        made = report(*table, **options)
+        for sentence in made.warnings:
+            warnings.warn(sentence, DoubtfulModel, stacklevel=2)
+        return made.network
+
+    fit.__name__ = fit.__qualname__ = "fit"
+    fit.__signature__ = signature(report).replace(return_annotation="Network")  # type: ignore[attr-defined]
+    told = "A network from calibration data; warns (:class:`DoubtfulModel`) where the model is doubtful."
+    fit.__doc__ = told + str(report.__doc__)[str(report.__doc__).index("\n") :]
+    return fit
+
+
+fit = _network_of(fit_report)
+"""A network from calibration data, asked for as of :func:`fit_report`; warns (:class:`DoubtfulModel`) where the model
+is doubtful."""
 
 
 def _credible(rows: Rows, roles: Roles) -> tuple[Rows, tuple[Outlier, ...]]:

@@ -64,16 +64,8 @@ def shrunk_covariance(
     return np.asarray(shrunk * np.outer(deviation, deviation)), weight
 
 
-def held_out_likelihood(centred: Array, weights: Array) -> Array:
-    """Mean Gaussian log likelihood (up to a constant) of rows left out, for each shrinkage λ.
-
-    The correlations come from the other rows, one contiguous block being left out at a time.
-    """
-    return np.asarray(np.sum(_of_blocks(centred, weights), axis=0) / len(centred))
-
-
 def _chosen(centred: Array, candidates: Array, *, reluctant: bool) -> float:
-    blocks = _of_blocks(centred, candidates)
+    blocks = likelihood_of_blocks(centred, candidates)
     total = np.sum(blocks, axis=0)
     best = int(np.argmax(total))
     if not reluctant or len(blocks) < 2:
@@ -90,8 +82,11 @@ def _certain(blocks: int) -> float:
     return float(stdtrit(blocks - 1, 0.975))
 
 
-def _of_blocks(centred: Array, weights: Array) -> Array:
-    """(blocks, weights): the log likelihood of each block left out."""
+def likelihood_of_blocks(centred: Array, weights: Array) -> Array:
+    """(blocks, weights): the Gaussian log likelihood, up to a constant, of each block left out.
+
+    The correlations come from the other rows, one contiguous block being left out at a time.
+    """
     rows = centred.shape[0]
     unit = _in_own_units(centred)
     total = unit.T @ unit

@@ -11,7 +11,12 @@ from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet._core.words import number
+from veilnet.designs.alternating.plan import alternating_plan
 from veilnet.designs.floors import floors_of, noting, read_give_up
+from veilnet.designs.noise import noise_plan
+from veilnet.designs.perfect import perfect_plan
+from veilnet.designs.power import power_plan
+from veilnet.designs.proved import proved_plan
 from veilnet.designs.questions import (
     Worst,
     above_ceiling,
@@ -25,6 +30,9 @@ from veilnet.designs.questions import (
     refuse_given_up_in_vain,
     refuse_worst_above_limit,
 )
+from veilnet.designs.streams.choice import stream_design
+from veilnet.designs.tradeoff import least_loss_plan, most_privacy_plan
+from veilnet.designs.worst import worst_ceilings, worst_direction_plan, worst_limits
 from veilnet.model.network import Network
 from veilnet.model.step import with_step
 from veilnet.plans.plan import Plan
@@ -117,8 +125,6 @@ def design(
     if utility_loss is not None:
         weights = divided_by(network, weights, given_up)
     if network.is_stream:
-        from veilnet.designs.streams.choice import stream_design
-
         plan = stream_design(
             network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
             proving=wanted is not None, searching=search.expected, weights=weights, given_up=given_up,
@@ -166,8 +172,6 @@ def _proved(plan: Plan, wanted: float | None, weights: Mapping[str, float] | Non
     """The plan with a proof of its gap, where one was wanted and is not already closed."""
     if wanted is None or plan.gap <= wanted:
         return plan
-    from veilnet.designs.proved import proved_plan
-
     return proved_plan(plan, wanted, weights, seed=search.seed, progress=search.progress)
 
 
@@ -181,18 +185,12 @@ def _for_privacy(
     partial: bool,
     sweeps: int,
 ) -> Plan:
-    from veilnet.designs.perfect import perfect_plan
-
     free = all(verdict.ceiling[name] >= target for name, target in targets.items())
     if method == "noise":
-        from veilnet.designs.noise import noise_plan
-
         if not any(targets.values()):
             raise InvalidRequest("privacy: method='noise' needs a target; noise without one has no strength")
         return noise_plan(verdict, targets, partial=partial)
     if method == "alternating":
-        from veilnet.designs.alternating.plan import alternating_plan
-
         if not any(targets.values()):
             raise InvalidRequest("privacy: method='alternating' needs a target, for example privacy=10")
         return alternating_plan(verdict, targets, sweeps=sweeps, progress=search.progress)
@@ -203,15 +201,11 @@ def _for_privacy(
         return perfect_plan(
             verdict, targets, remark=search.answered_without(f"free: the closed form already {goal}")
         )
-    from veilnet.designs.tradeoff import least_loss_plan
-
     return least_loss_plan(verdict, targets, _floors(verdict, given_up), **search.options)
 
 
 def _floors(verdict: Verdict, given_up: frozenset[str]) -> dict[str, float]:
     """What a plan keeps that pays for the mean of directions; nothing where there is only what is paid for."""
-    from veilnet.designs.perfect import perfect_plan
-
     if given_up >= set(verdict.network.private) or len(verdict.network.private) == 1:
         return {}
     return floors_of(perfect_plan(verdict, {}), given_up)
@@ -225,9 +219,6 @@ def _for_every_direction(
     search: _Search,
     given_up: frozenset[str],
 ) -> Plan:
-    from veilnet.designs.perfect import perfect_plan
-    from veilnet.designs.worst import worst_ceilings, worst_direction_plan, worst_limits
-
     if method not in ("auto", "perfect", "joint"):
         raise InvalidRequest(f"method: Worst(...) goes with 'auto', 'perfect' or 'joint', found {method!r}")
     refuse_worst_above_limit(worst_limits(verdict.network), worst)
@@ -258,22 +249,16 @@ def _within_loss(
     if method not in ("auto", "joint"):
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
     if loss == 0.0 or verdict.achievable:
-        from veilnet.designs.perfect import perfect_plan
-
         why = (
             "the closed form already gives all the privacy there is"
             if verdict.achievable
             else ("at no loss the closed form gives the most privacy")
         )
         return perfect_plan(verdict, {}, remark=search.answered_without(f"free: {why}"))
-    from veilnet.designs.tradeoff import most_privacy_plan
-
     return most_privacy_plan(verdict, loss, weights, _floors(verdict, given_up), **search.options)
 
 
 def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress | None) -> Plan:
-    from veilnet.designs.power import power_plan
-
     if method not in ("auto", "power"):
         raise InvalidRequest(f"method: power= goes with 'auto' or 'power', found {method!r}")
     if power is None:

@@ -97,17 +97,6 @@ def solve_factored(factors: Array, edges: Integers, thresholds: Array, guess: fl
     return Optimum(vectors, np.clip(values, 0.0, 1.0), guess, 0.0)
 
 
-def dual_value(
-    utility_cost: Array, privacy_gains: Sequence[Array], thresholds: Array, prices: Array
-) -> float:
-    """μ'ε' - tr((Σ μ_j B_j - A)_+): at most the optimum of the subproblem, for any prices μ >= 0."""
-    surplus = -utility_cost
-    for price, gain in zip(prices, privacy_gains, strict=True):
-        surplus = surplus + price * gain
-    values = np.linalg.eigvalsh(surplus)
-    return float(prices @ thresholds - values[values > 0].sum())
-
-
 def _solve_scaled(cost: Array, gains: list[Array], required: Array) -> Array:
     """The subproblem with every trace 1, so that each gain ``required`` lies in (0, 1]."""
     forced = required >= 1 - 1e-14

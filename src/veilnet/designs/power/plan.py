@@ -24,7 +24,7 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.many_power import noise_of_many, relative_gap
 from veilnet.designs.power.reduction import free_noise_problem
-from veilnet.designs.power.solver import maximize_privacy_from_root
+from veilnet.designs.power.solver import maximize_privacy
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
@@ -106,7 +106,7 @@ def _of_few(verdict: Verdict, power: Array, progress: Progress | None) -> _Noise
         apart.H, cholesky(apart.noise.matrix()), apart.prior_root, list(apart.private.values()), free
     )
     sizes = [columns.shape[1] for columns in free]
-    result = maximize_privacy_from_root(root, gain, sizes, power, progress=progress)
+    result = maximize_privacy(root, gain, sizes, power, progress=progress)
     sanitizers = {}
     for place, (agent, columns, block) in enumerate(zip(network.agents, free, result.blocks, strict=True)):
         noise = columns @ block @ columns.T

@@ -55,44 +55,6 @@ class PowerResult:
 
 
 def maximize_privacy(
-    curvature: Array,
-    gain: Array,
-    sizes: Sequence[int],
-    power: Array,
-    *,
-    relative_gap: float = 1e-7,
-    max_iterations: int = 5000,
-    progress: Progress | None = None,
-) -> PowerResult:
-    """Solve with F given as a matrix; eigenvalues of F within rounding of zero count as zero.
-
-    curvature: F, (b, b) positive semidefinite;  gain: A, (b, r);  sizes: b_i;  power: δ_i >= 0.
-    Where F is nearly singular and powers are large, pass an accurate root of F to
-    :func:`maximize_privacy_from_root` instead.
-    progress is called with (what is being done, fraction done).
-    """
-    curvature = np.asarray(curvature, dtype=np.float64)
-    total = int(np.sum(sizes))
-    if curvature.shape != (total, total):
-        raise VeilnetError(
-            f"curvature: expected shape ({total}, {total}) to match sizes, got {curvature.shape}"
-        )
-    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-    largest = max(float(values.max(initial=0.0)), 0.0)
-    positive = values > total * np.finfo(float).eps * largest
-    root = vectors[:, positive] * np.sqrt(values[positive])
-    return maximize_privacy_from_root(
-        root,
-        gain,
-        sizes,
-        power,
-        relative_gap=relative_gap,
-        max_iterations=max_iterations,
-        progress=progress,
-    )
-
-
-def maximize_privacy_from_root(
     root: Array,
     gain: Array,
     sizes: Sequence[int],
@@ -102,7 +64,11 @@ def maximize_privacy_from_root(
     max_iterations: int = 5000,
     progress: Progress | None = None,
 ) -> PowerResult:
-    """Solve with F = C C' given by any root C, (b, k)."""
+    """Solve with F = C C' given by any root C.
+
+    root: C, (b, k);  gain: A, (b, r);  sizes: b_i;  power: δ_i >= 0.
+    progress is called with (what is being done, fraction done).
+    """
     root, gain = np.asarray(root, dtype=np.float64), np.asarray(gain, dtype=np.float64)
     blocks = Blocks(sizes)
     limits = np.broadcast_to(np.asarray(power, dtype=np.float64), (blocks.count,))
