@@ -13,6 +13,8 @@ from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.classes import Classes, allowed_measures, classes_of, measured
 from veilnet.auditing.attack.dependence import independent_rows, mean_of, ratio_of
 from veilnet.auditing.attack.stretches import lags_for, remembered, stretches_of
+from veilnet.auditing.sections import Section
+from veilnet.auditing.statistics import part_of, part_on_data
 from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.knowledge import knowledge
 
@@ -183,3 +185,17 @@ def test_a_value_is_worth_no_more_rows_than_it_comes_and_goes() -> None:
     )
     assert all(each.effective <= 11 for each in found.values())
     assert all(each.chance_above(0.5) == 1.0 for each in found.values())
+
+
+# --- the rate of false alarms
+
+
+def test_the_sections_share_one_rate_of_false_alarms() -> None:
+    """Each has a part of it, and the parts of all that decide by chance add up to the whole, never to more."""
+    decide = (Section.DEPLOYED, Section.PROMISE, Section.ATTACKERS, Section.LATTICE)
+    parts = [part_of(section, 1e-6) for section in decide]
+    on_data = [part_on_data(section, 0.01) for section in (Section.ATTACKERS, Section.LATTICE)]
+    assert min(parts) > 0
+    assert min(on_data) > 0
+    assert sum(parts) == pytest.approx(1e-6, rel=1e-12)
+    assert sum(on_data) == pytest.approx(0.01, rel=1e-12)

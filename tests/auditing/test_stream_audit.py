@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.honest_streams import honest_plan
 from helpers.stream_plans import Kind, noisy_stream_plan, stream_network
 from veilnet._core.types import Array
 from veilnet.auditing.attack.attackers import choose_attackers
@@ -376,3 +377,28 @@ def test_from_the_command_line(plan: Plan, tmp_path: Path, capsys: pytest.Captur
     assert "its noise has another covariance" in capsys.readouterr().out
     assert run(["audit", str(folder), "--releases", "5"]) == 2
     assert "x that stays" in capsys.readouterr().err
+
+
+# --- false alarms
+
+
+def smallest_adjusted(seed: int) -> float:
+    """The smallest p-value of everything that a random honest plan is probed for, times how many there are."""
+    rows = deployed_rows(deployment(honest_plan(seed), None), 1e-12, seed, silent)
+    assert [row.sentence for row in rows if row.verdict == "fail"] == [], seed
+    tried = [row.figures for row in rows if "smallest p" in row.figures]
+    return min(figures["smallest p"] for figures in tried) * sum(figures["measurements"] for figures in tried)
+
+
+@pytest.mark.parametrize("seed", [10, 11, 20, 33])
+def test_readings_beyond_the_reach_of_a_memory_are_no_probes(seed: int) -> None:
+    """A long memory shortens the reach of its grid: probes beyond it were refused, and honest plans called broken."""
+    assert smallest_adjusted(seed) > 1e-6
+
+
+@pytest.mark.long
+def test_the_rate_of_false_alarms_on_two_hundred_honest_plans() -> None:
+    """p-values are valid at every size: no more than 5 % below 0.05, give or take what 200 leave to chance (1e-4)."""
+    found = np.array([smallest_adjusted(seed) for seed in range(200)])
+    for level, most in ((0.05, 23), (0.01, 9), (1e-6, 0)):
+        assert np.sum(found <= level) <= most, (level, np.sort(found)[:30])

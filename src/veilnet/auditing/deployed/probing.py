@@ -17,19 +17,14 @@ from collections.abc import Callable
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
-from veilnet.agent.grid import CROSSING_LIMIT, crossing_probability
+from veilnet.agent.grid import CROSSING_LIMIT
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_measurements, low_bits
 from veilnet.auditing.deployed.measurements import Measurement, Streams, score_against
 from veilnet.auditing.deployed.noise import Noise
-from veilnet.auditing.deployed.response import (
-    combined,
-    impulse,
-    planned_answers,
-    rounding_allowed,
-)
+from veilnet.auditing.deployed.response import impulse, planned_answers, rounding_allowed
 from veilnet.auditing.deployed.seeds import Span, guessed_seed
 from veilnet.auditing.deployed.sharing import between_agents
 from veilnet.auditing.statistics import chi_square_p, subgaussian_p, subgaussian_square_p
@@ -122,19 +117,26 @@ def _inside(readings: Array, planned: Sanitizer) -> Array:
 
 
 def _far(spread: Array, planned: Sanitizer, rng: np.random.Generator) -> Array | None:
-    """Readings far out, where limits and grid allow them."""
+    """Readings far out: all over the limits, or a hundred times as far as others, where an agent lets that in.
+
+    A grid has a reach, which a memory shortens, since it keeps rounding errors: beyond a quarter of it a row is moved
+    back towards the middle.
+    """
+    middle = np.mean(spread, axis=0)
     if planned.limits is not None:
         low, high = planned.limits
         if not np.all(np.isfinite(high - low)):
             return None
-        return np.asarray(rng.uniform(low, high, spread.shape))
-    middle = np.mean(spread, axis=0)
-    far = middle + _FARTHER_OUT * (spread - middle)
-    if planned.grid is not None and planned.sent:
-        chances = crossing_probability(combined(planned, far), planned.compression, planned.grid)
-        if np.max(chances) > CROSSING_LIMIT / 4:
-            return None
-    return np.asarray(far)
+        away = rng.uniform(low, high, spread.shape) - middle
+    else:
+        away = _FARTHER_OUT * (spread - middle)
+    weights = planned.recipe.weights
+    if weights is None:
+        return np.asarray(middle + away)
+    room = CROSSING_LIMIT / 4 - np.abs(middle - planned.offset) @ weights
+    if room <= 0:
+        return None
+    return np.asarray(middle + away * np.minimum(1.0, room / (np.abs(away) @ weights))[:, None])
 
 
 # --- tests of one agent
