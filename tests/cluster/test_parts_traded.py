@@ -94,7 +94,7 @@ def test_what_is_given_up_may_be_hidden_less_and_nothing_is_spent_on_it(folder: 
     for request, words in (
         ({"give_up": "f"}, "give_up: goes with privacy= or utility_loss="),
         ({"privacy": 1.0, "give_up": "h"}, "give_up"),
-        ({"privacy": {"g": 2 * FREE["g"]}, "give_up": "g"}, "and to give that up"),
+        ({"privacy": {"g": 2 * FREE["g"]}, "give_up": "g"}, "g is asked for in numbers"),
     ):
         with pytest.raises(vn.InvalidRequest, match=words):
             cluster.design(folder, **request)  # type: ignore[arg-type]

@@ -6,31 +6,18 @@ plans are in one file, which is one process's work: every process has its own pl
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import veilnet as vn
 from veilnet.auditing.fingerprint import network_fingerprint
 from veilnet.designs.joint.settings import SETTINGS
 
-Made = TypeVar("Made")
-_MADE: dict[tuple[str, str, str, int], Any] = {}
+_MADE: dict[tuple[str, str, int], vn.Plan] = {}
 
 
 def designed(network: vn.Network, **asked: Any) -> vn.Plan:
     """``vn.design(network, **asked)``."""
-    return _once(vn.design, network, asked)
-
-
-def traced(network: vn.Network, levels: list[float], **asked: Any) -> vn.Frontier:
-    """``vn.frontier(network, levels, **asked)``."""
-    return _once(vn.frontier, network, {"privacy": levels, **asked})
-
-
-def _once(make: Callable[..., Made], network: vn.Network, asked: dict[str, Any]) -> Made:
-    question = repr(sorted(asked.items()))
-    key = (make.__name__, network_fingerprint(network), question, SETTINGS.scouts)
+    key = (network_fingerprint(network), repr(sorted(asked.items())), SETTINGS.scouts)
     if key not in _MADE:
-        _MADE[key] = make(network, **asked)
-    made: Made = _MADE[key]
-    return made
+        _MADE[key] = vn.design(network, **asked)
+    return _MADE[key]

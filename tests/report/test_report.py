@@ -350,26 +350,6 @@ def test_the_frontier_is_drawn_where_it_is() -> None:
     assert [row[2] for row in rows[-2:]] == ["this plan", "free plan"]
 
 
-def test_the_frontier_gives_up_what_the_plan_gave_up() -> None:
-    """Hiding "mixed" more than is free tells of "aside", unless it is kept, which costs more."""
-    network = vn.Network(
-        observe={
-            "a": [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-            "b": [[1.0, 0.5, 0.0]],
-            "c": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]],
-        },
-        noise=1.0, public={"u": [1.0, 0.0, 0.0]}, private={"mixed": [0.0, 1.0, 0.0], "aside": [0.0, 0.0, 1.0]},
-        prior=vn.Prior(covariance=4.0 * np.eye(3)),
-    )  # fmt: skip
-    plan = vn.design(network, privacy={"mixed": 1.575}, starts=1, give_up="aside")
-    curve = traced_frontier(plan)
-    assert len(curve.rows) > 4
-    assert not any("aside" in point.plan.floors for point in curve.rows)
-    kept = vn.design(network, privacy=curve.rows[2].asked, starts=1)
-    assert "aside" in kept.floors
-    assert curve.rows[2].utility > kept.utility + 1e-4
-
-
 def test_an_interrupted_frontier_and_one_without_limit_say_so() -> None:
     plan = plan_of("trade-off")
     stopped = replace(curve_for(plan), interrupted=True)

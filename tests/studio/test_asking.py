@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("fastapi")
 
 import veilnet as vn
-from helpers.endless_jobs import make_endless
 from helpers.small_network import small_network
 from veilnet import cli
 from veilnet.auditing.fingerprint import network_fingerprint
@@ -135,16 +134,13 @@ def test_what_is_given_up_is_no_floor_any_more() -> None:
     assert without.privacy["gait"] < 0.5 * with_floor.privacy["gait"]
 
 
-def test_giving_up_traces_the_frontier_anew(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_endless(monkeypatch)
-    assert bench.jobs["trace"].state == "cancelled"
+def test_what_is_given_up_is_in_the_command_until_it_has_a_number(bench: Workbench) -> None:
     bench.ask({"privacy": {"who": 6.0}, "give_up": ["when"]})
-    assert bench.jobs["trace"].state == "running"
     assert bench.now.plan.given_up == ("when",)
     assert view(bench)["loaded"]["command"].endswith("--privacy who=6.0 --give-up when --out plan")
-    trace = bench.jobs["trace"]
-    bench.ask({"privacy": {"who": 6.1}, "give_up": ["when"]})
-    assert bench.jobs["trace"] is trace
+    bench.ask({"privacy": {"who": 6.0, "when": 0.1}, "give_up": ["when"]})
+    assert bench.now.plan.given_up == ()
+    assert view(bench)["loaded"]["command"].endswith("--privacy who=6.0 --privacy when=0.1 --out plan")
 
 
 def test_a_model_that_may_be_off_is_asked_the_same_question_again(bench: Workbench, tmp_path: Path) -> None:

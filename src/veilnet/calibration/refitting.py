@@ -22,11 +22,10 @@ from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows
 from veilnet.centre.fusion import Fusion
 from veilnet.designs.choice import design
-from veilnet.designs.questions import Worst, given_up_in_vain
+from veilnet.designs.questions import Worst
 from veilnet.io.tables import opened_once
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
-from veilnet.verdict.exact_test import check
 
 __all__ = ["Refit", "refit"]
 
@@ -145,7 +144,7 @@ def refit(
     )
     asked: dict[str, Any] = {"privacy": privacy, "utility_loss": utility_loss}
     if privacy is None and utility_loss is None:
-        asked = _still_given_up(fitted, _asked_of(plan))
+        asked = _asked_of(plan)
     errors, refused = (
         ({}, 0) if network.is_stream else _errors(plan, read_rows(table, roles, missing, time), roles)
     )
@@ -195,15 +194,6 @@ def _asked_of(plan: Plan) -> dict[str, Any]:
         worst = {name: Worst(value) for name, value in plan.worst_targets.items()}
         return {"privacy": targets | worst, **given_up}
     return {"utility_loss": plan.most_loss, **given_up}
-
-
-def _still_given_up(network: Network, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be given up of this network: where less is free than is asked by name, there is nothing to give up."""
-    names = asked.get("give_up", ())
-    if not names or "privacy" not in asked:
-        return dict(asked)
-    vain = given_up_in_vain(check(network).ceiling, asked["privacy"], set(names))
-    return {**asked, "give_up": [name for name in names if name not in vain]}
 
 
 def _readings(network: Network) -> Mapping[str, Any]:

@@ -21,14 +21,6 @@ def command(
             help="How much every private error variance is to grow: 3x, 50%, or 2 for 3x (repeat); else twenty.",
         ),
     ] = None,
-    give_up: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--give-up",
-            metavar="NAME",
-            help="Let this private parameter be protected less than it would be for free (repeat).",
-        ),
-    ] = None,
     points: Annotated[
         int | None,
         typer.Option("--points", min=2, help="How many points to trace; twenty when nothing is said."),
@@ -46,7 +38,6 @@ def command(
     from veilnet.cli._parts import refuse_parts
     from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table
     from veilnet.io._atomic import replacing, write_text
-    from veilnet.plans.in_words import that_keeps
 
     refuse_parts(network, "frontier")
     check_plot(out)
@@ -58,7 +49,6 @@ def command(
             model,
             levels,
             points=points,
-            give_up=tuple(give_up or ()),
             prove=prove,
             progress=lambda _what, part: steps.update(part),
         )
@@ -79,7 +69,7 @@ def command(
         f"For free, the centre's error variance on {private} grows at least {times(1 + curve.ceiling)}; if nothing "
         f"were sent, {times(1 + curve.limit)}."
     )
-    proved = [f"no plan{that_keeps(curve.kept_in_proofs)} does it with less than"] if prove else []
+    proved = ["no plan does it with less than"] if prove else []
     console.print(
         table(
             ["every private error variance grows", f"that of {public} then grows", *proved],

@@ -26,10 +26,10 @@ from veilnet.cluster.promises import forget_begun, promise_of, put_in_service
 from veilnet.cluster.results import ROUNDING, PartsPlan, PartsVerdict
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums
-from veilnet.cluster.tradeoff import Search, refuse_beyond
-from veilnet.designs.floors import beyond, read_give_up
+from veilnet.cluster.tradeoff import Asked, Search, refuse_beyond
+from veilnet.designs.floors import read_give_up
 from veilnet.designs.power import PARTS_OF_POWER
-from veilnet.designs.questions import Worst, read_loss, refuse_given_up_in_vain
+from veilnet.designs.questions import Worst, read_loss, read_spared
 from veilnet.designs.questions import read_targets as targets_and_worst
 from veilnet.designs.tradeoff import MARGINS
 from veilnet.model.network import Network
@@ -83,10 +83,10 @@ def design(
                   nothing is spent on them.
     starts, seed: of the search for a trade-off.
 
-    The other arguments are those of :func:`check`. Whatever is paid for, nothing else is hidden less than it is
-    for free. The plan is written to ``plan/`` beside the inputs. A plan that is there is replaced once the new one is
-    confirmed, and stays as it is where that is refused or cut off. Parts that an earlier run finished are not
-    computed again. InvalidPlan where the promise is not confirmed.
+    The other arguments are those of :func:`check`. Whatever is paid for, nothing of which privacy= gives no number is
+    hidden less than it is for free. The plan is written to ``plan/`` beside the inputs. A plan that is there is
+    replaced once the new one is confirmed, and stays as it is where that is refused or cut off. Parts that an earlier
+    run finished are not computed again. InvalidPlan where the promise is not confirmed.
     """
     network = opened(parts)
     asked = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
@@ -100,7 +100,7 @@ def design(
         )
     powers = {} if power is None else read_power_of_parts(network, power)
     whole, first = _added_up(network, client, progress, keep=True)
-    given_up = read_give_up(whole, give_up)
+    given_up, spared = read_spared(whole, privacy, read_give_up(whole, give_up))
     if power is not None:
         return _powered(network, whole, first, PowerSearch(network, whole, first, powers, client, progress))
     targets = {} if privacy is None else read_targets(whole, privacy)
@@ -109,8 +109,8 @@ def design(
     if any(targets.values()) or loss:
         search = Search(network, whole, first.readings, starts, seed, progress, client)
         if loss or any(target > search.ceiling[name] for name, target in targets.items()):
-            refuse_given_up_in_vain(search.ceiling, privacy, given_up)
-            return _traded(network, whole, first, search, targets, loss, given_up, progress)
+            question = search.asked(targets, loss, privacy_limit(whole), spared)
+            return _traded(network, whole, first, search, question, given_up, progress)
         search.crowd.forget()
     found = _free(network, whole, first, targets, client, progress, keep=True)
     return _in_service(network, first, found, targets, 0.0, {})
@@ -159,28 +159,24 @@ def _traded(
     whole: Network,
     first: Sums,
     search: Search,
-    targets: Mapping[str, float],
-    loss: float | None,
+    asked: Asked,
     given_up: frozenset[str],
     progress: Progress | None,
 ) -> PartsPlan:
     """The trade-off found, with more margin where the first was not confirmed."""
-    limit = privacy_limit(whole)
-    asked = search.asked(targets, loss, limit, given_up)
+    targets, loss = asked.targets, asked.most_loss
     for margin in MARGINS:
         sums, details = search.answer(asked, margin, progress)
         with one_thread():
             known = knowledge_of_factor(whole, sums.triangle)
             hidden = {name: known.growth(rows) for name, rows in whole.private.items()}
-            promise = Promise(
-                0.0 - known.growth(whole.U), hidden, targets, loss, {}, beyond(asked.floors, targets)
-            )
+            promise = Promise(0.0 - known.growth(whole.U), hidden, targets, loss, {}, asked.floors)
             certificate = _certified(whole, promise, sums)
         if certificate.ok:
             break
     else:
         raise _not_confirmed(network, certificate)
-    verdict = PartsVerdict(search.ceiling, limit, sums.agents, sums.numbers, sums.exposed)
+    verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
     if given_up:
         details = {**details, "given_up": sorted(given_up)}
     found = _Found(promise, certificate, sums, verdict)

@@ -152,10 +152,10 @@ class Search:
         targets: Mapping[str, float],
         most_loss: float | None,
         limit: Mapping[str, float],
-        given_up: frozenset[str] = frozenset(),
+        spared: frozenset[str] = frozenset(),
     ) -> Asked:
         """The question, refused where the search for parts has no answer; what is free becomes a floor, but for what
-        was given up.
+        is spared (:func:`veilnet.designs.questions.read_spared`).
         """
         refuse_beyond(targets, limit)
         for name, target in targets.items():
@@ -173,9 +173,9 @@ class Search:
         floors = {
             name: free * (1 - KEPT_OF_FREE)
             for name, free in self.ceiling.items()
-            if free > _NOTHING and name not in given_up
+            if free > _NOTHING and name not in spared
         }
-        weights = divided_by(self._whole, None, given_up)
+        weights = divided_by(self._whole, None, spared)
         return Asked(targets, most_loss, floors if len(self._names) > 1 else {}, weights)
 
     def answer(self, asked: Asked, margin: float, progress: Progress | None) -> tuple[Sums, dict[str, Any]]:

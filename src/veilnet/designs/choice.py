@@ -25,9 +25,9 @@ from veilnet.designs.questions import (
     read_gap,
     read_loss,
     read_power,
+    read_spared,
     read_targets,
     refuse_above_limit,
-    refuse_given_up_in_vain,
     refuse_worst_above_limit,
 )
 from veilnet.designs.streams.choice import stream_design
@@ -67,7 +67,7 @@ def design(
     Without targets: the most privacy at perfect utility, in closed form.
 
     network:      the model.
-    privacy:      p_j to reach, one number for all or name -> number (nothing is asked of the others): least
+    privacy:      p_j to reach, one number for all or name -> number (the others keep what is free of them): least
                   utility loss. At or below the ceiling the answer is closed and costs nothing. The number is the mean
                   over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction.
     utility_loss: loss allowed (0.05 is 5 %): most privacy, p_j >= t·weights_j with the largest common t.
@@ -75,9 +75,9 @@ def design(
                   most privacy at perfect utility by noise alone.
     method:       "auto", or "perfect" (closed form), "noise" (Algorithms 1 and 2, mended), "power" (section V),
                   "joint" (all agents at once), "alternating" (Algorithm 3, for comparison).
-    give_up:      private parameters, by name, that may be hidden less than they are for free. All others keep at
-                  least their ceiling whatever is paid for (``plan.floors``). Within a utility_loss= nothing is spent
-                  on what was given up, unless weights= says so or everything was. For privacy= and utility_loss= with
+    give_up:      private parameters, by name, that may be hidden less than they are for free. All others of which
+                  privacy= gives no number keep at least their ceiling, whatever is paid for (``plan.floors``). Of a
+                  utility_loss= nothing is spent on what was given up, unless weights= says so or everything was. For
                   the joint search: noise of limited power costs no utility, and Algorithms 1 to 3 are the paper's.
     partial:      with method="noise": accept less privacy than asked where ASUP does not hold.
     weights:      with utility_loss: name -> how much of the privacy each private parameter gets; equal parts of
@@ -121,13 +121,13 @@ def design(
         network = network.replace(model_error=model_error)
     if step is not None:
         network = with_step(network, step)
-    given_up = read_give_up(network, give_up)
+    given_up, spared = read_spared(network, privacy, read_give_up(network, give_up))
     if utility_loss is not None:
         weights = divided_by(network, weights, given_up)
     if network.is_stream:
         plan = stream_design(
             network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
-            proving=wanted is not None, searching=search.expected, weights=weights, given_up=given_up,
+            proving=wanted is not None, searching=search.expected, weights=weights, given_up=spared,
             **search.options,
         )  # fmt: skip
         return noting(plan, given_up)
@@ -135,18 +135,17 @@ def design(
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)
     if utility_loss is not None:
-        plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search, given_up)
+        plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search, spared)
         return noting(_proved(plan, wanted, weights, search), given_up)
     targets, worst = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
-    refuse_given_up_in_vain(verdict.ceiling, privacy, given_up)
     if worst:
         if wanted is not None:
             raise InvalidRequest(
                 "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for numbers"
             )
-        return noting(_for_every_direction(verdict, targets, worst, method, search, given_up), given_up)
-    plan = _for_privacy(verdict, targets, method, search, given_up, partial=partial, sweeps=visits)
+        return noting(_for_every_direction(verdict, targets, worst, method, search, spared), given_up)
+    plan = _for_privacy(verdict, targets, method, search, spared, partial=partial, sweeps=visits)
     return noting(_proved(plan, wanted, None, search), given_up)
 
 
@@ -180,7 +179,7 @@ def _for_privacy(
     targets: dict[str, float],
     method: Method,
     search: _Search,
-    given_up: frozenset[str],
+    spared: frozenset[str],
     *,
     partial: bool,
     sweeps: int,
@@ -201,14 +200,14 @@ def _for_privacy(
         return perfect_plan(
             verdict, targets, remark=search.answered_without(f"free: the closed form already {goal}")
         )
-    return least_loss_plan(verdict, targets, _floors(verdict, given_up), **search.options)
+    return least_loss_plan(verdict, targets, _floors(verdict, spared), **search.options)
 
 
-def _floors(verdict: Verdict, given_up: frozenset[str]) -> dict[str, float]:
-    """What a plan keeps that pays for the mean of directions; nothing where there is only what is paid for."""
-    if given_up >= set(verdict.network.private) or len(verdict.network.private) == 1:
+def _floors(verdict: Verdict, spared: frozenset[str]) -> dict[str, float]:
+    """What a plan keeps that is paid for; nothing where there is only what is paid for."""
+    if spared >= set(verdict.network.private) or len(verdict.network.private) == 1:
         return {}
-    return floors_of(perfect_plan(verdict, {}), given_up)
+    return floors_of(perfect_plan(verdict, {}), spared)
 
 
 def _for_every_direction(
@@ -217,7 +216,7 @@ def _for_every_direction(
     worst: dict[str, float],
     method: Method,
     search: _Search,
-    given_up: frozenset[str],
+    spared: frozenset[str],
 ) -> Plan:
     if method not in ("auto", "perfect", "joint"):
         raise InvalidRequest(f"method: Worst(...) goes with 'auto', 'perfect' or 'joint', found {method!r}")
@@ -233,9 +232,7 @@ def _for_every_direction(
             f"privacy: at perfect utility the most exposed directions reach only {reached}; ask for less, or use "
             "method='auto' to trade utility for it"
         )
-    # Even of one parameter alone: every direction can reach its target while their mean falls below what is free.
-    floors = floors_of(perfect_plan(verdict, {}), given_up)
-    return worst_direction_plan(verdict, targets, worst, floors, **search.options)
+    return worst_direction_plan(verdict, targets, worst, _floors(verdict, spared), **search.options)
 
 
 def _within_loss(
@@ -244,7 +241,7 @@ def _within_loss(
     weights: Mapping[str, float] | None,
     method: Method,
     search: _Search,
-    given_up: frozenset[str],
+    spared: frozenset[str],
 ) -> Plan:
     if method not in ("auto", "joint"):
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
@@ -255,7 +252,7 @@ def _within_loss(
             else ("at no loss the closed form gives the most privacy")
         )
         return perfect_plan(verdict, {}, remark=search.answered_without(f"free: {why}"))
-    return most_privacy_plan(verdict, loss, weights, _floors(verdict, given_up), **search.options)
+    return most_privacy_plan(verdict, loss, weights, _floors(verdict, spared), **search.options)
 
 
 def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress | None) -> Plan:

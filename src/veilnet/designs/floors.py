@@ -1,8 +1,8 @@
-"""Paying never buys less: what is free stays a floor of every plan that is paid for, unless it is given up.
+"""Paying never buys less: what is free stays a floor of every plan that is paid for, unless someone says otherwise.
 
 At no loss the shares reach every ceiling at once, so the vector of all ceilings is feasible within any loss. A plan
-that is paid for may not hide a private parameter less than that, whoever else it is made for; ``give_up`` names the
-parameters that may.
+that is paid for may not hide a private parameter less than that, whoever else it is made for. A number asked of the
+parameter says otherwise, since it is what is asked; so does ``give_up``.
 
 A floor that is finite is one more constraint of the search. Where the free plan tells nothing at all of a parameter
 (its ceiling is its limit, or without bound), every agent may only send what tells nothing of it either, and the
@@ -54,21 +54,16 @@ def noting(plan: Plan, given_up: frozenset[str]) -> Plan:
     return replace(plan, details=MappingProxyType({**plan.details, "given_up": sorted(given_up)}))
 
 
-def floors_of(free: Plan, given_up: frozenset[str]) -> dict[str, float]:
-    """The privacy that a paid plan keeps of each parameter that was not given up; inf where nothing is told of it.
+def floors_of(free: Plan, spared: frozenset[str]) -> dict[str, float]:
+    """The privacy that a paid plan keeps of each parameter that is not spared; inf where nothing is told of it.
 
     free: the plan without loss, as it was confirmed.
     """
     return {
         name: reached * (1 - KEPT_OF_FREE)
         for name, reached in free.privacy.items()
-        if name not in given_up and reached > _NOTHING
+        if name not in spared and reached > _NOTHING
     }
-
-
-def beyond(floors: Mapping[str, float], targets: Mapping[str, float]) -> dict[str, float]:
-    """The floors that ask for more than the targets do."""
-    return {name: floor for name, floor in floors.items() if floor > targets.get(name, 0.0)}
 
 
 def in_order(floors: Mapping[str, float], names: Iterable[str]) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from io import StringIO
 from os import PathLike
@@ -17,7 +17,7 @@ from veilnet._core.extras import missing_extra
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.words import join_names, number, percent, times
-from veilnet.designs.floors import FlooredCurve, floors_of, noting, read_give_up
+from veilnet.designs.floors import FlooredCurve
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan
 from veilnet.designs.questions import read_count, read_gap, refuse_worst
@@ -27,7 +27,6 @@ from veilnet.designs.streams.perfect import perfect_stream_plan
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
-from veilnet.plans.in_words import floors_in_proof, that_keeps
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict, check
 from veilnet.verdict.streams.exact_test import StreamVerdict
@@ -73,7 +72,7 @@ class Point:
 
     @property
     def bound(self) -> float:
-        """A loss that no design for this privacy undercuts that keeps what the plan keeps: 0 if nothing is proved."""
+        """A loss that no design for this privacy undercuts; 0 if nothing is proved."""
         return 0.0 - self.utility / (1 + self.gap) if self.gap < np.inf else 0.0
 
 
@@ -98,13 +97,6 @@ class Frontier:
     def free(self) -> tuple[Point, ...]:
         """The points that cost nothing: all of them are one plan, the one without loss."""
         return tuple(point for point in self.rows if point.method == "perfect")
-
-    @property
-    def kept_in_proofs(self) -> tuple[str, ...]:
-        """The parameters of which proofs ask for what is free: they say nothing of designs that tell more."""
-        plans = [point.plan for point in self.rows if point.plan is not None]
-        named = {n for plan in plans for n in floors_in_proof(plan.proof, plan.targets, plan.floors)}
-        return tuple(name for name in self.network.private if name in named)
 
     def table(self) -> str:
         """The points as CSV text."""
@@ -155,7 +147,7 @@ class Frontier:
                 [-100 * p.utility for p in shown],
                 color="tab:blue",
                 alpha=0.2,
-                label=f"the best possible{that_keeps(self.kept_in_proofs)} lies in here (proved)",
+                label="the best possible lies in here (proved)",
             )
         axes.set_xscale("log")
         if np.isfinite(self.ceiling):
@@ -200,7 +192,6 @@ def frontier(
     privacy: Sequence[float] | Array | None = None,
     *,
     points: int | None = None,
-    give_up: str | Sequence[str] = (),
     seed: int = 0,
     prove: bool | float = False,
     progress: Progress | None = None,
@@ -210,8 +201,6 @@ def frontier(
     network:  the model.
     privacy:  the list; when left out, twenty points from the ceiling, the most that is free, to nearly the limit.
     points:   how many in place of twenty.
-    give_up:  private parameters, by name, that may be hidden less than they are for free, as in
-              :func:`veilnet.design`.
     seed:     of the joint search.
     prove:    add to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
     progress: called with (what is being done, fraction done); returning False stops the search, and the points
@@ -230,14 +219,10 @@ def frontier(
     wanted = read_gap(prove)
     if wanted is not None and network.is_stream:
         refuse_proof()
-    given_up = read_give_up(network, give_up)
-    plans, interrupted = _plans(verdict, asked, given_up, seed, progress)
+    plans, interrupted = _plans(verdict, asked, seed, progress)
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
     if wanted is not None and not interrupted:
         rows = [_proved(point, wanted, seed) for point in rows]
-    rows = [
-        replace(point, plan=None if point.plan is None else noting(point.plan, given_up)) for point in rows
-    ]
     return Frontier(network, tuple(rows), ceiling, limit, interrupted)
 
 
@@ -271,7 +256,7 @@ def _read_levels(privacy: Any) -> list[float]:
 
 
 def _plans(
-    verdict: Verdict, asked: list[float], given_up: frozenset[str], seed: int, progress: Progress | None
+    verdict: Verdict, asked: list[float], seed: int, progress: Progress | None
 ) -> tuple[dict[float, Plan], bool]:
     """Level -> plan for all that can be reached, from one curve; and whether the search was stopped on the way."""
     levels = sorted({level for level in asked if level <= min(verdict.limit.values())})
@@ -284,9 +269,9 @@ def _plans(
             answers.append(progress(f"privacy {number(levels[place])}: {what}", place / len(levels)))
         return answers[-1] if answers else None
 
-    way: _Rows | _Streams = _Rows(verdict, given_up, seed, tell)
+    way: _Rows | _Streams = _Rows(verdict, seed, tell)
     if isinstance(verdict, StreamVerdict):
-        way = _Streams(verdict, given_up, seed, tell)
+        way = _Streams(verdict, seed, tell)
     plans: dict[float, Plan] = {}
     for place, level in enumerate(levels):  # noqa: B007 (progress names the level it is at)
         targets = dict.fromkeys(names, level)
@@ -304,38 +289,29 @@ def _plans(
 class _Rows:
     """Plans of one network, every row by itself, all trade-offs from one curve."""
 
-    def __init__(self, verdict: Verdict, given_up: frozenset[str], seed: int, progress: Progress) -> None:
-        self._verdict, self._given_up, self._seed, self._progress = verdict, given_up, seed, progress
+    def __init__(self, verdict: Verdict, seed: int, progress: Progress) -> None:
+        self._verdict, self._seed, self._progress = verdict, seed, progress
 
     def free(self, targets: Mapping[str, float]) -> Plan:
         return perfect_plan(self._verdict, targets)
 
     def traded(self, targets: Mapping[str, float]) -> Plan:
         return least_loss_plan(
-            *(self._verdict, targets, self._floors),
-            curve=self._curve,
-            seed=self._seed,
-            progress=self._progress,
+            self._verdict, targets, {}, curve=self._curve, seed=self._seed, progress=self._progress
         )
-
-    @cached_property
-    def _floors(self) -> dict[str, float]:
-        return floors_of(self.free({}), self._given_up)
 
     @cached_property
     def _curve(self) -> FlooredCurve:
         everyone = np.ones(len(self._verdict.network.private))
-        return curve_of(self._verdict, everyone, self._floors, seed=self._seed, progress=self._progress)
+        return curve_of(self._verdict, everyone, {}, seed=self._seed, progress=self._progress)
 
 
 class _Streams:
     """Plans of one stream, all trade-offs from one curve."""
 
-    def __init__(
-        self, verdict: StreamVerdict, given_up: frozenset[str], seed: int, progress: Progress
-    ) -> None:
+    def __init__(self, verdict: StreamVerdict, seed: int, progress: Progress) -> None:
         self._verdict = verdict
-        self._tradeoff = StreamTradeoff(verdict, None, seed, progress, given_up)
+        self._tradeoff = StreamTradeoff(verdict, None, seed, progress, frozenset(verdict.network.private))
 
     def free(self, targets: Mapping[str, float]) -> Plan:
         return perfect_stream_plan(self._verdict, targets)

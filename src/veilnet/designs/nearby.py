@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.designs.floors import at_limit, beyond, floors_of, in_order, noting
+from veilnet.designs.floors import at_limit, floors_of, in_order, noting
 from veilnet.designs.joint import JointObjective
 from veilnet.designs.joint.curve import least_loss_problem
 from veilnet.designs.joint.problem import MostPrivacy, Problem
@@ -97,7 +97,7 @@ class Nearby:
     def plan(self, targets: Mapping[str, float]) -> Plan:
         """A plan that reaches every target at nearly the least loss; the free one where that is enough.
 
-        targets: p_j for each private parameter, below its limit.
+        targets: p_j for each private parameter, below its limit; 0 where what is free is kept.
         """
         names = list(self.verdict.network.private)
         wanted = np.array([targets[name] for name in names])
@@ -111,7 +111,8 @@ class Nearby:
             raise Infeasible(f"privacy: {'; '.join(each)}")
         if all(targets[name] <= self.verdict.ceiling[name] for name in names):
             return perfect_plan(self.verdict, dict(targets))
-        problem = least_loss_problem(self._objective, np.maximum(wanted * (1 + MARGINS[0]), self._kept))
+        kept = np.where(wanted > 0, wanted * (1 + MARGINS[0]), self._kept)
+        problem = least_loss_problem(self._objective, kept)
         asked = np.log1p(wanted)
         near = min(self._known, key=lambda known: float(np.abs(known.privacy - asked).max()))
         return self._as_plan(self._followed(problem, near.shrink), targets=dict(targets))
@@ -153,7 +154,7 @@ class Nearby:
             "joint",
             targets=targets,
             most_loss=most_loss,
-            floors=beyond(self._floors, targets or {}),
+            floors={name: floor for name, floor in self._floors.items() if not (targets or {}).get(name)},
             details={"ceiling": dict(self.verdict.ceiling), "limit": dict(self.verdict.limit), **told(found)},
         )
         return noting(plan, self.given_up)

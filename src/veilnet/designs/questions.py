@@ -11,7 +11,7 @@ import numpy as np
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, refuse_unknown
-from veilnet._core.words import number, times
+from veilnet._core.words import join_names, number, times
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import Verdict
 
@@ -92,23 +92,23 @@ def divided_by(network: Network, weights: Any, given_up: Set[str]) -> Any:
     return {name: 1.0 for name in network.private if name not in given_up}
 
 
-def given_up_in_vain(ceiling: Mapping[str, float], privacy: Any, given_up: Set[str]) -> dict[str, float]:
-    """The parameters asked for by name to reach at least what is free of them, and given up all the same."""
-    if not isinstance(privacy, Mapping):
-        return {}
-    wanted = {name: each.privacy if isinstance(each, Worst) else each for name, each in privacy.items()}
-    return {name: wanted[name] for name in wanted if name in given_up and wanted[name] >= ceiling[name]}
+def read_spared(
+    network: Network, privacy: Any, given_up: frozenset[str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The parameters given up, and all that need not keep what is free: these, and those asked for in numbers.
 
-
-def refuse_given_up_in_vain(ceiling: Mapping[str, float], privacy: Any, given_up: Set[str]) -> None:
-    """InvalidRequest where a parameter is to be protected better than for free, and less, at once."""
-    each = [
-        f"{name} is asked to reach {number(target)} ({times(1 + target)}), at least as much as is free "
-        f"({number(ceiling[name])}, {times(1 + ceiling[name])}), and to give that up"
-        for name, target in given_up_in_vain(ceiling, privacy, given_up).items()
-    ]
-    if each:
-        raise InvalidRequest(f"give_up: {'; '.join(each)}. Leave out one of the two")
+    A number, for one parameter or for all, is what is asked and no more; 0 by name gives a parameter up.
+    """
+    targets, worst = read_targets(network, privacy)
+    numbered = frozenset(name for name, target in targets.items() if target > 0 or name in worst)
+    if given_up & numbered:
+        raise InvalidRequest(
+            f"give_up: {join_names(sorted(given_up & numbered))} is asked for in numbers (privacy=), and no more "
+            "than the number is kept of it. Leave out one of the two"
+        )
+    if isinstance(privacy, Mapping):
+        given_up |= set(privacy) - numbered
+    return given_up, given_up | numbered
 
 
 def read_loss(loss: Any) -> float:

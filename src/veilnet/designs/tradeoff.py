@@ -2,8 +2,8 @@
 
 Above the ceiling privacy costs utility. The joint solver looks for the least loss that reaches the privacy asked,
 or the most privacy within a loss; many starts, deterministic, and the plan tells how many of them agreed. Both
-questions, and every point of a frontier, are asked of the same curve. What is free stays a floor
-(:mod:`veilnet.designs.floors`).
+questions, and every point of a frontier, are asked of the same curve. What is free stays a floor of what nobody gave
+a number for (:mod:`veilnet.designs.floors`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, VeilnetError
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
-from veilnet.designs.floors import FlooredCurve, at_limit, beyond, curve_through, hiding_faces, in_order
+from veilnet.designs.floors import FlooredCurve, at_limit, curve_through, hiding_faces, in_order
 from veilnet.designs.joint import (
     SETTINGS,
     JointObjective,
@@ -72,7 +72,7 @@ def least_loss_plan(
     near = [name for name, target in targets.items() if _at_limit(verdict, name, target)]
     if near:
         answers = _at_the_limit(verdict, near, targets, floors, starts=starts, seed=seed, progress=progress)
-        return first_confirmed(verdict, answers, targets=targets, floors=beyond(floors, targets))
+        return first_confirmed(verdict, answers, targets=targets, floors=floors)
     asked = curve or curve_of(verdict, wanted, floors, starts=starts, seed=seed, progress=progress)
 
     def answers_by_margin() -> Iterator[tuple[list[Array], dict[str, Any]]]:
@@ -80,7 +80,7 @@ def least_loss_plan(
             found = asked.at(float(wanted.max()) * (1 + margin))
             yield found.shrink, told(found)
 
-    return first_confirmed(verdict, answers_by_margin(), targets=targets, floors=beyond(floors, targets))
+    return first_confirmed(verdict, answers_by_margin(), targets=targets, floors=floors)
 
 
 def most_privacy_plan(

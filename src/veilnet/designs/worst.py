@@ -19,7 +19,7 @@ from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
-from veilnet.designs.floors import at_limit, beyond, hiding_faces, in_order
+from veilnet.designs.floors import at_limit, hiding_faces, in_order
 from veilnet.designs.joint import (
     INFORMATION_FLOOR,
     SETTINGS,
@@ -80,9 +80,7 @@ def worst_direction_plan(
         )
         yield telling_nothing(form, asked, seed)[0].shrink, {"tells_nothing_of": [*worst]}
 
-    return first_confirmed(
-        verdict, answers(), targets=targets, worst_targets=worst, floors=beyond(floors, targets)
-    )
+    return first_confirmed(verdict, answers(), targets=targets, worst_targets=worst, floors=floors)
 
 
 def _with_floors(

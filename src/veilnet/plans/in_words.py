@@ -21,6 +21,7 @@ TYPICALLY_OFF = (
 # Methods that are not simply the best plan found: whoever asked for them by name is told so.
 _BY_NAME = ("noise", "power", "alternating")
 _ROUNDING = 1e-9
+_SHOWN = 1e-3  # a smaller difference is not seen in what is printed
 
 
 class Told(Protocol):
@@ -80,6 +81,7 @@ def plan_in_words(plan: Told) -> str:
         lines.append(
             f"{join_names(plan.given_up)} {was} given up on request, and may be protected less than for free."
         )
+    lines += _less_than_free(plan)
     lines += power_in_words(plan.certificate)
     lines.append(quality(plan))
     if "remark" in plan.details:
@@ -89,6 +91,17 @@ def plan_in_words(plan: Told) -> str:
             "The search was interrupted: this is the best plan found by then, and it keeps its promises."
         )
     return "\n".join([*lines, *plan.notes()])
+
+
+def _less_than_free(plan: Told) -> list[str]:
+    """What a number below what is free gave away, and how to keep it."""
+    free = {name: float(value) for name, value in plan.details.get("ceiling", {}).items()}
+    return [
+        f"{name}: {times(1 + plan.targets[name])} was asked, and {times(1 + value)} would be free; leave it out of "
+        "privacy= to keep that, which can cost more."
+        for name, value in free.items()
+        if plan.method == "joint" and plan.targets.get(name) and plan.privacy[name] < value * (1 - _SHOWN)
+    ]
 
 
 def _headline(plan: Told, errors: Mapping[str, TypicalError]) -> str:

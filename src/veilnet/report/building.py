@@ -99,26 +99,20 @@ def report_of(
 def traced_frontier(
     plan: Plan,
     *,
-    give_up: Sequence[str] | None = None,
     seconds: float = _SECONDS,
     progress: Progress | None = None,
 ) -> Frontier | None:
-    """The frontier of a plan's network, as far as it can be traced in so many seconds; None where that is nothing.
-
-    What the plan gave up, or ``give_up`` names, is given up along the curve too, so that the plan can be seen beside
-    it.
-    """
+    """The frontier of a plan's network, as far as it can be traced in so many seconds; None where that is nothing."""
     if by_stacks(plan.network):  # no trade-offs are searched for on streams of so many agents
         return None
     until = time.monotonic() + seconds
-    given_up = plan.given_up if give_up is None else give_up
     levels = traced_levels(plan, check(plan.network))
 
     def going(what: str, part: float) -> bool:
         told = True if progress is None else progress(what, part)
         return told is not False and time.monotonic() < until
 
-    curve = frontier(plan.network, levels, give_up=given_up, progress=going)
+    curve = frontier(plan.network, levels, progress=going)
     return curve if curve.rows else None
 
 

@@ -29,7 +29,7 @@ class Ask:
     privacy: p_j that is asked of each private parameter; empty when it is not the question.
     loss:    the utility loss that is accepted; None when it is not the question.
     worst:   private parameters of which ``privacy`` is asked of every direction (:class:`Worst`), not of their mean.
-    give_up: private parameters that may be hidden less than they are for free.
+    give_up: private parameters without a number in ``privacy`` that may be hidden less than they are for free.
     """
 
     privacy: Mapping[str, float] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Ask:
 def read_ask(given: Mapping[str, Any], verdict: Verdict) -> Ask:
     """The question as a page sends it: ``{"privacy": {name: p}}``, ``{"loss": part}`` or ``{}``.
 
-    ``{"worst": [name, ...]}`` and ``{"give_up": [name, ...]}`` may go with it.
+    ``{"worst": [name, ...]}`` and ``{"give_up": [name, ...]}`` may go with it; a number stands in place of giving up.
 
     given:   what arrived.
     verdict: of the network it is about.
@@ -96,7 +96,8 @@ def read_ask(given: Mapping[str, Any], verdict: Verdict) -> Ask:
         raise InvalidRequest("privacy: expected a privacy for each private parameter")
     read_names("privacy", list(wanted), verdict.limit, _PRIVATE)
     asked = {name: _number(f"privacy of {name!r}", value) for name, value in wanted.items()}
-    return Ask(privacy=asked, worst=worst, give_up=give_up)
+    asked = {name: value for name, value in asked.items() if value > 0}  # a slider at rest keeps what is free
+    return Ask(privacy=asked, worst=worst, give_up=tuple(name for name in give_up if not asked.get(name)))
 
 
 def read_names(what: str, given: object, known: Container[str], kind: str) -> tuple[str, ...]:

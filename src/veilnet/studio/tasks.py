@@ -14,7 +14,6 @@ from veilnet.auditing.attack.held_out import read_samples
 from veilnet.auditing.attack.on_data import SECTION
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.calibration.fitting import Calibration, fit_report
-from veilnet.designs.floors import floors_of, noting
 from veilnet.designs.frontiers import Frontier, Point
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
@@ -33,25 +32,21 @@ NOT_HELD_OUT = (
 )
 
 
-def trace(
-    tell: Tell, progress: Progress, plan: Plan, given_up: frozenset[str] = frozenset()
-) -> Frontier | None:
+def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
     """The frontier of the network of a free plan; of rows it is told point by point."""
     network = plan.network
     if network.is_stream:
-        return traced_frontier(plan, give_up=sorted(given_up), seconds=_SECONDS, progress=progress)
+        return traced_frontier(plan, seconds=_SECONDS, progress=progress)
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
-    floors = floors_of(plan, given_up) if len(network.private) > 1 else {}
-    curve = curve_of(verdict, np.ones(len(network.private)), floors)
+    curve = curve_of(verdict, np.ones(len(network.private)), {})
     levels = traced_levels(plan, verdict)
     rows: list[Point] = []
     for done, level in enumerate(levels):
         progress("tracing", done / len(levels))
         found = plan
         if level > ceiling:
-            found = least_loss_plan(verdict, dict.fromkeys(network.private, level), floors, curve=curve)
-        found = noting(found, given_up)
+            found = least_loss_plan(verdict, dict.fromkeys(network.private, level), {}, curve=curve)
         rows.append(Point(level, found.utility, dict(found.privacy), found.method, found))
         tell(Frontier(network, tuple(rows), ceiling, limit))
     return Frontier(network, tuple(rows), ceiling, limit)

@@ -135,7 +135,7 @@ class Workbench:
             self.loaded = fresh
             self.opened["network"] += 1
             self.version += 1
-        self._trace(fresh.plan, ())
+        self._trace(fresh.plan)
 
     def doubt_model(self, given: Mapping[str, Any]) -> None:
         """Say how far the model may be off, ``{"model_error": 0.05}``, and ask what was asked before again."""
@@ -155,8 +155,8 @@ class Workbench:
             if before.ask.pays:
                 self._ask(before.ask)
 
-    def _trace(self, free: Plan, given_up: tuple[str, ...]) -> None:
-        self._start("trace", tasks.trace, (free, frozenset(given_up)), self._traced, part=self._traced)
+    def _trace(self, free: Plan) -> None:
+        self._start("trace", tasks.trace, (free,), self._traced, part=self._traced)
 
     def _traced(self, curve: Frontier | None) -> None:
         with self._lock:
@@ -185,7 +185,6 @@ class Workbench:
         if now.nearby is not None:
             now.nearby = now.nearby.giving_up(frozenset(asked.give_up))
         if now.nearby is None or not now.nearby.quick or asked.of_every_direction:
-            self._give_up(asked)
             now.searched = asked
             self._search(asked)
             return
@@ -193,16 +192,8 @@ class Workbench:
             plan = now.nearby.within(asked.loss)
         else:
             plan = now.nearby.plan({name: asked.privacy.get(name, 0.0) for name in now.network.private})
-        self._give_up(asked)
         self.cancel("refine")
         self._answered(asked, plan, refined=plan.method == "perfect")
-
-    def _give_up(self, asked: Ask) -> None:
-        """The frontier for what is given up now, where that changes."""
-        now = self.now
-        if set(asked.give_up) != set((now.searched or now.ask).give_up):
-            now.curve = None
-            self._trace(design(now.network), asked.give_up)
 
     def refine(self) -> None:
         """Begin to search for the plan that ``design`` would answer with."""

@@ -12,7 +12,6 @@ from veilnet.designs.questions import (
     read_loss,
     read_targets,
     refuse_above_limit,
-    refuse_given_up_in_vain,
 )
 from veilnet.designs.streams.perfect import perfect_stream_plan
 from veilnet.designs.streams.tradeoff import StreamTradeoff
@@ -52,7 +51,6 @@ def stream_design(
         return _within_loss(tradeoff, read_loss(utility_loss), weights, method, searching=searching)
     targets, _ = read_targets(network, privacy)
     refuse_above_limit(verdict, targets)
-    refuse_given_up_in_vain(verdict.ceiling, privacy, given_up)
     short = [name for name, target in targets.items() if verdict.ceiling[name] < target]
     if not short:
         asked = any(targets.values())

@@ -20,7 +20,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
-from veilnet.designs.floors import beyond, floors_of, in_order
+from veilnet.designs.floors import floors_of, in_order
 from veilnet.designs.joint.search import JointResult
 from veilnet.designs.questions import read_weights
 from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge, stream_of
@@ -48,7 +48,7 @@ class StreamTradeoff:
 
     verdict: what is free on the stream.
     starts, seed, progress: of the searches, as in :func:`veilnet.design`.
-    given_up: private parameters that may be hidden less than they are for free.
+    given_up: private parameters that need not keep what is free of them.
     """
 
     verdict: StreamVerdict
@@ -205,9 +205,8 @@ class StreamTradeoff:
             reached = all(known.privacy[name] >= target for name, target in targets.items())
             return reached and self._kept_by(known)
 
-        floors = beyond(self.floors, targets)
         return self._first_confirmed(
-            answers(), knowledge, holds, targets=targets, floors=floors, details=more
+            answers(), knowledge, holds, targets=targets, floors=self.floors, details=more
         )
 
     def _at_the_limit(self, at_limit: list[str], targets: Mapping[str, float]) -> Plan:
@@ -220,7 +219,7 @@ class StreamTradeoff:
                 "wanders off what tells nothing of it cannot be found; ask for a little less than its limit of "
                 f"{number(self.verdict.limit[name])}"
             )
-        floors = beyond(self.floors, targets)
+        floors = self.floors
         hidden = [name for name, floor in floors.items() if self._is_limit(name, floor)]
         knowledge = self._telling_nothing_of([*at_limit, *hidden])
         others = np.array(
