@@ -51,8 +51,18 @@ def house_readings(plan: Plan, rows: int, seed: int = 0) -> tuple[Array, dict[st
 class Wired:
     """Agents and a centre of a plan, in a folder; what agents send is handed to the centre by the test."""
 
-    def __init__(self, folder: Path, plan: Plan, *, wait: float = 30.0, gate: float | None = 1e-6) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan,
+        *,
+        wait: float = 30.0,
+        gate: float | None = 1e-6,
+        quorum: int | None = None,
+        step: str | None = None,
+    ) -> None:
         self.folder, self.plan, self.wait, self.gate = folder, plan, wait, gate
+        self.quorum, self.step = quorum, step
         save_plan(plan, folder / "plan")
         self.seals = {agent: Seal(agent.encode().ljust(32, b".")) for agent in plan.network.agents}
         self.document = (folder / "plan" / "center.json").read_bytes()
@@ -84,7 +94,9 @@ class Wired:
 
     def _new_centre(self) -> Centre:
         store = CentreStore(self.folder / "estimates.sqlite")
-        centre = Centre(store, self.seals, TOPICS, wait=self.wait, gate=self.gate)
+        centre = Centre(
+            store, self.seals, TOPICS, wait=self.wait, gate=self.gate, quorum=self.quorum, step=self.step
+        )
         centre.take_up(self.document, self.folder / "plan" / "center.json")
         return centre
 

@@ -291,7 +291,7 @@ def test_what_an_agent_says_of_long_ago_takes_no_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message may say that every row before was missed: only those that can still be changed are looked at."""
-    wired = Wired(tmp_path, house_plan(stream=True))
+    wired = Wired(tmp_path, house_plan(stream=True), quorum=1)
     sent = wired.plan.sanitizers["kitchen"].sent
     told = Message(wired.id[:16], "kitchen", bytes(8), 1, 1, 0, True, np.zeros(sent).tobytes())
     looked = []

@@ -42,6 +42,11 @@ class Gate:
             a for a, f, sends in zip(self.model.agents, freedom, sending, strict=True) if sends and not f
         )
 
+    def judges_alone(self, agent: str) -> bool:
+        """Whether an agent can be tested when nobody else sends: by the prior, or by its own numbers."""
+        silent = np.array([each != agent for each in self.model.agents])
+        return bool(self._tests(silent).found.freedom[self.model.agents.index(agent)])
+
     def doubts(self, stacked: Array) -> list[Contradiction]:
         """What contradicts the model in rows (T, M); numbers that are not finite did not arrive."""
         doubts: list[Contradiction] = []

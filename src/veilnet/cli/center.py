@@ -34,6 +34,14 @@ def command(
         str | None,
         typer.Option("--step", help="How long an epoch is, where the plan does not say so."),
     ] = None,
+    quorum: Annotated[
+        int | None,
+        typer.Option(
+            "--quorum",
+            min=1,
+            help="How many agents have to tell an epoch; more than half of them if left out.",
+        ),
+    ] = None,
     gate: Annotated[
         float | None,
         typer.Option(
@@ -70,11 +78,13 @@ def command(
     """Estimate the public parameters of every epoch, from whatever arrived by its deadline.
 
     Every message is kept once and committed before it is acknowledged. An epoch is estimated when all agents have
-    told it, or --wait after its first message; a message that comes later revises it. Agents that did not send are
-    named, and so are those whose messages contradict the model, which are left out. What is refused (unknown agents,
-    forged, changed or malformed messages, other plans) is counted and said, without its content, and ends nothing.
+    told it, or --wait after its first message if a quorum has; a message that comes later revises it. Agents that did
+    not send are named, and so are those whose messages contradict the model, which are left out. What is refused
+    (unknown agents, forged, changed or malformed messages, other plans) is counted and said, without its content, and
+    ends nothing.
 
-    A new version of the centre's file is taken up while it runs; messages of plans before are fused by those.
+    A new version of the centre's file is taken up while it runs; messages of plans before are fused by those, unless
+    their agent does not send by the new one.
     """
     from veilnet import __version__
     from veilnet._core.durations import duration
@@ -87,7 +97,6 @@ def command(
     from veilnet.live.centre import USUAL_GATE, Centre
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
-    from veilnet.live.epochs import epochs_of
     from veilnet.live.home_assistant import PREFIX
     from veilnet.live.keys import Credentials
     from veilnet.live.metrics import MetricsServer, as_metrics
@@ -119,22 +128,20 @@ def command(
             f"{'--keep' if gate is None else '--gate'}: messages of a stream of so many agents are added up, and not "
             "tested against the model; leave it out"
         )
-    epochs = [epochs_of(step, model.step)]
     credentials = Credentials(cert)
     seals: dict[str, Seal] = {}
     with CentreStore(out) as store:
         centre = Centre(
-            store, seals, topics, wait=waiting, gate=USUAL_GATE if gate is None else gate, keep=keep
-        )
+            store, seals, topics, wait=waiting, gate=USUAL_GATE if gate is None else gate, keep=keep,
+            quorum=quorum, step=step,
+        )  # fmt: skip
 
         def take_up(content: bytes) -> bool:
-            counted = epochs_of(step, centre_from_bytes(content, center).step)
             new = centre.take_up(content, center)
-            epochs[0] = counted
             seals.update(centre_seals(credentials, centre.agents))
             centre.admit(seals)
             if new:
-                _say(f"plan {centre.plans[-1][:16]} is taken up, with {len(centre.fusion.agents)} agents")
+                _say(f"plan {centre.plan[:16]} is taken up, with {len(centre.fusion.agents)} agents")
             for agent in centre.fusion.agents:
                 if agent not in seals:
                     _say(
@@ -148,9 +155,9 @@ def command(
         neighbours.meet(centre.fusion.model.labels, centre.fusion.model.units)
 
         def shown(made: Estimated) -> dict[str, Any]:
-            table = as_table(made, epochs[0])
+            table = as_table(made, centre.epochs)
             if not quiet:
-                line = json_module.dumps(table, ensure_ascii=False) if json else as_line(made, epochs[0])
+                line = json_module.dumps(table, ensure_ascii=False) if json else as_line(made, centre.epochs)
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
             return table

@@ -28,6 +28,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.io.live_ledger import KIND, digest_of, next_hash, start_hash
 from veilnet.live._sqlite import Lock, Opened, connect, create_database, open_database, transaction
+from veilnet.live.epochs import CLOCKS_SET
 from veilnet.live.messages import STORE_BYTES
 
 __all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store", "check_not_begun"]
@@ -47,7 +48,6 @@ CREATE TABLE outbox (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL);
 CREATE TABLE memory (plan TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state BLOB NOT NULL)
 """
 _CLOCK_MAY_GO_BACK = 60.0  # seconds: clocks are set right now and then
-_SOONEST = 1_704_067_200.0  # 2024: a clock before that was never set
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class AgentStore(Opened):
         now: seconds since 1970, the clock when left out. One that went back, or was never set, is refused.
         """
         now = time.time() if now is None else now
-        if now < max(_SOONEST, self._clock - _CLOCK_MAY_GO_BACK):
+        if now < max(CLOCKS_SET, self._clock - _CLOCK_MAY_GO_BACK):
             raise VeilnetError(
                 "the clock of this machine was set back or never set, so epochs could be told twice; nothing is "
                 f"sent: set it right (it was {_moment(self._clock)} at the last release, and is {_moment(now)})"

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.centre.estimates import Estimate
@@ -18,7 +20,8 @@ from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
-from veilnet.live.estimating import Estimator, estimator
+from veilnet.live.epochs import Epochs, epochs_of
+from veilnet.live.estimating import Estimator, estimator, farthest
 from veilnet.live.intake import Accepted, Intake
 from veilnet.live.messages import SHORT, Receipt, Seal, as_ranges
 from veilnet.live.topics import Topics
@@ -30,12 +33,19 @@ USUAL_GATE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Estimated:
-    """An estimate that is committed: of an epoch, by a plan, in its last revision so far (0 is the first)."""
+    """An estimate that is committed: of an epoch, by a plan, in its last revision so far (0 is the first).
+
+    current: whether it is for readers: its epoch is near the centre's clock or, where epochs are rows, not far ahead
+             of most agents.
+    newest:  whether it is, too, what a reader who comes later is told: no later epoch was.
+    """
 
     epoch: int
     plan: str
     revision: int
     estimate: Estimate
+    current: bool = True
+    newest: bool = True
 
 
 @dataclass
@@ -71,6 +81,8 @@ class Centre:
     wait:     seconds that an epoch waits for agents after its first message.
     gate:     false-alarm rate of the test against the model, None for none.
     keep:     name messages that contradict the model, and use them all the same.
+    quorum:   how many agents have to tell an epoch; more than half of those who send when left out.
+    step:     how long an epoch is, in words, where plans do not say so.
     """
 
     def __init__(
@@ -82,16 +94,26 @@ class Centre:
         wait: float = 30.0,
         gate: float | None = USUAL_GATE,
         keep: bool = False,
+        quorum: int | None = None,
+        step: str | None = None,
     ) -> None:
         if not wait >= 0:
             raise InvalidRequest(f"--wait: expected a number of seconds, found {wait!r}")
         self.store = store
-        self._wait, self._gate, self._keep = wait, gate, keep
+        self._wait, self._gate, self._keep, self._quorum = wait, gate, keep, quorum
+        self._step, self.epochs = step, Epochs()
+        self._newest = store.newest_estimate(self._farthest())
         self._plans: dict[str, _Plan] = {}
         self._sent: dict[str, dict[str, int]] = {}
         self._intake = Intake(seals, self._sent, topics)
         for stored in store.plans():
             self._open(stored.number, stored.plan, stored.document)
+            self._go_by(stored.plan)
+
+    @property
+    def plan(self) -> str:
+        """The id of the plan that counts: the one taken up last."""
+        return self._plans[self._current].plan
 
     @property
     def plans(self) -> tuple[str, ...]:
@@ -105,8 +127,8 @@ class Centre:
 
     @property
     def fusion(self) -> Fusion:
-        """That of the newest plan."""
-        return list(self._plans.values())[-1].fusion
+        """That of the plan that counts."""
+        return self._plans[self._current].fusion
 
     def fusion_of(self, plan: str) -> Fusion:
         """That of a plan by its id."""
@@ -122,17 +144,25 @@ class Centre:
     def take_up(self, document: bytes, path: Path) -> bool:
         """Take messages of another plan too, by its centre file; whether it was new.
 
-        Messages of plans taken up before are taken as before, and fused by those.
+        Messages of plans taken up before are fused by those, as before, but only from agents that send by this one.
         """
         model = centre_from_bytes(document, path)
+        epochs = epochs_of(self._step, model.step)
         if not model.plan:
             raise InvalidPlan(
                 f"{path}: expected the centre's file of a saved plan, found one without a plan's id"
+            )
+        senders = int(np.count_nonzero(model.blocks.sizes))
+        if self._quorum is not None and not 1 <= self._quorum <= senders:
+            raise InvalidRequest(
+                f"--quorum: expected 1 to {senders}, the agents that send by {path}, found {self._quorum}"
             )
         known = self._plans.get(model.plan[:SHORT])
         if known is not None:
             if known.plan != model.plan:
                 raise InvalidPlan(f"{path}: its id begins like that of another plan; design it again")
+            self._go_by(model.plan)
+            self.epochs = epochs
             return False
         for plan in self._plans.values():
             before = plan.fusion.model.step
@@ -143,7 +173,14 @@ class Centre:
                 )
         stored = self.store.take_up(model.plan, model.agents, document)
         self._open(stored.number, stored.plan, stored.document)
+        self._go_by(model.plan)
+        self.epochs = epochs
         return True
+
+    def _go_by(self, plan: str) -> None:
+        """Listen to those who send by a plan, and to nobody else."""
+        self._current = plan[:SHORT]
+        self._intake.heard = frozenset(agent for agent, size in self.fusion.sent.items() if size)
 
     def _open(self, number: int, plan: str, document: bytes) -> None:
         model = centre_from_bytes(document, self.store.path)
@@ -151,7 +188,7 @@ class Centre:
         fusion = Fusion(model, gate=gate, keep=self._keep and gate is not None)
         now = time.monotonic()
         made = next((each for each in self._estimators() if each.join(fusion, number, now)), None)
-        made = made or estimator(fusion, number, self.store, self._wait, now)
+        made = made or estimator(fusion, number, self.store, self._wait, now, self._quorum)
         self._plans[plan[:SHORT]] = _Plan(number, plan, fusion, made)
         self._sent[plan[:SHORT]] = fusion.sent
 
@@ -166,6 +203,7 @@ class Centre:
         taken = Taken()
         kept: dict[tuple[str, bytes], list[int]] = {}
         never: dict[tuple[str, bytes], list[tuple[int, str]]] = {}
+        clock = time.time()
         with self.store.batch:
             for topic, payload in arrived:
                 found = self._intake.look(topic, payload)
@@ -179,7 +217,8 @@ class Centre:
                 message = found.message
                 plan = self._plans[message.plan]
                 whose = message.agent, message.store
-                how = self.store.add(message, plan.number)
+                early = self.epochs.is_ahead(message.epoch, clock)
+                how = self.store.add(message, plan.number, early=early)
                 if how == "conflict":
                     self.store.count(message.agent, how)
                     taken.refused += 1
@@ -191,10 +230,10 @@ class Centre:
                     taken.duplicates += 1
                     continue
                 taken.new += 1
-                problem = plan.estimator.tell(message, found.values, now)
+                problem = "far" if early else plan.estimator.tell(message, found.values, now)
                 if problem:
                     self.store.count(message.agent, problem)
-            taken.estimates = self._estimates(now)
+            taken.estimates = self._estimates(now, clock)
             self.store.note()
         for whose in dict.fromkeys([*kept, *never]):
             agent, store = whose
@@ -202,14 +241,28 @@ class Centre:
             taken.receipts.append((agent, receipt))
         return taken
 
-    def _estimates(self, now: float) -> list[Estimated]:
+    def _estimates(self, now: float, clock: float) -> list[Estimated]:
         found = []
         names = {each.number: each.plan for each in self._plans.values()}
         for each in self._estimators():
             for made in each.due(now):
                 revision = self.store.add_estimate(made.plan, made.epoch, made.told, made.estimate)
-                found.append(Estimated(made.epoch, names[made.plan], revision, made.estimate))
+                current = self._is_current(made.epoch, clock)
+                newest = current and (made.epoch >= self._newest or self._newest > self._farthest())
+                self._newest = made.epoch if newest else self._newest
+                found.append(
+                    Estimated(made.epoch, names[made.plan], revision, made.estimate, current, newest)
+                )
         return found
+
+    def _is_current(self, epoch: int, clock: float) -> bool:
+        if self.epochs.start(epoch) is not None:
+            return self.epochs.is_current(epoch, clock)
+        return epoch <= self._farthest()
+
+    def _farthest(self) -> int:
+        """The last epoch that is not far ahead of most agents."""
+        return farthest(self.store.newest.values())
 
     def _estimators(self) -> list[Estimator]:
         """One for all plans whose messages can be fused together."""

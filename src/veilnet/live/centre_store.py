@@ -2,11 +2,12 @@
 
 A message is told from others by agent, epoch and sequence number. It is committed before it is acknowledged; one that
 comes again is acknowledged again and changes nothing. An agent tells each epoch once: another message for it, with
-other bytes, is a conflict. The file is SQLite's, and its owner may read it while the centre runs:
+other bytes, is a conflict. One that was early, of an epoch far ahead of the centre's clock, is kept so that it cannot
+come again, and never used. The file is SQLite's, and its owner may read it while the centre runs:
 
     estimates   epoch, plan, revision, when it was made, public (JSON), covariance (JSON), missing, contradicting
     latest      the same, the last revision of each epoch and plan alone
-    messages    epoch, agent, sequence, plan, values (float64, little-endian; null where the reading was missed)
+    messages    epoch, agent, sequence, plan, early, values (float64, little-endian; null where a reading was missed)
     agents      what is known of each: last epoch, messages, when last heard
     counts      refusals and duplicates, per agent
     plans       the centre's file of every plan that was taken up
@@ -32,7 +33,7 @@ from veilnet.live.messages import Message
 
 __all__ = ["CentreStore", "StoredPlan"]
 
-KIND = "veilnet-centre/1"
+KIND = "veilnet-centre/2"
 _WHAT = "a centre's store of estimates"
 _SCHEMA = """
 CREATE TABLE plans (
@@ -44,7 +45,7 @@ CREATE TABLE agents (
 );
 CREATE TABLE messages (
     epoch INTEGER NOT NULL, agent INTEGER NOT NULL, sequence INTEGER NOT NULL, store BLOB NOT NULL,
-    plan INTEGER NOT NULL, after INTEGER NOT NULL, private INTEGER NOT NULL, "values" BLOB,
+    plan INTEGER NOT NULL, after INTEGER NOT NULL, private INTEGER NOT NULL, early INTEGER NOT NULL, "values" BLOB,
     PRIMARY KEY (epoch, agent)
 ) WITHOUT ROWID;
 CREATE TABLE estimates (
@@ -73,6 +74,8 @@ class CentreStore(Opened):
     """The store of one centre, nobody else's to write to while it is open.
 
     path: the file; it is begun where there is none.
+
+    ``newest`` has the newest epoch that each agent told.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,6 +89,9 @@ class CentreStore(Opened):
             self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT)))
             self._agents: dict[str, int] = dict(
                 self._db.execute("SELECT agent, number FROM agents").fetchall()
+            )
+            self.newest: dict[str, int] = dict(
+                self._db.execute("SELECT agent, epoch FROM agents WHERE epoch > 0").fetchall()
             )
             self.counts: Counter[tuple[str, str]] = Counter(
                 {
@@ -122,19 +128,24 @@ class CentreStore(Opened):
         """A transaction: what is added in it is on the disk when it ends, or not at all."""
         return transaction(self._db)
 
-    def add(self, message: Message, plan: int) -> str:
-        """Keep a message: "new", "duplicate" (the same one came before) or "conflict" (another one did)."""
+    def add(self, message: Message, plan: int, *, early: bool = False) -> str:
+        """Keep a message: "new", "duplicate" (the same one came before) or "conflict" (another one did).
+
+        early: of an epoch so far ahead of the clock that it is never to be used.
+        """
         agent = self._agents[message.agent]
         added = self._db.execute(
-            "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                message.epoch, agent, message.sequence, message.store, plan, message.after, message.private,
+                message.epoch, agent, message.sequence, message.store, plan, message.after, message.private, early,
                 message.values,
             ),
         ).rowcount  # fmt: skip
         if added:
             heard = self._heard.setdefault(agent, [0, 0, 0])
-            heard[0] = max(heard[0], message.epoch)
+            if not early:
+                heard[0] = max(heard[0], message.epoch)
+                self.newest[message.agent] = max(message.epoch, self.newest.get(message.agent, 0))
             heard[1] += message.values is not None
             heard[2] += message.values is None
             return "new"
@@ -171,7 +182,7 @@ class CentreStore(Opened):
         """agent -> (plan, numbers, None where missed) of an epoch under some plans."""
         rows = self._db.execute(
             'SELECT a.agent, m.plan, m."values" FROM messages m JOIN agents a ON a.number = m.agent '
-            "WHERE m.epoch = ? ORDER BY m.agent",
+            "WHERE m.epoch = ? AND NOT m.early ORDER BY m.agent",
             (epoch,),
         )
         return {agent: (plan, _numbers(values)) for agent, plan, values in rows if plan in plans}
@@ -180,14 +191,16 @@ class CentreStore(Opened):
         """agent -> the last epoch that it told under a plan."""
         rows = self._db.execute(
             "SELECT a.agent, max(m.epoch) FROM messages m JOIN agents a ON a.number = m.agent WHERE m.plan = ? "
-            "GROUP BY m.agent",
+            "AND NOT m.early GROUP BY m.agent",
             (plan,),
         )
         return dict(rows.fetchall())
 
     def epochs_told(self, plan: int) -> list[int]:
         """The epochs that anybody told under a plan, in order."""
-        rows = self._db.execute("SELECT DISTINCT epoch FROM messages WHERE plan = ? ORDER BY epoch", (plan,))
+        rows = self._db.execute(
+            "SELECT DISTINCT epoch FROM messages WHERE plan = ? AND NOT early ORDER BY epoch", (plan,)
+        )
         return [row[0] for row in rows]
 
     def all_told(
@@ -199,18 +212,19 @@ class CentreStore(Opened):
         """
         rows = self._db.execute(
             'SELECT epoch, after, "values" FROM messages WHERE plan = ? AND agent = ? AND epoch BETWEEN ? AND ? '
-            "ORDER BY epoch",
+            "AND NOT early ORDER BY epoch",
             (plan, self._agents[agent], first, last),
         )
         return ((epoch, after, _numbers(values)) for epoch, after, values in rows)
 
-    def unestimated(self, plans: Collection[int]) -> list[int]:
-        """Epochs of which more was told, under some plans, than their last estimate used."""
+    def unestimated(self, plans: Collection[int], least: int = 1) -> list[int]:
+        """Epochs of which more was told, under some plans, than their last estimate used, by so many at least."""
         some = ",".join(str(int(plan)) for plan in plans)
         rows = self._db.execute(
             "SELECT m.epoch, count(*) AS told, (SELECT max(e.told) FROM estimates e WHERE e.epoch = m.epoch AND "
-            f"e.plan IN ({some})) AS used FROM messages m WHERE m.plan IN ({some}) "
-            "GROUP BY m.epoch HAVING used IS NULL OR used <> told ORDER BY m.epoch"
+            f"e.plan IN ({some})) AS used FROM messages m WHERE m.plan IN ({some}) AND NOT m.early "
+            "GROUP BY m.epoch HAVING told >= ? AND (used IS NULL OR used <> told) ORDER BY m.epoch",
+            (least,),
         )
         return [row[0] for row in rows]
 
@@ -220,6 +234,11 @@ class CentreStore(Opened):
         return max((plan for (plan,) in rows if plan in plans), default=None)
 
     # --- estimates
+
+    def newest_estimate(self, last: int) -> int:
+        """The newest epoch up to ``last`` that was estimated; 0 for none."""
+        found = self._db.execute("SELECT max(epoch) FROM estimates WHERE epoch <= ?", (last,)).fetchone()
+        return int(found[0] or 0)
 
     def estimated(self, plan: int, first: int, last: int) -> tuple[int, int]:
         """The first and the last epoch in between that were estimated under a plan; zeros where none was."""

@@ -13,7 +13,10 @@ __all__ = ["Epochs", "epochs_of", "read_step"]
 
 _END = 253_402_300_800  # seconds since 1970: the year 10000, which no calendar of the readers' knows
 _NUMBERED = 10**9  # seconds since 1970: epochs before 2001 are rows that somebody numbered
-_AHEAD = 300 * 10**6  # microseconds: a time further in the future than that and a step is a fault
+_AHEAD = 300.0  # seconds: a time further in the future than that and a step is a fault
+_ZONES = 14 * 3600.0  # seconds: how far a clock on local time may be ahead of one on UTC
+_WEEK = 7 * 86400.0
+CLOCKS_SET = 1_704_067_200.0  # seconds since 1970, the year 2024: a clock before that was never set
 
 
 def read_step(step: str | None) -> int | None:
@@ -88,8 +91,24 @@ class Epochs:
         """Whether a reading says it was taken in the future, which would leave no epoch for those until then."""
         if not key.is_time or key.style == "seconds" or self.step is None:
             return False
-        slack = _AHEAD + self.step + (0 if key.style == "zoned" else 14 * 3600 * 10**6)
-        return row - 1 > (time.time() if now is None else now) * 1e6 + slack
+        slack = _AHEAD + self.step / 1e6 + (0.0 if key.style == "zoned" else _ZONES)
+        return (row - 1) / 1e6 > (time.time() if now is None else now) + slack
+
+    def is_ahead(self, epoch: int, now: float) -> bool:
+        """Whether an epoch is in the future by a clock, in whatever zone its agents' clocks are.
+
+        Never where epochs are rows, nor by a clock that was never set.
+        """
+        if self.step is None or now < CLOCKS_SET or (self.planned and self.start(epoch) is None):
+            return False
+        return (epoch - 2) * self.step / 1e6 > now + _AHEAD + _ZONES
+
+    def is_current(self, epoch: int, now: float) -> bool:
+        """Whether the time of an epoch is neither ahead of a clock nor more than a week behind it."""
+        start = self.start(epoch)
+        if start is None or self.step is None or self.is_ahead(epoch, now):
+            return False
+        return now < CLOCKS_SET or now - start <= _WEEK + 2 * self.step / 1e6
 
     def start(self, epoch: int) -> float | None:
         """When an epoch began, in seconds since 1970; None where epochs are rows, or it is beyond all calendars."""

@@ -1,21 +1,26 @@
-"""An estimate for every epoch, from whatever arrived by its deadline; what comes late revises it.
+"""An estimate for every epoch that a quorum told, from whatever arrived by its deadline; what comes late revises it.
 
-The deadline of an epoch is a wait after the first message of it arrived: clocks of agents and centre need not agree.
+The deadline of an epoch is a wait after the first message of it arrived, of a stream after a quorum got there: clocks of
+agents and centre need not agree.
 Where all agents have told, whether numbers or that their reading was missed, nothing is waited for. Each estimate is
 one call of :class:`veilnet.Fusion`, so that it has the bits that the same call has anywhere else.
+
+A stolen agent can tell epochs that nobody else tells, where there is nothing to test its messages against. So nothing
+is estimated that fewer than a quorum told, nor by one agent alone that the gate cannot judge.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from veilnet._core.errors import InvalidReading
 from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
+from veilnet.centre.gate import Gate
 from veilnet.centre.mixing import can_mix, mixed
 from veilnet.centre.models import Messages
 from veilnet.centre.streams.model import StreamModel
@@ -23,11 +28,11 @@ from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.messages import Message
 
-__all__ = ["Estimator", "Made", "estimator"]
+__all__ = ["Estimator", "Made", "estimator", "farthest"]
 
 _HISTORY = 64  # rows back that a late message may change
 _MIXTURES = 16  # ways of agents to go by several plans whose fusions are kept
-_LONGEST_GAP = 100_000  # rows of a stream of which nobody heard
+_LONGEST_GAP = 100_000  # epochs of which nobody heard
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +49,7 @@ class Estimator(Protocol):
     """What makes estimates of the messages of one plan."""
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
-        """Take in a message that is in the store; "late" or "far" where it can change no estimate, else nothing."""
+        """Take in a message that is in the store; "far" or "late" where it can change no estimate, else nothing."""
 
     def join(self, fusion: Fusion, plan: int, now: float) -> bool:
         """Take messages of another plan too; whether that can be."""
@@ -56,13 +61,30 @@ class Estimator(Protocol):
         """When something is due at the latest; None where nothing is waited for."""
 
 
-def estimator(fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> Estimator:
+def estimator(
+    fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None = None
+) -> Estimator:
     """The estimator of a plan, as far as what the store holds.
 
     wait: seconds from the first message of an epoch to its deadline. now: the clock that deadlines are measured by.
+    quorum: how many agents have to tell an epoch; more than half of those who send when left out.
     """
     kind = StreamEstimator if fusion.is_stream else RowEstimator
-    return kind(fusion, plan, store, wait, now)
+    return kind(fusion, plan, store, wait, now, quorum)
+
+
+def farthest(newest: Collection[int]) -> int:
+    """The last epoch that is not too far ahead of the agent in the middle.
+
+    newest: the newest epoch of each agent. One that is far ahead of all others has a wrong clock, or a false one.
+    """
+    ordered = sorted(newest)
+    return ordered[(len(ordered) - 1) // 2] + _LONGEST_GAP if ordered else _LONGEST_GAP
+
+
+def _quorum(senders: int, asked: int | None) -> int:
+    """More than half of those who send, unless another number is asked for."""
+    return senders // 2 + 1 if asked is None else min(asked, senders)
 
 
 def _senders(fusion: Fusion) -> tuple[str, ...]:
@@ -77,15 +99,26 @@ def _remembering(model: Messages) -> frozenset[str]:
     return frozenset(model.memories if isinstance(model, StreamModel) else ())
 
 
+@dataclass
+class _Waiting:
+    """An epoch until its deadline: how many told it, and who did since it is waited for."""
+
+    deadline: float
+    told: int
+    came: list[str] = field(default_factory=list)
+
+
 class RowEstimator:
     """Epochs that have nothing to do with one another, by one plan, or by several whose messages can be mixed."""
 
-    def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
-        self._store, self._wait = store, wait
+    def __init__(
+        self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
+    ) -> None:
+        self._store, self._wait, self._asked = store, wait, quorum
         self._fusions: dict[int, Fusion] = {}
         self._senders: dict[int, tuple[str, ...]] = {}
         self._mixed: dict[tuple[int, ...], Fusion] = {}
-        self._waiting: dict[int, list[float]] = {}  # epoch -> [deadline, how many told]; the oldest first
+        self._waiting: dict[int, _Waiting] = {}  # by epoch, the oldest first
         self.join(fusion, plan, now)
 
     def join(self, fusion: Fusion, plan: int, now: float) -> bool:
@@ -95,42 +128,65 @@ class RowEstimator:
         self._fusions[plan] = fusion
         self._senders[plan] = _senders(fusion)
         self._mixed.clear()
-        before, self._waiting = self._waiting, {}
-        for epoch in self._store.unestimated(self._fusions):
-            deadline = before[epoch][0] if epoch in before else now + self._wait
-            self._waiting[epoch] = [deadline, float(len(self._store.told(self._fusions, epoch)))]
+        for epoch in self._store.unestimated(self._fusions, min(map(self._quorum, self._fusions))):
+            told = len(self._store.told(self._fusions, epoch))
+            self._waiting.setdefault(epoch, _Waiting(now + self._wait, told)).told = told
         return True
+
+    def _quorum(self, plan: int) -> int:
+        return _quorum(len(self._senders[plan]), self._asked)
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store."""
         del values  # it is read from the store with the others of its epoch
         found = self._waiting.get(message.epoch)
         if found is None:
-            told = float(len(self._store.told(self._fusions, message.epoch)))
-            self._waiting[message.epoch] = [now + self._wait, told]
+            told = len(self._store.told(self._fusions, message.epoch))
+            found = self._waiting[message.epoch] = _Waiting(now + self._wait, told)
         else:
-            found[1] += 1
+            found.told += 1
+        found.came.append(message.agent)
         return ""
 
     def due(self, now: float) -> Iterator[Made]:
         """The estimates of epochs that are complete, or whose deadline has passed."""
         least = min(map(len, self._senders.values()))
-        ready = [epoch for epoch, (end, told) in self._waiting.items() if told >= least or now >= end]
+        ready = [epoch for epoch, each in self._waiting.items() if each.told >= least or now >= each.deadline]
         for epoch in ready:
             told = self._store.told(self._fusions, epoch)
             plans = {plan for plan, _ in told.values()}
-            if now < self._waiting[epoch][0] and not self._complete(told, max(plans)):
+            if now < self._waiting[epoch].deadline and not self._complete(told, max(plans)):
                 continue
-            del self._waiting[epoch]
-            sent = {agent: values for agent, (_, values) in told.items() if values is not None}
+            waited = self._waiting.pop(epoch)
+            estimate = self._estimate(told, plans)
+            if estimate is None:  # another message makes it wait again
+                for agent in waited.came:
+                    self._store.count(agent, "few")
+                continue
             under = self._store.estimated_under(self._fusions, epoch) or max(plans)
-            yield Made(epoch, under, len(told), self._fusion_of(told, plans).estimate(sent))
+            yield Made(epoch, under, len(told), estimate)
+
+    def _estimate(
+        self, told: Mapping[str, tuple[int, Array | None]], plans: Collection[int]
+    ) -> Estimate | None:
+        """The estimate of an epoch; None where too few told it, or one of several alone whom nothing can judge."""
+        newest = max(plans)
+        if len(told) < self._quorum(newest):
+            return None
+        fusion = self._fusion_of(told, plans)
+        sent = {agent: values for agent, (_, values) in told.items() if values is not None}
+        estimate = fusion.estimate(sent)
+        used = set(sent) if fusion.keep else set(sent).difference(estimate.contradicting)
+        if len(used) == 1 and len(self._senders[newest]) > 1:
+            judged = isinstance(fusion.gate, Gate) and fusion.gate.judges_alone(*used)
+            return estimate if judged else None
+        return estimate
 
     def _complete(self, told: Mapping[str, tuple[int, Array | None]], newest: int) -> bool:
         """Whether all have told who send by the newest plan that anybody went by."""
         return all(agent in told for agent in self._senders[newest])
 
-    def _fusion_of(self, told: Mapping[str, tuple[int, Array | None]], plans: set[int]) -> Fusion:
+    def _fusion_of(self, told: Mapping[str, tuple[int, Array | None]], plans: Collection[int]) -> Fusion:
         """The fusion in which each agent's rows are those of the plan it went by."""
         newest = self._fusions[max(plans)]
         if len(plans) == 1:
@@ -146,15 +202,23 @@ class RowEstimator:
 
     def next_deadline(self) -> float | None:
         """When something is due at the latest."""
-        return min((deadline for deadline, _ in self._waiting.values()), default=None)
+        return min((each.deadline for each in self._waiting.values()), default=None)
 
 
 class StreamEstimator:
-    """Epochs that follow one another: the centre filters, row after row from the first epoch that anybody told."""
+    """Epochs that follow one another: the centre filters, row after row from the first epoch that anybody told.
 
-    def __init__(self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float) -> None:
+    It goes on to the newest epoch that a quorum has reached, its front: no one agent draws it ahead of the others.
+    Rows up to there that fewer told go through the filter, which knows what it does not know, and are not estimated.
+    """
+
+    def __init__(
+        self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
+    ) -> None:
         self._made_as, self._plan, self._store, self._wait = fusion, plan, store, wait
         self._senders = _senders(fusion)
+        judged = fusion.gate is not None  # one alone, by the rows before
+        self._quorum = max(_quorum(len(self._senders), quorum), 1 if judged else min(2, len(self._senders)))
         self._remembering = _remembering(fusion.model)
         self._begin(now)
 
@@ -170,8 +234,9 @@ class StreamEstimator:
         self._fusion = Fusion(made.model, gate=gate, keep=made.keep, history=_HISTORY)
         self._rows: dict[int, dict[str, Array | None]] = {}  # epochs that are not estimated yet
         self._deadlines: dict[int, float] = {}
-        self._start = self._newest = 0  # the first epoch, and the last one that was estimated
+        self._start = self._newest = 0  # the first epoch, and the last one that went through the filter
         self._told = self._store.newest_told(self._plan)  # agent -> its last epoch
+        self._front = self._beyond = 0  # and how many agents are beyond it
         if not self._told:
             return
         first, last = self._where_most_are()
@@ -194,10 +259,19 @@ class StreamEstimator:
             if epoch <= estimated:
                 self._take(epoch, row)
                 self._newest = epoch
-            else:
+            elif row:
                 self._rows[epoch] = row
-                self._deadlines[epoch] = now + self._wait
             epoch += 1
+        self._go_on(now)
+
+    def _go_on(self, now: float) -> None:
+        """Find the front, and wait from now on for those who have not told rows up to there."""
+        newest = sorted(self._told.values(), reverse=True)
+        before, self._front = self._front, newest[self._quorum - 1] if len(newest) >= self._quorum else 0
+        self._beyond = sum(epoch > self._front for epoch in newest[: self._quorum])
+        for epoch in self._rows:
+            if before < epoch <= self._front:
+                self._deadlines.setdefault(epoch, now + self._wait)
 
     def _where_most_are(self) -> tuple[int, int]:
         """The first and the last epoch of those, without a long gap, in which the agent in the middle is.
@@ -220,7 +294,9 @@ class StreamEstimator:
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store, and what it says of the epochs before."""
-        self._told[message.agent] = max(message.epoch, self._told.get(message.agent, 0))
+        before = self._told.get(message.agent, 0)
+        self._told[message.agent] = max(message.epoch, before)
+        self._beyond += before <= self._front < message.epoch
         if not self._start:
             self._start, self._newest = message.epoch, message.epoch - 1
         if not self._start - _LONGEST_GAP <= message.epoch <= self._newest + _LONGEST_GAP:
@@ -233,6 +309,8 @@ class StreamEstimator:
                 return "late"
             self._begin(now)
             return ""
+        if self._beyond >= self._quorum:
+            self._go_on(now)
         problem = ""
         changeable = self._newest - _HISTORY
         # what an agent without a memory did not tell may be on its way
@@ -244,18 +322,20 @@ class StreamEstimator:
     def _note(self, epoch: int, agent: str, values: Array | None, now: float) -> str:
         if epoch > self._newest:
             self._rows.setdefault(epoch, {})[agent] = values
-            self._deadlines.setdefault(epoch, now + self._wait)
+            if epoch <= self._front:
+                self._deadlines.setdefault(epoch, now + self._wait)
             return ""
         try:
             self._take(epoch, {agent: values})
         except InvalidReading:
             return "late"
+        self._told_newest += epoch == self._newest
         self._revised = True
         return ""
 
     def due(self, now: float) -> Iterator[Made]:
         """Rows in order, each complete or past the deadline of any row told since; then what was revised."""
-        while self._rows:
+        while self._deadlines:
             epoch = self._newest + 1
             row = self._rows.get(epoch, {})
             if len(row) < len(self._senders) and now < min(self._deadlines.values()):
@@ -263,12 +343,15 @@ class StreamEstimator:
             self._rows.pop(epoch, None)
             self._deadlines.pop(epoch, None)
             estimate = self._take(epoch, row)
-            self._newest, self._revised = epoch, False
-            yield Made(epoch, self._plan, len(row), estimate)
-        if self._revised:
-            self._revised = False
-            told = len(self._senders) - len(self._last.missing)
-            yield Made(self._newest, self._plan, told, self._last)
+            self._newest, self._told_newest, self._revised = epoch, len(row), False
+            if len(row) >= self._quorum:
+                yield Made(epoch, self._plan, len(row), estimate)
+            else:
+                for agent in row:
+                    self._store.count(agent, "few")
+        if self._revised and self._told_newest >= self._quorum:
+            yield Made(self._newest, self._plan, self._told_newest, self._last)
+        self._revised = False
 
     def next_deadline(self) -> float | None:
         """When something is due at the latest."""
@@ -281,4 +364,5 @@ class StreamEstimator:
         return self._last
 
     _revised = False
+    _told_newest = 0  # how many told the newest row
     _last: Estimate

@@ -8,15 +8,18 @@ Refusals have a word each, are counted per agent, and never quote what was refus
     malformed   sealed, and still no message
     impostor    an agent's message on another agent's topic
     plan        of a plan that the centre does not know (yet): the agent keeps it, and sends it again
+    gone        of an agent that the plan of the centre has no more, or lets send nothing: never taken
     numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
     conflict    another message for an epoch that this agent has told
+    far         kept, but for an epoch so far ahead of the clock here that it must be a mistake, or, of a stream, for
+                a row so far from those of most agents
+    few         kept, but fewer agents than the quorum had told of its epoch when the wait was over
     late        of a stream: kept, but for a row too far back to be changed
-    far         of a stream: kept, but for a row so far ahead that it must be a mistake
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +31,8 @@ from veilnet.live.topics import Topics
 __all__ = ["REASONS", "Accepted", "Intake", "Refused"]
 
 REASONS = (
-    "stranger", "oversized", "seal", "malformed", "impostor", "plan", "numbers", "conflict", "late", "far",
+    "stranger", "oversized", "seal", "malformed", "impostor", "gone", "plan", "numbers", "conflict", "far", "few",
+    "late",
 )  # fmt: skip
 STRANGER = ""
 _LARGEST = 1e100  # of a number: its square and sums of such can still be computed with
@@ -62,7 +66,11 @@ class Intake:
     seals:  agent -> its seal.
     plans:  short id of a plan -> agent -> how many numbers it sends; plans may be added while it runs.
     topics: where agents send.
+
+    ``heard`` are the agents that send by the plan that counts: no other is listened to, whatever plan it names.
     """
+
+    heard: Collection[str] = ()
 
     def __init__(
         self, seals: Mapping[str, Seal], plans: Mapping[str, Mapping[str, int]], topics: Topics
@@ -90,6 +98,8 @@ class Intake:
             return Refused(agent, str(error))
         if message.agent != agent:
             return Refused(agent, "impostor")
+        if agent not in self.heard:
+            return Refused(agent, "gone", message)
         sent = self._plans.get(message.plan)
         if sent is None or agent not in sent:
             return Refused(agent, "plan")

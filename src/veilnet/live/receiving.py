@@ -34,7 +34,8 @@ class Receiver:
     centre:      what commits and estimates; ``seals`` those of its agents.
     topics:      of the network; ``credentials`` and ``address`` lead to its broker.
     say:         told what the centre's owner should know.
-    estimated:   told of every estimate that is committed; what it returns is published, where it is not None.
+    estimated:   told of every estimate that is committed; what it returns is published, where it is not None and the
+                 estimate is current; the newest one is retained.
     idle:        called between batches, once or more often a second.
     neighbours:  what other programs are told beside, None for nothing.
     """
@@ -204,9 +205,9 @@ class Receiver:
         self._send_receipts()
         for made in taken.estimates:
             shown = self._estimated(made)
-            if shown is not None and self.connected:
+            if shown is not None and made.current and self.connected:
                 payload = json.dumps(shown, ensure_ascii=False, allow_nan=False)
-                self._client.publish(self._topics.estimates, payload, qos=0, retain=True)
+                self._client.publish(self._topics.estimates, payload, qos=0, retain=made.newest)
                 if self._neighbours is not None:
                     self.publish(self._neighbours.tell(shown))
 

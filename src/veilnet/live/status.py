@@ -13,6 +13,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io import live_ledger
 from veilnet.live import agent_store, centre_store
 from veilnet.live._sqlite import connect
+from veilnet.live.estimating import farthest
 
 __all__ = ["AgentStatus", "Status", "agent_status", "read_status"]
 
@@ -45,7 +46,8 @@ class Status:
     """A centre's store at a glance.
 
     plans:     ids of the plans taken up, the newest last.
-    newest:    the newest epoch that any agent told; ``epochs`` how many were estimated, ``estimates`` with revisions.
+    newest:    the newest epoch that any agent told, unless it is far ahead of most.
+    epochs:    how many were estimated; ``estimates`` with revisions.
     counts:    (agent, reason) -> how many; the agent is empty for strangers.
     """
 
@@ -84,7 +86,8 @@ def read_status(path: Path) -> Status:
             (agent, what): n for agent, what, n in database.execute("SELECT agent, what, count FROM counts")
         }
         rows = database.execute("SELECT agent, epoch, messages, missed, heard FROM agents").fetchall()
-    newest = max((row[1] for row in rows), default=0)
+    told = [row[1] for row in rows if row[1]]
+    newest = max((epoch for epoch in told if epoch <= farthest(told)), default=0)
     agents = tuple(
         AgentStatus(
             agent=agent,
@@ -92,7 +95,7 @@ def read_status(path: Path) -> Status:
             missed=missed,
             silent=max(0, epochs - messages - missed),
             epoch=epoch,
-            lag=newest - epoch if epoch else epochs,
+            lag=max(0, newest - epoch) if epoch else epochs,
             heard=heard,
             refused=sum(n for (who, what), n in counts.items() if who == agent and what != "duplicate"),
             duplicates=counts.get((agent, "duplicate"), 0),
