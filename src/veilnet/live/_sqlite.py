@@ -12,7 +12,7 @@ from typing import Self
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.io._locking import require_lock
 
-__all__ = ["Lock", "Opened", "connect", "create_database", "open_database", "transaction"]
+__all__ = ["Lock", "Opened", "connect", "copy_database", "create_database", "open_database", "transaction"]
 
 _PATIENCE = 60.0  # seconds that a connection waits for another one of the same process
 
@@ -79,6 +79,29 @@ def create_database(
             database.execute("INSERT INTO kind VALUES (?)", (kind,))
             fill(database)
     partial.rename(path)
+    _remember(path.absolute().parent)
+
+
+def copy_database(database: sqlite3.Connection, path: Path) -> None:
+    """A copy in a new file, on the disk and readable by its owner alone; InvalidRequest where there is one."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InvalidRequest(
+            f"{path}: exists already, and nothing is put over it; choose another name"
+        ) from None
+    try:
+        database.execute("VACUUM INTO ?", (str(path),))
+        os.fsync(handle)
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, sqlite3.Error):
+            raise VeilnetError(
+                f"{path}: the copy could not be written ({error}); nothing was changed"
+            ) from error
+        raise
+    finally:
+        os.close(handle)
     _remember(path.absolute().parent)
 
 

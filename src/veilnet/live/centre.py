@@ -20,8 +20,8 @@ from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
-from veilnet.live.epochs import Epochs, epochs_of
-from veilnet.live.estimating import Estimator, estimator, farthest
+from veilnet.live.epochs import Epochs, epochs_of, farthest
+from veilnet.live.estimating import Estimator, estimator
 from veilnet.live.intake import Accepted, Intake
 from veilnet.live.messages import SHORT, Receipt, Seal, as_ranges
 from veilnet.live.topics import Topics
@@ -219,7 +219,7 @@ class Centre:
                 whose = message.agent, message.store
                 early = self.epochs.is_ahead(message.epoch, clock)
                 how = self.store.add(message, plan.number, early=early)
-                if how == "conflict":
+                if how in ("conflict", "old"):
                     self.store.count(message.agent, how)
                     taken.refused += 1
                     never.setdefault(whose, []).append((message.sequence, how))

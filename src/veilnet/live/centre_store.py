@@ -11,6 +11,10 @@ come again, and never used. The file is SQLite's, and its owner may read it whil
     agents      what is known of each: last epoch, messages, when last heard
     counts      refusals and duplicates, per agent
     plans       the centre's file of every plan that was taken up
+    about       the last epoch that was put away (0: none), and how many epochs and estimates were
+
+:meth:`CentreStore.put_away` moves all but the newest epochs to another file. What is told of those again is refused:
+a broker may have kept last year's messages.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
-from veilnet.live._sqlite import Lock, Opened, create_database, open_database, transaction
+from veilnet.live._sqlite import Lock, Opened, copy_database, create_database, open_database, transaction
 from veilnet.live.messages import Message
 
 __all__ = ["CentreStore", "StoredPlan"]
@@ -57,8 +61,11 @@ CREATE VIEW latest AS SELECT * FROM estimates AS e WHERE revision =
     (SELECT max(revision) FROM estimates AS f WHERE f.epoch = e.epoch AND f.plan = e.plan);
 CREATE TABLE counts (
     agent TEXT NOT NULL, what TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (agent, what)
-)
+);
+CREATE TABLE about (put_away INTEGER NOT NULL, epochs INTEGER NOT NULL, estimates INTEGER NOT NULL);
+INSERT INTO about VALUES (0, 0, 0)
 """
+EPOCHS_KEPT = 1000  # that stay in a store when it is rotated
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class CentreStore(Opened):
             self._agents: dict[str, int] = dict(
                 self._db.execute("SELECT agent, number FROM agents").fetchall()
             )
+            (self._put_away,) = self._db.execute("SELECT put_away FROM about").fetchone()
             self.newest: dict[str, int] = dict(
                 self._db.execute("SELECT agent, epoch FROM agents WHERE epoch > 0").fetchall()
             )
@@ -131,8 +139,11 @@ class CentreStore(Opened):
     def add(self, message: Message, plan: int, *, early: bool = False) -> str:
         """Keep a message: "new", "duplicate" (the same one came before) or "conflict" (another one did).
 
+        It is "old", and not kept, where its epoch was put away.
         early: of an epoch so far ahead of the clock that it is never to be used.
         """
+        if message.epoch <= self._put_away:
+            return "old"
         agent = self._agents[message.agent]
         added = self._db.execute(
             "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -175,6 +186,33 @@ class CentreStore(Opened):
             [(*key, count) for key, count in self._uncounted.items()],
         )
         self._uncounted.clear()
+
+    # --- rotation
+
+    def put_away(self, archive: Path, keep: int = EPOCHS_KEPT) -> int:
+        """Copy the store to another file, and forget all but the newest epochs; the last one forgotten, 0 for none.
+
+        keep: how many estimated epochs stay. What is forgotten is never taken again; the newest epoch of each agent,
+              plans and counts stay. A copy that was not finished leaves the store as it was.
+        """
+        found = self._db.execute(
+            "SELECT DISTINCT epoch FROM estimates ORDER BY epoch DESC LIMIT 1 OFFSET ?", (keep,)
+        ).fetchone()
+        if found is None:
+            return 0
+        copy_database(self._db, archive)
+        last = int(found[0])
+        with transaction(self._db):
+            self._db.execute(
+                "UPDATE about SET put_away = ?, epochs = epochs + (SELECT count(DISTINCT epoch) FROM estimates WHERE "
+                "epoch <= ?), estimates = estimates + (SELECT count(*) FROM estimates WHERE epoch <= ?)",
+                (last, last, last),
+            )
+            for table in ("messages", "estimates"):
+                self._db.execute(f"DELETE FROM {table} WHERE epoch <= ?", (last,))
+        self._put_away = last
+        self._db.execute("VACUUM")
+        return last
 
     # --- what is told of an epoch
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from veilnet._core.durations import duration, in_words
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io.row_keys import RowKey
 
-__all__ = ["Epochs", "epochs_of", "read_step"]
+__all__ = ["CLOCKS_SET", "LONGEST_GAP", "Epochs", "epochs_of", "farthest", "middle", "read_step"]
 
 _END = 253_402_300_800  # seconds since 1970: the year 10000, which no calendar of the readers' knows
 _NUMBERED = 10**9  # seconds since 1970: epochs before 2001 are rows that somebody numbered
@@ -17,6 +18,21 @@ _AHEAD = 300.0  # seconds: a time further in the future than that and a step is 
 _ZONES = 14 * 3600.0  # seconds: how far a clock on local time may be ahead of one on UTC
 _WEEK = 7 * 86400.0
 CLOCKS_SET = 1_704_067_200.0  # seconds since 1970, the year 2024: a clock before that was never set
+LONGEST_GAP = 100_000  # epochs of which nobody heard
+
+
+def middle(newest: Collection[int]) -> int:
+    """Where the agent in the middle is; 0 where there is none.
+
+    newest: the newest epoch of each agent. One that is far from all others has a wrong clock, or a false one.
+    """
+    ordered = sorted(newest)
+    return ordered[(len(ordered) - 1) // 2] if ordered else 0
+
+
+def farthest(newest: Collection[int]) -> int:
+    """The last epoch that is not too far ahead of the agent in the middle."""
+    return middle(newest) + LONGEST_GAP
 
 
 def read_step(step: str | None) -> int | None:

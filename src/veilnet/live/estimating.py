@@ -1,9 +1,9 @@
 """An estimate for every epoch that a quorum told, from whatever arrived by its deadline; what comes late revises it.
 
-The deadline of an epoch is a wait after the first message of it arrived, of a stream after a quorum got there: clocks of
-agents and centre need not agree.
-Where all agents have told, whether numbers or that their reading was missed, nothing is waited for. Each estimate is
-one call of :class:`veilnet.Fusion`, so that it has the bits that the same call has anywhere else.
+The deadline of an epoch is a wait after the first message of it arrived, of a stream after a quorum got there: clocks
+of agents and centre need not agree. Where all agents have told, whether numbers or that their reading was missed,
+nothing is waited for. Each estimate is one call of :class:`veilnet.Fusion`, so that it has the bits that the same
+call has anywhere else.
 
 A stolen agent can tell epochs that nobody else tells, where there is nothing to test its messages against. So nothing
 is estimated that fewer than a quorum told, nor by one agent alone that the gate cannot judge.
@@ -26,13 +26,13 @@ from veilnet.centre.models import Messages
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
+from veilnet.live.epochs import LONGEST_GAP, middle
 from veilnet.live.messages import Message
 
-__all__ = ["Estimator", "Made", "estimator", "farthest"]
+__all__ = ["Estimator", "Made", "estimator"]
 
 _HISTORY = 64  # rows back that a late message may change
 _MIXTURES = 16  # ways of agents to go by several plans whose fusions are kept
-_LONGEST_GAP = 100_000  # epochs of which nobody heard
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +71,6 @@ def estimator(
     """
     kind = StreamEstimator if fusion.is_stream else RowEstimator
     return kind(fusion, plan, store, wait, now, quorum)
-
-
-def farthest(newest: Collection[int]) -> int:
-    """The last epoch that is not too far ahead of the agent in the middle.
-
-    newest: the newest epoch of each agent. One that is far ahead of all others has a wrong clock, or a false one.
-    """
-    ordered = sorted(newest)
-    return ordered[(len(ordered) - 1) // 2] + _LONGEST_GAP if ordered else _LONGEST_GAP
 
 
 def _quorum(senders: int, asked: int | None) -> int:
@@ -278,18 +269,16 @@ class StreamEstimator:
 
         One that is far from all others has a wrong clock, or a false one, and must not decide where rows begin.
         """
-        newest = sorted(self._told.values())
-        middle = newest[(len(newest) - 1) // 2]
         epochs = self._store.epochs_told(self._plan)
-        low = high = bisect_left(epochs, middle)
-        while low > 0 and epochs[low] - epochs[low - 1] <= _LONGEST_GAP:
+        low = high = bisect_left(epochs, middle(self._told.values()))
+        while low > 0 and epochs[low] - epochs[low - 1] <= LONGEST_GAP:
             low -= 1
-        while high + 1 < len(epochs) and epochs[high + 1] - epochs[high] <= _LONGEST_GAP:
+        while high + 1 < len(epochs) and epochs[high + 1] - epochs[high] <= LONGEST_GAP:
             high += 1
         return epochs[low], epochs[high]
 
     def _most_are_near(self, epoch: int) -> bool:
-        near = sum(abs(each - epoch) <= _LONGEST_GAP for each in self._told.values())
+        near = sum(abs(each - epoch) <= LONGEST_GAP for each in self._told.values())
         return 2 * near > len(self._told)
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
@@ -299,7 +288,7 @@ class StreamEstimator:
         self._beyond += before <= self._front < message.epoch
         if not self._start:
             self._start, self._newest = message.epoch, message.epoch - 1
-        if not self._start - _LONGEST_GAP <= message.epoch <= self._newest + _LONGEST_GAP:
+        if not self._start - LONGEST_GAP <= message.epoch <= self._newest + LONGEST_GAP:
             if not self._most_are_near(message.epoch):
                 return "far"
             self._begin(now)

@@ -11,6 +11,7 @@ Refusals have a word each, are counted per agent, and never quote what was refus
     gone        of an agent that the plan of the centre has no more, or lets send nothing: never taken
     numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
     conflict    another message for an epoch that this agent has told
+    old         of an epoch that was put away when the store was rotated: it has been there, or comes too late
     far         kept, but for an epoch so far ahead of the clock here that it must be a mistake, or, of a stream, for
                 a row so far from those of most agents
     few         kept, but fewer agents than the quorum had told of its epoch when the wait was over
@@ -31,8 +32,8 @@ from veilnet.live.topics import Topics
 __all__ = ["REASONS", "Accepted", "Intake", "Refused"]
 
 REASONS = (
-    "stranger", "oversized", "seal", "malformed", "impostor", "gone", "plan", "numbers", "conflict", "far", "few",
-    "late",
+    "stranger", "oversized", "seal", "malformed", "impostor", "gone", "plan", "numbers", "conflict", "old", "far",
+    "few", "late",
 )  # fmt: skip
 STRANGER = ""
 _LARGEST = 1e100  # of a number: its square and sums of such can still be computed with

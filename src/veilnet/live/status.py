@@ -13,7 +13,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io import live_ledger
 from veilnet.live import agent_store, centre_store
 from veilnet.live._sqlite import connect
-from veilnet.live.estimating import farthest
+from veilnet.live.epochs import farthest
 
 __all__ = ["AgentStatus", "Status", "agent_status", "read_status"]
 
@@ -47,7 +47,7 @@ class Status:
 
     plans:     ids of the plans taken up, the newest last.
     newest:    the newest epoch that any agent told, unless it is far ahead of most.
-    epochs:    how many were estimated; ``estimates`` with revisions.
+    epochs:    how many were estimated; ``estimates`` with revisions. Both count what was put away.
     counts:    (agent, reason) -> how many; the agent is empty for strangers.
     """
 
@@ -80,7 +80,8 @@ def read_status(path: Path) -> Status:
         database.execute("BEGIN")  # one moment for all that follows
         plans = tuple(row[0] for row in database.execute("SELECT plan FROM plans ORDER BY number"))
         epochs, estimates = database.execute(
-            "SELECT count(DISTINCT epoch), count(*) FROM estimates"
+            "SELECT count(DISTINCT e.epoch) + a.epochs, count(e.epoch) + a.estimates "
+            "FROM about a LEFT JOIN estimates e"
         ).fetchone()
         counts = {
             (agent, what): n for agent, what, n in database.execute("SELECT agent, what, count FROM counts")

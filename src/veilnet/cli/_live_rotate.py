@@ -1,0 +1,36 @@
+"""``veilnet live rotate``: put away what is old in a centre's store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    store: Annotated[Path, typer.Argument(help="The centre's --out, while no centre runs.")],
+    archive: Annotated[Path, typer.Argument(help="A new file, which gets all that the store holds.")],
+) -> int:
+    """Copy a centre's store to an archive, and leave the newest 1,000 epochs in it.
+
+    The centre goes on with the same store, which remembers up to which epoch all was put away: messages of those
+    epochs are refused, so that nobody can have last year's count again. A store that is begun by hand knows nothing of that.
+    """
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.cli._shared import console
+    from veilnet.live.centre_store import EPOCHS_KEPT, CentreStore
+
+    if not store.is_file():
+        raise InvalidRequest(f"{store}: no such file; give the --out of 'veilnet center'")
+    with CentreStore(store) as opened:
+        last = opened.put_away(archive)
+    if not last:
+        console.print(
+            f"Nothing was put away: {store} holds no more than {EPOCHS_KEPT} epochs.", soft_wrap=True
+        )
+        return 1
+    console.print(
+        f"Epochs up to {last} were put away: {archive} holds all, {store} the rest.", soft_wrap=True
+    )
+    return 0
