@@ -135,7 +135,7 @@ def test_a_new_version_is_taken_up_by_agent_and_centre_while_they_run(tmp_path: 
         common = ("--broker", broker.address)
         centre = start(
             "center", tmp_path / "plan/center.json", *common, "--cert", made.keys.centre.folder, "--out", out,
-            "--wait", "100ms",
+            "--wait", "100ms", "--quorum", "1",
         )  # fmt: skip
         running = start(
             "agent",

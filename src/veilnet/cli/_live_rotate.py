@@ -15,7 +15,7 @@ def command(
     """Copy a centre's store to an archive, and leave the newest 1,000 epochs in it.
 
     The centre goes on with the same store, which remembers up to which epoch all was put away: messages of those
-    epochs are refused, so that nobody can have last year's count again. A store that is begun by hand knows nothing of that.
+    epochs are refused, so that nobody can have last year's count again. A store begun by hand knows nothing of that.
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import console

@@ -55,6 +55,7 @@ def _show_agent(agent: str, ledger: Any) -> None:
 
 def _show_centre(status: Any) -> None:
     from veilnet.cli._shared import console, table
+    from veilnet.live.intake import NOT_USED
 
     revised = status.estimates - status.epochs
     console.print(
@@ -72,7 +73,8 @@ def _show_centre(status: Any) -> None:
     console.print(table(columns, rows))
     for (agent, reason), count in sorted(status.counts.items()):
         if reason != "duplicate":
-            console.print(f"Refused {count} on the topic of {agent or 'nobody'}: {reason}.")
+            did = "Did not use" if reason in NOT_USED else "Refused"
+            console.print(f"{did} {count} on the topic of {agent or 'nobody'}: {reason}.")
 
 
 def _ago(heard: float) -> str:

@@ -205,12 +205,15 @@ class _Refusals:
         self._centre, self._told = centre, dict(centre.store.counts)
 
     def tell(self) -> None:
+        from veilnet.live.intake import NOT_USED
+
         counts = self._centre.store.counts
         for (agent, reason), count in counts.items():
             new = count - self._told.get((agent, reason), 0)
             if new and reason != "duplicate":
                 whose = f"on the topic of {agent}" if agent else "on a topic of nobody's"
-                _say(f"refused {new} message{'s' if new > 1 else ''} {whose}: {reason} ({count} so far)")
+                did = "kept and did not use" if reason in NOT_USED else "refused"
+                _say(f"{did} {new} message{'s' if new > 1 else ''} {whose}: {reason} ({count} so far)")
         self._told = dict(counts)
 
 

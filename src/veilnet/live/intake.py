@@ -29,12 +29,13 @@ from veilnet._core.types import Array
 from veilnet.live.messages import Malformed, Message, Seal
 from veilnet.live.topics import Topics
 
-__all__ = ["REASONS", "Accepted", "Intake", "Refused"]
+__all__ = ["NOT_USED", "REASONS", "Accepted", "Intake", "Refused"]
 
 REASONS = (
     "stranger", "oversized", "seal", "malformed", "impostor", "gone", "plan", "numbers", "conflict", "old", "far",
     "few", "late",
 )  # fmt: skip
+NOT_USED = ("far", "few", "late")  # kept all the same
 STRANGER = ""
 _LARGEST = 1e100  # of a number: its square and sums of such can still be computed with
 

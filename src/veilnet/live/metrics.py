@@ -60,7 +60,7 @@ def as_metrics(status: Status, *, connected: bool) -> str:
         [(_labels(agent=each.agent), each.heard) for each in agents],
     )  # fmt: skip
     add(
-        "veilnet_refused_total", "counter", "Messages refused, by reason; agent is empty for strangers.",
+        "veilnet_refused_total", "counter", "Messages refused or not used, by reason; agent is empty for strangers.",
         [
             (_labels(agent=agent, reason=reason), count)
             for (agent, reason), count in sorted(status.counts.items())
