@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import veilnet as vn
 from veilnet import cli
 from veilnet.calibration.fitting import fit_report
 
@@ -70,3 +72,56 @@ def test_the_law_of_a_public_parameter_is_doubted() -> None:
     data["outside"] = np.exp(data["outside"])
     doubts = {one.name: one.words for one in fit_report(data, **ROLES, limits=False).network.doubts}
     assert "outside" in doubts["parameter-law"]
+
+
+# --- spreadsheets
+
+FORMULA = '=HYPERLINK("x";"y")'
+
+
+@pytest.mark.parametrize("name", [FORMULA, "+1+cmd", "-1+cmd", "@sum(a1)", "'quoted", "-1.5"])
+def test_no_cell_is_run_by_a_spreadsheet(tmp_path: Path, name: str) -> None:
+    """Names of agents and parameters come from whoever made the network: none begins a cell as a formula does."""
+    network = vn.Network(
+        {name: [[1.0, 0.3], [0.0, 1.0]], "hall": [[0.9, 0.8], [0.2, 0.1]]}, 0.25, {name: [1, 0]}, {"g": [0, 1]},
+        resolution=0, prior=vn.Prior(np.eye(2)),
+    )  # fmt: skip
+    plan = vn.design(network)
+    plan.save(tmp_path / "plan")
+    files = plan_files(tmp_path / "plan")
+    np.savetxt(tmp_path / "in.csv", [[-1.0, 2.0], [3.0, -4.0]], delimiter=",")
+    for file in files.values():
+        place = str(tmp_path / f"{file.stem}.csv")
+        assert cli.run(["sanitize", str(file), "--in", str(tmp_path / "in.csv"), "--out", place]) == 0
+    given = [f"{agent}={tmp_path / file.stem}.csv" for agent, file in files.items() if agent == "hall"]
+    out = tmp_path / "estimates.csv"
+    center = str(tmp_path / "plan" / "center.json")
+    assert cli.run(["fuse", center, "--out", str(out), "--", *given]) == 0, (
+        "without the other agent, who is named as missing"
+    )
+    for path in (out, tmp_path / f"{files[name].stem}.csv"):
+        cells = [cell for row in csv.reader(path.read_text().splitlines()) for cell in row]
+        assert any(name in cell for cell in cells), path
+        assert [cell for cell in cells if cell[:1] in "=+-@" and cell and not is_number(cell)] == []
+    whole = [*given, f"{name}={tmp_path / files[name].stem}.csv"]
+    assert cli.run(["fuse", center, "--out", str(tmp_path / "all.csv"), "--", *whole]) == 0, (
+        "messages are read again"
+    )
+    rows = list(csv.reader((tmp_path / "all.csv").read_text().splitlines()))
+    assert [row[3] for row in rows[1:]] == ["", ""]
+
+
+def plan_files(folder: Path) -> dict[str, Path]:
+    """agent -> its file."""
+    loaded = {
+        path: vn.Sanitizer.load(path) for path in folder.glob("*.json") if path.stem not in ("plan", "center")
+    }
+    return {sanitizer.agent: path for path, sanitizer in loaded.items()}
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

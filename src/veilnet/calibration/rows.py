@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.timeline import TimeReport, timeline
+from veilnet.io.table_files import TableFile
 from veilnet.io.tables import column_names, read_cells, read_columns
 from veilnet.io.times import as_seconds, looks_like_times
 
@@ -70,7 +70,7 @@ def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> R
     complete = _complete_rows(
         columns if seconds is None or time is None else {**columns, time: seconds},
         missing,
-        str(table) if isinstance(table, str | PathLike) else "table",
+        str(table) if isinstance(table, TableFile) else "table",
     )
     readings = np.stack([columns[name] for name in roles.readings], axis=1)[complete]
     parameters = np.stack([columns[name] for name in roles.parameters], axis=1)[complete]

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import IO
 
 import numpy as np
 
 from veilnet.centre.estimates import Estimate
+from veilnet.io._cells import as_cell
 from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.streams import Format
 
@@ -81,9 +82,10 @@ def _column(key: RowKey) -> str:
     return "time" if key.is_time else "row"
 
 
-def _csv(rows: object) -> bytes:
+def _csv(rows: Iterable[Sequence[str | int]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
+    cells = ([as_cell(each) if isinstance(each, str) else each for each in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(cells)
     return text.getvalue().encode()
 
 

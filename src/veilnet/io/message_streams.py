@@ -29,6 +29,7 @@ import numpy as np
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
+from veilnet.io._cells import as_cell
 from veilnet.io.row_keys import ROW, RowKey, key_named
 from veilnet.io.streams import (
     Block,
@@ -69,7 +70,7 @@ class MessageMark:
     @property
     def fields(self) -> list[str]:
         """What stands in them, beside the row."""
-        return [self.short_plan, self.agent] + ([] if self.private else ["no"])
+        return [self.short_plan, as_cell(self.agent)] + ([] if self.private else ["no"])
 
 
 def message_header(format: Format, columns: int, mark: MessageMark) -> bytes:
@@ -121,7 +122,7 @@ class MessageReader(LineReader):
     ) -> None:
         super().__init__(file, format, columns, label)
         self.mark = mark
-        self._origin = [mark.short_plan.encode(), mark.agent.encode()]
+        self._origin = [mark.short_plan.encode(), as_cell(mark.agent).encode()]
         self._places = 3  # fields before the numbers
         self._named: RowKey | None = None  # the column or key that tells rows
         self.rows_told = True
@@ -177,7 +178,8 @@ class MessageReader(LineReader):
             )
         row = self._told(self._named or ROW, fields[0])
         if fields[1:3] != self._origin:
-            self._check_origin(*(_text(field, row) for field in fields[1:3]))
+            plan, agent = (_text(field, row) for field in fields[1:3])
+            self._check_origin(plan, self.mark.agent if agent == as_cell(self.mark.agent) else agent)
         if self._places == 4:
             if _text(fields[3], row).strip() != "no":
                 raise Refused("the column 'private' holds neither 'no' nor a number", row)

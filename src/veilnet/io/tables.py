@@ -14,12 +14,13 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from os import PathLike, fspath
-from pathlib import Path
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.types import Array
 from veilnet.io.categories import as_category, column_of, texts_of
-from veilnet.io.table_files import is_text_table, open_text, read_frame
+from veilnet.io.table_files import TableFile, is_text_table, lines_of, open_text, read_frame
 
 _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
 _DELIMITERS = (",", ";", "\t")
@@ -42,10 +43,8 @@ def read_columns(table: Any, wanted: Sequence[str], notes: list[str] | None = No
     """
     told: list[str] = [] if notes is None else notes
     table = opened_once(table)
-    if isinstance(table, str | PathLike):
-        columns = _from_csv(Path(fspath(table)), wanted, told)
-    else:
-        columns = _from_memory(table, wanted, told)
+    read = _from_csv if isinstance(table, TableFile) else _from_memory
+    columns = read(table, wanted, told)
     lengths = {name: values.size for name, values in columns.items()}
     first = next(iter(lengths.values()), 0)
     for name, length in lengths.items():
@@ -60,26 +59,28 @@ def read_columns(table: Any, wanted: Sequence[str], notes: list[str] | None = No
 def column_names(table: Any) -> list[str]:
     """The names of a table's columns, in order."""
     table = opened_once(table)
-    if isinstance(table, str | PathLike):
-        with _opened(Path(fspath(table))) as (names, *_):
+    if isinstance(table, TableFile):
+        with _opened(table) as (names, *_):
             return names
     return _names_in_memory(table)
 
 
 def opened_once(table: Any) -> Any:
     """The table, read already where it is a file that cannot be read column by column."""
-    if isinstance(table, str | PathLike) and not is_text_table(Path(fspath(table))):
-        return read_frame(Path(fspath(table)))
+    if isinstance(table, str | PathLike):
+        table = TableFile(str(fspath(table)))
+    if isinstance(table, TableFile) and not is_text_table(table):
+        return read_frame(table)
     return table
 
 
 def read_cells(table: Any, name: str) -> Any:
     """One column as it stands in the table: text where it is a file, whatever it holds otherwise."""
     table = opened_once(table)
-    if not isinstance(table, str | PathLike):
+    if not isinstance(table, TableFile):
         _refuse_unknown([name], _names_in_memory(table))
         return table[name]
-    with _opened(Path(fspath(table))) as (names, rows, _):
+    with _opened(table) as (names, rows, _):
         _refuse_unknown([name], names)
         place = names.index(name)
         return [row[place] if place < len(row) else "" for row in rows if any(cell.strip() for cell in row)]
@@ -88,8 +89,8 @@ def read_cells(table: Any, name: str) -> Any:
 def first_rows(table: Any, count: int) -> tuple[list[str], list[list[str]]]:
     """The names of the columns, and the first rows as text: for someone who is to say what they are."""
     table = opened_once(table)
-    if isinstance(table, str | PathLike):
-        with _opened(Path(fspath(table))) as (names, rows, _):
+    if isinstance(table, TableFile):
+        with _opened(table) as (names, rows, _):
             some = islice((row for row in rows if any(cell.strip() for cell in row)), count)
             return names, [(row + [""] * len(names))[: len(names)] for row in some]
     names = _names_in_memory(table)
@@ -156,13 +157,14 @@ def _as_number(value: Any, name: str, row: int) -> float:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[list[str]], str]]:
+def _opened(path: TableFile) -> Iterator[tuple[list[str], Iterator[list[str]], str]]:
     """(column names, rows below them, what separates cells); whatever is wrong with it becomes one clear error."""
     try:
         with open_text(path) as file:
-            delimiter = max(_DELIMITERS, key=file.readline().count)
-            file.seek(0)
-            rows = csv.reader(file, delimiter=delimiter)
+            lines = lines_of(file, path)
+            first = next(lines, "")
+            delimiter = max(_DELIMITERS, key=first.count)
+            rows = csv.reader(chain([first], lines), delimiter=delimiter)
             yield _header(path, next(rows, [])), rows, delimiter
     except UnicodeDecodeError as error:
         raise InvalidNetwork(
@@ -174,13 +176,13 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[list[str]], str]]:
         raise InvalidNetwork(f"{path}: not a table of comma-separated values: {error}") from error
 
 
-def _from_csv(path: Path, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:
+def _from_csv(path: TableFile, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:
     with _opened(path) as (names, rows, delimiter):
         _refuse_unknown(wanted, names)
         return _cells(path, rows, names, wanted, delimiter, notes)
 
 
-def _header(path: Path, cells: list[str]) -> list[str]:
+def _header(path: TableFile, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     if not any(names):
         raise InvalidNetwork(f"{path}: expected a first line that names the columns, found none")
@@ -194,7 +196,7 @@ def _header(path: Path, cells: list[str]) -> list[str]:
 
 
 def _cells(
-    path: Path,
+    path: TableFile,
     rows: Iterator[list[str]],
     names: Sequence[str],
     wanted: Sequence[str],
@@ -230,9 +232,9 @@ def _cells(
 class _Column:
     """One column as it is read; its first cell that is not missing says whether it holds numbers or texts."""
 
-    def __init__(self, name: str, place: int, path: Path, delimiter: str) -> None:
+    def __init__(self, name: str, place: int, path: TableFile, delimiter: str) -> None:
         self.name, self.place = name, place
-        self.numbers: list[float] = []
+        self.numbers = array("d")
         self.texts: list[str | None] | None = None
         self.commas = 0
         self._path = path
@@ -275,7 +277,7 @@ class _Column:
         if not missing and _reads_as_number(cell):
             self._refuse(line, "a text as in the rows above", "a number; mend one of them")
         if self.texts is not None:
-            self.texts.append(None if missing else cell.strip())
+            self.texts.append(None if missing else intern(cell.strip()))
 
     def _refuse(self, line: int, expected: str, found: str) -> None:
         raise InvalidNetwork(
