@@ -12,7 +12,7 @@ import pytest
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
 from veilnet.cli import run
 from veilnet.live.status import read_status
-from veilnet.studio.live_page import live_page
+from veilnet.studio.live_page import _PAGE, _application, live_page
 
 
 @pytest.fixture
@@ -65,7 +65,6 @@ def test_the_page_shows_estimates_with_their_band_and_every_agent(wired: Wired) 
     assert page.count("<polygon") == 2
     for words in ("mean temperature", "heat loss", "living room", "Without study", "behind: study", "°C"):
         assert words in page
-    assert '<meta http-equiv="refresh" content="5">' in page
     assert "<script" not in page
     assert re.search(r"https?://", page) is None
     newest = json.loads(
@@ -80,3 +79,21 @@ def test_a_page_before_the_first_message(tmp_path: Path) -> None:
     made.close()
     assert "0 epochs estimated" in page
     assert "never" in page
+
+
+def test_the_page_is_shown_to_whoever_opened_the_address_and_to_nobody_else(wired: Wired) -> None:
+    client_of = pytest.importorskip("fastapi.testclient").TestClient
+    from veilnet.studio.guard import Guard
+
+    guard = Guard(_application(wired.folder / "estimates.sqlite"), page=_PAGE, port=8123, most_bytes=0)
+    page, once = guard.address.split("#start=")
+    client = client_of(guard, base_url=page)
+    for address in _PAGE:  # the empty page and its scripts
+        assert client.get(address).status_code == 200
+        assert "temperature" not in client.get(address).text
+    assert client.get("/now").status_code == 403
+    told = {"origin": page.rstrip("/"), "veilnet-page": once}
+    word = client.post("/start", headers=told).text
+    shown = client.get("/now", headers={"veilnet-page": word})
+    assert shown.text == live_page(wired.folder / "estimates.sqlite")
+    assert client.post("/start", headers=told).status_code == 403

@@ -26,9 +26,8 @@ from veilnet.studio.workbench import Workbench
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Workbench]:
-    (tmp_path / "private").mkdir()
-    made = Workbench(tmp_path / "private")
+def bench() -> Iterator[Workbench]:
+    made = Workbench()
     made.load("my network.toml", small_network())
     made.cancel("trace")
     yield made

@@ -34,14 +34,14 @@ def rows_of(seed: int, leak: float = 0.0, count: int = 400) -> bytes:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
     # Only what the rows decide: the other sections are the same for all of them.
     fewer = partial(vn.audit, only=["attackers"], trials=vn.Trials(quick=True, attackers=()))
     monkeypatch.setattr(tasks, "audit", fewer)
-    made = Workbench(tmp_path)
+    made = Workbench()
     made.open_table("log.csv", rows_of(0))
     assert made.table is not None
-    made._fitted(made.table, vn.fit_report(made.table.path, **ROLES))
+    made._fitted(made.table, vn.fit_report(made.table.file, **ROLES))
     made.cancel("trace")
     yield made
     made.close()

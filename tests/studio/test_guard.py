@@ -1,16 +1,15 @@
-"""Who may come in: one browser, by an address that works once; nobody else's page, host or flood."""
+"""Who may come in: one page, by an address that works once; nobody else's page, host, port or flood."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
-from veilnet.studio.app import application
+from veilnet.studio.app import PAGE, application
 from veilnet.studio.guard import Guard
 from veilnet.studio.uploads import MOST_BYTES
 from veilnet.studio.workbench import Workbench
@@ -20,10 +19,13 @@ ORIGIN = {"origin": HOME}
 MOST = 100_000
 
 
+HEADER = "veilnet-page"
+
+
 @pytest.fixture
-def guard(tmp_path: Path) -> Iterator[Guard]:
-    bench = Workbench(tmp_path)
-    yield Guard(application(bench), port=8123, most_bytes=MOST)
+def guard() -> Iterator[Guard]:
+    bench = Workbench()
+    yield Guard(application(bench), page=PAGE, port=8123, most_bytes=MOST)
     bench.close()
 
 
@@ -32,30 +34,52 @@ def outside(guard: Guard) -> TestClient:
     return TestClient(guard, base_url=HOME, follow_redirects=False)
 
 
+def let_in(guard: Guard, client: TestClient) -> TestClient:
+    """What the page does when it is opened."""
+    page, once = guard.address.split("#start=")
+    assert client.get(page).status_code == 200
+    client.headers[HEADER] = client.post("/start", headers={**ORIGIN, HEADER: once}).text
+    return client
+
+
 @pytest.fixture
 def inside(guard: Guard, outside: TestClient) -> TestClient:
-    answer = outside.get(guard.address)
-    assert answer.status_code == 303
-    assert "httponly" in answer.headers["set-cookie"].lower()
-    assert "samesite=strict" in answer.headers["set-cookie"].lower()
-    return outside
+    return let_in(guard, outside)
 
 
-@pytest.mark.parametrize("address", ["/", "/api/view", "/studio.js", "/download/plan.zip"])
-def test_nothing_is_answered_without_the_one_time_address(outside: TestClient, address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["/api/view", "/api/jobs", "/download/plan.zip", "/live.html", "/live.js", "/nothing"]
+)
+def test_nothing_but_the_empty_page_is_answered_without_the_one_time_address(
+    outside: TestClient, address: str
+) -> None:
     answer = outside.get(address)
     assert answer.status_code == 403
-    assert "veilnet studio" in answer.text
+    assert "veilnet printed" in answer.text
 
 
 def test_the_address_works_once_and_no_other_does(guard: Guard, outside: TestClient) -> None:
-    assert outside.get("/start/").status_code == 403
-    assert outside.get(guard.address[:-1]).status_code == 403
-    assert outside.get(guard.address).status_code == 303
-    assert outside.get("/").status_code == 200
+    once = guard.address.partition("#start=")[2]
+    for wrong in ("", once[:-1], "guess", "ö"):
+        asked = {**ORIGIN, HEADER: wrong.encode()}
+        assert outside.post("/start", headers=asked).status_code == 403
+        assert outside.get("/api/view", headers=asked).status_code == 403
+    assert outside.get("/api/view", headers={HEADER: once}).status_code == 403, "it is to be exchanged first"
+    let_in(guard, outside)
+    assert outside.get("/api/view").status_code == 200
     elsewhere = TestClient(guard, base_url=HOME, follow_redirects=False)
-    assert elsewhere.get(guard.address).status_code == 403
-    assert elsewhere.get("/", headers={"cookie": "veilnet_studio=guess"}).status_code == 403
+    assert elsewhere.post("/start", headers={**ORIGIN, HEADER: once}).status_code == 403
+
+
+def test_no_other_server_on_this_machine_is_told(guard: Guard, outside: TestClient) -> None:
+    """Cookies know no ports: whatever else serves on 127.0.0.1 got the studio's, and with it all that it holds."""
+    page, once = guard.address.split("#start=")
+    answers = [outside.get(page), outside.post("/start", headers={**ORIGIN, HEADER: once})]
+    answers.append(outside.get("/api/view", headers={HEADER: answers[-1].text}))
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    assert not any("set-cookie" in answer.headers for answer in answers)
+    assert not outside.cookies
+    assert once not in page, "nor does the address line of a request tell it: browsers send no fragment"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +92,7 @@ def test_a_name_that_merely_points_here_is_refused(inside: TestClient, host: str
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://127.0.0.1:9", "https://127.0.0.1:8123"]
 )
-def test_requests_of_other_pages_are_refused_even_with_the_cookie(inside: TestClient, origin: str) -> None:
+def test_requests_of_other_pages_are_refused_even_with_the_word(inside: TestClient, origin: str) -> None:
     assert inside.post("/api/example", headers={"origin": origin}).status_code == 403
     assert inside.get("/api/view", headers={"origin": origin}).status_code == 403
 
@@ -102,7 +126,7 @@ def test_pages_may_load_nothing_from_elsewhere(inside: TestClient) -> None:
     assert "frame-ancestors 'none'" in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
-    for name in ("index.html", "studio.js", "studio.css", "report.css"):
+    for name in ("index.html", "door.js", "studio.js", "studio.css", "report.css"):
         text = inside.get(f"/{name}").text
         assert "://" not in text, name
 
@@ -119,12 +143,11 @@ def test_unknown_addresses_and_unreadable_requests_get_a_plain_answer(inside: Te
     )
 
 
-def test_a_hundred_megabytes_are_refused_by_the_limit_that_is_served(tmp_path: Path) -> None:
+def test_a_hundred_megabytes_are_refused_by_the_limit_that_is_served() -> None:
     """As one body whose length is told, and as one that merely goes on; what arrived meanwhile is not kept."""
-    bench = Workbench(tmp_path)
-    guard = Guard(application(bench), port=8123, most_bytes=MOST_BYTES)
-    client = TestClient(guard, base_url=HOME, follow_redirects=False)
-    client.get(guard.address)
+    bench = Workbench()
+    guard = Guard(application(bench), page=PAGE, port=8123, most_bytes=MOST_BYTES)
+    client = let_in(guard, TestClient(guard, base_url=HOME, follow_redirects=False))
     megabyte = b"1,2\n" * 250_000
     told = {**ORIGIN, "content-length": "100000000"}
 
@@ -137,4 +160,3 @@ def test_a_hundred_megabytes_are_refused_by_the_limit_that_is_served(tmp_path: P
         assert answer.status_code == 413
         assert answer.text == "A file may have at most 50 MB here."
     assert bench.table is None
-    assert not list(tmp_path.iterdir())

@@ -45,7 +45,7 @@ class Visit:
     @property
     def origin(self) -> str:
         """Where it is served."""
-        return self.address.partition("/start/")[0]
+        return self.address.partition("/#")[0]
 
     def shown(self, selector: str, pattern: str) -> str:
         """The text of an element once it is seen and matches: what is hidden has the text of before."""

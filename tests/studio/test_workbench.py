@@ -22,7 +22,6 @@ from veilnet.io.template import house, template_text
 from veilnet.studio.asking import Ask
 from veilnet.studio.downloads import network_text, plan_archive, report_page
 from veilnet.studio.jobs import Job
-from veilnet.studio.uploads import stored
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
 
@@ -30,21 +29,10 @@ pytestmark = pytest.mark.small_search
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Workbench]:
-    folder = tmp_path / "private"
-    folder.mkdir()
-    made = Workbench(folder)
+def bench() -> Iterator[Workbench]:
+    made = Workbench()
     yield made
     made.close()
-
-
-def test_no_table_takes_the_place_of_another(tmp_path: Path) -> None:
-    """Networks are read and removed while tables stay, so that counting files would name two alike."""
-    read, kept = stored("network.toml", b"", tmp_path), stored("rows.csv", b"a,b", tmp_path)
-    read.unlink()
-    other = stored("more.csv", b"c,d", tmp_path)
-    assert (kept.read_bytes(), other.read_bytes()) == (b"a,b", b"c,d")
-    assert kept.name.endswith(".csv")
 
 
 @pytest.fixture
@@ -191,19 +179,19 @@ def test_questions_that_make_no_sense_change_nothing(with_house: Workbench, give
     assert with_house.now.plan is before
 
 
-def test_files_are_kept_under_a_name_of_our_own(bench: Workbench, tmp_path: Path) -> None:
+def test_what_is_given_leaves_no_file(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     bench.open_table("../../../evil.csv", b"a,b\n1,2\n3,4\n")
     assert bench.table is not None
-    assert bench.table.path.parent == tmp_path / "private"
     assert bench.table.columns == ("a", "b")
     assert bench.table.first == (("1", "2"), ("3", "4"))
     with pytest.raises(vn.VeilnetError, match="ends in"):
         bench.open_table("run.sh", b"#!/bin/sh")
-    with pytest.raises(vn.VeilnetError):
+    with pytest.raises(vn.VeilnetError, match=r"n\.toml"):
         bench.open_network("n.toml", b'[agents]\na = { observe = { file = "/etc/passwd" } }')
-    (kept,) = (tmp_path / "private").iterdir()
-    assert kept.name.startswith("given-")
-    assert kept.suffix == ".csv"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_table_becomes_the_network_that_fit_makes(bench: Workbench) -> None:
@@ -217,7 +205,7 @@ def test_a_table_becomes_the_network_that_fit_makes(bench: Workbench) -> None:
     bench.open_table("log.csv", "\n".join(lines).encode() + b"\n")
     assert bench.table is not None
     roles = {"agents": {"kitchen": ["k1", "k2"], "hall": ["h1"]}, "public": ["T_out"], "private": ["people"]}
-    expected = vn.fit(bench.table.path, **roles)
+    expected = vn.fit(bench.table.file, **roles)
     bench.fit(roles)
     assert bench.jobs["fit"].wait(300)
     assert bench.jobs["fit"].state == "done", bench.jobs["fit"].error

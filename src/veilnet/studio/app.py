@@ -18,9 +18,11 @@ from veilnet.studio.downloads import network_text, plan_archive, report_page
 from veilnet.studio.views import job_states, view
 from veilnet.studio.workbench import Workbench
 
-__all__ = ["application"]
+__all__ = ["PAGE", "application"]
 
-_PAGE = Path(__file__).with_name("page")
+_FILES = Path(__file__).with_name("page")
+PAGE = frozenset({"/", "/index.html", "/door.js", "/studio.js", "/studio.css", "/report.css"})
+"""The addresses of the page itself, which holds nothing."""
 
 
 def application(bench: Workbench) -> FastAPI:
@@ -97,7 +99,7 @@ def application(bench: Workbench) -> FastAPI:
     def style() -> Response:
         return Response(stylesheet(), media_type="text/css")
 
-    app.mount("/", StaticFiles(directory=_PAGE, html=True))
+    app.mount("/", StaticFiles(directory=_FILES, html=True))
     return app
 
 

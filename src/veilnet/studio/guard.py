@@ -1,26 +1,28 @@
-"""Who may come in: one browser on this machine, which has opened the one-time address.
+"""Who may come in: one page of a browser on this machine, which was opened by the one-time address.
 
 The server listens on the loopback only. Still any page the browser shows could send requests there, and a name that
-someone else controls can be made to point at it; so the Host must be ours, a request from another origin is refused,
-and everything needs the cookie that the one-time address is exchanged for. Answers forbid the page to load anything
-from elsewhere.
+someone else controls can be made to point at it; so the Host must be ours, and a request from another origin is
+refused. The page itself holds nothing and is answered to anybody. All else needs a word in a header that the page has
+for the one-time address (``page/door.js``): a cookie would go to every server on this machine, since cookies know no
+ports. Answers forbid the page to load anything from elsewhere.
 """
 
 from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["Guard"]
 
-_COOKIE = "veilnet_studio"
+_HEADER = "veilnet-page"
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -35,17 +37,19 @@ _HEADERS = {
 class Guard:
     """Wraps an application; ``port`` is where it will listen.
 
+    page:       addresses of files that hold nothing but the page, and need no word.
     most_bytes: of the body of a request.
     """
 
-    def __init__(self, app: ASGIApp, *, port: int, most_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, page: Collection[str], port: int, most_bytes: int) -> None:
         self._app = app
+        self._page = frozenset(page)
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._origins = {f"http://{host}" for host in self._hosts}
         self._most_bytes = most_bytes
         self._token: str | None = secrets.token_urlsafe(32)
         self._secret = secrets.token_urlsafe(32)
-        self.address = f"http://127.0.0.1:{port}/start/{self._token}"
+        self.address = f"http://127.0.0.1:{port}/#start={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,13 +61,12 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, _with_headers(send))
             return
-        if scope["path"].startswith("/start/"):
-            await self._welcome(scope["path"].removeprefix("/start/"))(scope, receive, _with_headers(send))
+        word = headers.get(_HEADER, "")
+        if scope["path"] == "/start":
+            await self._welcome(word)(scope, receive, _with_headers(send))
             return
-        if not self._known(headers.get("cookie", "")):
-            answer = _refuse(
-                403, "Open the address that 'veilnet studio' printed; it works once, in one browser."
-            )
+        if scope["path"] not in self._page and not _same(word, self._secret):
+            answer = _refuse(403, "Open the address that veilnet printed; it works once, in one page.")
             await answer(scope, receive, _with_headers(send))
             return
         body = await _whole(receive, self._most_bytes)
@@ -89,21 +92,14 @@ class Guard:
         return _refuse(413, f"A file may have at most {self._most_bytes / 1e6:g} MB here.")
 
     def _welcome(self, token: str) -> Response:
-        if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
-            return _refuse(
-                403, "This address was used already, or is not complete. Start 'veilnet studio' anew."
-            )
+        if self._token is None or not _same(token, self._token):
+            return _refuse(403, "This address was used already, or is not complete. Start veilnet anew.")
         self._token = None
-        answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(_COOKIE, self._secret, httponly=True, samesite="strict", path="/")
-        return answer
+        return PlainTextResponse(self._secret)
 
-    def _known(self, cookies: str) -> bool:
-        for each in cookies.split(";"):
-            name, _, value = each.strip().partition("=")
-            if name == _COOKIE and hmac.compare_digest(value.encode(), self._secret.encode()):
-                return True
-        return False
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())
 
 
 async def _whole(receive: Receive, most: int) -> bytes | None:

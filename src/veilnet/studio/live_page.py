@@ -1,7 +1,7 @@
 """A page of a live network: estimates with their band and agents' health, from the centre's store, as it is now.
 
-It reads the store, which the centre goes on writing, and nothing else. It is one page without scripts, behind the
-same :class:`veilnet.studio.guard.Guard` as the studio.
+It reads the store, which the centre goes on writing, and nothing else. It is behind the same
+:class:`veilnet.studio.guard.Guard` as the studio; a script of a few lines looks again now and then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["live_page", "serve_live"]
 
-_EVERY = 5  # seconds between two looks
+_FILES = Path(__file__).with_name("page")
+_PAGE = {"/": "live.html", "/door.js": "door.js", "/live.js": "live.js"}
 _EPOCHS = 96
 _ROWS = 12  # of a table
 _WIDTH, _HEIGHT = 640.0, 240.0
@@ -53,7 +54,6 @@ def live_page(store: Path) -> str:
         [
             element("meta", charset="utf-8"),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", http_equiv="refresh", content=str(_EVERY)),
             element("title", "veilnet: a live network"),
             element("style", Html(stylesheet())),
         ]
@@ -166,17 +166,19 @@ def serve_live(store: Path, *, port: int = 0, started: Callable[[str], None]) ->
     started: called with the one-time address once requests are answered.
     """
     live_page(store)  # refuses what is no centre's store before anybody looks
-    serve_guarded(_application(store), port=port, most_bytes=0, started=started)
+    serve_guarded(_application(store), page=_PAGE, port=port, most_bytes=0, started=started)
 
 
 def _application(store: Path) -> Callable[[Scope, Receive, Send], Any]:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         from starlette.concurrency import run_in_threadpool
-        from starlette.responses import HTMLResponse, PlainTextResponse, Response
+        from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 
         response: Response = PlainTextResponse("not found", status_code=404)
-        if scope["path"] == "/":
+        if scope["path"] == "/now":
             response = HTMLResponse(await run_in_threadpool(live_page, store))
+        elif scope["path"] in _PAGE:
+            response = FileResponse(_FILES / _PAGE[scope["path"]])
         await response(scope, receive, send)
 
     return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from veilnet._core.errors import InvalidRequest
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["serve_guarded"]
 
 
-def serve_guarded(app: ASGIApp, *, port: int, most_bytes: int, started: Callable[[str], None]) -> None:
+def serve_guarded(
+    app: ASGIApp, *, page: Collection[str], port: int, most_bytes: int, started: Callable[[str], None]
+) -> None:
     """Serve an application until interrupted.
 
+    page:       addresses of files that anybody may have, since they hold nothing.
     port:       0 for any that is free.
     most_bytes: of the body of a request.
     started:    called with the one-time address once requests are answered.
@@ -29,7 +32,7 @@ def serve_guarded(app: ASGIApp, *, port: int, most_bytes: int, started: Callable
     except ImportError as error:
         raise missing_extra("the studio needs its extra", "studio") from error
     listening = _socket(port)
-    guard = Guard(app, port=listening.getsockname()[1], most_bytes=most_bytes)
+    guard = Guard(app, page=page, port=listening.getsockname()[1], most_bytes=most_bytes)
     settings = uvicorn.Config(
         guard,
         log_level="warning",

@@ -1,8 +1,7 @@
-"""Starting the studio: its workbench in a folder that is removed afterwards, and an address that works once."""
+"""Starting the studio: its workbench, and an address that works once. What it is given it keeps in memory alone."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,16 +24,16 @@ def serve(given: Path | None, *, port: int = 0, started: Callable[[str], None]) 
     try:
         import scipy.linalg  # noqa: F401  brings a linear algebra of its own, which is limited with the rest below
 
-        from veilnet.studio.app import application
+        from veilnet.studio.app import PAGE, application
     except ImportError as error:
         raise missing_extra("the studio needs its extra", "studio") from error
     # Answers are many small factorisations: threads that wait for each other took ten times as long over them.
-    with one_thread(), tempfile.TemporaryDirectory(prefix="veilnet-studio-") as folder:
-        bench = Workbench(Path(folder))
+    with one_thread():
+        bench = Workbench()
         if given is not None:
             _open(bench, given)
         try:
-            serve_guarded(application(bench), port=port, most_bytes=MOST_BYTES, started=started)
+            serve_guarded(application(bench), page=PAGE, port=port, most_bytes=MOST_BYTES, started=started)
         finally:
             bench.close()
 

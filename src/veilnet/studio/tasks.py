@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from veilnet.auditing.report import AuditReport, Row
 from veilnet.calibration.fitting import Calibration, fit_report
 from veilnet.designs.frontiers import Frontier, Point
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
+from veilnet.io.table_files import TableFile
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.report.building import traced_frontier, traced_levels
@@ -61,7 +61,7 @@ def attack(
     tell: Tell,  # noqa: ARG001
     progress: Progress,
     plan: Plan,
-    rows: Path | None = None,
+    rows: TableFile | None = None,
     fitted_to: bool = False,
 ) -> AuditReport:
     """The audit of a plan.
@@ -78,7 +78,7 @@ def attack(
     return replace(found, rows=(*found.rows, caution))
 
 
-def fitted(tell: Tell, progress: Progress, table: Path, roles: dict[str, Any]) -> Calibration:  # noqa: ARG001
+def fitted(tell: Tell, progress: Progress, table: TableFile, roles: dict[str, Any]) -> Calibration:  # noqa: ARG001
     """The network of a table, its columns given their roles."""
     progress("fitting", 0.0)
     return fit_report(table, **roles)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest
@@ -73,13 +72,9 @@ class Loaded:
 
 
 class Workbench:
-    """The studio without its page.
+    """The studio without its page."""
 
-    folder: a private one, for what is given.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._lock = threading.RLock()
         self.loaded: Loaded | None = None
         self.table: Table | None = None
@@ -96,11 +91,11 @@ class Workbench:
 
     def open_network(self, name: str, content: bytes) -> None:
         """A network file, or the text of one."""
-        self.load(name if "." in name else "network.toml", network_of(name, content, self._folder))
+        self.load(name if "." in name else "network.toml", network_of(name, content))
 
     def open_table(self, name: str, content: bytes) -> None:
         """A table whose columns are still to be given roles."""
-        found = table_of(name, content, self._folder)
+        found = table_of(name, content)
         with self._lock:
             self.table = found
             self.opened["table"] += 1
@@ -116,7 +111,7 @@ class Workbench:
                 f"fit: expected agents, public, private and time, found {sorted(unknown)[0]!r}"
             )
         table = self.table
-        self._start("fit", tasks.fitted, (table.path, dict(roles)), lambda made: self._fitted(table, made))
+        self._start("fit", tasks.fitted, (table.file, dict(roles)), lambda made: self._fitted(table, made))
 
     def _fitted(self, table: Table, made: Calibration) -> None:
         stem = table.name.partition(".")[0] or "network"
@@ -225,7 +220,7 @@ class Workbench:
 
     def hold_out(self, name: str, content: bytes) -> None:
         """Keep a table of rows that the model was not made from, to audit with."""
-        now, found = self.now, table_of(name, content, self._folder)
+        now, found = self.now, table_of(name, content)
         with self._lock:
             now.held_out = found
             self.version += 1
@@ -239,7 +234,7 @@ class Workbench:
         table = kinds[kind]
         if table is None and kind != "simulated":
             raise InvalidRequest(f"rows: there are none that are {kind}; drop a table of them first")
-        rows = None if table is None else table.path
+        rows = None if table is None else table.file
         self._start("audit", tasks.attack, (now.plan, rows, kind == "fitted to"), self._audited)
 
     def _audited(self, found: AuditReport) -> None:

@@ -1,5 +1,7 @@
 // The page of the studio. It shows what the server answers; every figure is computed there.
 
+import { ask as request } from "./door.js";
+
 const $ = (id) => document.getElementById(id);
 const JOBS = { fit: "Making the model", trace: "Tracing what more privacy would cost", refine: "Looking for the best plan", audit: "Attacking the plan" };
 const ROLES = [["", "not used"], ["reading", "a reading"], ["public", "public: may be known"], ["private", "private: must not be"], ["time", "the time"]];
@@ -17,7 +19,7 @@ let settled = 0; // timer: a better search begins when dragging has ended
 // --- talking to the server
 
 async function call(address, options = {}) {
-  const response = await fetch(address, { credentials: "same-origin", ...options });
+  const response = await request(address, options);
   const text = await response.text();
   let answer;
   try { answer = JSON.parse(text); } catch { answer = { error: text || `the studio answered ${response.status}` }; }
@@ -422,6 +424,21 @@ async function watch() {
 
 // --- what people do
 
+// A link cannot carry a header: what it leads to is fetched, and handed on as a file.
+for (const link of document.querySelectorAll("a[download]")) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    attempt(async () => {
+      const response = await request(link.getAttribute("href"));
+      if (!response.ok) throw new Error(await response.text());
+      const file = document.createElement("a");
+      file.href = URL.createObjectURL(await response.blob());
+      file.download = /filename="([^"]+)"/.exec(response.headers.get("content-disposition"))[1];
+      file.click();
+      setTimeout(() => URL.revokeObjectURL(file.href), 60_000);
+    });
+  });
+}
 $("house").addEventListener("click", () => attempt(() => post("api/example")));
 $("house-stream").addEventListener("click", () => attempt(() => post("api/example?stream=true")));
 $("file").addEventListener("change", () => { if ($("file").files[0]) open($("file").files[0]); $("file").value = ""; });
@@ -449,6 +466,6 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
 }
 
 // Nothing is to be clicked before it is known what is open: a page that was left open comes back as it was.
-await attempt(() => call("api/view"));
+const admitted = await attempt(() => call("api/view"));
 go(place);
-watch();
+if (admitted) watch();
