@@ -14,7 +14,9 @@ import pytest
 
 import veilnet as vn
 from helpers.coarse_networks import undithered
+from helpers.honest_streams import honest_plan
 from helpers.networks import random_network
+from helpers.stream_plans import Kind, stream_network
 from veilnet.agent.inspection import inspect
 from veilnet.cli import run
 from veilnet.io import _reading
@@ -143,6 +145,41 @@ def test_negligible_noise_is_alarming_without_limits() -> None:
     assert "humidity (±1)" in found.notes[0]
     assert not inspect(sanitizer(1e6 * np.eye(3), [1e-2] * 3)).ok  # the coefficient counts
     assert inspect(sanitizer(np.eye(3), [1e-2] * 3)).ok
+
+
+@pytest.mark.parametrize(
+    ("gain", "row", "delay"),
+    [([0.0, 1.0], [1.0, 0.0], 1), ([1.0, -1.0], [1.0, 1.0], 1), ([1.0, -1.0], [1.0, 1.0], 9)],
+    ids=["another reading", "what the sum withholds", "later"],
+)
+def test_a_row_before_in_the_low_digits(gain: list[float], row: list[float], delay: int) -> None:
+    """A memory that only waits: the first row shows none of it, and every later one the row before."""
+    order = delay + 1
+    memory = vn.Memory(np.eye(order, k=-1), [gain, *[[0.0, 0.0]] * delay])
+    packing = vn.Sanitizer(
+        [[*[0.0] * delay, 1e-4, *row]], memory=memory, grid=2.0**-24, names=["temperature", "humidity"],
+        limits=([0, 0], [40, 100]),
+    )  # fmt: skip
+    # The attack: readings in whole units, the withheld ones of each row read off a later number.
+    read = np.random.default_rng(0).integers(0, 40, (50, 2)).astype(float)
+    sent = np.asarray(packing.stream(rng=0).sanitize(read))[:, 0]
+    low = np.rint((sent - np.rint(sent)) * 1e4)
+    assert np.array_equal(low[delay:], (read @ gain)[: 50 - delay])
+    alarms = [each for each in inspect(packing).alarms if "two readings at once" in each]
+    assert len(alarms) == 1
+    assert f"{delay} row{'s' if delay > 1 else ''} before in its low ones" in alarms[0]
+    blurred = inspect(packing.replace(noise=[[1e-2]]))
+    assert not [each for each in blurred.alarms if "two readings at once" in each]
+
+
+@pytest.mark.parametrize("kind", ["white", "coloured", "dithered"])
+def test_no_alarm_on_memories_that_fade(kind: Kind) -> None:
+    """What a filter forgets becomes as small as one likes, below many others: neither alarm nor note."""
+    for seed in range(4):
+        for plan in (vn.design(stream_network(seed, kind)), honest_plan(seed)):
+            for each in plan.sanitizers.values():
+                found = inspect(each)
+                assert not [text for text in (*found.alarms, *found.notes) if "two readings" in text]
 
 
 def test_each_reading_is_judged_by_what_is_known_of_it() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
 
-__all__ = ["fading", "first_row", "recoverable", "responses"]
+__all__ = ["fading", "recoverable", "responses", "unrolled"]
 
 _FREQUENCIES = 32
 # A reading is in the span of what is sent when less than this part of it (units removed) is outside.
@@ -25,22 +25,32 @@ _LITTLE = 0.01
 _MOST_ROWS = 100_000
 
 
-def first_row(sanitizer: Sanitizer) -> Sanitizer:
-    """What the numbers of the first row are made of, and of every later row beside what was kept: no memory."""
-    assert sanitizer.memory is not None
-    through, direct = sanitizer.compression[:, : sanitizer.order], sanitizer.compression[:, sanitizer.order :]
+def unrolled(sanitizer: Sanitizer, rows: int = 1) -> Sanitizer:
+    """What the numbers of one row are made of: its readings, beside those of the rows before it, newest first.
+
+    rows: how many are looked at. With one it is what the very first row tells. There is no memory any more.
+    """
+    memory = sanitizer.memory
+    assert memory is not None
+    through, direct = sanitizer.compression[:, : memory.order], sanitizer.compression[:, memory.order :]
+    shown, kept = [], memory.gain
+    for age in range(rows):
+        shown.append(through @ kept + (direct if age == 0 else 0.0))
+        kept = memory.transition @ kept
     return Sanitizer(
-        through @ sanitizer.memory.gain + direct,
+        np.concatenate(shown, axis=1),
         sanitizer.noise,
         grid=sanitizer.grid,
-        limits=sanitizer.limits,
-        resolution=sanitizer.resolution,
+        limits=None
+        if sanitizer.limits is None
+        else (np.tile(sanitizer.limits[0], rows), np.tile(sanitizer.limits[1], rows)),
+        resolution=None if sanitizer.resolution is None else np.tile(sanitizer.resolution, rows),
         agent=sanitizer.agent,
     )
 
 
-def fading(sanitizer: Sanitizer) -> int:
-    """In how many rows after its own a reading shows by more than a hundredth of what it ever does."""
+def fading(sanitizer: Sanitizer, part: float = _LITTLE) -> int:
+    """In how many rows after its own a reading shows by more than a part (a hundredth) of what it ever does."""
     memory = sanitizer.memory
     if memory is None:
         return 0
@@ -50,7 +60,7 @@ def fading(sanitizer: Sanitizer) -> int:
         shown = through @ kept + (direct if age == 0 else 0.0)
         size = np.max(np.abs(shown), axis=0, initial=0.0)  # of each reading in its own unit
         largest = np.maximum(largest, size)
-        if np.any(size > _LITTLE * largest):
+        if np.any(size > part * largest):
             last = age
         elif age > 2 * last + memory.order:
             break

@@ -15,8 +15,8 @@ import numpy as np
 from veilnet._core.durations import in_words
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import counted, join_names, number
-from veilnet.agent.filter_response import fading, first_row, recoverable, responses
-from veilnet.agent.packing import packed
+from veilnet.agent.filter_response import fading, recoverable, responses, unrolled
+from veilnet.agent.packing import LEGIBLE, packed
 from veilnet.agent.sanitizer import Sanitizer
 
 __all__ = ["Exposure", "Inspection", "inspect"]
@@ -31,6 +31,8 @@ _NEGLIGIBLE = 1e-3
 _PART_OF_STEP = 0.1
 # Where no step is known either, noise this small in the reading's own unit is taken for none.
 _TINY = 1e-5
+# Readings times rows before that are looked at, of a memory that goes back further.
+_MOST_COLUMNS = 2000
 
 
 @dataclass(frozen=True)
@@ -95,14 +97,14 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
     else:
         exposures = _filtered_exposures(names, rows, noisy, sanitizer)
     deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
-    of_row = sanitizer if sanitizer.memory is None else first_row(sanitizer)
+    of_row = sanitizer if sanitizer.memory is None else unrolled(sanitizer)
     beside = "" if sanitizer.memory is None else " of this row, and what the memory keeps of earlier ones"
     numbers = tuple(
         f"number {place + 1} = {_combination(row, names)}{beside}, "
         + (f"with noise of deviation {number(deviation)}" if deviation > 0 else "exactly")
         for place, (row, deviation) in enumerate(zip(of_row.compression, deviations.tolist(), strict=True))
     )
-    in_digits, perhaps = packed(of_row, names, _ranges(sanitizer))
+    in_digits, perhaps = _packed(sanitizer, names)
     nearly, unsure = _nearly_raw(exposures, sanitizer)
     alarms = (*_raw(exposures, noisy), *nearly, *in_digits)
     notes = (
@@ -113,6 +115,17 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
         *_on_resolution(sanitizer, noisy),
     )
     return Inspection(sanitizer.agent, exposures, numbers, alarms, notes)
+
+
+def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str]]:
+    """Readings in the low digits of others, of its row or of rows before it."""
+    ranges = _ranges(sanitizer)
+    if sanitizer.memory is None:
+        return packed(sanitizer, names, ranges)
+    rows = min(1 + fading(sanitizer, LEGIBLE), max(1, _MOST_COLUMNS // sanitizer.readings))
+    ages = ["", *(f" of {counted(age, 'row')} before" for age in range(1, rows))]
+    all_names = [f"{name}{age}" for age in ages for name in names]
+    return packed(unrolled(sanitizer, rows), all_names, np.tile(ranges, rows), fades=True)
 
 
 def _on_step(sanitizer: Sanitizer) -> list[str]:

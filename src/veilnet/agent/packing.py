@@ -19,6 +19,8 @@ from veilnet.agent.sanitizer import Sanitizer
 # A coefficient so many times smaller than another of the same number, and still above its noise and grid, can be read
 # off its low digits.
 PACKED = 1e3
+# Less than this part of the largest is below the digits of a number.
+LEGIBLE = 1e-13
 # Where the file states no limits, units alone may explain as much as this (pascals beside degrees).
 _UNITS = 1e5
 # What elimination leaves in place of a zero is at most so much of what it added up.
@@ -28,10 +30,14 @@ _ROUNDING = 64 * np.finfo(float).eps
 _SIMPLE = np.unique(np.arange(1, 9)[:, None] / np.arange(1, 9))  # proportions of small whole numbers
 
 
-def packed(sanitizer: Sanitizer, names: list[str], ranges: Array) -> tuple[list[str], list[str]]:
+def packed(
+    sanitizer: Sanitizer, names: list[str], ranges: Array, *, fades: bool = False
+) -> tuple[list[str], list[str]]:
     """What is alarming, and what is only worth a note, as units may explain it.
 
     ranges: of the readings, from their limits; nan where there are none.
+    fades:  whether the readings are those of many rows, of which a filter forgets the older. They become as small as
+            one likes, and fill all digits on their way: what counts is a gap below which there is something again.
     """
     known = np.isfinite(ranges)
     scale = np.where(known, ranges, 1.0)
@@ -43,9 +49,9 @@ def packed(sanitizer: Sanitizer, names: list[str], ranges: Array) -> tuple[list[
         sizes = np.abs(row) * scale
         top = float(np.max(sizes, initial=0.0))
         floor = max(noise, float(np.abs(row) @ (width / 2.0)))
-        legible = sizes > np.maximum(np.maximum(4 * floor, 1e-13 * top), slack * scale)
+        legible = sizes > np.maximum(np.maximum(4 * floor, LEGIBLE * top), slack * scale)
         small = np.flatnonzero(legible & (sizes * PACKED <= top))
-        if not small.size:
+        if not small.size or (fades and not _gap(sizes[legible], sizes[small])):
             continue
         place = int(np.argmax(sizes))
         high, low = names[place], join_names([names[int(k)] for k in small])
@@ -65,6 +71,12 @@ def packed(sanitizer: Sanitizer, names: list[str], ranges: Array) -> tuple[list[
             f"low ones{doubt}: where readings have a resolution, both can be read off it"
         )
     return alarms, notes
+
+
+def _gap(legible: Array, small: Array) -> bool:
+    """Whether nothing stands in the digits above the small ones."""
+    largest = float(np.max(small))
+    return bool(np.min(legible[legible > largest]) >= PACKED * largest)
 
 
 def _unrelated(row: Array, high: Integers, scale: Array, width: Array, tolerance: float) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet._core.words import number
-from veilnet.agent.filter_response import fading, first_row
+from veilnet.agent.filter_response import fading, unrolled
 from veilnet.agent.inspection import Exposure, inspect
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
@@ -52,7 +52,7 @@ class Sending:
 
 def sending_of(network: Network, agent: str, sanitizer: Sanitizer) -> Sending:
     """What one agent sends, the readings that weigh most first where there are too many."""
-    plain = sanitizer if sanitizer.memory is None else first_row(sanitizer)
+    plain = sanitizer if sanitizer.memory is None else unrolled(sanitizer)
     moved = plain.compression * _deviations(network, agent)
     largest = np.max(np.abs(moved), axis=1, initial=0.0, keepdims=True)
     weights = moved / np.where(largest > 0, largest, 1.0)
