@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import cache
 from pathlib import Path
 
@@ -13,11 +14,15 @@ from veilnet.auditing.streams.simulation import draw_streams
 from veilnet.designs import design
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
+from veilnet.io.reading_streams import ReadingReader
+from veilnet.io.row_keys import COUNTED
 from veilnet.io.template import house
 from veilnet.live.agent import LiveAgent
 from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.centre import Centre, Taken
 from veilnet.live.centre_store import CentreStore
+from veilnet.live.epochs import Epochs, read_step
+from veilnet.live.feeding import feed
 from veilnet.live.messages import Seal
 from veilnet.live.topics import Topics
 from veilnet.plans.plan import Plan
@@ -122,3 +127,21 @@ class Wired:
         for agent in self.agents.values():
             agent.store.close()
         self.centre.store.close()
+
+
+def fed(
+    agent: LiveAgent, text: str, step: str | None = None
+) -> tuple[list[tuple[int, bool]], list[str], int]:
+    """((epoch, whether it has numbers) of what was kept, what was said, how many were missed)."""
+    said: list[str] = []
+    epochs = Epochs(read_step(step))
+    names = agent.sanitizer.names
+    reader = ReadingReader(io.BytesIO(text.encode()), "csv", len(names), names=names)
+    missed = 0
+    for block in reader.blocks(100):
+        key = reader.key or COUNTED
+        epochs.check(key)
+        missed += feed(agent, block, key, epochs, said.append)
+    seal = agent._seal
+    kept = [seal.open_message(payload) for _, payload in agent.store.waiting(0, 1000)]
+    return [(each.epoch, each.values is not None) for each in kept], said, missed

@@ -5,7 +5,6 @@ Oracle: the store itself, changed through another connection as somebody with a 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import sqlite3
@@ -21,8 +20,7 @@ from helpers.live_networks import Wired, house_plan, house_readings
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cli import run
 from veilnet.io.live_ledger import LiveAudit, audit_live_releases
-from veilnet.live.agent import LiveAgent
-from veilnet.live.agent_store import AgentStore, begin_agent_store
+from veilnet.live.agent_store import begin_agent_store
 
 EPOCHS = 9
 HALL = "hall"
@@ -178,32 +176,6 @@ def test_the_budget_is_kept_to(tmp_path: Path) -> None:
     begin_agent_store(tmp_path / "hall.sqlite", HALL, 20)
     found = audit_live_releases(tmp_path / "hall.sqlite")
     assert (found.left, found.problems) == (20, ())
-
-
-def test_stores_of_old_go_on_and_say_what_is_not_bound(wired: Wired) -> None:
-    """As they were before digests: a chain of hash and message from 32 zeros on, and no column for digests."""
-    payloads = dict(wired.agents[HALL].store.waiting(0, 100))
-    path = copied(wired, "ALTER TABLE releases DROP COLUMN digest")
-    with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        head = bytes(32)
-        for sequence in range(1, EPOCHS + 1):
-            head = hashlib.sha256(head + payloads.get(sequence, b"gone")).digest()
-            database.execute("UPDATE releases SET hash = ? WHERE sequence = ?", (head, sequence))
-        database.execute("UPDATE about SET head = ?", (head,))
-    before = audit_live_releases(path, HALL)
-    assert (before.problems, before.unbound) == ((), EPOCHS)
-    AgentStore(path, HALL).close()
-    store = AgentStore(path, HALL)
-    LiveAgent(store, wired.seals[HALL], wired.plan.sanitizers[HALL], wired.id).take(
-        [50], house_readings(wired.plan, 1)[1][HALL]
-    )
-    store.close()
-    after = audit_live_releases(path, HALL, head=before.head)
-    assert (after.problems, after.unbound, after.count) == ((), EPOCHS, EPOCHS)
-    assert "of an older version" in after.remarks[0]
-    with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("UPDATE outbox SET payload = x'00' WHERE sequence = 8")
-    assert any("entry 8 does not continue" in problem for problem in audit_live_releases(path).problems)
 
 
 def test_the_verbs_say_so(wired: Wired, capsys: pytest.CaptureFixture[str]) -> None:

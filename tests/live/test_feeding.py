@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from helpers.live_networks import Wired, house_plan
+from helpers.live_networks import Wired, fed, house_plan
 from veilnet._core.errors import InvalidRequest
 from veilnet.cli import run
-from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.row_keys import COUNTED, ROW, RowKey, read_time
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.centre import Estimated
 from veilnet.live.epochs import Epochs, read_step
-from veilnet.live.feeding import feed
 from veilnet.live.showing import as_line, as_table
 from veilnet.live.telegraf import lines
 from veilnet.live.topics import Topics
@@ -31,24 +28,6 @@ def wired(tmp_path: Path) -> Iterator[Wired]:
     made = Wired(tmp_path, house_plan())
     yield made
     made.close()
-
-
-def fed(
-    agent: LiveAgent, text: str, step: str | None = None
-) -> tuple[list[tuple[int, bool]], list[str], int]:
-    """((epoch, whether it has numbers) of what was kept, what was said, how many were missed)."""
-    said: list[str] = []
-    epochs = Epochs(read_step(step))
-    names = agent.sanitizer.names
-    reader = ReadingReader(io.BytesIO(text.encode()), "csv", len(names), names=names)
-    missed = 0
-    for block in reader.blocks(100):
-        key = reader.key or COUNTED
-        epochs.check(key)
-        missed += feed(agent, block, key, epochs, said.append)
-    seal = agent._seal
-    kept = [seal.open_message(payload) for _, payload in agent.store.waiting(0, 1000)]
-    return [(each.epoch, each.values is not None) for each in kept], said, missed
 
 
 HALL = "temperature,humidity,vibration"

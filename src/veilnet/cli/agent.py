@@ -40,6 +40,15 @@ def command(
         str | None,
         typer.Option("--step", help="How long an epoch is, such as 15min, where the plan does not say so."),
     ] = None,
+    repair_clock: Annotated[
+        bool,
+        typer.Option(
+            "--repair-clock", help="A clock was wrong and is right now: go on from now. Asks, and ends."
+        ),
+    ] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="With --repair-clock: give up what it says without asking.")
+    ] = False,
     budget: Annotated[
         int | None,
         typer.Option("--budget", min=1, help="With --begin: most releases ever ('veilnet live budget')."),
@@ -72,10 +81,13 @@ def command(
     When the readings end, so does the agent, once the centre has everything. A new version of the agent's file is
     taken up with the next reading, if it may be run: a signed one (--trust and a public key) not when it is older
     than one that was run, has expired, or tells more than was agreed to ('veilnet inspect --confirm').
+
+    Epochs go up. Where a clock was far ahead for a while, no reading has an epoch until then: --repair-clock.
     """
     from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.cli._lines import is_regular, with_first
+    from veilnet.cli._repairing import repair
     from veilnet.io.acceptance import accepted_beside, runnable_sanitizer
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import COUNTED
@@ -109,6 +121,8 @@ def command(
     seal = agent_seal(credentials, found.agent)
     check_runnable(found, plan)
     where = sanitizer.with_suffix(".sqlite") if store is None else store
+    if repair_clock:
+        return repair(where, found.agent, epochs[0], confirmed=confirm)
     if begin:
         check_not_begun(where)
         make_client(found.agent, credentials)  # refuses certificates that no broker would take

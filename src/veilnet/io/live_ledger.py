@@ -10,7 +10,8 @@ has them; their digests stay, so that the chain can be computed again. As with l
 (:mod:`veilnet.io.release_ledger`) the hashes are no signatures: they tell accidents, and, with a *head* that was kept
 elsewhere, whether the store still continues what it was.
 
-Stores of old have entries without a digest at their beginning: their order and epochs can be checked, and no more.
+Epochs go up, but where a clock that had been ahead was repaired: from then on they go up from the present again, and
+none is told twice.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -39,13 +40,13 @@ __all__ = [
     "start_hash",
 ]
 
-KIND = "veilnet-agent/1"
+KIND = "veilnet-agent/2"
 _MAGIC = b"SQLite format 3\0"
-_OLD_START = bytes(32)
 _MOST_PROBLEMS = 5
 _ABOUT = (str, bytes, int | None, int, int, bytes)
 _RELEASE = (int, int, str, str, bytes | None, bytes | None)
 _WAITING = (int, bytes)
+_REPAIR = (int, int, float)
 
 
 def start_hash(agent: str, store: bytes, budget: int | None) -> bytes:
@@ -82,13 +83,13 @@ class LiveAudit(ReleaseAudit):
 
     agent:    whose it is.
     missed:   epochs that were told as missed; ``reserved`` those of which nothing is kept (yet).
-    unbound:  entries at its beginning, of an older version, whose content no hash binds.
+    repaired: the entries after which a clock was repaired.
     """
 
     agent: str = ""
     missed: int = 0
     reserved: int = 0
-    unbound: int = 0
+    repaired: tuple[int, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -99,10 +100,10 @@ class LiveAudit(ReleaseAudit):
                 f"{self.reserved} more reserved, and nothing is kept of them: it is at work, or was ended there, and "
                 "the next start tells them as missed"
             )
-        if self.unbound:
+        if self.repaired:
             found.append(
-                f"the first {self.unbound} entries are of an older version: their order was checked, their content "
-                "is bound by no hash"
+                f"a clock that had been ahead was repaired after entry {' and '.join(map(str, self.repaired))}: "
+                "epochs go up from the present again"
             )
         return tuple(found)
 
@@ -166,16 +167,16 @@ def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | Non
     if about is None:
         raise sqlite3.DatabaseError("it does not say whose it is")
     agent, store, budget, sequence, epoch, last = _of(about, _ABOUT, "about")
-    columns = {row[1] for row in database.execute("PRAGMA table_info(releases)")}
-    digest = "digest" if "digest" in columns else "NULL"
     rows = database.execute(
-        f"SELECT sequence, epoch, plan, state, hash, {digest} FROM releases ORDER BY sequence"
+        "SELECT sequence, epoch, plan, state, hash, digest FROM releases ORDER BY sequence"
     )
     entries = [_Entry(*_of(row, _RELEASE, "releases")) for row in rows]
     messages = database.execute("SELECT sequence, payload FROM outbox")
     waiting = dict(_of(row, _WAITING, "outbox") for row in messages)
     start = start_hash(agent, store, budget)
-    problems += _order(entries, sequence, epoch)
+    repairs = database.execute("SELECT sequence, epoch, clock FROM repairs ORDER BY rowid")
+    repaired = dict(_of(row, _REPAIR, "repairs")[:2] for row in repairs)
+    problems += _order(entries, sequence, epoch, repaired)
     problems += _chain(entries, start, last, waiting)
     kept = [each for each in entries if each.kept]
     if head is not None:
@@ -194,7 +195,7 @@ def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | Non
         agent=agent,
         missed=sum(each.state == "missed" for each in entries),
         reserved=len(entries) - len(kept),
-        unbound=sum(each.digest is None for each in kept),
+        repaired=tuple(repaired),
     )
 
 
@@ -205,11 +206,15 @@ def _of(row: tuple[Any, ...], kinds: Sequence[Any], table: str) -> tuple[Any, ..
     return row
 
 
-def _order(entries: list[_Entry], sequence: int, epoch: int) -> Iterator[str]:
-    """Numbers without a gap, epochs that go up, nothing unfinished before what was finished later."""
+def _order(entries: list[_Entry], sequence: int, epoch: int, repaired: Mapping[int, int]) -> Iterator[str]:
+    """Numbers without a gap, epochs that go up, nothing unfinished before what was finished later.
+
+    repaired: entry -> the epoch from which epochs go up again after it.
+    """
     expected, last = 1, 0
     told: dict[int, int] = {}
     for each in entries:
+        last = repaired.get(each.sequence - 1, last)
         if each.sequence != expected:
             yield f"entries {expected} to {each.sequence - 1} are missing: they were cut out"
         expected = each.sequence + 1
@@ -222,6 +227,7 @@ def _order(entries: list[_Entry], sequence: int, epoch: int) -> Iterator[str]:
     for one, after in pairwise(entries):
         if not one.kept and after.kept:
             yield f"entry {one.sequence} was never finished, though entry {after.sequence} was: it was changed"
+    last = repaired.get(expected - 1, last)
     if sequence != expected - 1:
         yield f"{sequence} sequence numbers were taken, and entries end at {expected - 1}: its end was cut off"
     elif epoch != last:
@@ -230,26 +236,17 @@ def _order(entries: list[_Entry], sequence: int, epoch: int) -> Iterator[str]:
 
 def _chain(entries: list[_Entry], start: bytes, last: bytes, waiting: dict[int, bytes]) -> Iterator[str]:
     """Every hash from the one before; what is in the outbox is what was hashed."""
-    before = {start, _OLD_START}
-    bound = False  # whether an entry with a digest has come
+    before = start
     for each in entries:
         if not each.kept:
             continue
-        payload, stored = waiting.get(each.sequence), each.hash or b""
-        if each.digest is not None:
-            bound = True
-            rest = each.sequence, each.epoch, each.plan, each.state != "missed", each.digest
-            continued = stored in {next_hash(begun, *rest) for begun in before}
-        else:
-            continued = not bound and (
-                payload is None or stored in {hashlib.sha256(begun + payload).digest() for begun in before}
-            )
-        if not continued:
+        payload, digest, stored = waiting.get(each.sequence), each.digest or b"", each.hash or b""
+        if stored != next_hash(before, each.sequence, each.epoch, each.plan, each.state != "missed", digest):
             yield f"entry {each.sequence} does not continue the one before: it was changed, or put in its place"
-        elif payload is not None and each.digest is not None and digest_of(payload) != each.digest:
+        elif payload is not None and digest_of(payload) != digest:
             yield f"the message of entry {each.sequence} in the outbox is not the one that was recorded"
-        before = {stored}
-    if last not in before:
+        before = stored
+    if last != before:
         yield "its head is not that of its last entry: its end was cut off or changed"
 
 
@@ -259,5 +256,5 @@ def _continues(kept: list[_Entry], start: bytes, head: tuple[int, str]) -> Itera
         yield f"it was set back: {place} entries at the last audit, now {len(kept)}"
     elif place and (kept[place - 1].hash or b"").hex() != hashed:
         yield f"it was rewritten: entry {place} is not the one of the last audit"
-    elif not place and hashed not in (start.hex(), _OLD_START.hex()):
+    elif not place and hashed != start.hex():
         yield "it was rewritten: it does not begin as it did at the last audit"

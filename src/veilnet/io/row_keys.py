@@ -20,7 +20,7 @@ from typing import Literal
 
 from veilnet.io.times import iso_moment, microseconds
 
-__all__ = ["COUNTED", "ROW", "RowKey", "key_named", "read_time"]
+__all__ = ["COUNTED", "ROW", "RowKey", "Style", "key_named", "read_time"]
 
 LARGEST_ROW = 2**62
 _EPOCH = datetime(1970, 1, 1)

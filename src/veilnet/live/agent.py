@@ -89,7 +89,7 @@ class LiveAgent:
         """Say of every epoch that an earlier run reserved, and kept nothing for, that it was missed; these epochs."""
         found = []
         for reserved, plan in self.store.unfinished():
-            if plan == self.plan:
+            if plan == self.plan and reserved.epoch <= self.store.last_epoch:
                 self._release([reserved], np.full((1, self.sanitizer.readings), np.nan))
             else:
                 payload = self._sealed(reserved, None, plan, self.store.remembered(plan))

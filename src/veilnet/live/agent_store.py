@@ -7,8 +7,11 @@ The order of things is what makes a message count once, whenever the process is 
 3. The message is sent, and sent again, the same bytes, until the centre says that it has it: :meth:`settle`.
 
 A process killed between 1 and 2 leaves an epoch for which noise may have been drawn and nothing was kept. That epoch
-is never drawn for again: the next run says that its reading was missed. Readings are never written down. The memory
-of an agent with one is as private as the readings it was made of, so the file is its owner's alone.
+is never drawn for again: the next run says that its reading was missed. Epochs go up, so that none is told twice:
+only :meth:`AgentStore.repair_clock` goes back, to the present and no further, and what was told stays told.
+
+Readings are never written down. The memory of an agent with one is as private as the readings it was made of, so the
+file is its owner's alone.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +31,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.io.live_ledger import KIND, digest_of, next_hash, start_hash
 from veilnet.live._sqlite import Lock, Opened, connect, create_database, open_database, transaction
-from veilnet.live.epochs import CLOCKS_SET
+from veilnet.live.epochs import CLOCKS_SET, moment
 from veilnet.live.messages import STORE_BYTES
 
 __all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store", "check_not_begun"]
@@ -44,6 +47,8 @@ CREATE TABLE releases (
     sequence INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, plan TEXT NOT NULL,
     state TEXT NOT NULL, hash BLOB, digest BLOB
 );
+CREATE INDEX releases_by_epoch ON releases (epoch);
+CREATE TABLE repairs (sequence INTEGER NOT NULL, epoch INTEGER NOT NULL, clock REAL NOT NULL);
 CREATE TABLE outbox (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL);
 CREATE TABLE memory (plan TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state BLOB NOT NULL)
 """
@@ -145,14 +150,13 @@ class AgentStore(Opened):
             files.enter_context(closing(Lock(path, _USE)))
             try:
                 self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT)))
-                _add_digests(self._db)
                 # settling may be undone by a crash of the machine: the centre acknowledges again
                 self._settling = files.enter_context(closing(connect(path, durable=False)))
                 about = self._db.execute(
                     "SELECT agent, store, budget, sequence, epoch, clock, epochs FROM about"
                 ).fetchone()
-                (released,) = self._db.execute(
-                    "SELECT count(*) FROM releases WHERE state <> 'missed'"
+                released, newest = self._db.execute(
+                    "SELECT count(*) FILTER (WHERE state <> 'missed'), coalesce(max(epoch), 0) FROM releases"
                 ).fetchone()
             except sqlite3.Error as error:
                 raise InvalidPlan(f"{path}: {_WHAT} is broken ({error}); nothing is sent") from None
@@ -171,6 +175,7 @@ class AgentStore(Opened):
         self._clock: float = about[5]
         self._epochs: str | None = about[6]
         self._released: int = released
+        self._newest: int = newest
 
     @property
     def left(self) -> int | None:
@@ -181,6 +186,52 @@ class AgentStore(Opened):
     def epochs(self) -> str | None:
         """The way in which its epochs are counted, in words; None before the first."""
         return self._epochs
+
+    @property
+    def clock(self) -> float:
+        """The latest time at which anything was released, in seconds since 1970."""
+        return self._clock
+
+    def told(self, epochs: Collection[int]) -> set[int]:
+        """Those of some epochs that were told, or are reserved."""
+        asked = [epoch for epoch in epochs if epoch <= self._newest]
+        if not asked:
+            return set()
+        with self._turn:
+            rows = self._db.execute(
+                "SELECT epoch FROM releases WHERE epoch BETWEEN ? AND ?", (min(asked), max(asked))
+            ).fetchall()
+        return {row[0] for row in rows}.intersection(asked)
+
+    def told_after(self, epoch: int) -> tuple[int, int, int]:
+        """(how many epochs after one were told, the first, the last); zeros for none."""
+        with self._turn:
+            count, first, last = self._db.execute(
+                "SELECT count(*), min(epoch), max(epoch) FROM releases WHERE epoch > ?", (epoch,)
+            ).fetchone()
+        return count, first or 0, last or 0
+
+    def newest_until(self, epoch: int) -> int:
+        """The newest epoch up to one that was told; 0 for none."""
+        with self._turn:
+            found = self._db.execute("SELECT max(epoch) FROM releases WHERE epoch <= ?", (epoch,)).fetchone()
+        return found[0] or 0
+
+    def repair_clock(self, epoch: int, now: float) -> None:
+        """Go on after an epoch, where a wrong clock had led further; those that were told are never told again.
+
+        epoch: the last one that any reading taken until now can be of: what was told by a wrong clock must not be
+               told again by a right one. now: the clock, seconds since 1970.
+
+        A memory of readings with wrong times is given up; the next reading begins another.
+        """
+        epoch = min(epoch, self.last_epoch)
+        with self._turn, transaction(self._db):
+            self._db.execute("INSERT INTO repairs VALUES (?, ?, ?)", (self._sequence, epoch, now))
+            self._db.execute("UPDATE about SET epoch = ?, clock = ?", (epoch, now))
+            if epoch < self.last_epoch:
+                self._db.execute("DELETE FROM memory")
+        self.last_epoch, self._clock = epoch, now
 
     # --- before noise is drawn, and after
 
@@ -210,12 +261,13 @@ class AgentStore(Opened):
         if now < max(CLOCKS_SET, self._clock - _CLOCK_MAY_GO_BACK):
             raise VeilnetError(
                 "the clock of this machine was set back or never set, so epochs could be told twice; nothing is "
-                f"sent: set it right (it was {_moment(self._clock)} at the last release, and is {_moment(now)})"
+                f"sent: set it right (it was {moment(self._clock)} at the last release, and is {moment(now)}); "
+                "if it was wrong then and is right now, --repair-clock"
             )
         with self._turn:
-            last = self.last_epoch
+            last, told = self.last_epoch, self.told(epochs)
             for epoch in epochs:
-                if epoch <= last:
+                if epoch <= last or epoch in told:
                     raise VeilnetError(
                         f"epoch {epoch} was told before, up to {last}; nothing is sent of it twice"
                     )
@@ -236,6 +288,7 @@ class AgentStore(Opened):
                 )
             self._sequence, self.last_epoch, self._clock = taken[-1].sequence, last, max(now, self._clock)
             self._released += len(taken)
+            self._newest = max(last, self._newest)
             return taken
 
     def keep(self, plan: str, releases: Sequence[Kept]) -> None:
@@ -338,14 +391,3 @@ def read_ledger(database: sqlite3.Connection) -> Ledger:
         epoch=epoch,
         head=f"{sum(counts.values()) - counts.get('reserved', 0)}-{head.hex()}",
     )
-
-
-def _add_digests(database: sqlite3.Connection) -> None:
-    """Stores of old have no place for what stays of a message."""
-    if not any(column[1] == "digest" for column in database.execute("PRAGMA table_info(releases)")):
-        with transaction(database):
-            database.execute("ALTER TABLE releases ADD COLUMN digest BLOB")
-
-
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

@@ -8,12 +8,22 @@ from dataclasses import dataclass
 
 from veilnet._core.durations import duration, in_words
 from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet.io.row_keys import RowKey
+from veilnet.io.row_keys import RowKey, Style
 
-__all__ = ["CLOCKS_SET", "LONGEST_GAP", "Epochs", "epochs_of", "farthest", "middle", "read_step"]
+__all__ = [
+    "CLOCKS_SET",
+    "LONGEST_GAP",
+    "NUMBERED",
+    "Epochs",
+    "epochs_of",
+    "farthest",
+    "middle",
+    "moment",
+    "read_step",
+]
 
 _END = 253_402_300_800  # seconds since 1970: the year 10000, which no calendar of the readers' knows
-_NUMBERED = 10**9  # seconds since 1970: epochs before 2001 are rows that somebody numbered
+NUMBERED = 10**9  # seconds since 1970: epochs before 2001 are rows that somebody numbered
 _AHEAD = 300.0  # seconds: a time further in the future than that and a step is a fault
 _ZONES = 14 * 3600.0  # seconds: how far a clock on local time may be ahead of one on UTC
 _WEEK = 7 * 86400.0
@@ -33,6 +43,11 @@ def middle(newest: Collection[int]) -> int:
 def farthest(newest: Collection[int]) -> int:
     """The last epoch that is not too far ahead of the agent in the middle."""
     return middle(newest) + LONGEST_GAP
+
+
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970, in words."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def read_step(step: str | None) -> int | None:
@@ -104,11 +119,29 @@ class Epochs:
         return (row - 1) // self.step + 1
 
     def too_soon(self, row: int, key: RowKey, now: float | None = None) -> bool:
-        """Whether a reading says it was taken in the future, which would leave no epoch for those until then."""
-        if not key.is_time or key.style == "seconds" or self.step is None:
+        """Whether a reading says it was taken in the future, which would leave no epoch for those until then.
+
+        Seconds that nothing tells the beginning of are counted from 1970, or from later on.
+        """
+        if not key.is_time or self.step is None:
             return False
         slack = _AHEAD + self.step / 1e6 + (0.0 if key.style == "zoned" else _ZONES)
         return (row - 1) / 1e6 > (time.time() if now is None else now) + slack
+
+    def style_in(self, words: str | None) -> Style | None:
+        """The style of the times that epochs were told from; empty where epochs are rows, None for another step.
+
+        words: the way in which they were counted, as :meth:`in_words` has it.
+        """
+        if words in (None, "rows"):
+            return ""
+        styles: tuple[Style, ...] = ("zoned", "local", "seconds")
+        return next((style for style in styles if self.in_words(RowKey("time", style)) == words), None)
+
+    def at(self, now: float, style: Style) -> int:
+        """The last epoch that readings taken until now can be of, by times of a style: local ones may be ahead."""
+        assert self.step is not None
+        return int((now + (0.0 if style == "zoned" else _ZONES)) * 1e6) // self.step + 1
 
     def is_ahead(self, epoch: int, now: float) -> bool:
         """Whether an epoch is in the future by a clock, in whatever zone its agents' clocks are.
@@ -126,12 +159,17 @@ class Epochs:
             return False
         return now < CLOCKS_SET or now - start <= _WEEK + 2 * self.step / 1e6
 
+    def seconds(self, epoch: int) -> float:
+        """How long after its clock's beginning an epoch began, where epochs are steps of time."""
+        assert self.step is not None
+        return (epoch - 1) * self.step / 1e6
+
     def start(self, epoch: int) -> float | None:
         """When an epoch began, in seconds since 1970; None where epochs are rows, or it is beyond all calendars."""
         if self.step is None:
             return None
         start = (epoch - 1) * self.step
-        earliest = _NUMBERED * 10**6 if self.planned else 0
+        earliest = NUMBERED * 10**6 if self.planned else 0
         return start / 1e6 if earliest <= start < _END * 10**6 else None
 
     def goes_on_as(self, other: Epochs, words: str | None) -> None:

@@ -1,7 +1,11 @@
-"""From lines of readings to an agent: each epoch once, by its first line; one that cannot be read is missed."""
+"""From lines of readings to an agent: each epoch once, by its first line; one that cannot be read is missed.
+
+Epochs go up: a reading of one that was passed over, which a wrong clock can have done, is left out, and that is said.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +19,7 @@ __all__ = ["feed"]
 
 
 def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Callable[[str], None]) -> int:
-    """Sanitize what is new in a block of lines; how many readings were missed.
+    """Sanitize what is new in a block of lines; how many readings were missed, or left out for their epoch.
 
     key: how the lines tell their rows, from which ``epochs`` tells theirs. say: told what is left out, and why.
 
@@ -39,9 +43,23 @@ def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Calla
             say(f"{key.words(row)} left out: another reading of epoch {epoch} came before")
             continue
         found[epoch] = "", numbers
-    new = sorted(epoch for epoch in found if epoch > agent.store.last_epoch)
+    told, last = agent.store.told(found), agent.store.last_epoch
+    new = sorted(epoch for epoch in found if epoch > last and epoch not in told)
+    passed = sorted(epoch for epoch in found if epoch <= last and epoch not in told)
+    if passed:
+        which = (
+            f"epoch {passed[0]}"
+            if len(passed) == 1
+            else f"{len(passed)} epochs, {passed[0]} to {passed[-1]},"
+        )
+        ahead = (
+            ", ahead of the clock of this machine; if a clock was wrong, and is right now, --repair-clock"
+            if epochs.is_ahead(last, time.time())
+            else ""
+        )
+        say(f"{which} left out: never told, but epochs were taken up to {last}{ahead}")
     nothing = [np.nan] * agent.sanitizer.readings
-    missed = 0
+    missed = len(passed)
     while new:
         left = agent.store.left
         part = new if left is None else new[:left]
