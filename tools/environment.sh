@@ -4,8 +4,8 @@
 
 venv=$root/.venv
 log=$venv/setup.log
-# The versions to install; constraints-oldest.txt has the oldest ones that are allowed.
-constraints=$root/${VEILNET_CONSTRAINTS:-constraints.txt}
+# What to install, by hashes; requirements-oldest.txt has the oldest versions that are allowed.
+requirements=$root/${VEILNET_REQUIREMENTS:-requirements.txt}
 
 fail() {
     printf '%s: %s\n' "$program" "$1" >&2
@@ -17,7 +17,7 @@ fail() {
 # repository because an editable install points there.
 fingerprint() {
     interpreter=$(readlink -f "$venv/bin/python" 2>/dev/null) || interpreter=unknown
-    printf '%s %s %s\n' "$(cat "$root/pyproject.toml" "$constraints" | cksum)" "$interpreter" "$root"
+    printf '%s %s %s\n' "$(cat "$root/pyproject.toml" "$requirements" | cksum)" "$interpreter" "$root"
 }
 
 # is_ready EXTRAS: is the environment with these extras (or with dev, which has them all) in place and current?
@@ -109,17 +109,26 @@ install_project() {
     done
     : >"$venv/.unfinished"
     : >"$log"
-    # hatchling first, so that building the project needs no second, hidden environment
-    { pip_install hatchling && pip_install --no-build-isolation --editable ".[$1]"; } || explain_pip_failure
+    packages_for "$1" >"$venv/requirements.txt"
+    # Source archives are left out: what they are built by has no hash. The project itself is built by what is there.
+    { pip_install --require-hashes --only-binary :all: --requirement "$venv/requirements.txt" &&
+        pip_install --no-build-isolation --editable ".[$1]"; } || explain_pip_failure
     fingerprint >"$venv/.ready-$1"
     rm -f "$venv/.unfinished"
 }
 
-# Modules are compiled when first imported, not all at once: that would be half of the first start.
+# packages_for EXTRAS: the lines of the requirements that these extras (plot,sklearn) need.
+packages_for() {
+    awk -v extras=",base,$1," '
+        /^# for / { wanted = 0; for (k = 3; k <= NF; k++) if (index(extras, "," $k ",")) wanted = 1 }
+        wanted' "$requirements"
+}
+
+# Everything that is needed is in the list, so that pip need not look for it. Modules are compiled when first imported, not all at once: that would be half of the first start.
 pip_install() (
     cd "$root" || exit 1
     PIP_USER=0 "$venv/bin/python" -m pip --disable-pip-version-check --no-input --retries 2 \
-        install --no-compile --constraint "$constraints" "$@" >>"$log" 2>&1 </dev/null
+        install --no-compile --no-deps "$@" >>"$log" 2>&1 </dev/null
 )
 
 # pip fetches everything before it changes anything, and undoes what it began: after a failure that it reports
@@ -130,11 +139,17 @@ explain_pip_failure() {
         reason='the disk is full: free some space'
     elif grep -q -i 'permission denied' "$log"; then
         reason="no permission to write to $venv: make it writable, or remove it,"
-    elif grep -q -i -E 'connection|resolution|could not find a version|no matching distribution|timed out|ssl' "$log"; then
+    elif grep -q -i 'do not match the hashes' "$log"; then
+        reason='a package is not the one that was tested, and was not installed: see the log, take another package index,'
+    elif grep -q -i -E 'connection (broken|error|refused|reset)|connectionerror|resolution|timed out|timeout|ssl' "$log"; then
         reason='its packages cannot be fetched: connect to the network, or point pip at a package index (PIP_INDEX_URL),'
+    elif grep -q -i -E 'could not find a version|no matching distribution|requires-python' "$log"; then
+        reason="$("$venv/bin/python" --version) has no such package: take another Python (VEILNET_PYTHON) or package index (PIP_INDEX_URL)"
     else
         reason='pip could not install its packages: see the log'
     fi
+    # pip's own words, of which a list of all versions there are is the longest
+    grep -E '^ *ERROR' "$log" | tail -n 3 | cut -c 1-400 >&2
     fail "$reason and try again; details in $log"
 }
 

@@ -82,6 +82,7 @@ def test_the_source_archive_can_be_worked_on(built: dict[str, Path]) -> None:
         "veilnet",
         "tools/environment.sh",
         "constraints.txt",
+        "requirements.txt",
         "README.md",
         "CITATION.cff",
         "SECURITY.md",

@@ -6,6 +6,7 @@ The launcher runs in a copy of the repository's few set-up files, with a stand-i
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import pkgutil
@@ -16,6 +17,8 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,7 +28,27 @@ import veilnet
 pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SHELL_FILES = ["veilnet", "test", ".ci/run", "tools/environment.sh"]
+SET_UP = REPOSITORY / "tools" / "environment.sh"
+NO_PIP_SETTINGS = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")} | {
+    "PIP_CONFIG_FILE": os.devnull
+}
+SHELL_FILES = ["veilnet", "test", ".ci/run", "tools/environment.sh", "tools/other_pythons.sh"]
+TOOLS = [
+    "sh",
+    "dirname",
+    "readlink",
+    "cat",
+    "cksum",
+    "mkdir",
+    "rm",
+    "cp",
+    "grep",
+    "tail",
+    "cut",
+    "awk",
+    "sleep",
+    "id",
+]
 
 STAND_IN = """#!/bin/sh
 # stand-in for python3; FAKE_* variables steer it
@@ -42,10 +65,11 @@ case "$1 $2" in
         echo venv >>"$FAKE_LOG"
         for folder; do :; done
         rm -rf "$folder" && mkdir -p "$folder/bin" && cp "$0" "$folder/bin/python" ;;
+    "--version "*) echo "Python ${{FAKE_VERSION:-3.11}}" ;;
     "-m pip")
         echo "pip $*" >>"$FAKE_LOG"
         [ -z "${{FAKE_SLOW:-}}" ] || sleep "$FAKE_SLOW"
-        [ -z "${{FAKE_PIP_ERROR:-}}" ] || {{ echo "Traceback: $FAKE_PIP_ERROR" >&2; exit 1; }} ;;
+        [ -z "${{FAKE_PIP_ERROR:-}}" ] || {{ echo "ERROR: $FAKE_PIP_ERROR" >&2; exit 1; }} ;;
     "-m veilnet")
         shift 2
         printf '<%s>' "$PWD" "$@"; echo ;;
@@ -60,11 +84,11 @@ class Sandbox:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "a repository"
         (self.root / "tools").mkdir(parents=True)
-        for name in ["veilnet", "tools/environment.sh", "pyproject.toml", "constraints.txt"]:
+        for name in ["veilnet", "tools/environment.sh", "pyproject.toml", "requirements.txt"]:
             shutil.copy(REPOSITORY / name, self.root / name)
         self.bin = folder / "bin"
         self.bin.mkdir()
-        for tool in ["sh", "dirname", "readlink", "cat", "cksum", "mkdir", "rm", "cp", "grep", "sleep", "id"]:
+        for tool in TOOLS:
             found = shutil.which(tool)
             if found is None:
                 pytest.skip(f"no {tool} on this machine")
@@ -133,7 +157,7 @@ def test_any_directory_and_any_chain_of_links(sandbox: Sandbox, tmp_path: Path) 
     assert sandbox.calls() == ["venv", "pip", "pip"]
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+@pytest.mark.parametrize("name", ["pyproject.toml", "requirements.txt"])
 def test_a_changed_requirement_installs_again_into_the_same_venv(sandbox: Sandbox, name: str) -> None:
     sandbox.run()
     sandbox.calls()
@@ -288,14 +312,19 @@ def test_missing_venv_module_is_installed_by_root(sandbox: Sandbox, tmp_path: Pa
         ("NewConnectionError: Temporary failure in name resolution", "connect to the network"),
         ("No space left on device", "free some space"),
         ("Permission denied", "make it writable"),
+        ("no matching distribution: Requires-Python >=3.11.5", "take another Python"),
+        ("THESE PACKAGES DO NOT MATCH THE HASHES", "not the one that was tested"),
         ("something else", "see the log"),
     ],
 )
-def test_failing_pip_is_one_line_with_advice_and_a_log(sandbox: Sandbox, error: str, advice: str) -> None:
+def test_failing_pip_is_told_in_its_own_words_with_advice_and_a_log(
+    sandbox: Sandbox, error: str, advice: str
+) -> None:
     code, out, err = sandbox.run(FAKE_PIP_ERROR=error)
     assert (code, out) == (1, "")
-    announcement, line = err.splitlines()
+    announcement, said, line = err.splitlines()
     assert announcement == "setting up veilnet (once) ..."
+    assert said == f"ERROR: {error}"
     assert line.startswith("veilnet: ")
     assert advice in line
     log = sandbox.root / ".venv" / "setup.log"
@@ -306,9 +335,60 @@ def test_failing_pip_is_one_line_with_advice_and_a_log(sandbox: Sandbox, error: 
     assert sandbox.calls() == ["pip", "pip"]
 
 
-def test_constraints_are_versions_and_nothing_else() -> None:
-    for line in (REPOSITORY / "constraints.txt").read_text().splitlines():
-        assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+!-]+", line)
+@pytest.mark.parametrize("which", ["", "-oldest"])
+def test_what_is_installed_is_the_versions_tested_by_hashes_and_nothing_else(which: str) -> None:
+    pins = set()
+    for line in (REPOSITORY / f"constraints{which}.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            name, version = re.fullmatch(r"([A-Za-z0-9_.-]+)==([A-Za-z0-9_.+!-]+)", line).groups()
+            pins.add(f"{re.sub('[-_.]+', '-', name).lower()}=={version}")
+    _, *packages = (REPOSITORY / f"requirements{which}.txt").read_text().split("\n# for ")
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    hashed = set()
+    for package in packages:
+        needed_by, requirement, *hashes = package.splitlines()
+        assert set(needed_by.split()) <= {"base", *extras}
+        hashed.add(requirement.removesuffix(" \\"))
+        assert hashes
+        assert all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line) for line in hashes)
+    assert hashed == pins
+
+
+def test_a_verb_installs_the_packages_of_its_extras_and_no_others(sandbox: Sandbox) -> None:
+    sandbox.run(sandbox.root / "veilnet", "sign", "plan")
+    listed = (sandbox.root / ".venv" / "requirements.txt").read_text()
+    names = set(re.findall(r"^([a-z0-9-]+)==", listed, re.MULTILINE))
+    assert {"numpy", "hatchling", "matplotlib", "cryptography"} <= names
+    assert not names & {"pytest", "cvxpy", "scikit-learn", "paho-mqtt"}
+    assert "--require-hashes" in sandbox.log.read_text()
+
+
+def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:
+    """pip itself, on a wheel whose hash is listed and on the same wheel with one byte more."""
+    wheel = tmp_path / "known-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("known-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: known\nVersion: 1.0\n")
+        archive.writestr(
+            "known-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("known-1.0.dist-info/RECORD", "")
+    listed = tmp_path / "requirements.txt"
+    listed.write_text(f"known==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    options = (
+        re.search(r"pip_install (--require-hashes .*) --requirement", SET_UP.read_text()).group(1).split()
+    )
+    command = [sys.executable, "-m", "pip", "install", "--no-deps", *options, "--requirement", listed]
+    command += ["--no-index", "--find-links", tmp_path, "--target", tmp_path / "there"]
+
+    def install() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=NO_PIP_SETTINGS)
+
+    assert install().returncode == 0
+    wheel.write_bytes(wheel.read_bytes() + b"\0")
+    shutil.rmtree(tmp_path / "there")
+    refused = install()
+    assert refused.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in refused.stderr
 
 
 def test_help_imports_no_mathematics() -> None:
