@@ -90,7 +90,7 @@ make_venv() {
         return 0
     fi
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-        install_debian_packages "python$version-venv" || fail \
+        install_debian_packages "Python's venv module is missing" "python$version-venv" || fail \
             "Python's venv module is missing: run 'sudo apt-get install python$version-venv' and try again"
     fi
     mkdir -p "$venv" 2>/dev/null && : >"$venv/.unfinished" ||
@@ -158,15 +158,21 @@ has_mosquitto() {
     command -v mosquitto >/dev/null 2>&1 || [ -x /usr/sbin/mosquitto ]
 }
 
-# install_debian_packages NAME...: true if all are there in the end.
+# What --no-system, before any other argument, sets to "no": nothing is installed outside of .venv.
+system=yes
+
+# install_debian_packages WHY NAME...: true if all are there in the end.
 install_debian_packages() {
+    why=$1
+    shift
     missing=
     for package in "$@"; do
         dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"
     done
     [ -n "$missing" ] || return 0
-    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
-    printf 'installing%s ...\n' "$missing" >&2
+    [ "$system" = yes ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+    printf "%s: installing%s by apt-get, to stay; './%s --no-system ...' leaves it out ...\n" \
+        "$why" "$missing" "$program" >&2
     # shellcheck disable=SC2086 # one word per package
     apt_get install $missing || { apt_get update && apt_get install $missing; }
 }

@@ -70,6 +70,7 @@ case "$1 $2" in
         echo "pip $*" >>"$FAKE_LOG"
         [ -z "${{FAKE_SLOW:-}}" ] || sleep "$FAKE_SLOW"
         [ -z "${{FAKE_PIP_ERROR:-}}" ] || {{ echo "ERROR: $FAKE_PIP_ERROR" >&2; exit 1; }} ;;
+    "-m ruff" | "-m mypy" | "-m pytest") exit 0 ;;
     "-m veilnet")
         shift 2
         printf '<%s>' "$PWD" "$@"; echo ;;
@@ -292,18 +293,59 @@ def test_missing_venv_module_says_which_package(sandbox: Sandbox) -> None:
 
 
 def test_missing_venv_module_is_installed_by_root(sandbox: Sandbox, tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
+    missing = as_root(sandbox, tmp_path)
+    code, _, err = sandbox.run(FAKE_NO_VENV=missing)
+    assert code == 0
+    announcement, line = err.splitlines()
+    assert announcement == "setting up veilnet (once) ..."
+    assert re.fullmatch(r"Python's venv .*: installing python3\.11-venv by apt-get.* --no-system .*", line)
+    assert "apt -y -q install python3.11-venv" in sandbox.log.read_text()
+    assert sandbox.calls() == ["apt", "venv", "pip", "pip"]
+
+
+def as_root(sandbox: Sandbox, folder: Path) -> str:
+    """Root's machine with apt-get and without Python's venv, which is missing while the file returned is there."""
+    missing = folder / "missing"
     missing.touch()
     (sandbox.bin / "id").unlink()
-    apt_get = 'echo "apt $*" >>"$FAKE_LOG"; rm "$FAKE_NO_VENV"'
+    apt_get = 'echo "apt $*" >>"$FAKE_LOG"; rm -f "$FAKE_NO_VENV"'
     for name, body in {"id": "echo 0", "dpkg": "exit 1", "apt-get": apt_get}.items():
         (sandbox.bin / name).write_text(f"#!/bin/sh\n{body}\n")
         (sandbox.bin / name).chmod(0o755)
-    code, _, err = sandbox.run(FAKE_NO_VENV=str(missing))
+    return str(missing)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--no-system", "check", "house.toml"), ("agent", "a.json"), ("sanitize", "a.json")]
+)
+def test_nothing_of_the_system_is_installed_at_an_agent_nor_against_one_s_will(
+    sandbox: Sandbox, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    missing = as_root(sandbox, tmp_path)
+    code, _, err = sandbox.run(sandbox.root / "veilnet", *arguments, FAKE_NO_VENV=missing)
+    assert code == 1
+    assert "sudo apt-get install python3.11-venv" in err
+    assert sandbox.calls() == []
+    Path(missing).unlink()
+    code, out, _ = sandbox.run(sandbox.root / "veilnet", *arguments)
     assert code == 0
-    assert err == "setting up veilnet (once) ...\ninstalling python3.11-venv ...\n"
-    assert "apt -y -q install python3.11-venv" in sandbox.log.read_text()
-    assert sandbox.calls() == ["apt", "venv", "pip", "pip"]
+    assert "--no-system" not in out  # it is the launcher's, not the verb's
+
+
+@pytest.mark.parametrize(("options", "installs"), [((), ["chromium", "mosquitto"]), (("--no-system",), [])])
+def test_the_tests_say_what_they_install_and_what_was_skipped_without_it(
+    sandbox: Sandbox, tmp_path: Path, options: tuple[str, ...], installs: list[str]
+) -> None:
+    if Path("/usr/sbin/mosquitto").exists():
+        installs = [name for name in installs if name != "mosquitto"]
+    missing = as_root(sandbox, tmp_path)
+    Path(missing).unlink()
+    shutil.copy(REPOSITORY / "test", sandbox.root / "test")
+    code, out, err = sandbox.run(sandbox.root / "test", *options, FAKE_NO_VENV=missing)
+    assert code == 0
+    assert re.findall(r": installing (\w+) by apt-get.*--no-system", err) == installs
+    assert ("chromium" in out.splitlines()[-1]) == (not installs)
+    assert [line.split()[-1] for line in sandbox.log.read_text().splitlines() if "apt" in line] == installs
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def command(
     """Play the bundled house over a real broker: estimates arrive beside the truth, whatever is killed.
 
     Makes a certificate authority that is thrown away afterwards, starts Mosquitto on the loopback, a centre and an
-    agent for each room, and stops all of them at the end. Nothing is left behind.
+    agent for each room, and stops all of them at the end. Neither a process nor a file of theirs stays.
     """
     from veilnet.cli._shared import console, print_json
 
