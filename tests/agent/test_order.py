@@ -170,36 +170,37 @@ def test_a_smaller_dither_and_wider_limits_are_more() -> None:
     )
     assert what_more(careful.replace(resolution=None), careful)
     assert what_more(careful.replace(limits=([0, 0], [50, 100])), careful) == (
-        "rows would be sent though T1 is beyond the limits there were",
+        "more would be told where T1 is beyond the limits there were",
     )
     assert what_more(careful.replace(limits=None), careful)
     assert what_more(careful.replace(resolution=[0.2, 2.0]), careful) == ()
-    # The dither of a reading that is not sent does not matter; its limits do, since they hold back the row.
+    # The dither of a reading that is not sent does not matter; its limits may yet.
     both = careful.replace(compression=[[1.0, 0.0], [0.0, 1.0]], noise=[0.0, 0.0])
     assert what_more(careful.replace(compression=[[0.0, 1.0]], resolution=[0.0, 1.0]), both) == ()
     assert what_more(careful.replace(compression=[[0.0, 1.0]], limits=([-9, 0], [40, 100])), both) != ()
     assert what_more(vn.Sanitizer.silent(2), both) == ()
 
 
-def test_what_decides_anew_which_rows_are_missing_is_more() -> None:
-    """A missing row is told without noise: by its limits alone a reading that is never sent could be asked for."""
+def test_what_decides_anew_what_readings_count_as_is_more() -> None:
+    """By its limits alone it could be asked, bit by bit, where a reading is."""
     agreed = vn.Sanitizer([[1.0, 0.0]], limits=([0, 0], [40, 100]), names=("T1", "RH1"))
     assert what_more(agreed.replace(limits=([0, 50], [40, 100])), agreed) == (
-        "rows would be held back by other values of RH1, which tells of them",
+        "RH1 would count as a limit sooner than before, which tells on which side of it",
     )
     for limits in (None, ([0, 0, 0], [40, 100, 1])):
         grown = vn.Sanitizer([[1.0, 0.0, 0.0]], limits=limits, names=("T1", "RH1", "presence"))
-        assert "other values of presence" in what_more(grown, agreed)[-1]
+        assert "where presence is missing" in what_more(grown, agreed)[-1]
     assert what_more(agreed.replace(compression=np.zeros((0, 2)), noise=None, limits=None), agreed) == ()
 
 
-def test_a_grid_or_an_offset_that_would_hold_rows_back_is_more() -> None:
+def test_a_reach_that_is_smaller_by_anything_is_more() -> None:
     agreed = vn.Sanitizer([[1.0, 1.0]], [1.0], grid=2.0**-10)
-    assert what_more(agreed.replace(grid=2.0**-12, offset=[20.0, -5.0], noise=[2.0]), agreed) == ()
-    assert what_more(agreed.replace(grid=2.0**-38), agreed) != ()
-    reach = 2.0**40 / 3 * 2.0**-10  # beyond it readings are not released
-    told = what_more(agreed.replace(offset=[0.0, reach - 20.0]), agreed)
-    assert told == ("rows would be held back by other values of reading 2, which tells of them",)
+    assert what_more(agreed.replace(grid=2.0**-9, noise=[2.0]), agreed) == ()
+    for part in ({"grid": 2.0**-11}, {"grid": 2.0**-38}, {"offset": [0.0, 20.0]}):
+        (told,) = what_more(agreed.replace(**part), agreed)
+        assert "reading 2 would count as a limit sooner than before" in told
+    within = agreed.replace(limits=(-50.0, 50.0))  # limits within any reach: the grid decides nothing
+    assert what_more(within.replace(grid=2.0**-12, offset=[20.0, -5.0], noise=[2.0]), within) == ()
 
 
 def test_readings_that_one_plan_alone_names_cannot_be_compared() -> None:

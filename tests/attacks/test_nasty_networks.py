@@ -43,6 +43,9 @@ def test_promises_are_right_to_a_millionth(study: ModuleType, seed: int) -> None
     for outcome in study.outcomes(seed, ("perfect", "power")):
         assert outcome.ended != "CRASH", outcome.words
         assert not outcome.wrong
+        if outcome.ended == "InvalidNetwork":  # no grid could let such readings through
+            assert outcome.words.startswith("prior: by the model, readings of"), outcome.words
+            continue
         if outcome.conditioning < 1e6:
             assert outcome.ended == "plan", outcome.words
         assert outcome.ended in ("plan", "InvalidPlan")

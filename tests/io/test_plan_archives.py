@@ -182,7 +182,7 @@ def test_the_rows_of_a_fit_make_no_other_network(saved: Path) -> None:
 
 def test_names_of_another_shape_are_refused(saved: Path, tmp_path: Path) -> None:
     path = forged(saved, tmp_path / "forged.npz", lambda a: a.update({"network.agents": np.array("agent01")}))
-    with pytest.raises(vn.InvalidPlan, match="a name for each agent"):
+    with pytest.raises(vn.InvalidPlan, match="expected a list of names"):
         Archive.read(path).agent_file("agent01")
 
 

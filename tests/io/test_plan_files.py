@@ -106,7 +106,7 @@ def test_an_agent_file_holds_nothing_of_the_others(saved) -> None:
     document = json.loads(text)
     assert set(document) == {
         "format", "plan", "agent", "readings", "names", "offset", "limits", "resolution", "compression",
-        "variances", "covariance", "grid", "checksum",
+        "variances", "covariance", "grid", "usual", "checksum",
     }  # fmt: skip
     for other in ("hall", "bedroom", "study", "living", "gait", "presence"):
         assert other not in text

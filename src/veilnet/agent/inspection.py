@@ -18,8 +18,9 @@ from veilnet._core.words import counted, join_names, number
 from veilnet.agent.filter_response import fading, recoverable, responses, unrolled
 from veilnet.agent.packing import LEGIBLE, packed
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.model.usual import MOST_BEYOND, chance_in_words
 
-__all__ = ["Exposure", "Inspection", "inspect"]
+__all__ = ["Exposure", "Inspection", "Reach", "inspect"]
 
 Kind = Literal["exactly", "with noise", "mixed with others", "withheld"]
 
@@ -58,6 +59,28 @@ class Exposure:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """What one reading counts as at least and at most.
+
+    beyond: the probability, by the model, that it is beyond; ``usual`` its mean and deviation there. None where the
+            model does not say.
+    """
+
+    reading: str
+    lowest: float
+    highest: float
+    beyond: float | None
+    usual: tuple[float, float] | None
+
+    def __str__(self) -> str:
+        said = f"{self.reading}: from {number(self.lowest)} to {number(self.highest)}"
+        if self.beyond is None or self.usual is None:
+            return f"{said}; how often it is beyond is not known"
+        mean, deviation = map(number, self.usual)
+        return f"{said}; usually {mean} ± {deviation} by the model, beyond in {chance_in_words(self.beyond)}"
+
+
+@dataclass(frozen=True)
 class Inspection:
     """What an agent would send: per reading, per number, and what should make one hesitate.
 
@@ -66,6 +89,7 @@ class Inspection:
 
     agent: str
     exposures: tuple[Exposure, ...]
+    reaches: tuple[Reach, ...]
     numbers: tuple[str, ...]
     alarms: tuple[str, ...]
     notes: tuple[str, ...]
@@ -83,6 +107,9 @@ class Inspection:
         lines += [f"  {text}" for text in self.numbers]
         lines += ["What they tell of each reading:"]
         lines += [f"  {exposure}" for exposure in self.exposures]
+        if self.reaches:
+            lines += ["What they count as; one beyond counts as the limit:"]
+            lines += [f"  {reach}" for reach in self.reaches]
         lines += [f"ALARM: {text}" for text in self.alarms]
         lines += [f"Note: {text}" for text in self.notes]
         return "\n".join(lines)
@@ -106,7 +133,8 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
     )
     in_digits, perhaps = _packed(sanitizer, names)
     nearly, unsure = _nearly_raw(exposures, sanitizer)
-    alarms = (*_raw(exposures, noisy), *nearly, *in_digits)
+    reaches = _reaches(sanitizer, names)
+    alarms = (*_raw(exposures, noisy), *nearly, *in_digits, *_too_often(reaches))
     notes = (
         *_on_step(sanitizer),
         *_on_memory(sanitizer, of_row, exposures),
@@ -114,7 +142,34 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
         *unsure,
         *_on_resolution(sanitizer, noisy),
     )
-    return Inspection(sanitizer.agent, exposures, numbers, alarms, notes)
+    return Inspection(sanitizer.agent, exposures, reaches, numbers, alarms, notes)
+
+
+def _reaches(sanitizer: Sanitizer, names: list[str]) -> tuple[Reach, ...]:
+    if not sanitizer.sent:
+        return ()
+    beyond, usual = sanitizer.beyond, sanitizer.usual
+    return tuple(
+        Reach(
+            name,
+            float(low),
+            float(high),
+            1.0 if low >= high else None if beyond is None else float(beyond[k]),
+            None if usual is None else (float(usual[0][k]), float(usual[1][k])),
+        )
+        for k, (name, low, high) in enumerate(zip(names, *sanitizer.reach, strict=True))
+    )
+
+
+def _too_often(reaches: tuple[Reach, ...]) -> list[str]:
+    """Limits within what readings do: the message then tells on which side of them a reading is."""
+    if sum(each.beyond or 0.0 for each in reaches) <= MOST_BEYOND:
+        return []
+    most = [each.reading for each in reaches if (each.beyond or 0.0) > MOST_BEYOND / len(reaches)]
+    return [
+        f"{join_names(most)} would count as a limit in more than 1 row of {1 / MOST_BEYOND:,.0f} by the model, or "
+        "always: what is sent may tell on which side of it, and no promise is made of such rows"
+    ]
 
 
 def _packed(sanitizer: Sanitizer, names: list[str]) -> tuple[list[str], list[str]]:

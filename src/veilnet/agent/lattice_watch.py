@@ -1,4 +1,6 @@
-"""Does an agent's sensor have another resolution than its file says? Seen from its own readings, said once."""
+"""Are an agent's readings other than its file says, in their resolution or beyond their limits? Seen from themselves,
+said once.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,24 @@ class LatticeWatch:
         rank = int(np.linalg.matrix_rank(sanitizer.compression)) if sanitizer.sent else 0
         whole = 0 if sanitizer.order else sanitizer.readings
         self._done = not np.any(sanitizer.noise) and rank in (0, whole)
+        self._recipe = sanitizer.recipe if sanitizer.sent else None
 
     def look(self, readings: Array) -> str:
         """What there is to say after these rows (T, N_i): a sentence, once, or nothing."""
+        return "; ".join(filter(None, (self._beyond(readings), self._lattice(readings))))
+
+    def _beyond(self, readings: Array) -> str:
+        """Said the first time: a sensor at fault, or limits that are wrong, are for the owner to find."""
+        if self._recipe is None or not len(readings):
+            return ""
+        beyond = self._recipe.beyond(readings).any(axis=0)
+        if not beyond.any():
+            return ""
+        self._recipe = None
+        names = [self._names[k] for k in np.flatnonzero(beyond)]
+        return f"beyond the limits, and counted as these (said once): {join_names(names)}"
+
+    def _lattice(self, readings: Array) -> str:
         if self._done or not len(readings):
             return ""
         kept = readings[: _MOST_ROWS - self._count]

@@ -15,7 +15,7 @@ from veilnet._core.frozen import Frozen, derived
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "sizes"]
 
 _MOST_DOUBLINGS = 48
 _FADED = 1e-6
@@ -64,14 +64,14 @@ class Memory(Frozen):
     @derived
     def held(self) -> Array:
         """A bound on Σ_j |F^j K|, entry by entry: what the memory can hold of readings of size one."""
-        return _sizes(self.transition, self.gain)
+        return sizes(self.transition, self.gain)
 
     def passed_on(self, rows: Array) -> Array:
         """A bound on Σ_j |C F^j|, entry by entry: what an error in the memory can do to numbers sent from then on.
 
         rows: C, the columns of a compression that act on the memory.
         """
-        return _sizes(self.transition.T, rows.T).T
+        return sizes(self.transition.T, rows.T).T
 
     def same_as(self, other: Memory | None) -> bool:
         """Whether another one is the same to the last bit.
@@ -88,8 +88,8 @@ class Memory(Frozen):
         return f"Memory({self.order} number{'s' if self.order > 1 else ''} kept of {self.readings} readings a row)"
 
 
-def _sizes(transition: Array, columns: Array) -> Array:
-    """At least Σ_j |F^j B| over all j.
+def sizes(transition: Array, columns: Array) -> Array:
+    """At least Σ_j |F^j B| over all j, F and B matrices or stacks of them.
 
     The first N terms one by one; T is their sum. The others are at most Σ_i |M^i| T over i > 0, M = F^N, and the
     sum of the first 2m of those sizes is at most I + |M^m| times that of the first m.
@@ -99,11 +99,11 @@ def _sizes(transition: Array, columns: Array) -> Array:
         term = transition @ term
         total = total + np.abs(term)
     power = np.linalg.matrix_power(transition, _TERMS)
-    size = np.eye(len(transition))
+    size = np.broadcast_to(np.eye(transition.shape[-1]), transition.shape)
     for _ in range(_MOST_DOUBLINGS):
-        left = float(np.max(np.sum(np.abs(power), axis=1)))
+        left = float(np.max(np.sum(np.abs(power), axis=-1)))
         if left <= _FADED:
-            size = size + 2 * left * np.max(size, axis=0)
+            size = size + 2 * left * np.max(size, axis=-2, keepdims=True)
             return np.asarray(size @ total)
         size = size + np.abs(power) @ size
         power = power @ power

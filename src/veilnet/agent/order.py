@@ -13,9 +13,9 @@ inverse keep the order. So an agent's file, which does not hold R, is enough. R 
 of noise that occurs, so that no noise is so small or so large beside R that its changes drown in rounding.
 
 What is beside the rows and the noise counts as more where it is less careful (a smaller dither, a shorter step of
-time and so more rows a day, a step where there was none or none where there was one), and where it decides anew which
-rows are held back: other limits, further readings, a much finer grid, an offset far away. That a row is
-missing is told without noise, so whoever could choose its reason could ask for any reading, one bit at a time.
+time and so more rows a day, a step where there was none or none where there was one), and where it decides anew what
+readings count as: other limits, a reach that is smaller by anything, further readings, which can be missing. Limits
+within what a reading does would tell on which side of them it is, one bit at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import numpy as np
 from veilnet._core.durations import in_words, same_step
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names
-from veilnet.agent.grid import CROSSING_LIMIT
 from veilnet.agent.sanitizer import Sanitizer
 
 __all__ = ["what_more"]
@@ -36,10 +35,6 @@ _ROUNDING = 1e-9
 _DEPENDENT = 1e-12
 # Parts of a direction that are worth naming, relative to the largest.
 _NOTABLE = 0.2
-# How much finer grids may become, and by which part of the readings' reach offsets may move: grids leave room for
-# readings of millions of deviations, so that neither comes near one that occurs.
-_FINER = 1024.0
-_MOVED = 1.0 / 1024.0
 
 
 def what_more(new: Sanitizer, agreed: Sanitizer) -> tuple[str, ...]:
@@ -156,12 +151,10 @@ def _less_careful(
     if new.memory is not None:
         used |= np.any(new.memory.gain != 0, axis=0)
     before = {place: k for k, place in enumerate(of_agreed)}
-    finer, wider, deciding = [], [], []
+    finer, wider, narrower, further = [], [], [], []
     for k, place in enumerate(of_new):
         if place not in before:
-            deciding.append(
-                names[place]
-            )  # used or not: what is wrong with one reading holds back the whole row
+            further.append(names[place])  # used or not: where one reading is missing, so is the whole row
             continue
         then = before[place]
         if used[k] and _step(new, k) < _step(agreed, then):
@@ -171,17 +164,19 @@ def _less_careful(
         if low < lowest or high > highest:
             wider.append(names[place])
         elif (low, high) != (lowest, highest) or _reaches_less(new, k, agreed, then):
-            deciding.append(names[place])
+            narrower.append(names[place])
     found = []
     if finer:
         found.append(f"{join_names(finer)} would be dithered by less than before, or not at all")
     if wider:
         are = "is" if len(wider) == 1 else "are"
-        found.append(f"rows would be sent though {join_names(wider)} {are} beyond the limits there were")
-    if deciding:
+        found.append(f"more would be told where {join_names(wider)} {are} beyond the limits there were")
+    if narrower:
         found.append(
-            f"rows would be held back by other values of {join_names(deciding)}, which tells of them"
+            f"{join_names(narrower)} would count as a limit sooner than before, which tells on which side of it"
         )
+    if further:
+        found.append(f"rows would be held back where {join_names(further)} is missing, which tells of it")
     return found
 
 
@@ -203,12 +198,9 @@ def _more_often(new: Sanitizer, agreed: Sanitizer) -> list[str]:
 
 
 def _reaches_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> bool:
-    """Whether the grid would hold back rows for readings that it let through before."""
-    weights, before = new.recipe.weights, agreed.recipe.weights
-    if weights is None or before is None:
-        return False
-    moved = abs(float(new.offset[place]) - float(agreed.offset[then]))
-    return bool(weights[place] > _FINER * before[then] or weights[place] * moved > _MOVED * CROSSING_LIMIT)
+    """Whether a reading would count as a limit that it did not reach before."""
+    (low, high), (lowest, highest) = new.reach, agreed.reach
+    return bool(low[place] > lowest[then] or high[place] < highest[then])
 
 
 def _step(sanitizer: Sanitizer, place: int) -> float:

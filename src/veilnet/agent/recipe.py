@@ -7,21 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Booleans
 from veilnet.agent import grid
-from veilnet.agent.memory import Memory
+from veilnet.agent.memory import Memory, sizes
 from veilnet.agent.randomness import NoiseSource
 
-__all__ = ["ROWS_AT_ONCE", "Recipe", "prepare"]
+__all__ = ["ROWS_AT_ONCE", "Recipe", "prepare", "reach"]
 
 ROWS_AT_ONCE = 2048  # temporaries stay in cache; the draws of a chunk too
 _SHORT_ROW = 32
 _MOST_DEVIATIONS = 12.0  # no draw of either source is larger
 _MOST_STEPS = 2.0**50  # half of what the grid can represent exactly
+_FARTHEST = 1e300  # of a reading that nothing depends on, so that an offset can still be added
 
 
 class _EachRow:
@@ -46,10 +48,10 @@ class Recipe:
     """What a sanitizer comes down to, worked out once.
 
     whose:       the agent, for messages; empty where the sanitizer has none.
-    readings:    how many a row has; their ``offset`` and ``limits``, None where there are none, and ``names``.
+    readings:    how many a row has; their ``offset``, None where there is none, and ``names``.
     memory:      what is kept from row to row, None where nothing is.
-    weights:     how much each reading adds, per unit, to the chance that rounding errors cross a boundary of the
-                 grid; None without a grid.
+    limits:      what each reading counts as at least and at most: its credible limits, and no further than the grid
+                 can hide the rounding errors of its sums (:func:`reach`); None without either.
     dither:      width of the uniform draw that moves each reading first, None where none is moved.
     step:        of the grid of each number sent, None without a grid; ``unit`` the same for whole blocks.
     rows:        C', and
@@ -62,7 +64,6 @@ class Recipe:
 
     readings: int
     memory: Memory | None
-    weights: Array | None
     offset: _EachRow | None
     limits: tuple[_EachRow, _EachRow] | None
     names: tuple[str, ...]
@@ -74,22 +75,22 @@ class Recipe:
     draw: Callable[[NoiseSource, int], Array] | None
 
     def examine(self, rows: Array) -> tuple[Array, Booleans]:
-        """The rows without their offset, and which of them may be released."""
-        if self.offset is None:
-            centred = rows
-        else:
-            with np.errstate(over="ignore", invalid="ignore"):
-                centred = rows - self.offset.of(len(rows))
-        if self.weights is None:
-            valid = np.asarray(np.isfinite(centred).all(axis=1))
-        else:
-            # a reading that is not finite has no bound either, so this one test covers it
-            with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-                valid = np.asarray(np.abs(centred) @ self.weights <= grid.CROSSING_LIMIT)
-        if self.limits is not None:
-            low, high = (edge.of(len(rows)) for edge in self.limits)
-            valid = valid & np.asarray(((rows >= low) & (rows <= high)).all(axis=1))
-        return centred, valid
+        """The rows within their limits and without their offset, and which of them may be released: those of numbers.
+
+        A reading beyond its limits counts as the limit. That a row is missing would be told without noise.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            valid = np.asarray(np.isfinite(rows @ np.ones(self.readings)))
+            if self.limits is not None:
+                rows = np.clip(rows, *(edge.of(len(rows)) for edge in self.limits))
+            return rows if self.offset is None else rows - self.offset.of(len(rows)), valid
+
+    def beyond(self, rows: Array) -> Booleans:
+        """Which readings of some rows are beyond their limits, and count as these."""
+        if self.limits is None:
+            return np.zeros(rows.shape, bool)
+        low, high = (edge.vector for edge in self.limits)
+        return np.asarray(np.isfinite(rows) & ((rows < low) | (rows > high)))
 
     @property
     def sent(self) -> int:
@@ -127,11 +128,7 @@ class Recipe:
         for trouble, what in ((np.isnan(row), "is not a number"), (np.isinf(row), "is infinite")):
             if trouble.any():
                 return f"{self._reading(trouble)} {what}"
-        if self.limits is not None:
-            outside = (row < self.limits[0].vector) | (row > self.limits[1].vector)
-            if outside.any():
-                return f"{self._reading(outside)} is outside its limits"
-        return "the readings are too large for the grid to hide rounding errors (a fault, or an offset is missing)"
+        return "the readings are too large to be added up"
 
     def _reading(self, trouble: Booleans) -> str:
         place = int(np.argmax(trouble))
@@ -173,12 +170,14 @@ def prepare(
                 f"{whose}the grid is out of proportion to the compression; "
                 "take it from grid_steps(covariance of what is sent)"
             )
-    felt = compression if memory is None else _sensitivity(compression, memory)
+    if grid_step is not None:
+        far = reach(compression, grid_step, memory)
+        ends = (offset - far, offset + far)
+        limits = ends if limits is None else (np.clip(limits[0], *ends), np.clip(limits[1], *ends))
     return Recipe(
         whose=agent,
         readings=offset.size,
         memory=memory,
-        weights=None if grid_step is None else grid.crossing_weights(felt, grid_step),
         offset=_EachRow(offset) if np.any(offset) else None,
         limits=None if limits is None else (_EachRow(limits[0]), _EachRow(limits[1])),
         names=names,
@@ -191,8 +190,34 @@ def prepare(
     )
 
 
-def _sensitivity(compression: Array, memory: Memory) -> Array:
-    """What stands in C's place where a reading is checked (:func:`veilnet.agent.grid.crossing_weights`).
+class Filters(Protocol):
+    """The memory of one agent, or the memories of a stack of them: F and K of each."""
+
+    @property
+    def transition(self) -> Array | None:
+        """F, (..., k, k)."""
+
+    @property
+    def gain(self) -> Array | None:
+        """K, (..., k, n)."""
+
+
+def reach(compression: Array, grid_step: Array, memory: Filters | None) -> Array:
+    """How far from its offset each of n readings may be for the grid to hide the rounding errors of its sums, (n,).
+
+    With the weights w of :func:`veilnet.agent.grid.crossing_weights`, readings within LIMIT / (n w_k) each keep their
+    sum, the chance that an error crosses a boundary, below the LIMIT. Also of stacks, (..., m, k + n).
+    """
+    felt = compression
+    if memory is not None and memory.transition is not None and memory.gain is not None:
+        felt = _sensitivity(compression, memory.transition, memory.gain)
+    weights = grid.crossing_weights(felt, grid_step)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.minimum(grid.CROSSING_LIMIT / (weights.shape[-1] * weights), _FARTHEST))
+
+
+def _sensitivity(compression: Array, transition: Array, gain: Array) -> Array:
+    """What stands in C's place where readings are weighed (:func:`veilnet.agent.grid.crossing_weights`).
 
     Rounding errors of a number are at most u (k + n + 1) times |C_y| |y_t| + |C_s| |s_t| for its own sum, plus what
     the errors of earlier states, each at most u (k + n + 1) (|F| |s| + |K| |y|), have become. Written as
@@ -201,11 +226,17 @@ def _sensitivity(compression: Array, memory: Memory) -> Array:
     Σ_j a_j |y_{t-j}| ≤ b, in any row. A factor of two is for the order in which blocks are summed
     (:mod:`veilnet.agent.filtering`).
     """
-    kept = memory.order
-    direct, through = np.abs(compression[:, kept:]), compression[:, :kept]
-    driven = np.abs(memory.transition) @ memory.held + np.abs(memory.gain)
-    weights = direct + np.abs(through) @ memory.held + memory.passed_on(through) @ driven
-    return np.asarray(weights * (2 * memory.readings * (kept + memory.readings + 1) / (memory.readings + 1)))
+    kept, readings = gain.shape[-2:]
+    direct, through = np.abs(compression[..., kept:]), compression[..., :kept]
+    held = sizes(transition, gain)
+    driven = np.abs(transition) @ held + np.abs(gain)
+    passed_on = sizes(_turned(transition), _turned(through))
+    weights = direct + np.abs(through) @ held + _turned(passed_on) @ driven
+    return np.asarray(weights * (2 * (kept + readings + 1) / (readings + 1)))
+
+
+def _turned(stack: Array) -> Array:
+    return np.asarray(np.swapaxes(stack, -1, -2))
 
 
 def _drawing(

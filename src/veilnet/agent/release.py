@@ -1,8 +1,9 @@
 """From readings to what leaves the agent: check, dither, compress, add noise, round to the public grid.
 
-A reading is released whole or not at all. One that has the wrong length, is not a number, is infinite, lies
-outside the sanitizer's limits or is so large that the grid could not hide the rounding errors of its sums is
-refused; the refusal names the row and the reason, never the value. An agent in doubt sends nothing.
+A reading is released whole or not at all. One that has the wrong length, is not a number or is infinite is
+refused; the refusal names the row and the reason, never the value. An agent in doubt sends nothing. One beyond its
+limits, or so large that the grid could not hide the rounding errors of its sums, counts as the limit: whoever could
+choose which rows are missing could ask for any reading, one bit at a time (:mod:`veilnet.model.usual`).
 
 Readings of a sensor with a resolution are dithered first: each is moved by a uniform draw of one step's width. An
 exact combination of numbers on a lattice can name them all; of dithered ones it cannot (mathematics, "Readings on a

@@ -41,8 +41,11 @@ from veilnet.agent.release import release
 from veilnet.agent.stream import Stream
 from veilnet.model.network import Network
 from veilnet.model.readings import read_limits, read_reading_names
+from veilnet.model.usual import chances_beyond, read_usual
 
 __all__ = ["Sanitizer"]
+
+_ROUNDING = 1e-6
 
 
 class Sanitizer(Frozen):
@@ -53,8 +56,8 @@ class Sanitizer(Frozen):
     noise:       Θ, a covariance, a vector of variances or one variance; none when left out.
     offset:      what the readings show at x = 0, subtracted before anything else.
     grid:        step of the public grid each sent number is rounded to (see :mod:`veilnet.agent.grid`).
-    limits:      (lowest, highest) credible reading, each a number or one per reading; a reading outside
-                 them is a fault, and nothing of its row is sent.
+    limits:      (lowest, highest) credible reading, each a number or one per reading; a reading beyond them
+                 counts as the limit.
     resolution:  step of the lattice each reading lies on, a number or one per reading: it is moved by d, uniform
                  over one step, before it is combined. 0 for continuous readings; None where nothing is known.
     memory:      what is kept from row to row, a :class:`veilnet.agent.memory.Memory`; none when left out.
@@ -62,6 +65,8 @@ class Sanitizer(Frozen):
     names:       names of the readings, in order, to check columns against; none when left out.
     step:        how long a row takes, such as "15min", or seconds: where readings carry times, a live agent tells at
                  most one in each. Seconds in the attribute; None where nobody said.
+    usual:       (means, deviations) of the readings by the model, for its owner to tell what limits mean; None where
+                 the model does not say.
     """
 
     _left_behind = frozenset({"recipe"})
@@ -79,6 +84,7 @@ class Sanitizer(Frozen):
         agent: str = "",
         names: Sequence[str] = (),
         step: Any = None,
+        usual: Any = None,
     ) -> None:
         if compression is None and noise is None:
             raise InvalidNetwork(
@@ -101,6 +107,7 @@ class Sanitizer(Frozen):
         self.agent = agent if agent == "" else as_name(agent, "agent")
         self.names: tuple[str, ...] = read_reading_names(names, self.readings)
         self.step = read_step(step)
+        self.usual: tuple[Array, Array] | None = None if usual is None else read_usual(usual, self.readings)
         self._freeze()
 
     @classmethod
@@ -135,7 +142,7 @@ class Sanitizer(Frozen):
         return cls._unchecked(
             compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
             grid=None, limits=None, resolution=None, memory=None, agent=agent, names=(), step=None,
-            normal=(rows, np.zeros(sent, bool)),
+            usual=None, normal=(rows, np.zeros(sent, bool)),
         )  # fmt: skip
 
     def with_grid(self, grid: Array) -> Sanitizer:
@@ -146,13 +153,15 @@ class Sanitizer(Frozen):
         return self._changed(grid=read_grid(grid, self.sent))
 
     def for_agent(self, agent: str, network: Network) -> Sanitizer:
-        """The same sanitizer, with the names, limits, resolution and step the network gives that agent's readings.
+        """The same sanitizer, with the names, limits, resolution, step and law of that agent's readings.
 
         agent:   whose sanitizer it becomes.
         network: what it takes them from. The dither is the network's alone: its promises count it.
         """
+        mine = network.blocks.rows(network.position[agent])
         return self._changed(
             agent=agent,
+            usual=None if network.usual is None else (network.usual[0][mine], network.usual[1][mine]),
             names=network.reading_names.get(agent, self.names),
             limits=network.limits.get(agent, self.limits),
             resolution=network.resolution.get(agent),
@@ -235,9 +244,10 @@ class Sanitizer(Frozen):
         rng:      a generator or seed, for simulation: it replaces the operating system's entropy, from which noise
                   comes otherwise, and the result is a :class:`veilnet.agent.release.NotPrivate` array.
 
-        Raises InvalidReading, naming the row, where a reading may not be released: nothing of the block is sent
-        then. Warns when there is no grid: the low bits of what is sent are then not protected. What a sanitizer with
-        a memory sends depends on the rows before, so it refuses: use :meth:`stream`.
+        A reading beyond its limits counts as the limit (:attr:`reach`). Raises InvalidReading, naming the row, where
+        one is not a number: nothing of the block is sent then. Warns when there is no grid: the low bits of what is
+        sent are then not protected. What a sanitizer with a memory sends depends on the rows before, so it refuses:
+        use :meth:`stream`.
         """
         if self.memory is not None:
             raise InvalidRequest(
@@ -272,6 +282,19 @@ class Sanitizer(Frozen):
             names=self.names,
             memory=self.memory,
         )
+
+    @property
+    def reach(self) -> tuple[Array, Array]:
+        """(lowest, highest) that each reading counts as: its limits, as far as its grid can hide rounding errors."""
+        if self.recipe.limits is None:
+            return np.full(self.readings, -np.inf), np.full(self.readings, np.inf)
+        low, high = self.recipe.limits
+        return low.vector, high.vector
+
+    @property
+    def beyond(self) -> Array | None:
+        """The probability, by the model, that each reading is beyond its reach; None where the model does not say."""
+        return None if self.usual is None else chances_beyond(self.usual, self.reach)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what this agent needs to one file.
@@ -312,13 +335,13 @@ class Sanitizer(Frozen):
         return _same(self._arguments(), other._arguments())
 
     def same_readings_as(self, other: Sanitizer) -> bool:
-        """Whether another one takes the same readings: agent, names, limits, resolution and step.
+        """Whether another one takes the same readings: agent, names, limits, resolution, step; law up to rounding.
 
         other: the sanitizer to compare with.
         """
         mine, theirs = self._arguments(), other._arguments()
         what = ("agent", "names", "limits", "resolution", "step")
-        return all(_same(mine[name], theirs[name]) for name in what)
+        return _same_law(self.usual, other.usual) and all(_same(mine[name], theirs[name]) for name in what)
 
     def _arguments(self) -> dict[str, Any]:
         return {
@@ -332,6 +355,7 @@ class Sanitizer(Frozen):
             "agent": self.agent,
             "names": self.names,
             "step": self.step,
+            "usual": self.usual,
         }
 
     def _with(self, compression: Array, noise: Array) -> Sanitizer:
@@ -352,6 +376,14 @@ class Sanitizer(Frozen):
         if self.memory is None:
             parts.append(f"{withheld} direction{'s' if withheld != 1 else ''} withheld")
         return f"Sanitizer({who}{self.readings} readings, {'; '.join(parts)})"
+
+
+def _same_law(mine: tuple[Array, Array] | None, theirs: tuple[Array, Array] | None) -> bool:
+    """Whether means and deviations agree but for what another machine makes of the same sums."""
+    if mine is None or theirs is None:
+        return mine is theirs
+    close = _ROUNDING * (np.abs(mine[0]) + mine[1])
+    return all(bool(np.all(np.abs(one - other) <= close)) for one, other in zip(mine, theirs, strict=True))
 
 
 def _same(mine: Any, theirs: Any) -> bool:

@@ -57,9 +57,8 @@ class Stream:
 
         readings: one row (N_i,) or a block (T, N_i), in order.
 
-        A row in which a reading is not finite, outside its limits or too large for the grid was missed: it is
-        infinite in every number, of which nothing may be sent but the fact. Readings of a wrong shape or type raise
-        InvalidReading, and the stream is where it was.
+        A row in which a reading is not finite was missed: it is infinite in every number, of which nothing may be
+        sent but the fact. Readings of a wrong shape or type raise InvalidReading, and the stream is where it was.
         """
         numbers = as_numbers(readings, self._recipe)
         rows = numbers.reshape(-1, self._recipe.readings)

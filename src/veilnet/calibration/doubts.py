@@ -106,7 +106,8 @@ def _about_outliers(outliers: Sequence[Outlier]) -> list[tuple[str, str]]:
             list(Counter(one.column for one in left_out).items()),
             _counted,
             "Outliers, far beyond everything else in their columns: {}. Their rows were left out of the fit, and "
-            "agents will refuse such readings. If they are real, fit without limits (limits=False, --no-limits).",
+            "for agents such readings count as the limit. If they are real, fit without limits (limits=False, "
+            "--no-limits).",
         ),
         _about(
             "outliers-kept",

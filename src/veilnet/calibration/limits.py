@@ -2,8 +2,7 @@
 
 **The law.** The limits of an interval of width W are its ends moved outwards by 2 W. Let the *bulk* of a column be
 the smallest interval that holds the middle 98 % of its values and every value within its own limits: those are the
-limits proposed. Only W / 10 below a bulk that stops at 0, where at least one value in twenty is 0 and none is
-less (light, rain, counts).
+limits proposed.
 
 *Why.* The middle 98 % is not moved by a few wrong values however wrong they are; the rule then lets in honest tails,
 however skewed or heavy, which reach out value by value, and leaves out what stands alone: -9999 among
@@ -11,14 +10,15 @@ temperatures. The same number in many rows (a code for "no value") is left out a
 widths of everything else. Two widths of margin cover days that were not calibrated. With fewer than twenty rows
 nothing stands alone.
 
-*How often a good reading is refused.* New rows of the law that T rows of calibration saw are refused with a
+*How often a good reading counts as its limit.* New rows of the law that T rows of calibration saw do with a
 probability of about 5^-a / T for a tail that falls like x^-a, and far less for lighter ones. Measured at T = 1000
 (``veilnet bench calibration``): no more than 1e-7 of normal, exponential and bimodal readings, 2e-5 of Student's t
 with three degrees of freedom, of a lognormal with σ = 1 and of rain that falls in 3 % of the rows, 6e-5 of Student's
 t with two degrees of freedom; at T = 100 ten to thirty times as many, and 5e-3 of that rain.
 
-*What is not promised.* A season that moves readings by more than two widths is refused until the limits are edited,
-and a fault that stays within them is not: outdoor temperatures in Fahrenheit overlap with those in degrees Celsius.
+*What is not promised.* A season that moves readings by more than two widths counts as the limit until the limits are
+edited, and a fault that stays within them as a reading: outdoor temperatures in Fahrenheit overlap with those in
+degrees Celsius.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ _MARGIN = 2.0  # widths of the bulk from its ends to the limits
 _CODE_APART = 3.0  # widths of everything else by which a repeated number stands off if it is a code
 _MOST_CODES = 0.2  # part of the rows that may hold one code
 _ENOUGH_ROWS = 20  # below which nothing stands alone
-_AT_ZERO = 0.05  # of the values are 0 where a quantity stops there
-_BELOW_ZERO = 0.1  # widths of the bulk that such a quantity may be read below 0
 _ENOUGH_VALUES = 10  # different values below which a column has no "everything else"
 
 
@@ -86,9 +84,7 @@ def credible_limits(values: Array) -> tuple[float, float]:
     low, high = bulk(values)
     width = high - low
     unit = 10.0 ** np.floor(np.log10(width)) / 10.0
-    stops_at_zero = low == 0 and np.mean(values == 0) >= _AT_ZERO
-    below = _BELOW_ZERO if stops_at_zero else _MARGIN
-    lowest = np.floor((low - below * width) / unit) * unit
+    lowest = np.floor((low - _MARGIN * width) / unit) * unit
     highest = np.ceil((high + _MARGIN * width) / unit) * unit
     return float(f"{lowest:.12g}"), float(f"{highest:.12g}")
 

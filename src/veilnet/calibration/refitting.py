@@ -42,7 +42,7 @@ class Refit:
     new:         the plan for it, asked for the same as the old one.
     errors:      public row -> root mean square error of the old centre on the new rows that every old agent would
                  send; empty for a stream, and where there are none.
-    refused:     how many new rows an old agent would not send, since a reading is outside its limits.
+    refused:     how many new rows are left out of ``errors``, since a reading is outside an old agent's limits.
     """
 
     old: Plan
@@ -169,9 +169,9 @@ def _errors(plan: Plan, rows: Rows, roles: Roles) -> tuple[dict[str, float], int
     truth = rows.parameters[:, [roles.parameters.index(name) for name in plan.network.parameters]]
     network, rng = plan.network, np.random.default_rng(_SEED)
     readings = {agent: rows.readings[:, network.blocks.rows(k)] for k, agent in enumerate(network.agents)}
-    # A block with one row that an agent may not send is refused as a whole, and moved sensors make such rows.
-    accepted = [plan.sanitizers[agent].recipe.examine(mine)[1] for agent, mine in readings.items()]
-    complete = np.all(accepted, axis=0)
+    # Moved sensors make rows beyond the limits, of which an agent sends the limit: those say nothing of the plan.
+    beyond = [plan.sanitizers[agent].recipe.beyond(mine).any(axis=1) for agent, mine in readings.items()]
+    complete = ~np.any(beyond, axis=0)
     refused = int(np.sum(~complete))
     if not complete.any():
         return {}, refused

@@ -102,6 +102,7 @@ def command(
                 "confirmed": agreed.confirmed,
                 "numbers": found.numbers,
                 "readings": found.exposures,
+                "reaches": found.reaches,
                 "alarms": found.alarms,
                 "notes": found.notes,
                 "ledger": released,

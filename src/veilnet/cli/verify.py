@@ -41,7 +41,7 @@ def command(
     from veilnet.io.plan_reading import read_plan_folder
     from veilnet.model.doubts import accepted, doubt_notes
     from veilnet.model.network import Network
-    from veilnet.plans.plan import notes_on_resolution
+    from veilnet.plans.plan import notes_on_readings
     from veilnet.plans.verification import verify
 
     if cluster is not None or is_parts(plan):
@@ -52,7 +52,7 @@ def command(
     saved = read_plan_folder(plan)
     doubts = accepted(_doubts(saved.network, trusted), accept or [])
     checks = verify(plan, trusted)
-    notes = notes_on_resolution(saved.network, saved.sanitizers)
+    notes = notes_on_readings(saved.network, saved.sanitizers)
     ok = all(check.ok for check in checks)
     if json:
         print_json({"ok": ok, "trusted_network": network, "checks": checks, "notes": notes, "doubts": doubts})

@@ -22,6 +22,7 @@ from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.agent import grid
 from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
+from veilnet.agent.recipe import reach
 from veilnet.cluster.messages import Messages, as_numbers, begun, finish, read_arrays, read_reading_part
 from veilnet.cluster.parts import LoadedPart, Parts, loaded, opened, written
 from veilnet.cluster.running import over_all_parts
@@ -196,10 +197,10 @@ def release(sending: Sending, part: LoadedPart, readings: Array, source: NoiseSo
 
 def release_of(alike: Alike, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
     """What may leave of the readings (T, count, n) of some agents that send as many numbers, (T, count, k)."""
-    weights = grid.crossing_weights(alike.compression, alike.grid)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        known = readings - part.offset[alike.places]
-        valid = np.sum(np.abs(known) * weights, axis=2) <= grid.CROSSING_LIMIT
+    far = reach(alike.compression, alike.grid, None)
+    valid = np.isfinite(readings).all(axis=2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        known = np.clip(readings - part.offset[alike.places], -far, far)
     known[~valid] = 0.0
     if part.resolution is not None and np.any(part.resolution[alike.places]):
         known += source.uniform(known.shape) * part.resolution[alike.places]

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable, VeilnetError
-from veilnet._core.names import NumberedNames
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable
 from veilnet._core.types import Array
 from veilnet.agent.grid import round_to_grid
 from veilnet.agent.memory import Memory
@@ -203,48 +202,13 @@ class Archive:
 
     def agent_file(self, agent: str) -> bytes:
         """The content of one agent's own file, as the folder of the plan would have it."""
-        arrays = self.network_arrays()
-        place, rows, count = self._place(agent, arrays)
-        for stack in self._stacks(count):
-            within = np.flatnonzero(stack["places"] == place)
-            if within.size:
-                break
-        try:
-            made = self._sanitizer(
-                stack,
-                int(within[0]),
-                _offset(arrays, rows),
-                agent=agent,
-                step=float(arrays["step"]) if "step" in arrays else None,
-                **_of_readings(arrays, rows),
-            )
-        except (VeilnetError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise InvalidPlan(f"{self.path}: {agent}: {error}; the file was changed: {_AGAIN}") from error
-        return seal(sanitizer_files.to_document(made, self.plan))
+        network = self.network()
+        if agent not in network.position:
+            some = ", ".join(network.agents[:8]) + (f", ... ({network.S} in all)" if network.S > 8 else "")
+            raise InvalidPlan(f"{self.path}: no agent {agent!r} in the plan; there are {some}")
+        return seal(sanitizer_files.to_document(self.sanitizers(network)[agent], self.plan))
 
-    def _place(self, agent: str, arrays: Arrays) -> tuple[int, slice, int]:
-        sizes = arrays.get("sizes")
-        if sizes is None or sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not sizes.size:
-            raise self._changed("network.sizes: expected a list of whole numbers")
-        if "agents" in arrays:
-            if arrays["agents"].shape != sizes.shape:
-                raise self._changed("network.agents: expected a name for each agent")
-            found = np.flatnonzero(arrays["agents"] == agent)
-            place = int(found[0]) if found.size else -1
-            some = [str(name) for name in arrays["agents"][:8].tolist()]
-        else:
-            numbered = NumberedNames(sizes.size)
-            place = numbered.index(agent) if agent in numbered else -1
-            some = list(numbered[:8])
-        if place < 0:
-            more = f", ... ({sizes.size} in all)" if sizes.size > len(some) else ""
-            raise InvalidPlan(
-                f"{self.path}: no agent {agent!r} in the plan; there are {', '.join(some)}{more}"
-            )
-        start = int(sizes[:place].sum())
-        return place, slice(start, start + int(sizes[place])), int(sizes.size)
-
-    def _sanitizer(self, stack: Arrays, row: int, offset: Array, **more: Any) -> Sanitizer:
+    def _sanitizer(self, stack: Arrays, row: int, offset: Array) -> Sanitizer:
         kind = "covariance" if "covariance" in stack else "variances"
         noise = stack[kind][row] if kind in stack else np.zeros(stack["compression"].shape[1])
         try:
@@ -255,7 +219,6 @@ class Archive:
                 offset=offset,
                 grid=stack["grid"][row],
                 memory=memory,
-                **more,
             )
         except InvalidNetwork as error:
             raise self._changed(str(error)) from error
@@ -315,30 +278,6 @@ class Archive:
 def _order(stack: Arrays) -> int:
     """How many numbers agents of a stack keep from row to row; 0 without a memory."""
     return int(stack["transition"].shape[-1]) if "transition" in stack and stack["transition"].ndim else 0
-
-
-def _offset(arrays: Arrays, rows: slice) -> Array:
-    """What one agent's readings show where x is zero or, of a stream, at its mean."""
-    offset = np.asarray(arrays["offset"][rows], dtype=np.float64)
-    if "dynamics_transition" not in arrays:
-        return offset
-    mean = arrays.get("dynamics_mean", np.zeros(len(arrays["dynamics_transition"])))
-    return np.asarray(offset + arrays["observe"][rows] @ mean, dtype=np.float64)
-
-
-def _of_readings(arrays: Arrays, rows: slice) -> dict[str, Any]:
-    """What the network says of one agent's readings, as a sanitizer takes it."""
-    found: dict[str, Any] = {}
-    if "reading_names" in arrays:
-        names = [str(name) for name in arrays["reading_names"][rows].tolist()]
-        found["names"] = names if any(names) else ()
-    if "lowest" in arrays:
-        edges = (arrays["lowest"][rows], arrays["highest"][rows])
-        found["limits"] = edges if np.any(np.isfinite(edges)) else None
-    if "resolution" in arrays:
-        steps = arrays["resolution"][rows]
-        found["resolution"] = None if np.all(np.isnan(steps)) else steps
-    return found
 
 
 def _read_npz_plan(path: Path) -> tuple[str, Arrays]:

@@ -5,7 +5,8 @@ plan         id of the plan it belongs to, null for one saved on its own
 agent        whose it is
 readings     how many numbers a reading has; ``names`` of them, empty when unknown
 offset       subtracted from a reading first
-limits       lowest and highest credible reading, null where there is none
+limits       lowest and highest credible reading, null where there is none: one beyond counts as the limit
+usual        mean and deviation of each reading by the model, to judge limits by; left out where it does not say
 resolution   step of each reading, which is dithered by so much first; 0 for a continuous one, null where unknown
              (left out in files of plans made before readings were dithered)
 compression  rows of the numbers sent
@@ -55,6 +56,14 @@ class SanitizerDocument(msgspec.Struct, forbid_unknown_fields=True):
     resolution: list[float] | None = None
     memory: MemoryDocument | None = None
     step: str | None = None
+    usual: UsualDocument | None = None
+
+
+class UsualDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """What readings usually are, by the model."""
+
+    mean: list[float]
+    deviation: list[float]
 
 
 class MemoryDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -123,6 +132,9 @@ def to_document(sanitizer: Sanitizer, plan: str | None) -> dict[str, Any]:
     }
     if sanitizer.step is not None:
         document["step"] = in_words(sanitizer.step)
+    if sanitizer.usual is not None:
+        mean, deviation = sanitizer.usual
+        document["usual"] = {"mean": mean.tolist(), "deviation": deviation.tolist()}
     if sanitizer.memory is not None:
         document["memory"] = {
             "transition": sanitizer.memory.transition.tolist(),
@@ -152,6 +164,7 @@ def from_document(document: dict[str, Any], path: Path) -> Sanitizer:
             agent=found.agent,
             names=found.names,
             step=found.step,
+            usual=None if found.usual is None else (found.usual.mean, found.usual.deviation),
         )
         if sanitizer.readings != found.readings:
             raise InvalidNetwork(

@@ -245,6 +245,24 @@ class Network(Frozen):
             found[self.blocks.rows(self.position[agent])] = steps
         return found
 
+    @derived
+    def stacked_limits(self) -> tuple[Array, Array]:
+        """(lowest, highest) of each of the N readings; infinite where nothing was said."""
+        low, high = np.full(self.N, -np.inf), np.full(self.N, np.inf)
+        for agent, edges in self.limits.items():
+            mine = self.blocks.rows(self.position[agent])
+            low[mine], high[mine] = edges
+        return low, high
+
+    @derived
+    def usual(self) -> tuple[Array, Array] | None:
+        """(mean, deviation) of each of the N readings by the model; None where no prior says what x usually is."""
+        settled = self.dynamics is None or self.dynamics.stationary is not None
+        if self.prior is None or self.prior.covariance is None or not settled:
+            return None
+        variances = np.einsum("nl,nl->n", self.H @ self.prior.covariance, self.H) + self.noise.variances()
+        return self.offset + self.H @ self.prior.mean, np.sqrt(variances)
+
     # --- quantities every bound needs, computed once
 
     @derived

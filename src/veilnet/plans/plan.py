@@ -27,6 +27,7 @@ from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confir
 from veilnet.plans.in_words import plan_in_words
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
+from veilnet.verdict.limits import limit_notes, refuse_narrow_limits
 from veilnet.verdict.model_error import model_error_notes
 from veilnet.verdict.resolution import resolution_notes, unstated
 
@@ -203,22 +204,25 @@ class Plan(Frozen):
         return plan_in_words(self)
 
     def notes(self) -> list[str]:
-        """What the resolution of the readings costs, for whom exact numbers may name the readings, what an
-        uncertain model does to the figures, and what was doubtful about the fit.
+        """What the resolution of the readings costs, for whom exact numbers may name the readings, how often readings
+        are beyond their limits, what an uncertain model does to the figures, and what was doubtful about the fit.
         """
         doubtful = doubt_notes(self.network.doubts)
-        on_resolution = notes_on_resolution(self.network, self.sanitizers)
-        return [*on_resolution, *model_error_notes(self.network), *doubtful]
+        return [
+            *notes_on_readings(self.network, self.sanitizers),
+            *model_error_notes(self.network),
+            *doubtful,
+        ]
 
     def __repr__(self) -> str:
         privacy = ", ".join(f"{name}={value:.4g}" for name, value in self.privacy.items())
         return f"Plan({self.method}, utility={self.utility:.4g}, privacy: {privacy})"
 
 
-def notes_on_resolution(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[str]:
-    """What the resolution of the readings costs, and for whom exact numbers may name the readings."""
+def notes_on_readings(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[str]:
+    """What the resolution of the readings costs, for whom exact numbers may name the readings, and what limits do."""
     exposed = unstated(network, _withholding_by_exact_numbers(network, sanitizers))
-    return resolution_notes(network, exposed)
+    return [*resolution_notes(network, exposed), *limit_notes(network)]
 
 
 def _withholding_by_exact_numbers(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:
@@ -258,6 +262,7 @@ def make_plan(
     power allowed to every agent, ``known`` what these very sanitizers tell of a stream, where that was computed
     already.
     """
+    refuse_narrow_limits(network)
     if network.is_stream and known is None:
         known = stream_knowledge(network, sanitizers)
     gridded = with_release_grid(network, sanitizers, known=known)

@@ -1,15 +1,23 @@
-"""The grid of every sanitizer in a plan, from the noise the centre knows each sent number to carry."""
+"""The grid of every sanitizer in a plan, from the noise the centre knows each sent number to carry.
+
+The finer a grid, the shorter its reach (:func:`veilnet.agent.recipe.reach`); a reading beyond it counts as its end.
+Every reading can be sent as it is up to eight deviations from its mean, by the model, or up to its limits where these
+are nearer: a grid that does not reach so far is made coarser, as far as it costs no more than any other, or refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from veilnet._core.errors import InvalidNetwork
 from veilnet._core.linalg import cholesky
 from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
+from veilnet._core.words import number
 from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
+from veilnet.agent.recipe import reach
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, stacks_of
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance, own_covariances
@@ -18,11 +26,14 @@ from veilnet.bounds.streams.riccati import Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
+from veilnet.model.usual import DEVIATIONS_REACHED
 
 # Exact numbers of a stream may repeat one another in part; their grid heeds combinations down to this variance.
 _LEAST_CORRELATION = 1e-4
 # A filter carries rounding on from row to row, so that less of it may enter than in a row by itself.
 _STREAM_COST = ROUNDING_COST / 16
+# By so much a stream's grid may be coarser where it has to reach further: its cost is then that of a row.
+_COARSER = 4.0
 
 
 def with_release_grid(
@@ -59,9 +70,45 @@ def with_release_grid(
         together = grid_steps(joint_covariance(network, list(sent.values())))
         steps = dict(zip(independent, np.split(together, ends[:-1]), strict=True))
     return {
-        agent: sanitizer.with_grid(steps[agent]).for_agent(agent, network)
+        agent: _reaching(network, sanitizer.with_grid(steps[agent]).for_agent(agent, network))
         for agent, sanitizer in independent.items()
     }
+
+
+def _reaching(network: Network, sanitizer: Sanitizer) -> Sanitizer:
+    """The same sanitizer, on a grid that reaches as far as its readings go."""
+    if sanitizer.usual is None or sanitizer.grid is None:
+        return sanitizer
+    mean, deviation = sanitizer.usual
+    low, high = (-np.inf, np.inf) if sanitizer.limits is None else sanitizer.limits
+    far = reach(sanitizer.compression, sanitizer.grid, sanitizer.memory)
+    needed = _needed(mean - sanitizer.offset, deviation, low - sanitizer.offset, high - sanitizer.offset)
+    coarser = _coarser(network, needed / far, lambda _: sanitizer.agent)
+    return sanitizer if coarser == 1.0 else sanitizer.with_grid(sanitizer.grid * coarser)
+
+
+def _needed(mean: Array, deviation: Array, low: Array | float, high: Array | float) -> Array:
+    """How far from zero readings are that have to be sent as they are."""
+    lowest = np.maximum(mean - DEVIATIONS_REACHED * deviation, low)
+    highest = np.minimum(mean + DEVIATIONS_REACHED * deviation, high)
+    return np.asarray(np.maximum(np.maximum(-lowest, highest), 0.0))
+
+
+def _coarser(network: Network, needed: Array, agent: Callable[[int], str]) -> Array:
+    """The powers of two by which grids have to be coarser, from how far they must reach in units of how far they do.
+
+    needed: (..., n), of one agent or of several; ``agent`` names the one at a place.
+    """
+    worst = np.max(needed, axis=-1, initial=0.0)
+    factor = np.exp2(np.ceil(np.log2(np.maximum(worst, 1.0))))
+    if np.any(factor > (_COARSER if network.is_stream else 1.0)):
+        place = int(np.argmax(worst))
+        raise InvalidNetwork(
+            f"prior: by the model, readings of {agent(place)!r} go {number(float(np.max(worst)))} times as far as "
+            "floating point can hide the rounding errors of their sums beside so little noise; state limits of the "
+            "readings (limits=), a narrower prior, or none"
+        )
+    return np.asarray(factor)
 
 
 def _with_stacked_grid(network: Network, sanitizers: StackedSanitizers) -> StackedSanitizers:
@@ -71,11 +118,26 @@ def _with_stacked_grid(network: Network, sanitizers: StackedSanitizers) -> Stack
     for each in sanitizers.parts():
         own = noises[each.group][each.within]
         if network.is_stream:
-            grids[each.number][each.part] = _own_news_steps(each.stack, own)
-            continue
-        covariance = own_covariances(each.stack.compression, own, each.stack.noise)
-        grids[each.number][each.part] = grid_steps(covariance)
+            steps = _own_news_steps(each.stack, own)
+        else:
+            steps = grid_steps(own_covariances(each.stack.compression, own, each.stack.noise))
+        grids[each.number][each.part] = steps * _stack_coarser(sanitizers.network, each.stack, steps)
     return sanitizers.with_grids(grids)
+
+
+def _stack_coarser(network: Network, stack: SanitizerStack, steps: Array) -> Array | float:
+    """The same as :func:`_reaching` of many agents: (count, 1)."""
+    if network.usual is None or not stack.sent:
+        return 1.0
+    rows = network.blocks.starts[stack.places][:, None] + np.arange(stack.readings)
+    offset = network.offset[rows]
+    if network.dynamics is not None:
+        offset = offset + network.H[rows] @ network.dynamics.mean
+    low, high = (edge[rows] - offset for edge in network.stacked_limits)
+    mean, deviation = (each[rows] for each in network.usual)
+    far = reach(stack.compression, steps, stack)
+    needed = _needed(mean - offset, deviation, low, high) / far
+    return _coarser(network, needed, lambda place: network.agents[int(stack.places[place])])[:, None]
 
 
 def _with_stream_grid(
@@ -91,7 +153,7 @@ def _with_stream_grid(
         news = steady_state(message_model(network, sanitizers)).news
     steps = np.split(_news_steps(news), np.cumsum(sent)[:-1])
     return {
-        agent: sanitizers[agent].with_grid(mine).for_agent(agent, network)
+        agent: _reaching(network, sanitizers[agent].with_grid(mine).for_agent(agent, network))
         for agent, mine in zip(network.agents, steps, strict=True)
         if agent in sanitizers
     }

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.durations import in_words, same_step
-from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.inspection import inspect
 from veilnet.agent.sanitizer import Sanitizer
@@ -32,12 +32,14 @@ from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.verdict.exact_test import check
+from veilnet.verdict.limits import limit_notes, refuse_narrow_limits
 
 __all__ = ["Check", "SavedPlan", "confirmed", "load_plan", "verify"]
 
 _MOST_INSPECTED = 2000  # agents that are looked at one by one for raw readings
 _FLOOR_SLACK = 1e-6  # relative: floors lie a little below what is free, so that rounding does not decide
 _NEARLY_UNBOUNDED = 1e6
+WITHIN_LIMITS = "readings are within their limits"
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def confirmed(saved: SavedPlan) -> Plan:
     for each in _file_checks(saved, saved.network):
         if not each.ok:
             raise InvalidPlan(each.note)
-    for each in _grid_checks(saved, saved.network):
+    for each in (*_grid_checks(saved, saved.network), *_limit_checks(saved.network)):
         if not each.ok:
             raise InvalidPlan(f"{saved.where}: {each.what}: {each.note}; save the plan again")
     certificate = _certified(saved.network, saved.sanitizers, saved.promise)
@@ -178,6 +180,7 @@ def _checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
         return
     yield from _file_checks(saved, network)
     yield from _grid_checks(saved, network)
+    yield from _limit_checks(network)
     yield from _promise_checks(saved, network)
     yield from _floor_checks(saved, network)
     yield from _raw_readings(saved.sanitizers)
@@ -250,6 +253,18 @@ def _grid_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     loose = [agent for agent, s in saved.sanitizers.items() if not s.same_readings_as(expected[agent])]
     note = f"not those of the network: {', '.join(loose[:5])}" if loose else ""
     yield Check("names, limits, resolution, step", not loose, note=note)
+
+
+def _limit_checks(network: Network) -> Iterator[Check]:
+    """Limits that readings are beyond too often: nothing is promised of rows in which one is."""
+    note = "".join(limit_notes(network))
+    try:
+        refuse_narrow_limits(network)
+    except InvalidNetwork as error:
+        yield Check(WITHIN_LIMITS, False, note=str(error))
+        return
+    if note:
+        yield Check(WITHIN_LIMITS, True, note=note)
 
 
 def _stacked_grid_check(found: StackedSanitizers, expected: StackedSanitizers) -> Check:

@@ -15,6 +15,7 @@ from veilnet.bounds.knowledge import knowledge
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
+from veilnet.verdict.limits import limit_notes
 from veilnet.verdict.model_error import model_error_notes
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
 from veilnet.verdict.resolution import resolution_notes, unstated
@@ -185,13 +186,14 @@ class Verdict:
         return lines
 
     def notes(self) -> list[str]:
-        """What the resolution of the readings costs, for whom exact numbers may name the readings, what an
-        uncertain model does to the figures, and what was doubtful about the fit.
+        """What the resolution of the readings costs, for whom exact numbers may name the readings, how often readings
+        are beyond their limits, what an uncertain model does to the figures, and what was doubtful about the fit.
         """
         ranks, sizes = self.shares.ranks, self.network.blocks.sizes
         exposed = unstated(self.network, (ranks > 0) & (ranks < sizes))
         doubtful = doubt_notes(self.network.doubts)
-        return [*resolution_notes(self.network, exposed), *model_error_notes(self.network), *doubtful]
+        on_readings = [*resolution_notes(self.network, exposed), *limit_notes(self.network)]
+        return [*on_readings, *model_error_notes(self.network), *doubtful]
 
 
 def _shortfall(ceiling: float, limit: float) -> float:
