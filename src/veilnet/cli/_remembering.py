@@ -317,7 +317,7 @@ class _Run:
         if self._missed:
             say(
                 f"{self._missed} of {self._sent + self._missed} rows were missed; the centre is told so, and can "
-                "tell from it that a reading was faulty or beyond its limits"
+                "tell from it that a reading was faulty"
             )
         return 1 if self._missed or self.exhausted or self._trouble else 0
 

@@ -79,7 +79,7 @@ def command(
 
     Every message carries its plan, its agent and its row, so that the centre can align agents: a column "row" or
     "time" is taken over, and otherwise lines are counted from 1 without the header. A row that is
-    incomplete, not a number, out of range or in doubt in any way is not sent, which the centre sees: its
+    incomplete, not a number or in doubt in any way is not sent, which the centre sees: its
     number and the reason go to standard error, and the exit code is 1 at the end. Readings that move in steps
     the plan does not know of are sent, and standard error says so once.
 
@@ -211,7 +211,7 @@ def command(
     if refused:
         say(
             f"{refused} of {sent + refused} rows were not sent; the centre sees that they are missing, and can "
-            "tell from it that a reading was faulty or beyond its limits"
+            "tell from it that a reading was faulty"
         )
     return 1 if refused or exhausted else 0
 

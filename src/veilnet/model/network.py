@@ -64,8 +64,8 @@ class Network(Frozen):
     units:      unit of a public, private or parameter name, for reports.
     agents:     names for a stack; generated when left out.
     reading_names: agent -> names of its readings, to check the columns an agent is fed; none when left out.
-    limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: beyond them a reading
-                is a fault, and nothing of its row is sent.
+    limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: a reading beyond
+                them counts as the limit. A design refuses limits within what readings do by the model.
     resolution: agent -> step of its readings, one number or one per reading; or one step for everyone; or of agents
                 with n readings each one row of n for all, or (S, n). Readings on such a lattice are dithered by one
                 step before anything else; 0 says that they are continuous.
