@@ -14,6 +14,7 @@ from veilnet.cluster.parts import Parts, opened, read_part
 from veilnet.cluster.sending import plan_name, read_plan_part
 from veilnet.io._sealed import seal
 from veilnet.io.sanitizer_files import to_document
+from veilnet.model.usual import usual_of
 
 __all__ = ["agent_file", "sanitizer_of"]
 
@@ -38,6 +39,7 @@ def sanitizer_of(parts: Parts, part: str, place: int) -> Sanitizer:
         grid=found["grid"][place, :sent],
         resolution=None if own.resolution is None else own.resolution[place],
         agent=own.names[place] if own.names is not None else _number(parts, part, place),
+        usual=usual_of(parts.prior, own.observe[place], np.diag(own.noise[place]), own.offset[place]),
     )
 
 

@@ -43,6 +43,7 @@ from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
 from veilnet.model.readings import read_limits, read_reading_names
+from veilnet.model.usual import usual_of
 
 __all__ = ["Network", "Prior"]
 
@@ -258,10 +259,7 @@ class Network(Frozen):
     def usual(self) -> tuple[Array, Array] | None:
         """(mean, deviation) of each of the N readings by the model; None where no prior says what x usually is."""
         settled = self.dynamics is None or self.dynamics.stationary is not None
-        if self.prior is None or self.prior.covariance is None or not settled:
-            return None
-        variances = np.einsum("nl,nl->n", self.H @ self.prior.covariance, self.H) + self.noise.variances()
-        return self.offset + self.H @ self.prior.mean, np.sqrt(variances)
+        return usual_of(self.prior if settled else None, self.H, self.noise.variances(), self.offset)
 
     # --- quantities every bound needs, computed once
 

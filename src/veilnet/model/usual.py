@@ -19,14 +19,25 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet._core.validation import as_vector
+from veilnet.model.prior import Prior
 
-__all__ = ["DEVIATIONS_REACHED", "MOST_BEYOND", "chance_in_words", "chances_beyond", "read_usual"]
+__all__ = ["DEVIATIONS_REACHED", "MOST_BEYOND", "chance_in_words", "chances_beyond", "read_usual", "usual_of"]
 
 MOST_BEYOND = 1e-3
 """The largest probability that a row of an agent has a reading beyond its limits."""
 
 DEVIATIONS_REACHED = 8.0
 """How far from its mean, in deviations, every reading can be sent as it is, whatever the grid."""
+
+
+def usual_of(
+    prior: Prior | None, observe: Array, variances: Array, offset: Array
+) -> tuple[Array, Array] | None:
+    """(mean, deviation) of readings H x + n + offset, (N, L) and (N,); None where no prior says what x usually is."""
+    if prior is None or prior.covariance is None:
+        return None
+    spread = np.einsum("nl,nl->n", observe @ prior.covariance, observe) + variances
+    return offset + observe @ prior.mean, np.sqrt(spread)
 
 
 def read_usual(usual: Any, readings: int) -> tuple[Array, Array]:
