@@ -2,6 +2,9 @@
 # Sourced by ./veilnet and ./test, which set `root` (the repository) and `program` (for messages).
 # shellcheck shell=sh disable=SC2154
 
+# In another locale Python neither writes nor finds the path of a folder with an umlaut.
+[ "$(locale charmap 2>/dev/null)" = UTF-8 ] || export LC_ALL=C.UTF-8
+
 venv=$root/.venv
 log=$venv/setup.log
 # What to install, by hashes; requirements-oldest.txt has the oldest versions that are allowed.

@@ -272,6 +272,25 @@ def test_concurrent_first_starts_set_up_once(sandbox: Sandbox) -> None:
     assert sandbox.calls() == ["venv", "pip", "pip"]
 
 
+@pytest.mark.parametrize(("given", "kept"), [("C", "C.UTF-8"), ("C.UTF-8", "C.UTF-8"), ("POSIX", "C.UTF-8")])
+def test_python_finds_folders_with_umlauts_in_every_locale(given: str, kept: str, tmp_path: Path) -> None:
+    folder = tmp_path / "Häuser"
+    folder.mkdir()
+    (folder / "found.py").write_text("")
+    (tmp_path / "here.pth").write_text(f"{folder}\n", encoding="utf-8")
+    finds = f"import site; site.addsitedir({str(tmp_path)!r}); import found"
+    line = '. "$1"; echo "$LC_ALL"; exec "$2" -c "$3"'
+    done = subprocess.run(
+        ["sh", "-c", f"root=$PWD program=test; {line}", "sh", SET_UP, sys.executable, finds],
+        env={**os.environ, "LC_ALL": given},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{kept}\n", "")
+
+
 def test_no_python_is_one_line(sandbox: Sandbox) -> None:
     sandbox.python.unlink()
     code, out, err = sandbox.run()
