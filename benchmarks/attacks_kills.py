@@ -209,12 +209,16 @@ def replaced_messages(here: House, rng: random.Random, wanted: int) -> Score:
     run_child(here.sanitize("long", "--out", out))
     old = out.read_bytes()
     for _ in kills(
-        score, rng, wanted, here.sanitize("short", "--out", out), lambda: out.write_bytes(old) and None
+        score,
+        rng,
+        wanted,
+        here.sanitize("short", "--out", out, "--again"),
+        lambda: out.write_bytes(old) and None,
     ):
         rows = table(out)
         whole = out.read_bytes() == old or (len(rows) == 1 + ROWS // 2 and len({len(r) for r in rows}) == 1)
         troubles = [] if whole else ["torn" if rows else "lost"]
-        run_child(here.sanitize("short", "--out", out))
+        run_child(here.sanitize("short", "--out", out, "--again"))
         score.judge(troubles + leftovers(folder) + ([] if len(table(out)) == 1 + ROWS // 2 else ["lost"]))
     return score
 

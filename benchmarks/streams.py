@@ -145,7 +145,7 @@ def commands(rows: int, flushed: int) -> None:
         sanitize = ["sanitize", folder / "plan/kitchen.json", "--in"]
         out, ledger = folder / "messages.csv", folder / "ledger"
         ways = {
-            "sanitize --out": (rows, [*sanitize, folder / "all.csv", "--out", out]),
+            "sanitize --out": (rows, [*sanitize, folder / "all.csv", "--out", out, "--again"]),
             "fuse --out": (
                 rows,
                 ["fuse", folder / "plan/center.json", f"kitchen={out}", "--out", folder / "e.csv", "--json"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import io
 import json
 import os
 import pickle
@@ -20,7 +21,7 @@ from helpers.networks import random_network
 from veilnet import cli
 from veilnet.auditing import Ledger
 from veilnet.auditing.ledger import verify_ledger
-from veilnet.io import _chain
+from veilnet.io import _chain, appending
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.template import house
 from veilnet.plans.plan import Plan
@@ -391,3 +392,85 @@ def test_messages_are_on_the_disk_before_they_are_sent(
     assert seen == ["message", *(["entry", "message"] * ROWS), "entry"]  # the header first, "sent" last
     entries = [json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines()[1:]]
     assert [row for entry in entries[:-1] for row in entry["rows"]] == list(range(1, ROWS + 1))
+
+
+# --- without a ledger
+
+
+@pytest.fixture
+def noisy(tmp_path: Path) -> Path:
+    """An agent with noise, as a plan would have it, and a log of its readings."""
+    sanitizer = vn.Sanitizer([[1.0]], [[100.0]], grid=2.0**-8, names=["CO2"], agent="kitchen")
+    save_sanitizer(sanitizer, tmp_path / "kitchen.json", "0" * 64)
+    rng = np.random.default_rng(0)
+    lines = [f"{value:.1f}" for value in 500 + 100 * rng.standard_normal(300)]
+    (tmp_path / "log.csv").write_text("\n".join(["CO2", *lines]) + "\n")
+    return tmp_path
+
+
+def sanitize(folder: Path, *more: str, log: str = "log.csv", out: str = "out.csv") -> int:
+    return cli.run(
+        ["sanitize", f"{folder}/kitchen.json", "--in", f"{folder}/{log}", "--out", f"{folder}/{out}", *more]
+    )
+
+
+def test_the_same_log_is_not_released_twice(noisy: Path, capsys) -> None:
+    """The attack: 300 runs on one log, exit 0 each, and the mean of their messages is every reading."""
+    assert sanitize(noisy) == 0
+    first = (noisy / "out.csv").read_bytes()
+    readings = np.loadtxt(noisy / "log.csv", skiprows=1)
+    assert np.std(np.loadtxt(io.BytesIO(first), delimiter=",", skiprows=1, usecols=3) - readings) > 8
+    for out in ("out.csv", "other.csv"):
+        assert sanitize(noisy, out=out) == 2
+        assert "released before" in capsys.readouterr().err
+    assert (noisy / "out.csv").read_bytes() == first
+    assert not (noisy / "other.csv").exists()
+    assert sanitize(noisy, "--again") == 0, "whoever knows that nothing has left says so"
+    assert (noisy / "out.csv").read_bytes() != first
+    assert (noisy / "kitchen.released").stat().st_mode & 0o777 == 0o600
+    assert sanitize(noisy, "--seed", "1") == 0, "a simulation releases nothing"
+
+
+def test_a_log_that_grew_was_cut_or_is_a_part_is_known_again(noisy: Path) -> None:
+    header, *lines = (noisy / "log.csv").read_text().splitlines()
+    more = [f"{value:.1f}" for value in np.random.default_rng(1).uniform(400, 600, 300)]
+    (noisy / "begun.csv").write_text("\n".join([header, *lines[:200]]) + "\n")
+    assert sanitize(noisy, log="begun.csv") == 0
+    for name, kept in (
+        ("grown", lines), ("cut", lines[:150]), ("rolled", lines[60:]), ("among others", [*more, *lines]),
+    ):  # fmt: skip
+        (noisy / f"{name}.csv").write_text("\n".join([header, *kept]) + "\n")
+        assert sanitize(noisy, log=f"{name}.csv", out="other.csv") == 2, name
+    assert sanitize(noisy, "--append", log="grown.csv") == 0, "which goes on after the last row"
+    assert np.loadtxt(noisy / "out.csv", delimiter=",", skiprows=1, usecols=0).tolist() == list(range(1, 301))
+    (noisy / "out.csv").unlink()
+    assert sanitize(noisy, "--append", log="grown.csv") == 2, (
+        "and from the first one, where that file is gone"
+    )
+    (noisy / "later.csv").write_text("\n".join([header, *more]) + "\n")
+    assert sanitize(noisy, log="later.csv", out="later-out.csv") == 0
+
+
+def test_a_quiet_night_is_not_taken_for_the_one_before(noisy: Path) -> None:
+    """Long runs of the same few values come again; days that differ a little are other days."""
+    night = ["430.0"] * 40 + ["431.0"] * 40
+    for day, value in enumerate(("500.0", "510.0")):
+        (noisy / f"{day}.csv").write_text("\n".join(["CO2", *night, value]) + "\n")
+        assert sanitize(noisy, log=f"{day}.csv", out=f"{day}-out.csv") == 0
+    assert sanitize(noisy, log="1.csv", out="1-out.csv") == 2, "the whole of it is the whole of it"
+
+
+def test_a_run_that_is_killed_has_written_down_what_it_sent(noisy: Path, monkeypatch) -> None:
+    """Rows are noted before they are in the file: a kill in between costs them, and tells nothing twice."""
+    write = appending.AppendedFile.write
+
+    def killed(file: appending.AppendedFile, lines: bytes) -> None:
+        if lines.startswith(b"1,"):
+            raise KeyboardInterrupt
+        write(file, lines)
+
+    monkeypatch.setattr(appending.AppendedFile, "write", killed)
+    assert sanitize(noisy, "--append") == 130
+    monkeypatch.undo()
+    (noisy / "out.csv").unlink(missing_ok=True)
+    assert sanitize(noisy, "--append") == 2

@@ -158,7 +158,7 @@ def sent(folder: Path) -> dict[str, Path]:
         source.write_bytes(stream_of(agent, rows=5))
         for suffix in ("csv", "jsonl"):
             out = found[f"{agent}.{suffix}"] = folder.parent / f"{agent}.sent.{suffix}"
-            arguments = ["sanitize", folder / f"{agent}.json", "--in", source, "--out", out]
+            arguments = ["sanitize", folder / f"{agent}.json", "--in", source, "--out", out, "--again"]
             assert cli.run([str(argument) for argument in arguments]) == 0
     return found
 

@@ -124,7 +124,8 @@ def test_the_example_runs(
     lines = examples_in_help(verb, capsys)
     assert lines == list(EXAMPLES[verb]), "the help shows each example in one line"
     if verb in ("", "sanitize"):  # what the example makes is not there yet
-        (folder / ("house.toml" if verb == "" else "kitchen.csv")).unlink()
+        for made in ["house.toml"] if verb == "" else ["kitchen.csv", "kitchen.released"]:
+            (folder / made).unlink()
     if verb == "":
         shutil.rmtree(folder / "plan")
     asked = without_serving(monkeypatch) if verb in STOOD_IN else []

@@ -36,7 +36,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sanitize(folder: Path) -> list[str]:
     agent = str(folder / "plan" / f"{house().agents[0]}.json")
-    return ["sanitize", agent, "--in", str(folder / "readings.csv"), "--out", str(folder / "messages.csv")]
+    return [
+        "sanitize",
+        agent,
+        "--in",
+        str(folder / "readings.csv"),
+        "--out",
+        str(folder / "messages.csv"),
+        "--again",
+    ]
 
 
 @pytest.mark.parametrize("verb", ["sanitize", "fuse"])

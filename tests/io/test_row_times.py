@@ -147,7 +147,8 @@ def test_rooms_that_tell_rows_differently_are_not_fused(folder, network, world, 
         names = list(network.reading_names[agent])
         source = write(tmp_path / "in.csv", names, readings[agent][:5], told, column)
         sent[way, agent] = tmp_path / f"{way}-{agent}.csv"
-        assert run("sanitize", folder / f"{agent}.json", "--in", source, "--out", sent[way, agent])[0] == 0
+        given = ("--in", source, "--out", sent[way, agent], "--again")
+        assert run("sanitize", folder / f"{agent}.json", *given)[0] == 0
     assert "2015-02-04T16:51:00Z" in sent["zoned", "left"].read_text()
     for left, right in itertools.product(ways, repeat=2):
         pairs = f"left={sent[left, 'left']}", f"right={sent[right, 'right']}"

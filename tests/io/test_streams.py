@@ -210,7 +210,7 @@ def test_files_are_read_and_written_and_never_confused(folder, tmp_path, pipe) -
     assert pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", out])[:2] == (0, "")
     assert [json.loads(line)["counted"] for line in out.read_text().splitlines()] == list(range(1, 5001))
     as_csv = tmp_path / "out.csv"  # each name tells its own format
-    assert pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", as_csv])[0] == 0
+    assert pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", as_csv, "--again"])[0] == 0
     assert rows_of(as_csv.read_text()) == list(range(1, 5001))
     code, text, _ = pipe(["sanitize", folder / "kitchen.json", "--json"], f"{GOOD}\n".encode())
     assert (code, json.loads(text)["counted"]) == (0, 1)

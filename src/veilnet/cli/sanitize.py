@@ -38,6 +38,9 @@ def command(
     budget: Annotated[
         int | None, Option("--budget", "Most rows a new --ledger ever lets through.", at_least=1)
     ] = None,
+    again: Annotated[
+        bool, Option("--again", "Release readings that were released before, with fresh noise, once more.")
+    ] = False,
     resend: Annotated[
         bool, Option("--resend", "Send again what a killed run recorded last: the same numbers.")
     ] = False,
@@ -83,6 +86,9 @@ def command(
     number and the reason go to standard error, and the exit code is 1 at the end. Readings that move in steps
     the plan does not know of are sent, and standard error says so once.
 
+    Without --ledger, readings whose messages are in the folder of --out already are refused: noise protects a
+    reading once. Hashes of them are kept there (kitchen.released); of messages to standard output nothing is kept.
+
     With --append or --ledger, a run goes on after the last row that was sent; readings that come through a pipe
     must then tell their rows.
 
@@ -103,6 +109,7 @@ def command(
     from veilnet.io.message_streams import MessageMark, message_lines
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.release_ledger import open_release_ledger
+    from veilnet.io.released_rows import ReleasedRows
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for
@@ -111,13 +118,13 @@ def command(
         from veilnet.cli._parts_running import sanitize_parts
 
         unused = {
-            "--append": append, "--ledger": ledger, "--budget": budget, "--resend": resend, "--begin": begin,
-            "--state": state, "--format": format, "--header": header is not None, "--time": time, "--flush": flush,
-            "--trust": trust, "--accepted": accepted,
+            "--append": append, "--ledger": ledger, "--budget": budget, "--resend": resend, "--again": again,
+            "--begin": begin, "--state": state, "--format": format, "--header": header is not None, "--time": time,
+            "--flush": flush, "--trust": trust, "--accepted": accepted,
         }  # fmt: skip
         refuse_options(unused, cluster, sanitizer)
         return sanitize_parts(sanitizer, source, out, seed, cluster, json=json)
-    _check_options(source, out, append, ledger, budget, flush, seed)
+    _check_options(source, out, append, ledger, budget, again, flush, seed)
     content = sanitizer_bytes(sanitizer)
     agent, plan, _ = runnable_sanitizer(sanitizer, content, () if trust is None else (trust,), accepted)
     kind = format_for(source, out, given=format)
@@ -126,6 +133,8 @@ def command(
     if not noise.private:
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")
     if agent.memory is not None:
+        if again:
+            raise InvalidRequest("--again: no row of a stream enters its memory twice; leave it out")
         if time is not None:
             raise InvalidRequest(
                 "--time: the rows of a stream are numbered, and times do not number them; leave --time out, and give "
@@ -167,6 +176,9 @@ def command(
         record = None
         if ledger is not None:
             record = stack.enter_context(open_release_ledger(ledger, plan, agent.agent, budget, key.name))
+        before = None
+        if record is None and noise.private and out is not None and (out.is_file() or not out.exists()):
+            before = ReleasedRows(out.with_name(f"{sanitizer.stem}.released"), again=again)
         at_once = flush or record is not None
         opened = outlet(out, sent_as, agent.sent, mark, append=append, flush=at_once)
         send, last_in_file = stack.enter_context(opened)
@@ -176,6 +188,8 @@ def command(
         for block in blocks:
             new = after(block, resume, told=reader.rows_told or is_regular(lines)) if resume else block
             readings = new.values(agent.readings)
+            if before is not None:
+                before.look(new.rows, readings)
             released = release_valid(agent.recipe, readings, noise)
             say(watch.look(readings))
             rows = [row for row, valid in zip(new.rows, released.valid.tolist(), strict=True) if valid]
@@ -186,11 +200,17 @@ def command(
             if rows:
                 if record is not None:
                     record.record(rows, values)
+                elif before is not None and append:
+                    before.keep()
                 send(message_lines(sent_as, rows, values, mark))
             sent += len(rows)
             refused += _report(new, released.reasons, key)
             if exhausted:
                 break
+        if before is not None and sent:
+            if not append:
+                before.look_at_all()
+            before.keep()
         if record is not None:
             record.all_sent()
             say(
@@ -222,11 +242,16 @@ def _check_options(
     append: bool,
     ledger: Path | None,
     budget: int | None,
+    again: bool,
     flush: bool,
     seed: int | None,
 ) -> None:
     from veilnet._core.errors import InvalidRequest
 
+    if again and (ledger is not None or out is None):
+        raise InvalidRequest(
+            "--again: it goes with --out and without --ledger, which lets no row through twice"
+        )
     if append and out is None:
         raise InvalidRequest("--append: expected a file to add to; give --out")
     if ledger is None and budget is not None:

@@ -18,7 +18,7 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Booleans
 
-__all__ = ["fitted_again", "marks_of", "read_marks", "within_the_fit"]
+__all__ = ["all_marks", "fitted_again", "marks_of", "read_marks", "within_the_fit"]
 
 _SHORTEST = 16  # rows of a run
 _RUN = 32  # one row in so many may end a run
@@ -29,19 +29,19 @@ _ODD = 0x9E3779B97F4A7C15  # a multiplier that mixes bits
 
 def marks_of(readings: Array) -> tuple[str, ...]:
     """A few hashes of runs of the rows (T, N), in the order of the table."""
-    marks = _all_marks(readings)
+    marks = all_marks(readings)
     places = np.unique(np.linspace(0, len(marks) - 1, min(_KEPT, len(marks))).round().astype(int))
     return tuple(marks[place] for place in places)
 
 
 def fitted_again(marks: Sequence[str], readings: Array) -> float:
     """Which part of the marks is found again in these rows; 0 where there are none."""
-    return len(set(marks) & set(_all_marks(readings))) / len(set(marks)) if marks else 0.0
+    return len(set(marks) & set(all_marks(readings))) / len(set(marks)) if marks else 0.0
 
 
 def within_the_fit(marks: Sequence[str], readings: Array) -> bool:
     """Whether these rows begin and end as those of the fit do, so that all of them are among those."""
-    mine = _all_marks(readings)
+    mine = all_marks(readings)
     return bool(mine) and {mine[0], mine[-1]} <= set(marks)
 
 
@@ -55,14 +55,16 @@ def read_marks(marks: Any) -> tuple[str, ...]:
     return tuple(marks)
 
 
-def _all_marks(readings: Array) -> list[str]:
+def all_marks(readings: Array, *, distinct: int = 1) -> list[str]:
+    """A hash of every run of the rows (T, N) in which at least so many rows differ."""
     rows = np.ascontiguousarray(readings + 0.0, dtype="<f8")
     found: list[str] = []
     start = 0
     for stop in [*np.flatnonzero(_ends(rows)) + 1, len(rows)]:
         if stop - start >= _SHORTEST:
-            found.append(hashlib.sha256(rows[start:stop].tobytes()).hexdigest()[:16])
-            start = stop
+            run, start = rows[start:stop], stop
+            if distinct == 1 or len(np.unique(run, axis=0)) >= distinct:
+                found.append(hashlib.sha256(run.tobytes()).hexdigest()[:16])
     return found
 
 
