@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,29 @@ def test_two_sanitizers_with_other_memories_are_not_the_same(tmp_path: Path) -> 
 def test_files_of_sanitizers_without_memory_are_as_they_were(tmp_path: Path) -> None:
     vn.Sanitizer.raw(2).save(tmp_path / "agent.json")
     assert "memory" not in (tmp_path / "agent.json").read_text()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_drawn_memory_ever_reaches_farther_than_is_said(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    memory = random_memory(rng, 3, 2, 0.98)
+    largest = np.array([1.0, 0.0, 5.0]) if seed else np.ones(3)
+    bound = memory.reached(largest)
+    signs = np.array(list(product([-1.0, 1.0], repeat=3))).T * largest[:, None]
+    reached = [
+        np.max(np.abs(np.linalg.matrix_power(memory.transition, j) @ signs), axis=1) for j in range(400)
+    ]
+    assert np.all(np.max(reached, axis=0) <= bound * (1 + 1e-12))
+
+
+def test_a_start_is_checked_and_compared() -> None:
+    memory = vn.Memory(0.5, [[1.0, 2.0]], [[4.0]])
+    assert memory.start_root is not None
+    assert memory.start_root @ memory.start_root.T == pytest.approx(4.0)
+    assert memory.same_as(vn.Memory(0.5, [[1.0, 2.0]], [[4.0]]))
+    assert not memory.same_as(memory.with_start(None))
+    assert not memory.same_as(memory.with_start([[4.1]]))
+    with pytest.raises(vn.InvalidNetwork, match="start: expected a 1 x 1"):
+        memory.with_start(np.eye(2))
+    with pytest.raises(vn.InvalidNetwork, match="start"):
+        memory.with_start([[-1.0]])

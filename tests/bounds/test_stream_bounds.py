@@ -15,8 +15,6 @@ from helpers.stream_networks import NOISES, random_stream, random_transition, wi
 from veilnet.agent.memory import Memory
 from veilnet.bounds.streams.knowledge import raw_stream, stream_knowledge
 from veilnet.bounds.streams.riccati import Messages, steady_state
-from veilnet.bounds.streams.state_space import message_model
-from veilnet.bounds.streams.transient import first_rows
 from veilnet.recheck.stream import StreamRecheck
 
 
@@ -226,20 +224,6 @@ def test_a_hidden_wandering_direction_has_no_bound() -> None:
     np.testing.assert_allclose(steady.error(np.eye(2)[1:], hindsight=True), expected, rtol=1e-12)
 
 
-def test_missed_readings_advance_a_memory_without_gain() -> None:
-    network = random_stream(1)
-    memory = Memory([[0.5]], [[1.0, 2.0]])
-    model = message_model(network, {"a0": vn.Sanitizer([[1.0, 0.0, 0.0]], memory=memory)})
-    transition, noise = model.when_missed(["a0"])
-    place = model.memories["a0"]
-    expected = np.zeros(model.size)
-    expected[place] = 0.5
-    np.testing.assert_array_equal(transition[place][0], expected)
-    assert not np.any(noise[place])
-    with pytest.raises(vn.InvalidRequest, match="missed: unknown 'nobody'"):
-        model.when_missed(["nobody"])
-
-
 def test_row_questions_are_refused_for_streams() -> None:
     network = random_stream(1)
     with pytest.raises(vn.InvalidRequest, match="when: goes with streams"):
@@ -250,31 +234,3 @@ def test_row_questions_are_refused_for_streams() -> None:
         vn.privacy(
             network.one_row, {"a0": vn.Sanitizer([[1.0, 0.0, 0.0]], memory=Memory([[0.5]], [[1.0, 2.0]]))}
         )
-
-
-def test_the_first_rows_agree_with_a_whole_window_and_settle() -> None:
-    """The recursion from the first row on, against one linear solve; the middle against the steady state."""
-    network = random_stream(3, noise="coloured", joint=True, sizes=(2, 3, 2, 1), radius=0.6)
-    sanitizers = noisy_memories(network, 5, exact=False)
-    found = first_rows(message_model(network, sanitizers), 40)
-    rows = network.private["g0"]
-    for place in (0, 1, 5, 20):
-        now, hindsight = window_errors(network, sanitizers, rows, 40, place)
-        np.testing.assert_allclose(rows @ found.now[place] @ rows.T, now, rtol=1e-7)
-        np.testing.assert_allclose(rows @ found.hindsight[place] @ rows.T, hindsight, rtol=1e-7)
-    steady = stream_knowledge(network, sanitizers).error(rows, hindsight=True)
-    np.testing.assert_allclose(rows @ found.hindsight[20] @ rows.T, steady, rtol=1e-3)
-
-
-def test_a_constant_is_learned_row_by_row_as_the_ledger_counts() -> None:
-    """A = 1, Q = 0: after t rows the information is the prior's and t times a row's."""
-    network = vn.Network(
-        {"a": [[1.0, 0.5], [0.0, 1.0]]}, 2.0, [[1.0, 0.0]], {"g": [[0.0, 1.0]]}, vn.Prior(covariance=np.eye(2)),
-        dynamics=vn.Dynamics(np.eye(2), np.zeros((2, 2))),
-    )  # fmt: skip
-    found = first_rows(message_model(network), 50)
-    row = network.H.T @ network.H / 2.0
-    for t in (1, 7, 50):
-        expected = np.linalg.inv(np.eye(2) + t * row)
-        np.testing.assert_allclose(found.now[t - 1], expected, rtol=1e-9)
-        np.testing.assert_allclose(found.hindsight[t - 1], np.linalg.inv(np.eye(2) + 50 * row), rtol=1e-9)

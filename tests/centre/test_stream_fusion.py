@@ -288,7 +288,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.estimate(z).public, vn.Fusion(plan).estimate(z).public)
     assert vn.Plan.load(tmp_path / "plan").network.is_stream
     document = json.loads((tmp_path / "plan/center.json").read_text())
-    assert set(document["agents"]["a0"]) == {"observe", "expected", "memory"}
+    assert set(document["agents"]["a0"]) == {"observe", "expected", "memory", "start"}
     assert "private" not in document
 
 

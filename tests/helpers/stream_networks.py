@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -54,19 +54,59 @@ def random_stream(
     )
 
 
+def leaky_stream(seed: int) -> vn.Network:
+    """One agent with five readings of four parameters, of very different sizes: much hangs on what masks what."""
+    rng = np.random.default_rng(seed)
+    return vn.Network(
+        observe={"a": rng.standard_normal((5, 4)) * 10 ** rng.uniform(-2, 1, 4)},
+        noise=10 ** rng.uniform(-2, 1, 5),
+        public={"u": rng.standard_normal(4)},
+        private={"g": rng.standard_normal(4)},
+        dynamics=vn.Dynamics(random_transition(rng, 4, 0.95), np.diag(10 ** rng.uniform(-1.5, 1.5, 4))),
+    )
+
+
+Agents = Collection[str]
+
+
 def window_errors(
-    network: vn.Network, sanitizers: Mapping[str, vn.Sanitizer], rows: Array, window: int, place: int
+    network: vn.Network,
+    sanitizers: Mapping[str, vn.Sanitizer],
+    rows: Array,
+    window: int,
+    place: int,
+    missed: Mapping[int, Agents] | None = None,
 ) -> tuple[Array, Array]:
     """(now, with hindsight): error covariances of rows of x at ``place`` in a window, by one linear solve.
 
     Every number in the window is written as a combination of independent unit noises, by running the definition of
-    the model and of the agents row by row on all of them at once; nothing of veilnet's evaluation is used.
+    the model and of the agents row by row on all of them at once; nothing of veilnet's evaluation is used. Memories
+    begin at zero. ``missed`` are the agents without a reading in some rows.
     """
-    x, messages = _unrolled(network, sanitizers, window)
+    x, messages = _unrolled(network, sanitizers, window, missed or {}, {})
     target = rows @ x[place]
     return tuple(  # type: ignore[return-value]
         _error(target, np.concatenate(messages[: place + 1 if now else window])) for now in (True, False)
     )
+
+
+def least_window_error(
+    network: vn.Network,
+    sanitizers: Mapping[str, vn.Sanitizer],
+    rows: Array,
+    *,
+    missed: Mapping[int, Agents] | None = None,
+    anew: Mapping[int, Agents] | None = None,
+    window: int = 60,
+    places: Collection[int] = range(15, 45),
+) -> float:
+    """The least tr(A P A') with hindsight over some places of such a window.
+
+    ``anew`` are the agents whose memory begins anew after some rows, in which they did send.
+    """
+    x, messages = _unrolled(network, sanitizers, window, missed or {}, anew or {})
+    told = np.concatenate(messages)
+    return min(float(np.trace(_error(rows @ x[place], told))) for place in places)
 
 
 def _error(target: Array, told: Array) -> Array:
@@ -81,14 +121,18 @@ def _error(target: Array, told: Array) -> Array:
 
 
 def _unrolled(
-    network: vn.Network, sanitizers: Mapping[str, vn.Sanitizer], window: int
+    network: vn.Network,
+    sanitizers: Mapping[str, vn.Sanitizer],
+    window: int,
+    missed: Mapping[int, Agents],
+    anew: Mapping[int, Agents],
 ) -> tuple[list[Array], list[Array]]:
     dynamics, colour = network.dynamics, network.colour
     assert dynamics is not None
     assert dynamics.stationary is not None
     L, N = network.L, network.N
     white = network.noise.matrix() if colour is None else network.noise.matrix() - colour.carried
-    per_row = L + N + N + sum(s.sent for s in sanitizers.values())
+    per_row = L + N + N + sum(s.sent + s.order for s in sanitizers.values())
     total = window * per_row
     x_states, messages = [], []
     x, carried = np.zeros((L, total)), np.zeros((N, total))
@@ -113,14 +157,21 @@ def _unrolled(
             if sanitizer is None:
                 sent.append(mine)
                 continue
-            if sanitizer.memory is not None:
-                memories[name] = sanitizer.memory.transition @ memories[name] + sanitizer.memory.gain @ mine
+            absent, memory = name in missed.get(t, ()), sanitizer.memory
+            if memory is not None:
+                memories[name] = memory.transition @ memories[name]
+                memories[name] += 0.0 if absent else memory.gain @ mine
             number = sanitizer.compression @ np.concatenate([memories[name], mine])
             number[:, end : end + sanitizer.sent] += _root(sanitizer.noise)
             end += sanitizer.sent
-            sent.append(number)
+            if not absent:
+                sent.append(number)
+            if memory is not None and memory.start is not None and (absent or name in anew.get(t, ())):
+                memories[name] = np.zeros((memory.order, total))
+                memories[name][:, end : end + memory.order] = _root(memory.start)
+            end += sanitizer.order
         x_states.append(x)
-        messages.append(np.concatenate(sent))
+        messages.append(np.concatenate(sent) if sent else np.zeros((0, total)))
     return x_states, messages
 
 

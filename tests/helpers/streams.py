@@ -51,7 +51,7 @@ def random_stream(
 
 
 def random_sanitizers(network: vn.Network, seed: int, *, noise: float = 0.3) -> dict[str, vn.Sanitizer]:
-    """Each agent sends one or two numbers of its memory and readings; one of them has no memory."""
+    """Each agent sends one or two numbers of its memory and readings; one has no memory, one begins with none."""
     rng = np.random.default_rng([seed, 99])
     found = {}
     for place, agent in enumerate(network.agents):
@@ -60,12 +60,17 @@ def random_sanitizers(network: vn.Network, seed: int, *, noise: float = 0.3) -> 
         found[agent] = vn.Sanitizer(
             rng.normal(size=(sent, order + 2)),
             noise * np.eye(sent),
-            memory=random_memory(rng, order, 2, 0.8) if order else None,
+            memory=_memory(rng, order, drawn=place > 1) if order else None,
             offset=network.offset[network.blocks.rows(place)] + (0.5 if place == 0 else 0.0),
             grid=2.0**-12,
             agent=agent,
         )
     return found
+
+
+def _memory(rng: np.random.Generator, order: int, *, drawn: bool) -> vn.Memory:
+    memory = random_memory(rng, order, 2, 0.8)
+    return memory.with_start(np.diag(rng.uniform(0.5, 4.0, order))) if drawn else memory
 
 
 @dataclass
@@ -106,6 +111,12 @@ def window(
     blocks += [np.zeros((N, N)) if colour is None else colour.carried]
     blocks += [np.zeros((N, N)) if colour is None else colour.innovation] * (rows - 1) + [white] * rows
     blocks += [_own_noise(sanitizers)] * rows
+    starts = {
+        agent: each.memory.start
+        for agent, each in sanitizers.items()
+        if each.memory is not None and each.memory.start is not None
+    }
+    blocks += [start for start in starts.values() for _ in range(rows + 1)]
     ends = np.cumsum([len(block) for block in blocks])
     covariance = np.zeros((ends[-1], ends[-1]))
     picks = []
@@ -114,6 +125,7 @@ def window(
         covariance[start:end, start:end] = block
         picks.append(np.eye(ends[-1])[start:end])
     moves, carries, whites, added = (picks[k * rows : (k + 1) * rows] for k in range(4))
+    draws = {agent: picks[4 * rows + k * (rows + 1) :] for k, agent in enumerate(starts)}
     x, x_mean = [moves[0]], [network.first.mean]
     carried = [carries[0]]
     for t in range(1, rows):
@@ -127,6 +139,7 @@ def window(
         mine, numbers = network.blocks.rows(place), slice(start, start + sanitizer.sent)
         start += sanitizer.sent
         state, state_mean = np.zeros((sanitizer.order, ends[-1])), np.zeros(sanitizer.order)
+        state = draws[agent][0] if agent in draws else state
         for t in range(rows):
             reading = (network.H @ x[t] + carried[t] + whites[t])[mine]
             reading_mean = network.H[mine] @ x_mean[t] + network.offset[mine] - sanitizer.offset
@@ -138,6 +151,8 @@ def window(
                 if not missed[agent][t]:
                     state = state + sanitizer.memory.gain @ reading
                     state_mean = state_mean + sanitizer.memory.gain @ reading_mean
+                elif agent in draws:
+                    state, state_mean = draws[agent][t + 1], np.zeros(sanitizer.order)
             z[t, numbers] = sanitizer.compression @ np.concatenate([state, reading]) + added[t][numbers]
             z_mean[t, numbers] = sanitizer.compression @ np.concatenate([state_mean, reading_mean])
     assert len(x_mean[0]) == L

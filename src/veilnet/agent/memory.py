@@ -1,7 +1,10 @@
 """What an agent keeps of its past readings: a linear filter, for what it sends to depend on more than one row.
 
-s_t = F s_{t-1} + K (y_t + d_t - offset), s_{-1} = 0. A share filter (mathematics, "Streams") is one: K the agent's
-columns of the Kalman gain and F the filter's transition, reduced to what the public rows see of it.
+s_t = F s_{t-1} + K (y_t + d_t - offset). A share filter (mathematics, "Streams") is one: K the agent's columns of the
+Kalman gain and F the filter's transition, reduced to what the public rows see of it.
+
+Earlier readings in the memory mask later ones. Where they are missing, at a start and after a missed row, the agent
+draws its memory from N(0, start) and begins anew: the draw masks what the readings would have (docs/streams.md).
 """
 
 from __future__ import annotations
@@ -13,23 +16,26 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, as_matrix
+from veilnet._core.validation import as_array, as_matrix, semidefinite, symmetric
 
 __all__ = ["Memory", "sizes"]
 
 _MOST_DOUBLINGS = 48
 _FADED = 1e-6
 _TERMS = 64
+_MOST_ROWS = 100_000
 
 
 class Memory(Frozen):
-    """The filter of one agent: s_t = F s_{t-1} + K (y_t + d_t - offset), beginning at s_{-1} = 0.
+    """The filter of one agent: s_t = F s_{t-1} + K (y_t + d_t - offset).
 
     transition: F, k x k, stable (every eigenvalue inside the unit circle): else no reading would ever be forgotten.
     gain:       K, k x n for n readings.
+    start:      k x k covariance of the memory that is drawn at a start and after a missed row. Left out, the memory
+                begins at zero and goes on without a missed reading, s_t = F s_{t-1}.
     """
 
-    def __init__(self, transition: Any, gain: Any) -> None:
+    def __init__(self, transition: Any, gain: Any, start: Any = None) -> None:
         self.transition: Array = np.array(_matrix(transition, "transition"))
         order = self.transition.shape[0]
         if self.transition.shape != (order, order):
@@ -49,6 +55,7 @@ class Memory(Frozen):
                 f"transition: expected a stable F, found an eigenvalue of size {radius:.6g}; "
                 "a memory must forget: give one whose eigenvalues lie inside the unit circle"
             )
+        self.start: Array | None = None if start is None else _covariance(start, order)
         self._freeze()
 
     @property
@@ -62,6 +69,14 @@ class Memory(Frozen):
         return int(self.gain.shape[1])
 
     @derived
+    def start_root(self) -> Array | None:
+        """B with BB' = start; None where nothing is drawn."""
+        if self.start is None:
+            return None
+        values, vectors = np.linalg.eigh(self.start)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+    @derived
     def held(self) -> Array:
         """A bound on Σ_j |F^j K|, entry by entry: what the memory can hold of readings of size one."""
         return sizes(self.transition, self.gain)
@@ -73,6 +88,23 @@ class Memory(Frozen):
         """
         return sizes(self.transition.T, rows.T).T
 
+    def reached(self, largest: Array) -> Array:
+        """A bound on |F^j s| over all j, entry by entry, for every s with |s| <= largest.
+
+        Row after row, until all of it lies where it began: from there on it reaches no farther.
+        """
+        box = np.where(largest > 0, largest, np.max(largest, initial=0.0))
+        most, power = box, np.eye(self.order)
+        for _ in range(_MOST_ROWS):
+            power = self.transition @ power
+            here = np.abs(power) @ box
+            if np.all(here <= box):
+                return most
+            most = np.maximum(most, here)
+        raise InvalidNetwork(
+            "transition: an eigenvalue of F is so near the unit circle that a memory would not fade"
+        )
+
     def same_as(self, other: Memory | None) -> bool:
         """Whether another one is the same to the last bit.
 
@@ -82,7 +114,16 @@ class Memory(Frozen):
             other is not None
             and np.array_equal(self.transition, other.transition)
             and np.array_equal(self.gain, other.gain)
+            and (self.start is None) == (other.start is None)
+            and (self.start is None or np.array_equal(self.start, other.start))  # type: ignore[arg-type]
         )
+
+    def with_start(self, start: Any) -> Memory:
+        """The same memory, drawn from another law where it begins anew.
+
+        start: its covariance; None for a memory that begins at zero.
+        """
+        return Memory(self.transition, self.gain, start)
 
     def __repr__(self) -> str:
         return f"Memory({self.order} number{'s' if self.order > 1 else ''} kept of {self.readings} readings a row)"
@@ -110,6 +151,15 @@ def sizes(transition: Array, columns: Array) -> Array:
     raise InvalidNetwork(
         "transition: an eigenvalue of F is so near the unit circle that rounding errors would not fade"
     )
+
+
+def _covariance(value: Any, order: int) -> Array:
+    matrix = _matrix(value, "start")
+    if matrix.shape != (order, order):
+        raise InvalidNetwork(
+            f"start: expected a {order} x {order} covariance, as large as the transition, found shape {matrix.shape}"
+        )
+    return np.array(semidefinite(symmetric(matrix, "start"), "start"))
 
 
 def _matrix(value: Any, name: str) -> Array:

@@ -174,6 +174,8 @@ def prepare(
         far = reach(compression, grid_step, memory)
         ends = (offset - far, offset + far)
         limits = ends if limits is None else (np.clip(limits[0], *ends), np.clip(limits[1], *ends))
+    if grid_step is not None and memory is not None and memory.start is not None:
+        _check_start(memory, compression, grid_step, whose)
     return Recipe(
         whose=agent,
         readings=offset.size,
@@ -237,6 +239,24 @@ def _sensitivity(compression: Array, transition: Array, gain: Array) -> Array:
 
 def _turned(stack: Array) -> Array:
     return np.asarray(np.swapaxes(stack, -1, -2))
+
+
+def _check_start(memory: Memory, compression: Array, step: Array, whose: str) -> None:
+    """Refuse a drawn memory so large that the rounding of its sums could cross a boundary of the grid.
+
+    With |F^j s| ≤ A for all j of a drawn memory s, the errors of :func:`_sensitivity` are here at most
+    |C_s| A + D |F| A. They add to what readings may cross: both together stay below twice the limit.
+    """
+    assert memory.start is not None
+    reached = memory.reached(_MOST_DEVIATIONS * np.sqrt(np.diag(memory.start)))
+    through = compression[:, : memory.order]
+    errors = np.abs(through) @ reached + memory.passed_on(through) @ (np.abs(memory.transition) @ reached)
+    crossing = float(np.sum(errors / step)) * (memory.order + memory.readings + 1) * 2.0**-51
+    if not crossing <= grid.CROSSING_LIMIT:
+        raise InvalidNetwork(
+            f"{whose}start: a memory drawn so large would leave rounding errors that the grid does not hide; "
+            "expected a smaller covariance, or a coarser grid"
+        )
 
 
 def _drawing(

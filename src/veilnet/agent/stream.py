@@ -2,7 +2,8 @@
 
 Each row goes through the same steps: checked, dithered, into the memory, combined with it, noise added, rounded to
 the grid. What is rounded or noisy never enters the memory. A reading that may not be released counts as missed, as
-does one that never came: the memory goes on without it, s = F s, and the agent sends nothing but the fact.
+does one that never came: the agent sends nothing but the fact, and its memory begins anew
+(:mod:`veilnet.agent.memory`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Stream:
 
     recipe: what the sanitizer comes down to.
     source: where noise and dither come from.
-    state:  the memory after the last row, beginning at zero.
+    state:  the memory after the last row; left out, it begins anew.
 
     A stream cannot be copied or pickled: both would go on to send the same rows.
     """
@@ -43,8 +44,8 @@ class Stream:
         self._source = source
         memory = recipe.memory
         self._filter = None if memory is None else Filter(memory.transition, memory.gain)
-        order = 0 if memory is None else memory.order
-        self._state = np.zeros(order) if state is None else as_vector(state, "state", order)
+        self._order = 0 if memory is None else memory.order
+        self._state = self._anew() if state is None else as_vector(state, "state", self._order)
         self.rows = 0
 
     @property
@@ -70,15 +71,14 @@ class Stream:
         return shaped if self._source.private else shaped.view(NotPrivate)
 
     def skip(self, rows: int = 1) -> None:
-        """Rows without a reading: the memory goes on without them, and nothing may be sent but the fact.
+        """Rows without a reading: the memory begins anew after them, and nothing may be sent but the fact.
 
         rows: how many were missed.
         """
         if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 0:
             raise InvalidRequest(f"rows: expected a whole number of missed rows, found {rows!r}")
-        for start in range(0, int(rows), ROWS_AT_ONCE):
-            count = min(ROWS_AT_ONCE, int(rows) - start)
-            self._enter(np.zeros((count, self._recipe.readings)))
+        self.rows += int(rows)
+        self._miss(int(rows))
 
     def advance(self, rows: Array) -> tuple[Array, dict[int, str]]:
         """(values, reasons) of at most :data:`ROWS_AT_ONCE` rows (T, N_i): why each row that was missed was.
@@ -98,20 +98,41 @@ class Stream:
         missed = np.flatnonzero(~valid)
         if missed.size:
             known = np.where(valid[:, None], known, 0.0)
-        states = self._enter(known)
+        states = np.zeros((len(known), self._order))
+        after = 0
+        for place in [*missed.tolist(), len(known)]:
+            self._enter(known[after:place], states[after:place])
+            if place < len(known):
+                self._miss(1)
+            after = place + 1
+        self.rows += len(known)
         values = self._recipe.combine(np.concatenate([states, known], axis=1), self._source)
         if missed.size:
             values[missed] = MISSED
         return values, missed
 
-    def _enter(self, known: Array) -> Array:
-        """The memory after each row; zeros do not enter."""
-        self.rows += len(known)
-        if self._filter is None or not len(known):
-            return np.zeros((len(known), len(self._state)))
-        states = self._filter.run(self._state, known)
-        self._state = states[-1].copy()
-        return states
+    def _enter(self, known: Array, states: Array) -> None:
+        """Take in rows with readings; the memory after each goes into ``states``."""
+        if self._filter is not None and len(known):
+            states[:] = self._filter.run(self._state, known)
+            self._state = states[-1].copy()
+
+    def _miss(self, rows: int) -> None:
+        """Rows without a reading."""
+        memory = self._recipe.memory
+        if memory is None or not rows:
+            return
+        if memory.start is None:
+            self._state = np.linalg.matrix_power(memory.transition, rows) @ self._state
+        else:
+            self._state = self._anew()
+
+    def _anew(self) -> Array:
+        """A memory that holds nothing of any reading."""
+        root = None if self._recipe.memory is None else self._recipe.memory.start_root
+        if root is None:
+            return np.zeros(self._order)
+        return np.asarray(root @ self._source.normal((self._order,)))
 
     def __reduce__(self) -> NoReturn:
         raise InvalidRequest("a stream cannot be copied: both would go on to send the same rows")

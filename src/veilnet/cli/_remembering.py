@@ -86,7 +86,8 @@ class Remembering:
             if kept is None:
                 self._refuse_to_forget(last_in_file, record)
             if self.begin:
-                begin_state(self._state_path, self.plan, agent.agent, agent.order, agent.sent)
+                begun = Stream(agent.recipe, self.noise).state
+                begin_state(self._state_path, self.plan, agent.agent, begun, agent.sent)
                 kept = stack.enter_context(self._opened())
             run = _Run(self, kept, record, send, mark)
             if kept is not None:

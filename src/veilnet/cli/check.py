@@ -94,6 +94,7 @@ def _beside(verdict: Verdict) -> dict[str, Any]:
     if isinstance(verdict, StreamVerdict):
         return {
             "ceiling_now": verdict.ceiling_now,
+            "ceiling_with_gaps": verdict.ceiling_with_gaps,
             "numbers_to_keep": verdict.shares.orders,
             "hidden_for_ever": verdict.hidden.T.tolist(),
         }

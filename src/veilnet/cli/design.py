@@ -81,6 +81,14 @@ def command(
             help="How long a row takes, such as 15min: agents tell at most one reading in each.",
         ),
     ] = None,
+    gap_privacy: Annotated[
+        float | None,
+        typer.Option(
+            "--gap-privacy",
+            metavar="FRACTION",
+            help="Streams: the part of every private error left around a missed row and at a start (0.99).",
+        ),
+    ] = None,
     accept: Annotated[
         list[str] | None,
         typer.Option(
@@ -117,7 +125,7 @@ def command(
             {
                 "--method": method not in ("auto", "perfect"), "--partial": partial, "--prove": prove, "--gap": gap,
                 "--model-error": model_error, "--step": step, "--accept": accept, "--out": out, "--force": force,
-                "--explain": explain,
+                "--explain": explain, "--gap-privacy": gap_privacy,
             },
             cluster,
             network,
@@ -148,6 +156,7 @@ def command(
         "method": method,  # design() names the methods it knows
         "partial": partial,
         "give_up": tuple(give_up or ()),
+        "gap_privacy": gap_privacy,
     }
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
@@ -170,7 +179,7 @@ def command(
                 "gap": plan.gap,
                 "worst_direction": plan.worst_direction,
                 "sent": plan.sent,
-                **({"kept": plan.kept, "privacy_now": plan.privacy_now} if model.is_stream else {}),
+                **(_of_streams(plan) if model.is_stream else {}),
                 "notes": plan.notes(),
                 "doubts": model.doubts,
                 "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
@@ -199,6 +208,10 @@ def _written(out: Path) -> str:
             f"Wrote {out}: the whole plan; 'veilnet extract {out} AGENT' takes an agent's own file from it."
         )
     return f"Wrote {out}: one file per agent, center.json for the centre, plan.json for you."
+
+
+def _of_streams(plan: Plan) -> dict[str, Any]:
+    return {"kept": plan.kept, "privacy_now": plan.privacy_now, "privacy_with_gaps": plan.privacy_with_gaps}
 
 
 def _tried(stated: Network, plan: Plan, error: float, request: dict[str, Any]) -> dict[str, Robustness]:

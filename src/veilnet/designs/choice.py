@@ -11,6 +11,7 @@ from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet._core.words import number
+from veilnet.bounds.streams.gap_promise import read_gap_privacy
 from veilnet.designs.alternating.plan import alternating_plan
 from veilnet.designs.floors import floors_of, noting, read_give_up
 from veilnet.designs.noise import noise_plan
@@ -60,6 +61,7 @@ def design(
     prove: bool | float = False,
     model_error: float | None = None,
     step: Any = None,
+    gap_privacy: float | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Find what each agent should send.
@@ -93,6 +95,8 @@ def design(
                   such errors. It is made, and promises, for ``network.replace(model_error=...)``.
     step:         how long a row takes, such as "15min", or seconds: in its files the plan tells agents and centre so.
                   The plan is for ``network.replace(step=...)``; the rows of a stream keep the step they have.
+    gap_privacy:  of a stream: the part of every private error that is left around a missed row and at a start
+                  (0.99). Memories are drawn as large as that takes; ``plan.privacy_with_gaps`` is what was reached.
     progress:     called with (what is being done, fraction done) on long runs; answering False ends the search
                   with the best plan so far, and ``plan.interrupted`` says so.
 
@@ -121,6 +125,12 @@ def design(
         network = network.replace(model_error=model_error)
     if step is not None:
         network = with_step(network, step)
+    if gap_privacy is not None:
+        read_gap_privacy(gap_privacy)
+        if not network.is_stream:
+            raise InvalidRequest(
+                "gap_privacy: goes with streams, and the network has no dynamics; leave it out"
+            )
     given_up, spared = read_spared(network, privacy, read_give_up(network, give_up))
     if utility_loss is not None:
         weights = divided_by(network, weights, given_up)
@@ -130,7 +140,8 @@ def design(
             proving=wanted is not None, searching=search.expected, weights=weights, given_up=spared,
             **search.options,
         )  # fmt: skip
-        return noting(plan, given_up)
+        plan = noting(plan, given_up)
+        return plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
     verdict = check(network)
     if power is not None or method == "power":
         return _by_power(verdict, power, method, progress)

@@ -34,7 +34,7 @@ FORMAT = "veilnet-plan-archive/1"
 SUFFIXES = (".npz", ".mat")
 _CONTENT = ("network.", "sent")
 _AGAIN = "copy it again, or save the plan again"
-_STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance", "transition", "gain"}
+_STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance", "transition", "gain", "start"}
 
 
 def is_archive(path: str | PathLike[str]) -> bool:
@@ -212,7 +212,8 @@ class Archive:
         kind = "covariance" if "covariance" in stack else "variances"
         noise = stack[kind][row] if kind in stack else np.zeros(stack["compression"].shape[1])
         try:
-            memory = Memory(stack["transition"][row], stack["gain"][row]) if "gain" in stack else None
+            start = stack["start"][row] if "start" in stack else None
+            memory = Memory(stack["transition"][row], stack["gain"][row], start) if "gain" in stack else None
             made = Sanitizer(
                 stack["compression"][row],
                 noise,
@@ -239,8 +240,9 @@ class Archive:
         return list(stacks.values())
 
     def _check_stack(self, name: str, stack: Arrays) -> None:
-        memory = {"transition", "gain"} & set(stack)
-        if not {"places", "compression", "grid"} <= set(stack) <= _STACK_ARRAYS or len(memory) == 1:
+        memory = {"transition", "gain", "start"} & set(stack)
+        whole = not memory or {"transition", "gain"} <= memory
+        if not {"places", "compression", "grid"} <= set(stack) <= _STACK_ARRAYS or not whole:
             raise self._changed(f"{name}: expected places, compression and grid, found {sorted(stack)}")
         places, compression = stack["places"], stack["compression"]
         if places.dtype != np.int64 or places.ndim != 1 or np.any(places[1:] <= places[:-1]):
@@ -254,6 +256,7 @@ class Archive:
         shapes |= {
             "transition": (count, order, order),
             "gain": (count, order, compression.shape[2] - order),
+            "start": (count, order, order),
         }
         for key, array in stack.items():
             if key == "places":

@@ -5,8 +5,8 @@ network.*     the network (:mod:`veilnet.io._npz`)
 sent<k>.*     agents that read, send and keep as many numbers, the k-th such kind: places in sending order (count),
               compression (count, numbers, readings), grid (count, numbers), and the noise that is added, none at all,
               variances (count, numbers) or covariance (count, numbers, numbers); of agents who keep numbers from row
-              to row transition (count, kept, kept) and gain (count, kept, readings) too, and compression has columns
-              for those before the ones of the readings
+              to row transition (count, kept, kept) and gain (count, kept, readings) too, start (count, kept, kept)
+              where they begin anew by a draw, and compression has columns for those before the ones of the readings
 
 What the network says of an agent's readings (offset, names, limits, resolution) stands there alone.
 """
@@ -28,7 +28,7 @@ from veilnet.model.network import Network
 
 _PROMISES = (
     *("method", "utility", "privacy", "targets", "worst_targets", "floors", "most_loss", "certificate"),
-    *("details", "proof"),
+    *("details", "proof", "privacy_with_gaps"),
 )
 _ID_LENGTH = 32
 
@@ -75,15 +75,18 @@ def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Array
             if stack.grid is None:
                 return None
             noise = stack.variances
-            kept = None if stack.gain is None else (stack.transition, stack.gain)
+            both = {"transition": stack.transition, "gain": stack.gain}
+            kept = {name: each for name, each in both.items() if each is not None}
             found.append(_stack(stack.places, stack.compression, stack.grid, noise, None, kept))
         return found
-    kinds: dict[tuple[int, int, int], list[tuple[int, Sanitizer]]] = {}
+    kinds: dict[tuple[int, int, int, bool], list[tuple[int, Sanitizer]]] = {}
     for place, agent in enumerate(network.agents):
         sanitizer = sanitizers.get(agent)
         if sanitizer is None or not _told_by_network(sanitizer, agent, network):
             return None
-        kinds.setdefault((sanitizer.readings, sanitizer.sent, sanitizer.order), []).append((place, sanitizer))
+        drawn = sanitizer.memory is not None and sanitizer.memory.start is not None
+        kind = (sanitizer.readings, sanitizer.sent, sanitizer.order, drawn)
+        kinds.setdefault(kind, []).append((place, sanitizer))
     return [_stack_of(kinds[kind]) for kind in sorted(kinds)]
 
 
@@ -104,11 +107,13 @@ def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> Arrays:
     noise = np.stack([each.noise for _, each in members])
     variances = np.diagonal(noise, axis1=1, axis2=2)
     memories = [each.memory for _, each in members if each.memory is not None]
-    kept = (
-        (np.stack([each.transition for each in memories]), np.stack([each.gain for each in memories]))
-        if memories
-        else None
-    )
+    kept = {}
+    if memories:
+        kept["transition"] = np.stack([each.transition for each in memories])
+        kept["gain"] = np.stack([each.gain for each in memories])
+    starts = [each.start for each in memories if each.start is not None]
+    if starts:
+        kept["start"] = np.stack(starts)
     diagonal = not np.any(noise - variances[:, :, None] * np.eye(noise.shape[1]))
     return _stack(
         np.array([place for place, _ in members], dtype=np.intp),
@@ -126,7 +131,7 @@ def _stack(
     grid: Array,
     variances: Array | None,
     covariance: Array | None,
-    kept: tuple[Array | None, Array] | None,
+    kept: Mapping[str, Array],
 ) -> Arrays:
     arrays: Arrays = {
         "places": places.astype(np.int64),
@@ -137,6 +142,4 @@ def _stack(
         arrays["covariance"] = covariance
     elif variances is not None and np.any(variances):
         arrays["variances"] = np.ascontiguousarray(variances)
-    if kept is not None:
-        arrays["transition"], arrays["gain"] = (np.ascontiguousarray(each) for each in kept)
-    return arrays
+    return arrays | {name: np.ascontiguousarray(each) for name, each in kept.items()}

@@ -64,6 +64,7 @@ class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     worst_targets: dict[str, float | str] = {}  # plans of old have none
     floors: dict[str, float | str] = {}  # likewise
     proof: StatementDocument | None = None
+    privacy_with_gaps: dict[str, float | str] = {}  # of streams
 
 
 class FindingDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -174,6 +175,8 @@ def _promises(plan: Plan) -> dict[str, Any]:
         ],
         "details": plain(plan.details),
     }
+    if plan.privacy_with_gaps:
+        document["privacy_with_gaps"] = plain(plan.privacy_with_gaps)
     if plan.proof is not None:
         document["proof"] = statement_document(plan.proof)
     return document

@@ -37,6 +37,7 @@ from veilnet.io.plan_files import (
 from veilnet.io.plan_folder import reading
 from veilnet.io.proof_files import read_proof
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import Promise
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.verification import SavedPlan
@@ -171,6 +172,11 @@ def _promise(found: PlanDocument, network: Network, path: Path) -> Promise:
         {*found.targets, *found.worst_targets, *found.floors} <= set(network.private)
     ):
         raise InvalidPlan(f"{path}: privacy: expected exactly the network's private parameters")
+    promised = network.is_stream and not by_stacks(network)
+    if set(found.privacy_with_gaps) != (set(network.private) if promised else set()):
+        raise InvalidPlan(
+            f"{path}: privacy_with_gaps: expected one for each private parameter of a stream; design the plan again"
+        )
     return Promise(
         utility=_number(found.utility, path),
         privacy={name: _number(value, path) for name, value in found.privacy.items()},
@@ -179,6 +185,7 @@ def _promise(found: PlanDocument, network: Network, path: Path) -> Promise:
         worst_targets={name: _number(value, path) for name, value in found.worst_targets.items()},
         floors={name: _number(value, path) for name, value in found.floors.items()},
         power=_power(found, network, path),
+        with_gaps={name: _number(value, path) for name, value in found.privacy_with_gaps.items()},
     )
 
 

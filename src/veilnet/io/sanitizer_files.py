@@ -14,8 +14,9 @@ variances    of the noise of each number sent (0 or 1 in normal form), or null a
 covariance   the whole noise covariance instead
 grid         step of each number sent, null without a grid
 step         how long a row takes, such as "15min"; left out where nobody said
-memory       ``transition`` F and ``gain`` K of what is kept from row to row; compression then acts on the memory and
-             the readings. Left out where nothing is kept
+memory       ``transition`` F and ``gain`` K of what is kept from row to row, and ``start``, the covariance of the
+             draw with which it begins anew; compression then acts on the memory and the readings. Left out where
+             nothing is kept
 checksum     see :mod:`veilnet.io._sealed`
 """
 
@@ -71,6 +72,7 @@ class MemoryDocument(msgspec.Struct, forbid_unknown_fields=True):
 
     transition: list[list[float]]
     gain: list[list[float]]
+    start: list[list[float]] | None = None
 
 
 class LimitsDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -139,6 +141,7 @@ def to_document(sanitizer: Sanitizer, plan: str | None) -> dict[str, Any]:
         document["memory"] = {
             "transition": sanitizer.memory.transition.tolist(),
             "gain": sanitizer.memory.gain.tolist(),
+            **({} if sanitizer.memory.start is None else {"start": sanitizer.memory.start.tolist()}),
         }
     return document
 
@@ -151,7 +154,8 @@ def from_document(document: dict[str, Any], path: Path) -> Sanitizer:
     if not 1 <= found.readings <= len(found.offset):
         raise InvalidPlan(f"{path}: expected {len(found.offset)} readings, found {found.readings}")
     try:
-        memory = None if found.memory is None else Memory(found.memory.transition, found.memory.gain)
+        kept = found.memory
+        memory = None if kept is None else Memory(kept.transition, kept.gain, kept.start)
         columns = found.readings + (0 if memory is None else memory.order)
         sanitizer = Sanitizer(
             found.compression or np.zeros((0, columns)),

@@ -109,13 +109,13 @@ def state_beside(path: Path) -> Path:
     return path.with_suffix(".state")
 
 
-def begin_state(path: Path, plan: str, agent: str, order: int, sent: int) -> None:
-    """An empty memory before row 1; InvalidRequest where a stream has begun already."""
-    state = AgentState(0, np.zeros(order), np.zeros((0, sent)))
+def begin_state(path: Path, plan: str, agent: str, memory: Array, sent: int) -> None:
+    """A memory that begins anew, before row 1; InvalidRequest where a stream has begun already."""
+    state = AgentState(0, memory, np.zeros((0, sent)))
     try:
         create(path, seal(_document(state, plan, agent)), mode=_PRIVATE)
     except FileExistsError:
-        if _read(path, plan, agent, order, sent).row > 0:
+        if _read(path, plan, agent, memory.size, sent).row > 0:
             raise InvalidRequest(
                 f"--begin: {path} is the memory of a stream that has begun; leave --begin out to continue it, or "
                 "begin another with another file (--state) for a centre that begins anew too"

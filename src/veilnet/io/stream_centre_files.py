@@ -8,7 +8,8 @@ agents included; nothing of any reading is in it, nor the private parameters, wh
     public      name, unit, value at the mean and row (of the state) of each public parameter
     state       transition, noise, drive: X' = transition X + drive + noise
     start       covariance and mean of X at row 1; vague: whether nothing is known of the first x
-    agents      name -> observe, expected, and where its memory is in the state, null without one
+    agents      name -> observe, expected, where its memory is in the state, null without one, and the covariance that
+                it is drawn from where it begins anew
     floor       covariance of the noise of all numbers, their rounding included
     step        how long a row takes, such as "15min"; left out where nobody said
     checksum    see :mod:`veilnet.io._sealed`
@@ -64,6 +65,7 @@ class AgentMessages(msgspec.Struct, forbid_unknown_fields=True):
     observe: list[list[float]]
     expected: list[float]
     memory: tuple[int, int] | None
+    start: list[list[float]] | None = None
 
 
 class StreamCentreDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,6 +91,7 @@ def stream_centre_document(model: StreamModel) -> dict[str, Any]:
             "observe": model.observe[rows].tolist(),
             "expected": model.expected[rows].tolist(),
             "memory": None if memory is None else list(memory),
+            **({"start": model.starts[name].tolist()} if name in model.starts else {}),
         }
     return {
         "format": FORMAT,
@@ -147,6 +150,7 @@ def _model(found: StreamCentreDocument) -> StreamModel:
         start_mean=as_vector(found.start.mean, "start mean", size),
         vague=found.start.vague,
         memories=_memories(found, size),
+        starts=_starts(found),
         public=np.stack([as_vector(p.row, f"public {p.name!r}", size) for p in found.public]),
         public_expected=np.array([p.expected for p in found.public]),
         labels=tuple(p.name for p in found.public),
@@ -164,6 +168,15 @@ def _memories(found: StreamCentreDocument, size: int) -> dict[str, tuple[int, in
             raise InvalidNetwork(f"memory of {name!r}: expected a part of the state of its own")
         end = stop
     return spans
+
+
+def _starts(found: StreamCentreDocument) -> dict[str, Array]:
+    starts = {}
+    for name, agent in found.agents.items():
+        if agent.start is not None:
+            first, stop = agent.memory or (0, 0)
+            starts[name] = _covariance(agent.start, stop - first, f"start of {name!r}")
+    return starts
 
 
 def _covariance(rows: list[list[float]], size: int, name: str) -> Array:

@@ -326,12 +326,12 @@ class AgentStore(Opened):
             row = self._db.execute("SELECT epoch FROM memory WHERE plan = ?", (plan,)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def memory(self, plan: str, order: int) -> tuple[int, Array]:
-        """(the last epoch that entered, the memory) under a plan; (0, zeros) where none has begun."""
+    def memory(self, plan: str, order: int) -> tuple[int, Array | None]:
+        """(the last epoch that entered, the memory) under a plan; (0, None) where none has begun."""
         with self._turn:
             row = self._db.execute("SELECT epoch, state FROM memory WHERE plan = ?", (plan,)).fetchone()
         if row is None:
-            return 0, np.zeros(order)
+            return 0, None
         state = np.frombuffer(row[1], dtype="<f8").copy()
         if state.size != order or not np.isfinite(state).all():
             raise InvalidPlan(f"{self.path}: the agent's memory is damaged; nothing is sent")

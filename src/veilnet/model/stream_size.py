@@ -10,7 +10,7 @@ from __future__ import annotations
 from veilnet._core.errors import InvalidRequest
 from veilnet.model.network import Network
 
-__all__ = ["MOST_JOINT", "NOW_IS_NOT_COMPUTED", "by_stacks", "refuse_too_large"]
+__all__ = ["GAPS_ARE_NOT_COMPUTED", "MOST_JOINT", "NOW_IS_NOT_COMPUTED", "by_stacks", "refuse_too_large"]
 
 MOST_JOINT = 1000
 """Agents times parameters up to which the memories of all agents are kept in one state."""
@@ -19,6 +19,11 @@ NOW_IS_NOT_COMPUTED = (
     "computed for so many agents."
 )
 """What verdicts and plans say of streams beyond that."""
+GAPS_ARE_NOT_COMPUTED = (
+    "Promises are those of a stream without gaps: what more is learned at a start and around missed rows is not "
+    "computed for so many agents, whose memories begin empty."
+)
+"""Likewise."""
 # Numbers in one dense system: its steady state takes minutes and a gigabyte.
 _LARGEST = 5000
 

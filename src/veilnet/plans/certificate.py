@@ -3,9 +3,9 @@
 The recheck (:mod:`veilnet.recheck`) uses (network, C, Θ) alone and shares no code with the solvers or with
 :mod:`veilnet.bounds`: quickly in doubles where they can tell, and otherwise with 32 digits. What it finds is a lower
 bound on the privacy, so a claim above the truth is never confirmed, however large it is. Streams are rechecked by
-spectra (privacy, with hindsight) and by a window of rows or the error of a given filter (utility, now): no Riccati
-equation of the messages is solved. Where their agents are very many, utility is that of the centre that adds up what
-is sent, and both come from sums over stacks (:mod:`veilnet.recheck.stream_stacks`).
+spectra (privacy, with hindsight) and by a window of rows or the error of a given filter (utility, now; privacy around
+a gap): no Riccati equation of the messages is solved. Where their agents are very many, utility is that of the centre
+that adds up what is sent, and both come from sums over stacks (:mod:`veilnet.recheck.stream_stacks`).
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Promise:
     """What a plan claims: utility u, privacy p_j, and the targets it was made for.
 
     ``worst_targets`` are promised of every direction of a private parameter, not of their mean. ``floors`` are the
-    privacies that are free, kept where utility was paid for more. ``power`` is the largest tr Θ_i of an agent by its
-    name (of a network in parts: of any agent of a part, by the part's); empty where nothing limits it.
+    privacies that are free, kept where utility was paid for more. ``with_gaps`` are the least privacies of a stream
+    around a start or a missed row, empty where they are not computed. ``power`` is the largest tr Θ_i of an agent by
+    its name (of a network in parts: of any agent of a part, by the part's); empty where nothing limits it.
     """
 
     utility: float
@@ -56,6 +57,7 @@ class Promise:
     worst_targets: Mapping[str, float] = field(default_factory=dict)
     floors: Mapping[str, float] = field(default_factory=dict)
     power: Mapping[str, float] = field(default_factory=dict)
+    with_gaps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,11 @@ def certify(
             floor = promise.floors[name]
             held = bool(promised >= floor or promised >= floor - rounding * (1 + floor))
             findings.append(Finding(f"no less than is free of {name}", floor, promised, held))
+        if name in promise.with_gaps and isinstance(model, StreamRecheck):
+            least = promise.with_gaps[name]
+            if not np.isinf(found):  # what is without bound in the long run is so around a gap too
+                found = model.growth_with_gaps(network.private[name], least)
+            findings.append(Finding(f"{_privacy_of(name)} with gaps", least, found, _confirmed(least, found)))
     for name, target in promise.worst_targets.items():
         least = model.least_growth(network.private[name], target)
         # Doubles lose what privacy takes away, times the conditioning; never more than routes may differ by.

@@ -11,7 +11,7 @@ from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, number,
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.model.network import Network
-from veilnet.model.stream_size import NOW_IS_NOT_COMPUTED, by_stacks
+from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.plans.certificate import NOISE_POWER, Certificate
 from veilnet.plans.lower_bound.proof import Proof
 
@@ -42,6 +42,8 @@ class Told(Protocol):
     @property
     def privacy_now(self) -> Mapping[str, float]: ...
     @property
+    def privacy_with_gaps(self) -> Mapping[str, float]: ...
+    @property
     def targets(self) -> Mapping[str, float]: ...
     @property
     def floors(self) -> Mapping[str, float]: ...
@@ -71,7 +73,8 @@ def plan_in_words(plan: Told) -> str:
     lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
     lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
     if by_stacks(plan.network):
-        lines.append(NOW_IS_NOT_COMPUTED)
+        lines += [NOW_IS_NOT_COMPUTED, GAPS_ARE_NOT_COMPUTED]
+    lines += _cost_of_gaps(plan.details)
     if plan.floors:
         verb = "stays" if len(plan.floors) == 1 else "stay"
         kept = join_names(list(plan.floors))
@@ -101,6 +104,18 @@ def _less_than_free(plan: Told) -> list[str]:
         "privacy= to keep that, which can cost more."
         for name, value in free.items()
         if plan.method == "joint" and plan.targets.get(name) and plan.privacy[name] < value * (1 - _SHOWN)
+    ]
+
+
+def _cost_of_gaps(details: Mapping[str, Any]) -> list[str]:
+    """What a missed row costs the public estimate; nothing of rows by themselves."""
+    costs = details.get("public_after_missed_row")
+    if not isinstance(costs, list) or not any(costs):
+        return []
+    one, everyone = (times(1 + each) for each in costs)
+    return [
+        f"After a missed row of one agent the public error variance grows up to {one}, of all agents up to "
+        f"{everyone}, until the memories have filled up again."
     ]
 
 
@@ -158,6 +173,10 @@ def _private(plan: Told, error: TypicalError) -> str:
         text += f"its error variance grows {times(1 + worst)}."
     if plan.network.is_stream and error.name in plan.privacy_now:
         text += f" Now, before later rows tell more, it grows {times(1 + plan.privacy_now[error.name])}."
+    if error.name in plan.privacy_with_gaps and np.isfinite(plan.privacy_with_gaps[error.name]):
+        text += (
+            f" Around a missed row and at a start: at least {times(1 + plan.privacy_with_gaps[error.name])}."
+        )
     return text
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.names import ByAgent
 from veilnet._core.types import Booleans
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers, numbers_kept
 from veilnet.bounds.knowledge import knowledge, privacy
+from veilnet.bounds.streams.gap_promise import GAP_PRIVACY, promise_with_gaps, read_gap_privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.centre.models import Messages, messages_of
 from veilnet.model.doubts import doubt_notes
@@ -44,7 +45,10 @@ class Plan(Frozen):
     sanitizers:  agent -> Sanitizer.
     method:      how it was found.
     utility:     the paper's u <= 0; 0 is perfect.
-    privacy:     p_j per private parameter, inf where g_j as a whole cannot be estimated; of a stream, with hindsight.
+    privacy:     p_j per private parameter, inf where g_j as a whole cannot be estimated; of a stream, with hindsight
+                 and without gaps.
+    privacy_with_gaps: of a stream, the least p_j around a missed row of an agent or of all, and at a start; empty
+                 where agents are so many that it is not computed, and for plans of single rows.
     certificate: the same numbers recomputed from the network and the sanitizers alone, by another route.
     targets:     the p_j asked for.
     worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
@@ -64,6 +68,7 @@ class Plan(Frozen):
     details: Mapping[str, Any] = field(default_factory=dict)
     proof: Proof | None = None
     floors: Mapping[str, float] = field(default_factory=dict)
+    privacy_with_gaps: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
@@ -111,6 +116,18 @@ class Plan(Frozen):
                 "proof: the theorem's inequality does not hold on this network; nothing is proved"
             )
         return replace(self, proof=proof)
+
+    def with_gap_privacy(self, part: float) -> Plan:
+        """The same plan of a stream, its memories drawn so large that ``part`` of every error is left around a gap.
+
+        part: of the error without gaps, from 0 to below 1; designs have 0.99.
+        """
+        if not self.privacy_with_gaps:
+            raise InvalidRequest("gap_privacy: goes with streams whose gaps are computed; leave it out")
+        return make_plan(
+            self.network, self.sanitizers, self.method, targets=self.targets, worst_targets=self.worst_targets,
+            most_loss=self.most_loss, floors=self.floors, details=self.details, gap_privacy=part,
+        )  # fmt: skip
 
     @derived
     def worst_direction(self) -> dict[str, float]:
@@ -254,19 +271,25 @@ def make_plan(
     power: Mapping[str, float] | None = None,
     details: Mapping[str, Any] | None = None,
     known: StreamKnowledge | None = None,
+    gap_privacy: float = GAP_PRIVACY,
 ) -> Plan:
     """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
 
     ``targets`` are the privacies asked for, ``worst_targets`` those asked of every direction of a parameter,
     ``most_loss`` the utility loss allowed, ``floors`` the privacies kept because they are free, ``power`` the noise
     power allowed to every agent, ``known`` what these very sanitizers tell of a stream, where that was computed
-    already.
+    already, ``gap_privacy`` the part of an error without gaps that has to be left around one.
     """
     refuse_narrow_limits(network)
     if network.is_stream and known is None:
         known = stream_knowledge(network, sanitizers)
     gridded = with_release_grid(network, sanitizers, known=known)
     utility, hidden = _figures(network, gridded) if known is None else (known.utility, known.privacy)
+    noted, with_gaps = dict(details or {}), {}
+    if known is not None and not by_stacks(network):
+        masked = promise_with_gaps(network, gridded, known, read_gap_privacy(gap_privacy))
+        gridded, with_gaps = masked.sanitizers, dict(masked.privacy)
+        noted |= {"start_size": masked.size, "public_after_missed_row": list(masked.public)}
     if abs(utility) < _NO_LOSS:
         utility = 0.0  # what rounding leaves of nothing is nothing
     promise = Promise(
@@ -277,6 +300,7 @@ def make_plan(
         dict(worst_targets or {}),
         dict(floors or {}),
         power or {},
+        with_gaps,
     )
     promise, certificate = confirmed_promise(network, gridded, promise)
     if not certificate.ok:
@@ -293,8 +317,9 @@ def make_plan(
         certificate=certificate,
         targets=MappingProxyType(dict(targets or {})),
         worst_targets=MappingProxyType(dict(worst_targets or {})),
-        details=MappingProxyType(dict(details or {})),
+        details=MappingProxyType(noted),
         floors=MappingProxyType(dict(floors or {})),
+        privacy_with_gaps=MappingProxyType(with_gaps),
     )
 
 

@@ -168,6 +168,7 @@ def confirmed(saved: SavedPlan) -> Plan:
         worst_targets=MappingProxyType(dict(saved.promise.worst_targets)),
         floors=MappingProxyType(dict(saved.promise.floors)),
         details=MappingProxyType(dict(saved.details)),
+        privacy_with_gaps=MappingProxyType(dict(saved.promise.with_gaps)),
         proof=None if isinstance(proof, str) else proof,
     )
 

@@ -12,7 +12,7 @@ from veilnet._core.types import Array
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import AgentFilter, reached, unit_sizes, white_noise
 
-__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "Window"]
+__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "Window", "root_of"]
 
 FIRST_WINDOW = 16
 LARGEST_WINDOW = 2600  # numbers in a window: one factorisation of a second
@@ -24,6 +24,7 @@ class Window:
     """Everything of W rows as one Gaussian vector: the error of u now is one linear solve.
 
     The state is (x, n, s, y): readings are part of it, so that what is sent is exact but for the noise that is added.
+    ``memories`` says where those of the agents (by their place) are, with the law that they are drawn from anew.
     """
 
     def __init__(self, network: Network, filters: list[AgentFilter]) -> None:
@@ -49,13 +50,16 @@ class Window:
         enters[base + order :] = np.concatenate([read, np.eye(N)], axis=1)
         self.observe, end, row = np.zeros((self.sent, size)), base, 0
         self.noise = np.zeros((self.sent, self.sent))
-        for each in filters:
+        self.memories: dict[int, tuple[slice, Array]] = {}
+        for place, each in enumerate(filters):
             mine = slice(end, end + each.order)
             readings = slice(base + order + each.rows.start, base + order + each.rows.stop)
             if each.memory is not None:
                 moves[mine] = each.memory.gain @ moves[readings]
                 moves[mine, mine] += each.memory.transition
                 enters[mine] = each.memory.gain @ enters[readings]
+                empty = np.zeros((each.order, each.order))
+                self.memories[place] = mine, empty if each.memory.start is None else each.memory.start
             rows = slice(row, row + each.sent)
             self.observe[rows, mine], self.observe[rows, readings] = each.from_memory, each.from_reading
             self.noise[rows, rows] = each.noise
@@ -95,7 +99,7 @@ class Window:
         for _ in range(window - 1):
             u_drift = u_drift @ self.moves
         u_drift = u_drift @ self.unknown
-        root = _root(covariance)
+        root = root_of(covariance)
         from scipy.linalg import solve_triangular
 
         half = solve_triangular(root, cross.T, lower=True)
@@ -139,7 +143,7 @@ class Window:
         return covariance, cross, drift
 
 
-def _root(covariance: Array) -> Array:
+def root_of(covariance: Array) -> Array:
     """A Cholesky factor; numbers that repeat one another get the least noise of their own that makes one exist."""
     diagonal = np.diag_indices(len(covariance))
     for part in (0.0, 1e-15, 1e-14, 1e-13):

@@ -13,7 +13,7 @@ from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.report.audit_section import audit_section
 from veilnet.report.html import Html, element, join, paragraph, shown, table
-from veilnet.report.known_section import error_cards
+from veilnet.report.known_section import error_cards, gaps_note
 from veilnet.report.page import fragment
 from veilnet.report.verdict_section import verdict_headline, verdict_table
 from veilnet.report.words import headline, names_of
@@ -68,7 +68,7 @@ def plan_card(plan: Plan) -> Html:
     rest = paragraph(
         element("code", "plan.report()"), " shows what each agent sends, and the rest.", class_="soft"
     )
-    return _card(headline(plan, errors), error_cards(errors, plan.worst_direction), rest)
+    return _card(headline(plan, errors), error_cards(errors, plan.worst_direction), gaps_note(plan), rest)
 
 
 def estimate_card(estimate: Estimate) -> Html:

@@ -13,7 +13,7 @@ from veilnet.report.error_picture import error_picture, in_words
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.words import fold, growth_of, names_of, what_it_means
 
-__all__ = ["error_cards", "error_table", "known_section"]
+__all__ = ["error_cards", "error_table", "gaps_note", "known_section"]
 
 MOST_CARDS = 12
 _LESS = 0.9  # of the whole's variance: a part that is protected less than this is pointed out
@@ -38,6 +38,7 @@ def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
                 when,
             ),
             error_cards(errors, plan.worst_direction),
+            gaps_note(plan),
             details("All errors as a table", error_table(plan, errors)),
             _exposed(plan),
         ]
@@ -62,6 +63,20 @@ def error_cards(errors: Sequence[TypicalError], most_exposed: Mapping[str, float
         class_="soft",
     )
     return join([element("div", *cards, class_="grid"), folded if left else None])
+
+
+def gaps_note(plan: Plan) -> Html | None:
+    """How large private errors of a stream are at least around a missed row and at a start."""
+    if not plan.privacy_with_gaps:
+        return None
+    told = [
+        f"{shown(name)} {fold(float(np.sqrt(1 + least)))}"
+        for name, least in sorted(plan.privacy_with_gaps.items(), key=lambda each: each[1])[:MOST_CARDS]
+    ]
+    return paragraph(
+        f"Around a missed row and at a start, private errors are at least, against raw readings: {join_names(told)}.",
+        class_="gaps",
+    )
 
 
 def _card(error: TypicalError, most_exposed: float) -> Html:

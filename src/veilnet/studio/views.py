@@ -13,8 +13,8 @@ from veilnet.report.audit_section import audit_section
 from veilnet.report.doubts_section import doubts_section
 from veilnet.report.error_picture import in_words
 from veilnet.report.frontier_section import frontier_section
-from veilnet.report.html import Html, paragraph, shown, table
-from veilnet.report.known_section import error_cards
+from veilnet.report.html import Html, join, paragraph, shown, table
+from veilnet.report.known_section import error_cards, gaps_note
 from veilnet.report.verdict_section import verdict_section
 from veilnet.report.words import fold, grows, headline
 from veilnet.studio.choices import audit_choices, by_search
@@ -80,7 +80,9 @@ def _loaded(now: Loaded) -> dict[str, Any]:
         "silent": now.silent,
         "betrayed": now.betrayed,
         "html": {
-            "errors": error_cards(list(errors.values()), now.plan.worst_direction),
+            "errors": join(
+                [error_cards(list(errors.values()), now.plan.worst_direction), gaps_note(now.plan)]
+            ),
             "frontier": _frontier(now),
             "agents": agents_section(now.plan),
             "verdict": verdict_section(now.verdict),

@@ -6,7 +6,8 @@ z - C(y - offset), or z - C(s, y - offset) with a memory s, is noise with covari
 where readings have a resolution, plus at most a grid step of rounding: it must be of the right strength and law,
 must not follow the readings, must never repeat within a call, between calls or between agents, and every number must
 lie on the public grid. Rounding, dither and noiseless rows are checked without any chance of a false alarm, the rest
-by exact tests. With a memory, every call is a stream of its own.
+by exact tests. With a memory, every call is a stream of its own. Its first row shows the memory that it drew; the
+rest is judged once that is forgotten.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.deployed.law import MEDIAN_SIZE, half_precision, law_measurements, low_bits
 from veilnet.auditing.deployed.measurements import Measurement, Streams, score_against
 from veilnet.auditing.deployed.noise import Noise
-from veilnet.auditing.deployed.response import impulse, planned_answers, rounding_allowed
+from veilnet.auditing.deployed.response import (
+    first_numbers,
+    impulse,
+    planned_answers,
+    reach_of_dither,
+    rounding_allowed,
+    rows_to_forget,
+)
 from veilnet.auditing.deployed.seeds import Span, guessed_seed
 from veilnet.auditing.deployed.sharing import between_agents
 from veilnet.auditing.statistics import chi_square_p, subgaussian_p, subgaussian_square_p
@@ -64,12 +72,13 @@ def _one_agent(
     noise = Noise.of(planned)
     reading = _inside(typical[:1], planned)
     same = np.repeat(reading, _ROWS, axis=0)
+    run = _Run(deployment, agent)
     began = time.time()
-    calls = [deployment.release(agent, same)]
+    calls = [run.release(same)]
     span = Span(began, time.time())
-    calls.append(deployment.release(agent, same))
+    calls.append(run.release(same))
     spread = _inside(typical, planned)
-    answers = [deployment.release(agent, spread) for _ in range(2)]
+    answers = [run.release(spread) for _ in range(2)]
     far = _far(spread, planned, rng)
     if planned.sent == 0:
         empty = np.zeros((0, 0))
@@ -78,14 +87,15 @@ def _one_agent(
         )
     blocks = [(same, calls[0]), (same, calls[1]), (spread, answers[0]), (spread, answers[1])]
     if far is not None:
-        blocks.append((far, deployment.release(agent, far)))
-    left = [z - planned_answers(planned, y) for y, z in blocks]
+        blocks.append((far, run.release(far)))
+    left = run.left
     measured = [Measurement("answers", agent, 1.0, float(planned.sent), f"{agent}: answers as planned")]
     measured += _on_grid(agent, noise, np.concatenate([z for _, z in blocks]))
     measured += _exact_rows(agent, noise, blocks, left)
     measured += _within_reach(agent, noise, blocks, left)
     white = [noise.white(rest) for rest in left]
     measured += _strength(agent, noise, white)
+    measured += _starts(agent, noise, np.array(run.first))
     normal = noise.without_dither()
     drawn = [normal.white(rest) for rest in left]
     measured += law_measurements(agent, np.concatenate(drawn), normal.rounding)
@@ -104,6 +114,30 @@ def _one_agent(
         words = f"{agent}: its answers say themselves that their noise is seeded and can be repeated"
         measured.append(Measurement("fresh noise", agent, 0.0, 0.0, words))
     return measured, Streams(np.concatenate(calm[:2]), dither[0], _coins(np.concatenate(drawn[:2]), normal))
+
+
+class _Run:
+    """Calls of one agent, each a stream of its own.
+
+    left:  what is left of each call's answers without what was planned, once the drawn memory is forgotten.
+    first: the same of the very first row, which shows that memory.
+    """
+
+    def __init__(self, deployment: Deployment, agent: str) -> None:
+        self._deployment, self._agent = deployment, agent
+        self._planned = deployment.planned[agent]
+        self._lead = rows_to_forget(self._planned)
+        self.left: list[Array] = []
+        self.first: list[Array] = []
+
+    def release(self, readings: Array) -> Array:
+        """What is sent for the readings (T, N_i), after as many others as the drawn memory takes to fade."""
+        whole = np.concatenate([np.repeat(readings[:1], self._lead, axis=0), readings])
+        sent = self._deployment.release(self._agent, whole)
+        left = sent - planned_answers(self._planned, whole)
+        self.first.append(left[0])
+        self.left.append(left[self._lead :])
+        return sent[self._lead :]
 
 
 # --- readings
@@ -222,6 +256,28 @@ def _strength(agent: str, noise: Noise, white: list[Array]) -> list[Measurement]
                 for p, s in zip(chances, scores, strict=True)
             ]
     return measured
+
+
+def _starts(agent: str, noise: Noise, first: Array) -> list[Measurement]:
+    """The memory that each call drew, as its first numbers show it, must be as large as the plan says."""
+    planned = noise.sanitizer
+    if planned.memory is None or planned.memory.start is None:
+        return []
+    values, vectors = np.linalg.eigh(first_numbers(planned))
+    seen = values > 1e-12 * values[-1]
+    white = first @ (vectors[:, seen] / np.sqrt(values[seen]))
+    # Dither and rounding move the norm of all draws by no more than this.
+    moved = np.linalg.norm(
+        (reach_of_dither(planned) + noise.step) @ np.abs(vectors[:, seen]) / np.sqrt(values[seen])
+    )
+    root, count = float(np.linalg.norm(white)), white.size
+    spread = float(moved) * np.sqrt(len(first))
+    nearest = np.clip(np.sqrt(count), max(0.0, root - spread), root + spread) ** 2
+    p = float(chi_square_p(np.array([nearest]), count, np.zeros(1))[0])
+    words = (
+        f"{agent}: the memory it begins with is {100 * root**2 / count:.3g} % of the variance the plan says"
+    )
+    return [Measurement("noise", agent, p, root**2 / count, words)]
 
 
 def _square_p(noise: Noise, sums: Array, count: int) -> Array:

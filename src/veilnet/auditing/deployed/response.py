@@ -10,6 +10,9 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 
+_MOST_DEVIATIONS = 12.0  # no draw is larger
+_FORGOTTEN = 0.01
+
 
 def combined(sanitizer: Sanitizer, readings: Array) -> Array:
     """What C acts on (T, k + n): (s_t, y_t - offset) of a stream that begins with the first row."""
@@ -28,6 +31,27 @@ def combined(sanitizer: Sanitizer, readings: Array) -> Array:
 def planned_answers(sanitizer: Sanitizer, readings: Array) -> Array:
     """C (s_t, y_t - offset) for every row (T, N_i) of a stream."""
     return np.asarray(combined(sanitizer, readings) @ sanitizer.compression.T)
+
+
+def rows_to_forget(sanitizer: Sanitizer) -> int:
+    """After how many rows what a memory began with moves no number by more than a hundredth of its step."""
+    memory, grid = sanitizer.memory, sanitizer.grid
+    if memory is None or memory.start is None or grid is None:
+        return 0
+    largest = _MOST_DEVIATIONS * np.sqrt(np.diag(memory.start))
+    kept, power, rows = sanitizer.compression[:, : memory.order], memory.transition, 1
+    while np.any(np.abs(kept @ power) @ largest > _FORGOTTEN * grid):
+        power, rows = power @ power, 2 * rows
+    return rows
+
+
+def first_numbers(sanitizer: Sanitizer) -> Array:
+    """Covariance of what the drawn memory and the noise add to the numbers of the very first row."""
+    memory = sanitizer.memory
+    assert memory is not None
+    assert memory.start is not None
+    entered = sanitizer.compression[:, : memory.order] @ memory.transition
+    return np.asarray(entered @ memory.start @ entered.T + sanitizer.noise)
 
 
 def rounding_allowed(sanitizer: Sanitizer, readings: Array) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet._core.words import alike
+from veilnet._core.words import alike, times
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.promise import SECTION, Beside, bits_row, judged_row, most_exposed_row, not_run
 from veilnet.auditing.report import LEFT_OUT, Judgement, Row
@@ -27,6 +27,7 @@ from veilnet.bounds.streams.knowledge import silent_stream, stream_bits, stream_
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
+from veilnet.recheck.stream import StreamRecheck
 
 # A window tells as much as the whole stream but for this part of the error, once it is long enough.
 _CLOSE = 0.01
@@ -199,4 +200,28 @@ def exposure_rows(plan: Plan) -> list[Row]:
         )
         for name, matrix in network.private.items()
     ]
-    return worst + [bits_row(name, raw_bits[name], bits[name], " of each row") for name in bits]
+    return [
+        *worst,
+        *(bits_row(name, raw_bits[name], bits[name], " of each row") for name in bits),
+        *(_gap_row(plan, name) for name in plan.privacy_with_gaps),
+    ]
+
+
+def _gap_row(plan: Plan, name: str) -> Row:
+    """The least privacy around a missed row and at a start, by the joint law of the rows around it."""
+    promised = plan.privacy_with_gaps[name]
+    what = f"{name} around a missed row and at a start"
+    if np.isinf(promised):
+        sentence = f"{what}: no messages ever bound it."
+        return Row(SECTION, what, promised, promised, "info", sentence, shown={"promised": "without bound"})
+    found = StreamRecheck(plan.network, plan.sanitizers).growth_with_gaps(
+        plan.network.private[name], promised
+    )
+    held = found >= promised - _NOT_LESS * (1 + promised)
+    shown = {"promised": times(1 + promised), "found": times(1 + found)}
+    sentence = (
+        f"{what}: the error variance grows at least {shown['found']}, as promised."
+        if held
+        else f"{what}: the error variance grows {shown['found']} alone, where {shown['promised']} was promised."
+    )
+    return Row(SECTION, what, promised, found, "ok" if held else "fail", sentence, shown=shown)

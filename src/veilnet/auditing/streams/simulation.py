@@ -54,7 +54,7 @@ def draw_streams(
 def release_streams(deployment: Deployment, readings: Array) -> Array:
     """What is sent (streams, rows, sent) for readings (streams, rows, N), agents side by side.
 
-    Every stream is a new one, from its first row on: a sanitizer with memory begins at zero with each.
+    Every stream is a new one, from its first row on: a sanitizer with memory begins anew with each.
     """
     count, rows, _ = readings.shape
     network = deployment.network

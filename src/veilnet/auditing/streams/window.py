@@ -73,7 +73,7 @@ class Window:
 
     rows: how many rows of messages there are.
     lead: so many rows came before them, in which memories filled up and whose messages nobody kept; x had settled
-          before. Without them the window is the beginning of the stream, where memories are known to be zero.
+          before. Without them the window is the beginning of the stream, where memories begin anew.
 
     Arrays over rows and numbers are (rows, numbers); messages of all agents lie side by side, in the agents' order.
     """
@@ -129,14 +129,28 @@ class Window:
         return np.concatenate([s.offset for s in self.sanitizers])
 
     def _add_noise(self, covariance: Array) -> None:
-        """Add the noise the agents draw: the same in every row, none between rows or agents."""
+        """Add what the agents draw: noise, the same in every row, and what is left of the memory they began with."""
         whole = covariance.reshape(self.rows, self.sent, self.rows, self.sent)
         start = 0
         for sanitizer in self.sanitizers:
             own = slice(start, start + sanitizer.sent)
             for row in range(self.rows):
                 whole[row, own, row, own] += sanitizer.noise
+            begun = self._begun_with(sanitizer)
+            whole[:, own, :, own] += np.einsum("tmk,snk->tmsn", begun, begun)
             start += sanitizer.sent
+
+    def _begun_with(self, sanitizer: Sanitizer) -> Array:
+        """(rows, sent, k): the numbers of each row by k independent draws of the memory they began with."""
+        memory = sanitizer.memory
+        if memory is None or memory.start_root is None:
+            return np.zeros((self.rows, sanitizer.sent, 0))
+        kept = np.linalg.matrix_power(memory.transition, self.lead + 1) @ memory.start_root
+        found = []
+        for _ in range(self.rows):
+            found.append(sanitizer.compression[:, : memory.order] @ kept)
+            kept = memory.transition @ kept
+        return np.stack(found)
 
     # --- estimates
 

@@ -42,12 +42,13 @@ class StateSpace:
     observe:    (m, n), one row per number sent.
     floor:      (m, m), singular or zero where numbers are sent without noise of their own.
     x:          where x is in the state.
-    start:      covariance of the state at the first row, memories having begun at zero before it; None where nothing
+    start:      covariance of the state at the first row, memories having begun anew before it; None where nothing
                 is known of the first x; ``start_mean`` its mean.
     drift:      (n,) and ``shift`` (m,): X_t moves by drift and z_t by shift besides, where an agent subtracts another
                 offset than its readings have at the mean of x. Both are zero for plans that veilnet designs.
     agents:     names in sending order, and ``blocks`` how the m numbers fall to them.
-    memories:   agent -> where its memory is in the state, for those that have one.
+    memories:   agent -> where its memory is in the state, for those that have one; ``starts`` the covariance of that
+                memory where it begins anew, zero for one that begins empty.
     """
 
     transition: Array
@@ -62,27 +63,26 @@ class StateSpace:
     agents: tuple[str, ...]
     blocks: Blocks
     memories: Mapping[str, slice]
-    _parts: _Parts
+    starts: Mapping[str, Array]
 
     @property
     def size(self) -> int:
         """How many numbers the state has."""
         return len(self.transition)
 
-    def when_missed(self, agents: Collection[str]) -> tuple[Array, Array]:
-        """(transition, noise) of a row in which these agents had no reading: their memories advance without one.
+    def anew(self, agents: Collection[str]) -> tuple[Array, Array]:
+        """(kept, drawn): the state X becomes kept X + N(0, drawn) where these agents' memories begin anew.
 
-        agents: names; those without a memory change nothing.
+        agents: names; those without a memory change nothing, and those whose memory begins at zero forget it.
         """
-        refuse_unknown(agents, self.agents, "missed", error=InvalidRequest)
-        return self._parts.step(frozenset(agents))
-
-    def drift_when_missed(self, agents: Collection[str]) -> Array:
-        """``drift`` of a row in which these agents had no reading.
-
-        agents: names, as in :meth:`when_missed`.
-        """
-        return self._parts.entered(self._parts.expected, frozenset(agents))
+        refuse_unknown(agents, self.agents, "agents", error=InvalidRequest)
+        kept, drawn = np.eye(self.size), np.zeros((self.size, self.size))
+        for agent in agents:
+            if agent in self.memories:
+                mine = self.memories[agent]
+                kept[mine] = 0.0
+                drawn[mine, mine] = self.starts[agent]
+        return kept, drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +97,7 @@ class _Agent:
     from_reading: Array
     noise: Array
     offset: Array
+    start: Array
 
     @property
     def order(self) -> int:
@@ -109,7 +110,7 @@ class _Agent:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """What the state is built of, kept so that a missed reading can be built too."""
+    """What the state is built of."""
 
     network: Network
     agents: tuple[_Agent, ...]
@@ -129,12 +130,12 @@ class _Parts:
         at_mean = network.offset + network.H @ network.dynamics.mean
         return np.asarray(at_mean - np.concatenate([agent.offset for agent in self.agents]))
 
-    def entered(self, readings: Array, missed: frozenset[str] = frozenset()) -> Array:
-        """What a row of readings (N,) adds to the state: to the memories of those who have not missed it."""
+    def entered(self, readings: Array) -> Array:
+        """What a row of readings (N,) adds to the state, by the memories."""
         places = self.memories()
         added = np.zeros(self.base + sum(agent.order for agent in self.agents))
         for agent in self.agents:
-            if agent.order and agent.name not in missed:
+            if agent.order:
                 added[places[agent.name]] = agent.gain @ readings[agent.readings]
         return added
 
@@ -146,7 +147,7 @@ class _Parts:
                 places[agent.name] = slice(start, end)
         return places
 
-    def step(self, missed: frozenset[str]) -> tuple[Array, Array]:
+    def step(self) -> tuple[Array, Array]:
         """(transition, noise) of one row."""
         network, places = self.network, self.memories()
         transition, enter = self._base_step()
@@ -156,9 +157,8 @@ class _Parts:
                 continue
             mine = places[agent.name]
             transition[mine, mine] = agent.transition
-            if agent.name not in missed:
-                transition[mine] += agent.gain @ reads[0][agent.readings]
-                enter[mine] += agent.gain @ reads[1][agent.readings]
+            transition[mine] += agent.gain @ reads[0][agent.readings]
+            enter[mine] += agent.gain @ reads[1][agent.readings]
         noise = enter @ _sources(network) @ enter.T
         return transition, (noise + noise.T) / 2
 
@@ -242,7 +242,7 @@ def message_model(
     parts = _Parts(network, agents, _white_in_state(network, agents))
     kept = parts.base + sum(agent.order for agent in agents)
     refuse_too_large(network, kept, "x and all that agents keep")
-    transition, noise = parts.step(frozenset())
+    transition, noise = parts.step()
     observe, floor = parts.messages()
     expected = parts.expected
     return StateSpace(
@@ -260,7 +260,7 @@ def message_model(
         agents=tuple(network.agents),
         blocks=Blocks([len(agent.noise) for agent in agents]),
         memories=parts.memories(),
-        _parts=parts,
+        starts={agent.name: agent.start for agent in agents if agent.order},
     )
 
 
@@ -287,6 +287,7 @@ def _agent(network: Network, place: int, name: str, sanitizer: Sanitizer | None)
         from_reading=sanitizer.compression[:, order:],
         noise=sanitizer.noise,
         offset=sanitizer.offset,
+        start=np.zeros((order, order)) if memory is None or memory.start is None else memory.start,
     )
 
 
@@ -342,6 +343,10 @@ def _start(parts: _Parts, first: Array | None) -> Array | None:
         if agent.order:
             enter[places[agent.name]] = agent.gain @ reads[agent.readings]
     start = enter @ sources @ enter.T
+    for agent in parts.agents:
+        if agent.order:
+            mine = places[agent.name]
+            start[mine, mine] += agent.transition @ agent.start @ agent.transition.T
     return np.asarray((start + start.T) / 2)
 
 

@@ -1,7 +1,7 @@
 """What each row tells a filter: gains and errors, which depend on who sent and not on what.
 
 The error covariance after a row follows from that before and from the row's pattern: whose numbers arrived, and who
-said that its reading was missed (its memory then went on without one). Patterns repeat, so each step is worked out
+said that its reading was missed (its memory then began anew). Patterns repeat, so each step is worked out
 once and remembered as a path of :class:`Step` objects: where the errors have settled, under one pattern for long
 enough, the path closes in a circle and a row costs no more than a product.
 """
@@ -134,9 +134,10 @@ class Gains:
     def first(self, pattern: Pattern) -> Step:
         """The step of row 1."""
         if pattern not in self._first:
-            missed = self.model.memory_of(pattern.agents("missed"))
+            places = pattern.agents("missed")
+            missed, noise = self.model.memory_of(places), self.model.missed(places)[1]
             before, mean = self.model.start.copy(), self.model.start_mean.copy()
-            before[missed], before[:, missed], mean[missed] = 0.0, 0.0, 0.0
+            before[missed], before[:, missed], mean[missed] = noise[missed], noise[:, missed], 0.0
             row = replace(self._row(pattern), transition=np.zeros(before.shape), drive=mean)
             self._first[pattern] = self._step(row, before)
         return self._first[pattern]
@@ -200,15 +201,10 @@ class Gains:
 
 
 def _row(model: StreamModel, pattern: Pattern, floor: Array) -> _Row:
+    missed = pattern.agents("missed")
     transition, noise, drive = model.transition, model.noise, model.drive
-    missed = model.memory_of(pattern.agents("missed"))
-    if missed.size:  # a memory without a reading only goes on
-        transition, noise, drive = transition.copy(), noise.copy(), drive.copy()
-        transition[missed] = 0.0
-        for place in pattern.agents("missed"):
-            own = model.memory_of(np.array([place]))
-            transition[np.ix_(own, own)] = model.transition[np.ix_(own, own)]
-        noise[missed], noise[:, missed], drive[missed] = 0.0, 0.0, 0.0
+    if missed.size:
+        transition, noise, drive = model.missed(missed)
     silent = np.frombuffer(pattern.silent, dtype=bool)
     arrived = np.flatnonzero(np.repeat(~silent, model.blocks.sizes))
     return _Row(

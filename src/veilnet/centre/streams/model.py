@@ -36,7 +36,8 @@ class StreamModel:
     transition: (n, n), ``noise`` (n, n) and ``drive`` (n,) of the state.
     observe:    (M, n), ``floor`` (M, M) and ``expected`` (M,) of the messages.
     start:      covariance of the state at row 1, ``start_mean`` its mean; ``vague`` where nothing is known of x.
-    memories:   agent -> (first, last + 1) of its memory in the state.
+    memories:   agent -> (first, last + 1) of its memory in the state; ``starts`` the covariance that it is drawn from
+                at row 1 and after a missed row, of agents who draw it.
     public:     (rows, n); ``public_expected`` its value at the mean.
     labels:     one per public row, with ``units``, empty where none was given.
     step:       seconds of a row, None where nobody said.
@@ -54,6 +55,7 @@ class StreamModel:
     start_mean: Array
     vague: bool
     memories: Mapping[str, tuple[int, int]]
+    starts: Mapping[str, Array]
     public: Array
     public_expected: Array
     labels: tuple[str, ...]
@@ -65,6 +67,22 @@ class StreamModel:
     def size(self) -> int:
         """How many numbers the state has."""
         return len(self.transition)
+
+    def missed(self, places: Integers) -> tuple[Array, Array, Array]:
+        """(transition, noise, drive) of a row in which some agents, by their places, had no reading.
+
+        A memory that is drawn begins anew; another goes on without a reading.
+        """
+        transition, noise, drive = self.transition.copy(), self.noise.copy(), self.drive.copy()
+        for place in places:
+            own = self.memory_of(np.array([place]))
+            block, start = np.ix_(own, own), self.starts.get(self.agents[int(place)])
+            transition[own], noise[own], noise[:, own], drive[own] = 0.0, 0.0, 0.0, 0.0
+            if start is None:
+                transition[block] = self.transition[block]
+            else:
+                noise[block] = start
+        return transition, noise, drive
 
     def memory_of(self, places: Integers) -> Integers:
         """Where in the state the memories of some agents are, given by their places in sending order."""
@@ -86,13 +104,14 @@ class StreamModel:
     def _words(self) -> tuple[object, ...]:
         return (
             self.agents, self.labels, self.units, self.vague, self.blocks.sizes.tolist(), dict(self.memories),
-            self.size,
+            list(self.starts), self.size,
         )  # fmt: skip
 
     def _numbers(self) -> list[Array]:
         return [
             self.transition, self.noise, self.drive[:, None], self.observe, self.floor, self.expected[:, None],
             self.start, self.start_mean[:, None], self.public, self.public_expected[:, None],
+            *self.starts.values(),
         ]  # fmt: skip
 
 
@@ -126,6 +145,11 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
         start_mean=space.start_mean,
         vague=vague,
         memories={agent: (mine.start, mine.stop) for agent, mine in space.memories.items()},
+        starts={
+            each.agent: each.memory.start
+            for each in mechanisms
+            if each.memory is not None and each.memory.start is not None
+        },
         public=public,
         public_expected=network.U @ network.dynamics.mean,
         labels=network.public_rows,

@@ -17,9 +17,10 @@ from veilnet._core.lyapunov import complement
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.streams.gap_promise import promise_with_gaps
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
-from veilnet.model.stream_size import NOW_IS_NOT_COMPUTED, by_stacks
+from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.verdict.printed_theorems import PrintedTheorem
 from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
 from veilnet.verdict.verdict import Verdict
@@ -39,6 +40,7 @@ class StreamVerdict(Verdict):
 
     ceiling_now: the same ceiling judged now, from the messages up to a row; empty where agents are so many that it is
                  not computed (the error now is at least that with hindsight).
+    ceiling_with_gaps: the least of it around a missed row and at a start, empty likewise.
     """
 
     shares: ShareFilters
@@ -54,6 +56,12 @@ class StreamVerdict(Verdict):
         if by_stacks(self.network):
             return {}
         return {name: self.known.growth(rows, hindsight=False) for name, rows in self.network.private.items()}
+
+    @cached_property
+    def ceiling_with_gaps(self) -> dict[str, float]:
+        if by_stacks(self.network):
+            return {}
+        return dict(promise_with_gaps(self.network, self.shares.sanitizers, self.known).privacy)
 
     @cached_property
     def hidden(self) -> Array:
@@ -116,8 +124,12 @@ class StreamVerdict(Verdict):
             f"- Now, before later rows tell more, the error variance on {name} grows {times(1 + grown)}."
             for name, grown in self.ceiling_now.items()
         ]
+        lines += [
+            f"- Around a missed row and at a start, the error variance on {name} grows at least {times(1 + grown)}."
+            for name, grown in self.ceiling_with_gaps.items()
+        ]
         if by_stacks(self.network):
-            lines.append(NOW_IS_NOT_COMPUTED)
+            lines += [NOW_IS_NOT_COMPUTED, GAPS_ARE_NOT_COMPUTED]
         lines.append(in_numbers(self.network, self.shares))
         hidden = self.hidden
         if hidden.shape[1]:

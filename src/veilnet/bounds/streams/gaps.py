@@ -1,0 +1,221 @@
+"""What gaps and starts change: errors of g in the rows around a memory that begins anew (docs/streams.md, "Gaps").
+
+Earlier readings in an agent's memory mask what it sends. At a start and after a missed row they are missing, so the
+agent draws its memory s from N(0, c Σ), Σ the covariance of s in the long run.
+
+**Theorem.** The error of g, at every row and whoever begins anew, does not fall as c grows. As c grows without bound
+it is at least the error of a stream without gaps, for every pattern of gaps.
+*Proof.* A larger draw is the smaller one plus independent noise, so the messages tell less (data processing). Without
+bound, what the messages tell is what does not depend on the drawn s: a function of the messages that an agent without
+the gap would have sent from then on, and so of all messages of the stream without gaps. ∎
+
+What remains at a finite c is computed exactly. The messages of a stream in which a row is missed are some of those in
+which the memory merely begins anew after that row. So are those of longer gaps, and of a start if all begin anew. The
+errors here are those of memories that begin anew between two rows: of each agent, and of all together.
+
+P_t is the error of the state after row t, Λ_t what all later rows tell of it: the error with hindsight is
+P_t - P_t Λ_t P_t, with Λ_{t-1} = A'(N + L'Λ_t L)A, L = I - K C, N = C'(C P C' + R)^-1 C (Bryson and Frazier). Both
+begin and end in the steady state. All patterns go through the rows side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilnet._core.lyapunov import spectral_radius, stationary_covariance
+from veilnet._core.types import Array, Integers
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.streams.riccati import Steady, steady_state
+from veilnet.bounds.streams.state_space import StateSpace, message_model
+from veilnet.model.network import Network
+
+__all__ = ["Gaps", "gaps_of", "with_starts"]
+
+_MOST_ROWS = 2000
+_SETTLED = 1e-7  # of a deviation squared: an error so near the steady one has returned to it
+_ROUNDING = 1e-14  # of its deviation squared: exact numbers count as rounded by so much, as at the centre
+_UNSTABLE_ROWS = 64  # after which a memory of an x that wanders off holds what it needs as a mask
+_QUIET_ROWS = 8  # rows without a change before an end is believed
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """What memories that begin anew do, at their worst.
+
+    least:  for each group of rows A of x the least tr(A P A') with hindsight, over all rows and patterns.
+    public: (one, all): by how much the error variance of u grows at most after a missed row of one agent, of all.
+    """
+
+    least: tuple[float, ...]
+    public: tuple[float, float]
+
+
+def with_starts(
+    network: Network, sanitizers: Mapping[str, Sanitizer], size: float = 1.0
+) -> dict[str, Sanitizer]:
+    """The sanitizers, each memory with the law N(0, size Σ) that it is drawn from where it begins anew.
+
+    size: c of the theorem above.
+    """
+    if not any(each.memory is not None for each in sanitizers.values()):
+        return dict(sanitizers)
+    model = message_model(network, sanitizers)
+    if spectral_radius(model.transition) < 1:
+        spread = stationary_covariance(model.transition, model.noise)
+    else:  # x wanders off: what a memory holds of some rows
+        spread = model.noise
+        for _ in range(_UNSTABLE_ROWS):
+            spread = model.transition @ spread @ model.transition.T + model.noise
+    found = {}
+    for agent, sanitizer in sanitizers.items():
+        if sanitizer.memory is not None:
+            mine = model.memories[agent]
+            start = size * (spread[mine, mine] + spread[mine, mine].T) / 2
+            sanitizer = sanitizer.replace(memory=sanitizer.memory.with_start(start))
+        found[agent] = sanitizer
+    return found
+
+
+def gaps_of(
+    network: Network,
+    sanitizers: Mapping[str, Sanitizer],
+    rows: Sequence[Array],
+    patterns: Sequence[Sequence[str]] | None = None,
+) -> Gaps:
+    """The least errors of rows of x over memories that begin anew, and what a missed row costs u.
+
+    network:    the model, with dynamics.
+    sanitizers: agent -> Sanitizer, memories with their starts.
+    rows:       groups of rows A of x, each bounded by the messages.
+    patterns:   who begins anew together; each agent with a memory, and all of them, when left out.
+    """
+    model = message_model(network, sanitizers)
+    if patterns is None:
+        patterns = [[agent] for agent in model.memories]
+        patterns += [list(model.memories)] if len(model.memories) > 1 else []
+    steady = steady_state(model)
+    path = _Path(model, steady)
+    if not patterns:
+        return Gaps(tuple(path.undisturbed(each) for each in rows), (0.0, 0.0))
+    costs = path.costs(network.U, [[agent] for agent in model.agents] + [list(model.agents)])
+    return Gaps(tuple(path.least(patterns, rows)), (max(costs[:-1]), costs[-1]))
+
+
+class _Path:
+    """The rows around a begin anew; arrays have a leading axis of patterns."""
+
+    def __init__(self, model: StateSpace, steady: Steady) -> None:
+        self._model = model
+        self._now = steady.basis @ steady.now @ steady.basis.T
+        move, new = model.transition, model.noise
+        before = move @ self._now @ move.T + new
+        sizes = np.sum((model.observe @ before) * model.observe, axis=1) + np.diag(model.floor)
+        self._floor = model.floor + _ROUNDING * np.diag(sizes)
+        self._scale = np.sqrt(np.maximum(np.diag(before), np.finfo(float).tiny))
+        self._left, self._tells, self._now = self._row(before, slice(None))
+        closed = self._left @ move
+        told = move.T @ self._tells @ move
+        self._later = stationary_covariance(closed.T, told)
+
+    def undisturbed(self, rows: Array) -> float:
+        """tr(A P A') with hindsight where nothing happens."""
+        return float(self._errors(rows, self._now[None], self._later[None])[0])
+
+    def least(self, patterns: Sequence[Sequence[str]], rows: Sequence[Array]) -> list[float]:
+        """For each group of rows the least error with hindsight over all patterns and rows of the stream."""
+        model = self._model
+        anew = [model.anew(agents) for agents in patterns]
+        kept, drawn = np.stack([each[0] for each in anew]), np.stack([each[1] for each in anew])
+        first = model.transition @ kept
+        before = (
+            first @ self._now @ _turned(first) + model.transition @ drawn @ model.transition.T + model.noise
+        )
+        path = [self._row(before, slice(None))]
+        while len(path) < _MOST_ROWS and self._away(path[-1][2]):
+            path.append(self._row(self._next(path[-1][2]), slice(None)))
+        least = [np.inf] * len(rows)
+        later = np.broadcast_to(self._later, kept.shape)
+        for place in range(len(path) - 1, -1, -1):
+            left, tells, now = path[place]
+            least = self._lower(least, rows, now, later)
+            move = model.transition if place else first
+            later = _turned(move) @ (tells + _turned(left) @ later @ left) @ move
+        return self._before(least, rows, later)
+
+    def costs(self, public: Array, patterns: Sequence[Sequence[str]]) -> list[float]:
+        """By how much tr(U P U') now grows at most, for each pattern of agents that miss a row."""
+        model, found = self._model, []
+        wide = self._wide(public)
+        usual = float(np.trace(wide @ self._now @ wide.T))
+        for agents in patterns:
+            silent = [model.agents.index(agent) for agent in agents]
+            arrived = np.flatnonzero(
+                ~np.isin(np.repeat(np.arange(len(model.agents)), model.blocks.sizes), silent)
+            )
+            kept, drawn = model.anew(agents)
+            now = kept @ self._row(self._next(self._now), arrived)[2] @ kept.T + drawn
+            most, row = float(np.trace(wide @ now @ wide.T)), 0
+            while self._away(now) and row < _MOST_ROWS:
+                now, row = self._row(self._next(now), slice(None))[2], row + 1
+                most = max(most, float(np.trace(wide @ now @ wide.T)))
+            found.append(most / usual - 1.0)
+        return found
+
+    def _before(self, least: list[float], rows: Sequence[Array], later: Array) -> list[float]:
+        """The same over the rows before, which later messages tell of too."""
+        move, since = self._model.transition, 0
+        closed = self._left @ move
+        told = move.T @ self._tells @ move
+        scale = np.outer(self._scale, self._scale)
+        for _ in range(_MOST_ROWS):
+            found = self._lower(least, rows, self._now, later)
+            since = since + 1 if np.allclose(found, least, rtol=_SETTLED, atol=0.0) else 0
+            least = found
+            if since >= _QUIET_ROWS or np.max(np.abs(later - self._later) * scale) <= _SETTLED:
+                break
+            later = told + closed.T @ later @ closed
+        return least
+
+    def _lower(self, least: list[float], rows: Sequence[Array], now: Array, later: Array) -> list[float]:
+        return [
+            min(known, float(np.min(self._errors(each, now, later))))
+            for known, each in zip(least, rows, strict=True)
+        ]
+
+    def _errors(self, rows: Array, now: Array, later: Array) -> Array:
+        """tr(A (P - P Λ P) A') of each pattern."""
+        half = self._wide(rows) @ now
+        own = np.sum(half[..., : rows.shape[1]] * rows, axis=(-2, -1))
+        return np.asarray(own - np.sum((half @ later) * half, axis=(-2, -1)))
+
+    def _row(self, before: Array, arrived: Integers | slice) -> tuple[Array, Array, Array]:
+        """(L, N, P) of a row in which these numbers arrive, from the error before it."""
+        observe = self._model.observe[arrived]
+        floor = self._floor[arrived][:, arrived]
+        half = before @ observe.T
+        news = observe @ half + floor
+        gain = _turned(np.asarray(np.linalg.solve(news, _turned(half)), np.float64)) if len(observe) else half
+        left = np.eye(before.shape[-1]) - gain @ observe
+        now = left @ before @ _turned(left) + gain @ floor @ _turned(gain)
+        wide = np.broadcast_to(observe, (*news.shape[:-1], observe.shape[1]))
+        tells = np.asarray(observe.T @ np.linalg.solve(news, wide), np.float64)
+        return left, (tells + _turned(tells)) / 2, (now + _turned(now)) / 2
+
+    def _next(self, now: Array) -> Array:
+        return np.asarray(self._model.transition @ now @ self._model.transition.T + self._model.noise)
+
+    def _away(self, now: Array) -> bool:
+        """Whether an error has not yet returned to the steady one."""
+        return bool(np.max(np.abs(now - self._now) / np.outer(self._scale, self._scale)) > _SETTLED)
+
+    def _wide(self, rows: Array) -> Array:
+        wide = np.zeros((len(rows), self._model.size))
+        wide[:, : rows.shape[1]] = rows
+        return wide
+
+
+def _turned(matrices: Array) -> Array:
+    return np.swapaxes(matrices, -1, -2)
