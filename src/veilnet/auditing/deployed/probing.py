@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
-from veilnet.agent.grid import CROSSING_LIMIT
+from veilnet.agent.recipe import reach
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
@@ -164,13 +164,13 @@ def _far(spread: Array, planned: Sanitizer, rng: np.random.Generator) -> Array |
         away = rng.uniform(low, high, spread.shape) - middle
     else:
         away = _FARTHER_OUT * (spread - middle)
-    weights = planned.recipe.weights
-    if weights is None:
+    if planned.grid is None or not planned.sent:
         return np.asarray(middle + away)
-    room = CROSSING_LIMIT / 4 - np.abs(middle - planned.offset) @ weights
-    if room <= 0:
+    room = reach(planned.compression, planned.grid, planned.memory) / 4 - np.abs(middle - planned.offset)
+    if np.any(room <= 0):
         return None
-    return np.asarray(middle + away * np.minimum(1.0, room / (np.abs(away) @ weights))[:, None])
+    part = np.max(np.abs(away) / room, axis=1, keepdims=True)
+    return np.asarray(middle + away / np.maximum(part, 1.0))
 
 
 # --- tests of one agent
