@@ -20,6 +20,7 @@ from helpers.live_networks import Wired, house_plan, house_readings
 from veilnet.live import connecting, receiving
 from veilnet.live.keys import KeyFolder, make_keys
 from veilnet.live.receiving import Receiver
+from veilnet.live.seals import make_seals
 from veilnet.live.sending import Sender
 from veilnet.live.topics import Topics
 
@@ -102,7 +103,9 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wired, Key
     folder = Path(tmp_path_factory.mktemp("hostile"))
     made = Wired(folder, house_plan())
     made.agents["kitchen"].take([1, 2, 3], house_readings(made.plan, 3)[1]["kitchen"])
-    yield made, make_keys(folder / "keys", list(made.agents)).keys
+    keys = make_keys(folder / "keys", list(made.agents)).keys
+    make_seals(keys, [])
+    yield made, keys
     made.close()
 
 

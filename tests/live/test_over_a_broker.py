@@ -26,6 +26,7 @@ from veilnet.live.centre import Centre
 from veilnet.live.epochs import Epochs
 from veilnet.live.keys import KeyFolder, make_keys
 from veilnet.live.metrics import MetricsServer, as_metrics
+from veilnet.live.reading import Reader
 from veilnet.live.receiving import Receiver
 from veilnet.live.seals import agent_seal, centre_seals, make_seals
 from veilnet.live.sending import Sender
@@ -38,8 +39,8 @@ AGENTS = tuple(house().agents)
 
 @pytest.fixture(scope="module")
 def house_keys(tmp_path_factory: pytest.TempPathFactory) -> KeyFolder:
-    made = make_keys(tmp_path_factory.mktemp("house"), AGENTS, readers=["screen"])
-    assert make_seals(made.keys, AGENTS) == list(AGENTS)
+    made = make_keys(tmp_path_factory.mktemp("house"), AGENTS, readers=["screen", "phone"])
+    assert make_seals(made.keys, AGENTS, ["screen", "phone"]) == list(AGENTS)
     assert make_seals(made.keys, AGENTS) == []
     return made.keys
 
@@ -47,7 +48,7 @@ def house_keys(tmp_path_factory: pytest.TempPathFactory) -> KeyFolder:
 @pytest.fixture
 def broker(house_keys: KeyFolder) -> Iterator[Broker]:
     require_mosquitto()
-    with Broker(house_keys.broker, BrokerPlan(AGENTS, readers=["screen"])) as running:
+    with Broker(house_keys.broker, BrokerPlan(AGENTS, readers=["screen", "phone"])) as running:
         yield running
 
 
@@ -167,6 +168,37 @@ def test_forged_replayed_and_foreign_messages_end_nothing(live: Live) -> None:
     assert all(sender.drain(120) for sender in live.senders.values())
     status = read_status(live.wired.folder / "estimates.sqlite")
     assert (status.newest, status.epochs, [each.messages for each in status.agents]) == (1, 1, [1] * 5)
+
+
+def test_a_reader_that_checks_is_told_what_the_centre_signed_alone(live: Live) -> None:
+    """Whoever can write to the topic of estimates is the broker here; what is retained is the newest epoch."""
+    told: list[dict[str, object]] = []
+    said: list[str] = []
+    reader = Reader(TOPICS, live.keys.reader("screen"), live.address, say=said.append, estimated=told.append)
+    reader.start()
+    try:
+        _, readings = house_readings(live.wired.plan, 3)
+        for agent in AGENTS:
+            live.wired.agents[agent].take([1, 2], readings[agent][:2])
+            live.start_sender(agent)
+        assert eventually(lambda: [each["epoch"] for each in told] == [1, 2]), said
+        with Client(live.broker, live.keys.reader("phone")) as late:
+            late.subscribe(TOPICS.estimates)
+            assert eventually(lambda: len(late.received) == 1)
+        genuine = late.received[0][1]
+        assert json.loads(genuine)["epoch"] == 2
+        live.stop_centre()  # its certificate is another's now
+        with Client(live.broker, live.keys.centre) as hostile:
+            hostile.publish(TOPICS.estimates, genuine.replace(b'"epoch": 2', b'"epoch": 9'), retain=True)
+            hostile.publish(TOPICS.estimates, json.dumps({"epoch": 9, "estimates": {}}).encode(), retain=True)
+            hostile.publish(TOPICS.estimates, genuine)
+        assert eventually(lambda: reader.refused == 3), said
+        live.start_centre()
+        for agent in AGENTS:
+            live.wired.agents[agent].take([3], readings[agent][2:])
+        assert eventually(lambda: [each["epoch"] for each in told] == [1, 2, 3]), said
+    finally:
+        reader.stop()
 
 
 def test_metrics_are_on_the_loopback(live: Live) -> None:

@@ -20,6 +20,7 @@ from veilnet.live.intake import REASONS
 from veilnet.live.keys import make_keys
 from veilnet.live.messages import MOST_BYTES, Malformed, Message, Receipt, Seal, as_ranges
 from veilnet.live.receiving import Receiver
+from veilnet.live.seals import make_seals
 
 EPOCHS = 4
 FUZZED = 10_000
@@ -244,6 +245,7 @@ def test_an_agent_of_many_stores_does_not_fill_the_centre(
 ) -> None:
     """Receipts are gathered by agent and store; those of one agent leave together."""
     keys = make_keys(wired.folder / "keys", ["kitchen"]).keys
+    make_seals(keys, ["kitchen"])
     receiver = Receiver(wired.centre, wired.seals, TOPICS, keys.centre, ("127.0.0.1", 1), say=lambda _: None)
     published: list[str] = []
     monkeypatch.setattr(receiver._client, "publish", lambda topic, *_, **__: published.append(topic))

@@ -57,7 +57,7 @@ def command(
     topics = Topics(root)
     agents = _agents(plan)
     made = make_keys(out, agents, hosts=tuple(host or LOOPBACK), readers=tuple(reader or ()), days=days)
-    make_seals(made.keys, agents)
+    make_seals(made.keys, agents, reader or ())
     written = write_configuration(
         made.keys.broker,
         BrokerPlan(agents, topics, tuple(reader or ())),

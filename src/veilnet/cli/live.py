@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from veilnet.cli import _live_budget, _live_demo, _live_keys, _live_page, _live_rotate, _live_status
+from veilnet.cli import (
+    _live_budget,
+    _live_demo,
+    _live_keys,
+    _live_page,
+    _live_read,
+    _live_rotate,
+    _live_status,
+)
 
 commands: dict[str, Callable[..., object]] = {
     "demo": _live_demo.command,
@@ -15,5 +23,6 @@ commands: dict[str, Callable[..., object]] = {
     "budget": _live_budget.command,
     "status": _live_status.command,
     "page": _live_page.command,
+    "read": _live_read.command,
     "rotate": _live_rotate.command,
 }

@@ -79,7 +79,7 @@ def sign_files(
     key vouches for the same version, beside theirs.
     """
     dsse, signer_module = _securesystemslib()
-    signer = signer_module.CryptoSigner(_secret_key(key))
+    signer = signer_module.CryptoSigner(read_secret_key(key))
     now = now or datetime.now(UTC)
     contents = {path: path.read_bytes() for path in paths}
     there = {path: _there(path, dsse) for path in contents}
@@ -159,7 +159,8 @@ def verified_statement(path: Path, content: bytes, keys: Sequence[str]) -> State
     return statement
 
 
-def _secret_key(path: Path) -> Any:
+def read_secret_key(path: Path) -> Any:
+    """The secret half of an Ed25519 key, in a file."""
     serialization, ed25519 = _cryptography()
     try:
         secret = serialization.load_pem_private_key(path.read_bytes(), password=None)
@@ -170,6 +171,18 @@ def _secret_key(path: Path) -> Any:
     if not isinstance(secret, ed25519.Ed25519PrivateKey):
         raise InvalidRequest(f"{path}: expected an Ed25519 key; 'veilnet sign --new-key FILE' makes one")
     return secret
+
+
+def read_public_key(path: Path) -> Any:
+    """The public half of an Ed25519 key, in a file."""
+    serialization, ed25519 = _cryptography()
+    try:
+        public = serialization.load_pem_public_key(path.read_bytes())
+    except ValueError:
+        public = None
+    if not isinstance(public, ed25519.Ed25519PublicKey):
+        raise InvalidRequest(f"{path}: expected the public half of an Ed25519 key in PEM, found another file")
+    return public
 
 
 def _there(path: Path, dsse: Any) -> tuple[Any, Statement] | None:

@@ -8,6 +8,8 @@ Every party gets a folder with all it needs, and nothing else is handed to it::
     keys/agents/<agent>/   ca.crt party.crt party.key
     keys/readers/<name>/   ca.crt party.crt party.key
 
+What seals and signs lies beside (:mod:`veilnet.live.seals`).
+
 Keys are ECDSA on P-256, which every TLS library knows, and readable by their owner alone. The common name of a
 certificate is the party's :func:`~veilnet.live.topics.identity`. Certificates of clients cannot stand for the broker.
 """

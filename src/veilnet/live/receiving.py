@@ -6,7 +6,6 @@ receipts for a moment, so that an agent that sends much gets one for many messag
 
 from __future__ import annotations
 
-import json
 import select
 import time
 from collections.abc import Callable, Iterable
@@ -18,6 +17,7 @@ from veilnet.live.connecting import KEEPALIVE, Address, hang_up, make_client, no
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import STORE_BYTES, Receipt, Seal, as_ranges
 from veilnet.live.neighbours import Neighbours, Publication
+from veilnet.live.seals import EstimateSigner
 from veilnet.live.topics import CENTRE, OFFLINE, ONLINE, Topics
 
 __all__ = ["Receiver"]
@@ -34,8 +34,8 @@ class Receiver:
     centre:      what commits and estimates; ``seals`` those of its agents.
     topics:      of the network; ``credentials`` and ``address`` lead to its broker.
     say:         told what the centre's owner should know.
-    estimated:   told of every estimate that is committed; what it returns is published, where it is not None and the
-                 estimate is current; the newest one is retained.
+    estimated:   told of every estimate that is committed; what it returns is published, signed, where it is not None
+                 and the estimate is current; the newest one is retained.
     idle:        called between batches, once or more often a second.
     neighbours:  what other programs are told beside, None for nothing.
     """
@@ -56,6 +56,7 @@ class Receiver:
         self._centre, self._seals, self._topics, self._address = centre, seals, topics, address
         self._say, self._estimated, self._idle = say, estimated, idle
         self._neighbours = neighbours
+        self._signer = EstimateSigner(credentials, topics)
         self._client = make_client(CENTRE, credentials, manual_ack=True)
         self._client.will_set(topics.status, OFFLINE, qos=1, retain=True)
         self._client.on_connect = self._on_connect
@@ -206,7 +207,7 @@ class Receiver:
         for made in taken.estimates:
             shown = self._estimated(made)
             if shown is not None and made.current and self.connected:
-                payload = json.dumps(shown, ensure_ascii=False, allow_nan=False)
+                payload = self._signer.payload(shown)
                 self._client.publish(self._topics.estimates, payload, qos=0, retain=made.newest)
                 if self._neighbours is not None:
                     self.publish(self._neighbours.tell(shown))

@@ -1,9 +1,14 @@
-"""The secrets that seal messages: one for each agent, known to that agent and the centre, and to nobody else.
+"""The secrets that seal messages, and the key that signs estimates: what the broker hands on is what they made.
+
+Messages have a secret for each agent, known to that agent and the centre, and to nobody else. Estimates are read by
+many, who must not be able to make any: the centre signs them (Ed25519), and readers have the public half.
 
 They lie beside the keys of :mod:`veilnet.live.keys`::
 
     keys/agents/<agent>/seal.key       handed to the agent with its certificate
     keys/centre/seals/<agent>.key      handed to the centre
+    keys/centre/estimates.key          handed to the centre
+    keys/readers/<name>/centre.pub     handed to the reader with its certificate
 
 Transport security ends at the broker. These secrets do not pass it, so what the broker hands on is what the agent
 sealed, or is refused.
@@ -11,24 +16,40 @@ sealed, or is refused.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import secrets
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from veilnet._core.errors import InvalidRequest
-from veilnet.io._atomic import moved_into_place
+from veilnet.io._atomic import moved_into_place, write_bytes
+from veilnet.io.signing import make_key, read_public_key, read_secret_key
 from veilnet.live.keys import Credentials, KeyFolder
-from veilnet.live.messages import Seal
-from veilnet.live.topics import identity
+from veilnet.live.messages import MOST_BYTES, Malformed, Seal
+from veilnet.live.topics import Topics, identity
 
-__all__ = ["agent_seal", "centre_seals", "make_seals"]
+__all__ = ["EstimateReader", "EstimateSigner", "agent_seal", "centre_seals", "make_seals"]
 
 _BYTES = 32
+_SIGNED = re.compile(rb'(?s:(\{.*)), "signature": "([0-9a-f]{128})"\}')
 
 
-def make_seals(keys: KeyFolder, agents: Iterable[str]) -> list[str]:
-    """A secret for each agent and the centre; one that both have already is kept. Agents with new ones."""
+def make_seals(keys: KeyFolder, agents: Iterable[str], readers: Iterable[str] = ()) -> list[str]:
+    """A secret for each agent and the centre; one that both have already is kept. Agents with new ones.
+
+    The centre gets a key to sign estimates with, unless it has one, and readers its public half.
+    """
+    signing = _signing(keys.centre)
+    if not signing.exists():
+        signing.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        signing.with_suffix(".pub").unlink(missing_ok=True)
+        make_key(signing)
+    for name in readers:
+        write_bytes(_checking(keys.reader(name)), signing.with_suffix(".pub").read_bytes())
     new = []
     for agent in agents:
         mine, theirs = keys.agent(agent).folder / "seal.key", _at_centre(keys.centre, agent)
@@ -77,14 +98,84 @@ def centre_seals(credentials: Credentials, agents: Iterable[str]) -> dict[str, S
     return found
 
 
+class EstimateSigner:
+    """Makes of an estimate what is published: its table, when it was published, and a signature over both.
+
+    It stays a table in JSON, for readers that trust the broker.
+
+    credentials: the centre's folder; ``topics`` of the network, so that no estimate stands for another network's.
+    """
+
+    def __init__(self, credentials: Credentials, topics: Topics) -> None:
+        self._secret = read_secret_key(_there(_signing(credentials)))
+        self._topics = topics
+        self._last = 0
+
+    def payload(self, table: Mapping[str, Any]) -> bytes:
+        """An estimate as it is published, each later than the one before."""
+        self._last = max(time.time_ns() // 1000, self._last + 1)
+        seconds, rest = divmod(self._last, 10**6)
+        made = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:06d}Z"
+        body = json.dumps({**table, "published": made}, ensure_ascii=False, allow_nan=False).encode()
+        signature = self._secret.sign(_signed(body, self._topics)).hex()
+        return body[:-1] + f', "signature": "{signature}"}}'.encode()
+
+
+class EstimateReader:
+    """Opens what is published: an estimate that the centre signed, later than those before, or nothing.
+
+    credentials: the reader's folder; ``topics`` of the network.
+    """
+
+    def __init__(self, credentials: Credentials, topics: Topics) -> None:
+        self._public = read_public_key(_there(_checking(credentials)))
+        self._topics = topics
+        self._last = ""
+
+    def open(self, payload: bytes) -> dict[str, Any]:
+        """The table of an estimate; Malformed says why not: "malformed", "signature", or "again" for an earlier."""
+        from cryptography.exceptions import InvalidSignature
+
+        found = _SIGNED.fullmatch(payload) if len(payload) <= MOST_BYTES else None
+        if found is None:
+            raise Malformed("malformed")
+        body = found[1] + b"}"
+        try:
+            self._public.verify(bytes.fromhex(found[2].decode()), _signed(body, self._topics))
+        except InvalidSignature:
+            raise Malformed("signature") from None
+        table: dict[str, Any] = json.loads(body)
+        if table["published"] <= self._last:
+            raise Malformed("again")
+        self._last = table["published"]
+        return table
+
+
+def _signed(body: bytes, topics: Topics) -> bytes:
+    """What is signed: an estimate, and whose."""
+    return b"veilnet estimate\n" + topics.root.encode() + b"\n" + body
+
+
+def _signing(credentials: Credentials) -> Path:
+    return credentials.folder / "estimates.key"
+
+
+def _checking(credentials: Credentials) -> Path:
+    return credentials.folder / "centre.pub"
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise InvalidRequest(f"{path}: no such file; 'veilnet live keys' makes it")
+    return path
+
+
 def _at_centre(credentials: Credentials, agent: str) -> Path:
     return credentials.folder / "seals" / f"{identity(agent)}.key"
 
 
 def _read(path: Path) -> Seal:
     try:
-        return Seal(bytes.fromhex(path.read_text(encoding="ascii").strip()))
-    except FileNotFoundError:
-        raise InvalidRequest(f"{path}: no such file; 'veilnet live keys' makes it") from None
+        return Seal(bytes.fromhex(_there(path).read_text(encoding="ascii").strip()))
     except ValueError:
         raise InvalidRequest(f"{path}: not a seal's secret; 'veilnet live keys' makes one") from None

@@ -1,0 +1,61 @@
+"""``veilnet live read``: estimates from the broker, each with the centre's signature checked."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    broker: Annotated[str, typer.Option("--broker", help="mqtts://host:8883")],
+    cert: Annotated[
+        Path, typer.Option("--cert", help="The folder of a reader of 'veilnet live keys --reader NAME'.")
+    ],
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="End after so many estimates; never if left out.")
+    ] = None,
+    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
+) -> int:
+    """Print estimates as JSON lines, as the centre publishes them, and nothing that it did not sign.
+
+    A broker can invent estimates for readers that do not check: Home Assistant and Telegraf trust it. Here what was
+    not signed by the centre, was changed, is of another network or older than what came before is left out, and said;
+    the exit code is then 1. A broker can still hold estimates back: "published" says when the centre spoke.
+    """
+    from veilnet.live.connecting import read_address
+    from veilnet.live.keys import Credentials
+    from veilnet.live.reading import Reader
+    from veilnet.live.topics import Topics
+
+    ended = threading.Event()
+    left = [count]
+
+    def estimated(table: dict[str, Any]) -> None:
+        if ended.is_set():
+            return
+        sys.stdout.write(json.dumps(table, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+        if left[0] is not None:
+            left[0] -= 1
+            if not left[0]:
+                ended.set()
+
+    def say(sentence: str) -> None:
+        sys.stderr.write(f"veilnet live read: {sentence}\n")
+        sys.stderr.flush()
+
+    reader = Reader(Topics(root), Credentials(cert), read_address(broker), say=say, estimated=estimated)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    reader.start()
+    try:
+        ended.wait()
+    finally:
+        reader.stop()
+    return 1 if reader.refused else 0

@@ -1,0 +1,83 @@
+"""A reader on the broker: estimates that the centre signed, and nothing that anybody else made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from veilnet.live.connecting import KEEPALIVE, Address, make_client, nonsense
+from veilnet.live.keys import Credentials
+from veilnet.live.messages import Malformed
+from veilnet.live.seals import EstimateReader
+from veilnet.live.topics import Topics
+
+__all__ = ["Reader"]
+
+_WHY = {
+    "malformed": "it is no estimate",
+    "signature": "the centre did not sign it",
+    "again": "the centre published it before one that came already",
+}
+
+
+class Reader:
+    """Listens to estimates in a thread of its own, from ``start`` to ``stop``.
+
+    topics:      of the network; ``credentials`` (of a reader) and ``address`` lead to its broker.
+    say:         told what the reader's owner should know.
+    estimated:   told of every estimate that the centre signed.
+
+    ``refused`` counts what the broker handed on and the centre did not sign.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        credentials: Credentials,
+        address: Address,
+        *,
+        say: Callable[[str], None],
+        estimated: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._topic, self._address, self._say, self._estimated = topics.estimates, address, say, estimated
+        self._opening = EstimateReader(credentials, topics)
+        self._ended = False
+        self.refused = 0
+        self._client = make_client(
+            credentials.identity(),
+            credentials,
+            stumbled=lambda error: say(nonsense(error)),
+            ended=lambda: self._ended,
+        )
+        self._client.on_connect = self._on_connect
+        self._client.on_connect_fail = lambda *_: say("no connection to the broker; trying again")
+        self._client.on_message = self._on_message
+
+    def start(self) -> Reader:
+        """Connect, as soon as there is a broker, and listen."""
+        self._client.connect_async(*self._address, keepalive=KEEPALIVE, clean_start=True)
+        self._client.loop_start()
+        return self
+
+    def stop(self) -> None:
+        """Disconnect."""
+        self._ended = True
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._say(f"the broker refuses this reader: {reason}")
+        else:
+            client.subscribe(self._topic, qos=0)
+
+    def _on_message(self, _client: Any, _data: Any, arrived: Any) -> None:
+        try:
+            table = self._opening.open(arrived.payload)
+        except Malformed as error:
+            if str(error) == "again" and arrived.retain:
+                return  # the retained one, after a connection was lost
+            self.refused += 1
+            self._say(f"left out what the broker handed on: {_WHY[str(error)]}")
+            return
+        self._estimated(table)
