@@ -88,7 +88,7 @@ make_system() {
 
 # What this machine needs to reach its package index, the chroot needs too.
 lend_settings() {
-    cp /etc/resolv.conf "$system/etc/resolv.conf"
+    cp /etc/resolv.conf /etc/hosts "$system/etc/"
     [ ! -r /etc/ssl/certs/ca-certificates.crt ] ||
         cp /etc/ssl/certs/ca-certificates.crt "$system/etc/ssl/certs/ca-certificates.crt"
     env | sed -n -E "s/^(PIP_INDEX_URL|PIP_CERT|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)=(.*)/export \1='\2'/p" \
