@@ -98,7 +98,7 @@ def solve(
             search.runs.append(Run(objective, problem.copy(), point, SETTINGS.cold_margin))
         leaders = _race(search)
         if starts > 1:
-            _shake(search, leaders, starts // 2, seed)
+            _shake(search, leaders, starts, seed)
         for done, run in enumerate(leaders):
             converge(search, run, rounds)
             tell("convergence", (done + 1) / len(leaders))
@@ -149,7 +149,7 @@ def _shake(search: Search, leaders: list[Run], kicks: int, seed: int) -> None:
     for number in range(kicks):
         parent = leaders[number % len(leaders)]
         kicked = Run(
-            search.objective, search.problem.copy(), *disturbed(search.objective, parent.shrink, rng)
+            search.objective, search.problem.copy(), *disturbed(search.objective, parent.shrink, number, rng)
         )
         search.runs.append(kicked)
         _advance(kicked, SETTINGS.kick_steps, SETTINGS.race_jump)

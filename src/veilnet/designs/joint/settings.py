@@ -20,6 +20,9 @@ class SearchSettings:
     race_rounds:     per round, steps between updates of the multipliers, and how far a start then jumps towards the
                      projectors its Lagrangian wishes for; after each round the worse half is dropped.
     race_jump:       the same jump for disturbed copies.
+    hiding_parts, little_known, silent_part, kick_margin: copies of the leaders are disturbed in turn: these parts of
+                     the agents hide another of so many directions that the centre knows little of, this part falls
+                     silent, or all are softened; eigenvalues are then drawn so far away from 0 and 1.
     memory, memory_of_many, many_entries: steps that a start's quasi-Newton method remembers, fewer where X has more
                      than so many entries: what it remembers would otherwise outweigh the network.
     kick_steps, settle_steps: the same for disturbed copies of the leaders, and for those that look promising.
@@ -99,6 +102,10 @@ class SearchSettings:
         ((60,), 0.0),
     )
     race_jump: float = 0.9
+    hiding_parts: tuple[float, ...] = (0.8, 0.8, 0.8)
+    little_known: int = 3
+    silent_part: float = 0.2
+    kick_margin: float = 0.05
     kick_steps: tuple[int, ...] = (20, 30, 40)
     settle_steps: tuple[int, ...] = (60, 80)
     promising: float = 0.05

@@ -117,18 +117,27 @@ def random_projectors(objective: JointObjective, rng: np.random.Generator) -> li
 
 
 def disturbed(
-    objective: JointObjective, shrink: list[Array], rng: np.random.Generator
+    objective: JointObjective, shrink: list[Array], number: int, rng: np.random.Generator
 ) -> tuple[list[Array], float]:
-    """A known X with a few agents drawn at random, or all softened; and the margin to start it with."""
-    if rng.uniform() < 0.5:
+    """A known X disturbed in one of several ways, by its number; and the margin to start it with.
+
+    What tells one basin from another is mostly which direction of x is hidden. So most or some agents hide another of
+    the directions that the centre knows little of; or some fall silent; or all are softened.
+    """
+    turn, kind = divmod(number, len(SETTINGS.hiding_parts) + 2)
+    little_known = objective.least_known(shrink)[1][:, 1 : 1 + SETTINGS.little_known]
+    if kind < len(SETTINGS.hiding_parts) and little_known.shape[1]:
+        part = SETTINGS.hiding_parts[kind]
+        other = hiding(objective, little_known[:, (kind + turn) % little_known.shape[1]])
+    elif kind == len(SETTINGS.hiding_parts):
+        part, other = SETTINGS.silent_part, [0 * x for x in shrink]
+    else:
         return shrink, float(rng.uniform(0.05, 0.4))
-    agents = sum(group.count for group in objective.groups)
     points = []
-    for x, other in zip(shrink, random_shrink(objective, rng), strict=True):
-        chosen = rng.uniform(size=x.shape[0]) < max(3 / agents, 0.1)
-        weight = np.where(chosen, rng.uniform(0.3, 1.0, x.shape[0]), 0.0)[:, None, None]
-        points.append((1 - weight) * x + weight * other)
-    return points, 0.05
+    for x, turned in zip(shrink, other, strict=True):
+        chosen = rng.uniform(size=x.shape[0]) < part
+        points.append(np.where(chosen[:, None, None], turned, x))
+    return points, SETTINGS.kick_margin
 
 
 def unseen_by(rows: Array) -> Array:
