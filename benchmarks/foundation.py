@@ -45,7 +45,7 @@ def correlated(
 def joint_rows(readings: int, agents: int) -> list[list[str]]:
     network, compressions, noises = correlated(readings, agents)
     sanitizers = {a: vn.Sanitizer(compressions[a], noises[a]) for a in network.agents}
-    noise, observe, rows = network.noise.matrix(), network.H, network.private["g"]
+    noise, observe, rows = network.R.matrix(), network.H, network.private["g"]
     prior = network.prior.information  # type: ignore[union-attr]
     raw_error = np.trace(rows @ vn.crlb(network) @ rows.T)
 

@@ -7,7 +7,9 @@ The noise of a reading has deviation one, rounding included; its steps go from 1
 lattice, the law of the dither and the whole model. Printed: the part of rows in which all readings of an agent were
 named, and the mean square error on the private parameter as a part of the linear attacker's, for plans made without a
 resolution ("before") and with it ("after"); the public error variance that dither costs; and, for the law of the
-dither, the best attack's error where d is uniform, triangular or Gaussian. Last, the bundled house.
+dither, the best attack's error where d is uniform, triangular or Gaussian. Then agents that withhold nothing, and
+rows that one reading dominates: what rounding leaves of the stated error, by one draw of dither and by the draws that
+the plan chose. Last, the bundled house.
 """
 
 from __future__ import annotations
@@ -24,7 +26,15 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import veilnet as vn
-from helpers.coarse_networks import attack, coarse_network, estimate, undithered
+from helpers.coarse_networks import (
+    attack,
+    coarse_network,
+    dominated,
+    estimate,
+    sending,
+    thermometers,
+    undithered,
+)
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.auditing.attack.held_out import simulate
@@ -96,8 +106,7 @@ def best_attack(
 ) -> Array:
     """E[y|z] for any law: v = y + d from the Gaussian posterior, y among the lattice points near v, weighed."""
     more = known.covariance + law.variance * step**2 * np.eye(len(known.mean))
-    blurred = replace(known, covariance=more, dither=np.zeros(len(known.mean)))
-    mean, posterior = linear_posterior(blurred, messages)
+    mean, posterior = linear_posterior(known.undithered(more), messages)
     root = np.linalg.cholesky(posterior)
     smooth, coarse = inverse(more), inverse(known.covariance)
     found = np.empty(mean.shape)
@@ -142,7 +151,8 @@ def laws(networks: int, rows: int) -> None:
                     axis=1,
                 )
                 width = np.full(network.N, step * np.sqrt(12 * law.variance))
-                known = replace(eavesdropper(network, plan.sanitizers, network.steps), dither=width)
+                attacker = eavesdropper(network, plan.sanitizers, network.steps)
+                known = replace(attacker, dither=width, draws=np.ones(network.N))
                 linear, _ = linear_posterior(known, messages)
                 best = best_attack(known, messages, law, step, rng)
                 truth = x @ network.private["g"].T
@@ -150,6 +160,24 @@ def laws(networks: int, rows: int) -> None:
                 ratios.append(errors[0] / errors[1])
             parts.append(f"{np.mean(ratios):.3f}".rjust(17))
         print(f"{name:20s}" + "".join(parts), flush=True)
+
+
+def undone(rows: int) -> None:
+    """Readings sent whole, or nearly so: what the best attack leaves of the stated error."""
+    print("\nsent                    step/noise  draws  one draw leaves  as planned")
+    for step in (0.5, 1.0, 2.0):
+        plans = {"5 thermometers, whole": vn.design(thermometers(step))}
+        for ratio in (0.02, 0.1, 0.3):
+            plans[f"y1 + {ratio:g} y2"] = sending(dominated(ratio, step), [[1.0, ratio]])
+        for what, plan in plans.items():
+            once = plan.network.replace(dither=1)
+            agents = {name: each.for_agent(name, once) for name, each in plan.sanitizers.items()}
+            weak = vn.Plan(once, agents, plan.method, plan.utility, plan.privacy, plan.certificate)
+            left = [attack(weak, once, rows, 3).best, attack(plan, plan.network, rows, 3).best]
+            print(
+                f"{what:22s}  {step:10g}  {plan.network.draws[0]:5.0f}  {left[0]:15.3f}  {left[1]:10.3f}",
+                flush=True,
+            )
 
 
 def hall(rows: int) -> None:
@@ -186,6 +214,7 @@ def main() -> None:
     with one_thread():
         table(options.networks, options.rows)
         laws(options.networks, 2 * options.rows)
+        undone(4 * options.rows)
         hall(options.rows)
     print(f"\n{options.networks} networks, {options.rows} rows each, {time.perf_counter() - started:.0f} s")
 

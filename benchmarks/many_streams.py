@@ -94,7 +94,7 @@ def messages(network: Any, plan: Any, rows: int) -> tuple[Any, Any]:
     """(what all agents send of random readings, before their grids; the estimate of the filter of raw readings)."""
     rng = np.random.default_rng(3)
     stacks, blocks = plan.sanitizers.stacks, network.blocks
-    readings = rng.standard_normal((rows, network.N)) * np.sqrt(network.noise.variances())
+    readings = rng.standard_normal((rows, network.N)) * np.sqrt(network.R.variances())
     sent = np.empty((rows, int(plan.sanitizers.sent.sum())))
     starts = np.concatenate([[0], np.cumsum(plan.sanitizers.sent)[:-1]])
     for stack in stacks:
@@ -110,7 +110,7 @@ def messages(network: Any, plan: Any, rows: int) -> tuple[Any, Any]:
     told = np.zeros((rows, PARAMETERS))
     for group in blocks.groups:
         observe = group.take(network.H)
-        weighed = np.linalg.solve(network.noise.stack(group), observe)
+        weighed = np.linalg.solve(network.R.stack(group), observe)
         information += np.einsum("inl,inm->lm", observe, weighed)
         told += readings[:, group.rows.reshape(-1)] @ weighed.reshape(-1, PARAMETERS)
     moves, error = network.dynamics.transition, network.dynamics.stationary

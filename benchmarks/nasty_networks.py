@@ -122,7 +122,7 @@ def exact_information(network: vn.Network, sanitizers: Mapping[str, vn.Sanitizer
     if compression.rows == 0:
         return exact_prior(network)
     observed = compression * exact(network.H)
-    middle = compression * exact(network.noise.matrix()) * compression.T + theta
+    middle = compression * exact(network.R.matrix()) * compression.T + theta
     return exact_prior(network) + observed.T * mp.inverse(middle) * observed
 
 
@@ -192,7 +192,7 @@ def asked_of(network: vn.Network, verdict: vn.Verdict) -> dict[str, dict[str, An
             targets[name] = 2 * ceiling + 1
         else:
             targets[name] = ceiling + 0.5 * (limit - ceiling)
-    power = 100 * float(np.max(np.diag(network.noise.matrix())))
+    power = 100 * float(np.max(np.diag(network.R.matrix())))
     return {
         "perfect": {},
         "privacy": {"privacy": targets},

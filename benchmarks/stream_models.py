@@ -84,7 +84,7 @@ def fifty_models(count: int) -> bool:
         evaluating, known = once(lambda n=network, s=shares: stream_knowledge(n, s.sanitizers))
         found = compared(network, shares, known)
         worst = np.maximum(worst, found)
-        noise = ("joint " if not network.noise.independent else "") + NOISES[seed % 3]
+        noise = ("joint " if not network.R.independent else "") + NOISES[seed % 3]
         orders = list(shares.orders.values())
         lines.append(
             [

@@ -138,7 +138,7 @@ def test_without_sensitive_the_common_factor_is_private() -> None:
     found = network.H[:, 1] / np.linalg.norm(network.H[:, 1])
     # noise of unequal size is taken for part of the factor: close, not equal
     assert abs(found @ loading) / np.linalg.norm(loading) > 0.97
-    implied = network.H @ network.prior.covariance @ network.H.T + network.noise.matrix()
+    implied = network.H @ network.prior.covariance @ network.H.T + network.R.matrix()
     assert np.linalg.norm(implied - np.cov(X.T), 2) < 0.02 * np.linalg.norm(implied, 2)
     assert fitted.plan_.privacy["common factor"] > 1
 

@@ -106,8 +106,8 @@ def test_noise_and_dither_have_their_variance_and_do_not_enter_the_memory() -> N
     assert np.all(np.abs(np.var(noise, axis=0) / 4.0 - 1) < 5 * np.sqrt(2 / 40_000))
     lagged = np.mean(noise[1:] * noise[:-1], axis=0) / 4.0
     assert np.all(np.abs(lagged) < 5 / np.sqrt(40_000))
-    # With a resolution the dither enters, as it is part of the reading: s_0 = K d, of variance K K' q²/12.
-    dithered = sanitizer.replace(resolution=0.3, noise=0.0)
+    # With a resolution the dither enters, as it is part of the reading: s_0 = K d, of variance K K' m q²/12.
+    dithered = sanitizer.replace(resolution=0.3, dither=1, noise=0.0)
     memory = dithered.memory
     assert memory is not None
     states = []

@@ -19,7 +19,7 @@ from veilnet.auditing.what_if.collusion import privacy_left
 from veilnet.auditing.what_if.repetition import repeated
 from veilnet.auditing.what_if.variants import changed
 from veilnet.io.template import house
-from veilnet.plans.certificate import Promise, certify
+from veilnet.plans.certificate import DITHERED, Promise, certify
 from veilnet.verdict.resolution import dither_cost
 
 pytestmark = pytest.mark.slow
@@ -214,26 +214,28 @@ def test_a_dithered_reading_is_as_close_to_a_continuous_one_as_was_proved(step) 
 @pytest.mark.parametrize("prior", ["none", "covariance", "singular"])
 @pytest.mark.parametrize("noise", ["joint", "per agent", "variances"])
 def test_every_bound_is_that_of_noise_with_the_dither_in_it(noise, prior) -> None:
-    """Oracle: the network whose stated noise is R + diag(q²/12)."""
+    """Oracle: the network whose stated noise is R + diag(m q²/12), m draws of dither."""
     network = random_network(3, noise=noise, prior=prior)
     rng = np.random.default_rng(8)
     resolution = {
         a: rng.uniform(0.0, 1.0, int(n)) for a, n in zip(network.agents, network.blocks.sizes, strict=True)
     }
     steps = np.concatenate(list(resolution.values()))
-    coarse = changed(network, resolution=resolution)
-    oracle = changed(network, noise=network.noise.matrix() + np.diag(steps**2 / 12))
+    coarse = changed(network, resolution=resolution, dither=rng.integers(0, 3, network.N))
+    oracle = changed(network, noise=network.R.matrix() + np.diag(coarse.dither * steps**2 / 12))
     sanitizers = random_sanitizers(network, 5, "mixed")
     np.testing.assert_allclose(vn.crlb(coarse), vn.crlb(oracle), rtol=1e-10)
     assert vn.utility(coarse, sanitizers) == pytest.approx(vn.utility(oracle, sanitizers), rel=1e-9)
     assert vn.privacy(coarse, sanitizers) == pytest.approx(vn.privacy(oracle, sanitizers), rel=1e-9)
-    assert vn.check(coarse).ceiling == pytest.approx(vn.check(oracle).ceiling, rel=1e-6)
-    np.testing.assert_array_equal(coarse.sensor_noise.matrix(), network.noise.matrix())
+    settled = vn.check(coarse.replace(dither=None))
+    oracle = changed(network, noise=network.R.matrix() + np.diag(settled.network.draws * steps**2 / 12))
+    assert settled.ceiling == pytest.approx(vn.check(oracle).ceiling, rel=1e-6)
+    np.testing.assert_array_equal(coarse.sensor_noise.matrix(), network.R.matrix())
 
 
 def test_dither_is_uniform_over_one_step_and_fresh() -> None:
     """What is sent less C y is C d: within half a step, with the variance q²/12, never twice the same."""
-    agent = vn.Sanitizer([[1.0, 0.0], [0.0, 1.0]], resolution=[0.5, 0.0], grid=2.0**-30)
+    agent = vn.Sanitizer([[1.0, 0.0], [0.0, 1.0]], resolution=[0.5, 0.0], dither=1, grid=2.0**-30)
     reading = np.tile([3.5, 2.25], (4000, 1))
     moved = agent.sanitize(reading) - reading
     assert np.max(np.abs(moved[:, 0])) <= 0.25 + 2.0**-30
@@ -251,7 +253,7 @@ def test_the_certificate_wants_the_dither() -> None:
     promise = Promise(plan.utility, plan.privacy, {}, None)
     assert certify(plan.network, plan.sanitizers, promise).ok
     complaint = certify(plan.network, bare, promise).complaint()
-    assert complaint == "agents without their dither: promised 0, found 5"
+    assert complaint == f"{DITHERED}: promised 0, found 5"
 
 
 def test_averaging_one_reading_takes_its_dither_away() -> None:
@@ -261,11 +263,11 @@ def test_averaging_one_reading_takes_its_dither_away() -> None:
     rows = network.private["gait"]
     bare = undithered(network)
     errors = [
-        float(np.trace(repeated(network, plan.sanitizers, n, "same reading").error_covariance(rows)))
+        float(np.trace(repeated(plan.network, plan.sanitizers, n, "same reading").error_covariance(rows)))
         for n in (1, 100, 1e12)
     ]
     alone = float((rows @ vn.crlb(bare, plan.sanitizers) @ rows.T)[0, 0])
-    with_dither = float((rows @ vn.crlb(network, plan.sanitizers) @ rows.T)[0, 0])
+    with_dither = float((rows @ vn.crlb(plan.network, plan.sanitizers) @ rows.T)[0, 0])
     assert errors[0] == pytest.approx(with_dither, rel=1e-9)
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] == pytest.approx(alone, rel=1e-6)
@@ -274,8 +276,8 @@ def test_averaging_one_reading_takes_its_dither_away() -> None:
 def test_a_colluder_hands_over_readings_without_dither() -> None:
     network = house()
     plan = vn.design(network)
-    left = privacy_left(network, plan.sanitizers, network.agents, "readings")
-    raw, dithered = vn.crlb(undithered(network)), vn.crlb(network)
+    left = privacy_left(plan.network, plan.sanitizers, network.agents, "readings")
+    raw, dithered = vn.crlb(undithered(network)), vn.crlb(plan.network)
     for name, rows in network.private.items():
         expected = np.trace(rows @ raw @ rows.T) / np.trace(rows @ dithered @ rows.T) - 1
         assert left[name] == pytest.approx(expected, rel=1e-6, abs=1e-12)
@@ -283,7 +285,7 @@ def test_a_colluder_hands_over_readings_without_dither() -> None:
 
 
 def test_what_dither_costs_is_said_in_words() -> None:
-    network = house()
+    network = vn.check(house()).network
     rows = network.U
     before, after = vn.crlb(undithered(network)), vn.crlb(network)
     expected = np.trace(rows @ after @ rows.T) / np.trace(rows @ before @ rows.T) - 1

@@ -52,7 +52,7 @@ def test_mixed_readings_are_not_alarming() -> None:
     assert "no resolution" in found.notes[0]  # exact numbers protect continuous readings only
     assert not inspect(sanitizer([[0.7, 0.5, -0.3]], [1.0])).notes
     (dithered,) = inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0.1, 0.1])).notes
-    assert dithered.startswith("before they are combined, readings are moved at random within one step")
+    assert dithered.startswith("before they are combined, readings are moved at random")
     assert (
         "some readings are continuous"
         in inspect(sanitizer([[0.7, 0.5, -0.3]], resolution=[0.1, 0, 0])).notes[1]

@@ -45,7 +45,7 @@ def test_the_law_is_told_through_dither(law: str) -> None:
     """Readings with a resolution are dithered first: noise much wider than that is still tested."""
     network = random_network(1, noise="per agent", prior="covariance", sizes=(3, 3))
     dithered = vn.Network(
-        dict(network.observe), {"a0": network.noise.block(0), "a1": network.noise.block(1)}, network.U,
+        dict(network.observe), {"a0": network.R.block(0), "a1": network.R.block(1)}, network.U,
         dict(network.private), network.prior, resolution={"a0": 0.05, "a1": 0.05},
     )  # fmt: skip
     rows = np.random.default_rng(5).standard_normal((2, 3))

@@ -107,11 +107,11 @@ def house() -> vn.Network:
 def test_the_secure_sum(noise: str, prior: str) -> None:
     network = random_network(2, noise=noise, prior=prior)
     raw = direct_information(network, {})
-    joint = network.U @ np.linalg.solve(raw, network.H.T @ np.linalg.inv(network.noise.matrix()))
+    joint = network.U @ np.linalg.solve(raw, network.H.T @ np.linalg.inv(network.R.matrix()))
     observed = joint @ network.H
     information = (
         prior_information(network)
-        + observed.T @ np.linalg.pinv(joint @ network.noise.matrix() @ joint.T, rcond=1e-10) @ observed
+        + observed.T @ np.linalg.pinv(joint @ network.R.matrix() @ joint.T, rcond=1e-10) @ observed
     )
     known = secure_sum(network)
     for rows in (network.U, *network.private.values()):
@@ -139,7 +139,7 @@ def test_baselines_of_the_house(house: vn.Network) -> None:
         # Tuned, not merely within: a little less noise would not do.
         assert noise.at_equal_privacy.strength > noise.at_equal_utility.strength
         deviations = {
-            agent: np.sqrt(np.diag(rows @ house.prior.covariance @ rows.T + house.noise.block(k)))  # type: ignore[union-attr,operator]
+            agent: np.sqrt(np.diag(rows @ house.prior.covariance @ rows.T + house.R.block(k)))  # type: ignore[union-attr,operator]
             for k, (agent, rows) in enumerate(house.observe.items())
         }
         weaker = {

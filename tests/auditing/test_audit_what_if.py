@@ -143,7 +143,7 @@ def repeated_information(
     """J̃ of all messages of all releases, stacked, by the definition."""
     compression, theta = message_model(network, sanitizers)
     observed = compression @ network.H
-    own = compression @ network.noise.matrix() @ compression.T
+    own = compression @ network.R.matrix() @ compression.T
     fresh, common = np.eye(count), np.ones((count, count))
     covariance = np.kron(common if again == "same reading" else fresh, own)
     covariance = covariance + np.kron(common if again == "one-time" else fresh, theta)

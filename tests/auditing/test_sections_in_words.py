@@ -159,8 +159,8 @@ def test_a_wrong_model_is_compared_with_raw_readings_under_the_same_wrong_model(
     outcome = WrongModel(network, plan.sanitizers).outcome(mistake)
     count = 40_000
     x = rng.multivariate_normal(truth.prior.mean, truth.prior.covariance, count)
-    y = x @ truth.H.T + rng.multivariate_normal(np.zeros(network.N), truth.noise.matrix(), count)
-    weights = np.linalg.inv(network.noise.matrix())
+    y = x @ truth.H.T + rng.multivariate_normal(np.zeros(network.N), truth.R.matrix(), count)
+    weights = np.linalg.inv(network.R.matrix())
     gain = np.linalg.solve(
         network.prior.information + network.H.T @ weights @ network.H, network.H.T @ weights
     )

@@ -67,7 +67,7 @@ def test_every_figure_is_that_of_the_public_functions(plan: Plan, found: dict[st
     assert own is not None
     assert own.privacy["g"] == pytest.approx(plan.privacy["g"], rel=1e-6)
     readings = plan.network.one_row
-    variance = readings.H @ readings.prior.covariance @ readings.H.T + readings.noise.matrix()
+    variance = readings.H @ readings.prior.covariance @ readings.H.T + readings.R.matrix()
     assert spread.deviations("a0") == pytest.approx(np.sqrt(np.diag(variance))[:2])
 
 

@@ -115,7 +115,7 @@ def test_bits_need_a_full_prior(prior: str) -> None:
 def test_gain_and_residual_information(noise: str, prior: str) -> None:
     """Ψ = P H'R^-1, Φ = R^-1 - R^-1 H P H'R^-1, and P̃ = P + ΨΘ^½(I + Θ^½ΦΘ^½)^-1Θ^½Ψ' with a singular Θ."""
     network = random_network(6, noise=noise, prior=prior)
-    inverse = np.linalg.inv(network.noise.matrix())
+    inverse = np.linalg.inv(network.R.matrix())
     bound = direct_crlb(network, {})
     psi = bound @ network.H.T @ inverse
     phi = inverse - inverse @ network.H @ bound @ network.H.T @ inverse

@@ -101,8 +101,8 @@ def test_erratum_2_table_1_swaps_the_two_gains() -> None:
     """Table I: Ψ = P0 H'Φ without a prior, P H'R^-1 "otherwise". It is the other way round, and P H'R^-1 always."""
     with_prior = random_network(6, prior="covariance")
     start = np.linalg.inv(prior_information(with_prior))
-    inverse = np.linalg.inv(with_prior.noise.matrix())
-    phi = np.linalg.inv(with_prior.H @ start @ with_prior.H.T + with_prior.noise.matrix())
+    inverse = np.linalg.inv(with_prior.R.matrix())
+    phi = np.linalg.inv(with_prior.H @ start @ with_prior.H.T + with_prior.R.matrix())
     assert distance(residual_information(with_prior), phi) < 1e-9
     assert (
         distance(gain(with_prior), start @ with_prior.H.T @ phi) < 1e-9
@@ -115,7 +115,7 @@ def test_erratum_2_table_1_swaps_the_two_gains() -> None:
     assert np.linalg.norm(printed) < 1e-9 * np.linalg.norm(without.H) * np.linalg.norm(
         residual_information(without)
     )
-    inverse = np.linalg.inv(without.noise.matrix())
+    inverse = np.linalg.inv(without.R.matrix())
     assert distance(gain(without), direct_crlb(without, {}) @ without.H.T @ inverse) < 1e-9
     np.testing.assert_allclose(gain(without) @ without.H, np.eye(without.L), atol=1e-9)
 

@@ -73,7 +73,7 @@ def rebuilt(network: vn.Network, **changes: Any) -> vn.Network:
     """The same network from dense arrays, with some of them changed."""
     arguments = {
         "observe": dict(network.observe),
-        "noise": network.noise.matrix(),
+        "noise": network.R.matrix(),
         "public": network.U,
         "private": dict(network.private),
         "prior": network.prior,
@@ -145,7 +145,7 @@ def test_the_order_of_agents_does_not_matter(case: Case) -> None:
     shuffled = rebuilt(
         network,
         observe={network.agents[k]: network.observe[network.agents[k]] for k in order},
-        noise=network.noise.matrix()[np.ix_(rows, rows)],
+        noise=network.R.matrix()[np.ix_(rows, rows)],
     )
     same(figures(shuffled, case.sanitizers), figures(network, case.sanitizers))
 
@@ -156,7 +156,7 @@ def test_an_invertible_change_of_readings_does_not_matter(case: Case) -> None:
     network, sanitizers = case.network, dict(case.sanitizers)
     changes = {name: invertible(case.rng, len(rows)) for name, rows in network.observe.items()}
     whole = block_diag(*changes.values())
-    noise = whole @ network.noise.matrix() @ whole.T
+    noise = whole @ network.R.matrix() @ whole.T
     changed = rebuilt(
         network,
         observe={name: changes[name] @ rows for name, rows in network.observe.items()},
@@ -232,7 +232,7 @@ def test_units_do_not_matter(case: Case, data: st.DataObject) -> None:
     changed = rebuilt(
         network,
         observe={name: own[name][:, None] * rows / parameter for name, rows in network.observe.items()},
-        noise=network.noise.matrix() * np.outer(reading, reading),
+        noise=network.R.matrix() * np.outer(reading, reading),
         public=network.U / parameter,
         private={name: rows / parameter for name, rows in network.private.items()},
         prior=prior,

@@ -113,7 +113,7 @@ def test_raw_streams_agree_with_scipys_riccati_equation(radius: float) -> None:
         network.observe, network.sensor_noise, network.public, network.private, dynamics=dynamics
     )
     steady = raw_stream(network)
-    noise = network.noise.matrix()
+    noise = network.R.matrix()
     expected = solve_discrete_are(dynamics.transition.T, network.H.T, dynamics.noise, noise)
     found = steady.basis @ steady.before @ steady.basis.T
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
@@ -126,7 +126,7 @@ def test_hindsight_is_the_fixed_point_of_information_from_the_future() -> None:
     network = random_stream(2, parameters=4)
     assert network.dynamics is not None
     A, Q = network.dynamics.transition, network.dynamics.noise
-    J = network.H.T @ np.linalg.solve(network.noise.matrix(), network.H)
+    J = network.H.T @ np.linalg.solve(network.R.matrix(), network.H)
     future = np.zeros((4, 4))
     for _ in range(300):
         future = A.T @ np.linalg.solve(np.linalg.inv(future + J) + Q, A)

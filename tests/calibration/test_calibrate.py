@@ -48,7 +48,7 @@ def test_planted_model_is_found_within_its_standard_errors() -> None:
     assert chi_square_alarm(statistic + 60.0, 18)
     assert network.prior is not None
     assert network.prior.mean @ [1, 0] == pytest.approx(np.mean(data["T_out"]), rel=1e-12)
-    for found, true in ((network.noise.matrix(), R), (network.prior.covariance, P0)):
+    for found, true in ((network.R.matrix(), R), (network.prior.covariance, P0)):
         whitened = np.linalg.solve(np.linalg.cholesky(true), found)
         whitened = np.linalg.solve(np.linalg.cholesky(true), whitened.T)
         # eigenvalues of a whitened sample covariance lie within about 2 √(N / T) of 1
@@ -65,9 +65,9 @@ def test_least_squares_agrees_with_another_implementation() -> None:
     np.testing.assert_allclose(network.H, other.coef_, rtol=1e-9)
     np.testing.assert_allclose(network.offset, other.intercept_, rtol=1e-9)
     left = y - other.predict(x)
-    np.testing.assert_allclose(np.diag(network.noise.matrix()), np.sum(left**2, axis=0) / 57, rtol=1e-9)
-    assert network.noise.independent
-    assert network.noise.matrix()[0, 1] != 0
+    np.testing.assert_allclose(np.diag(network.R.matrix()), np.sum(left**2, axis=0) / 57, rtol=1e-9)
+    assert network.R.independent
+    assert network.R.matrix()[0, 1] != 0
     assert vn.fit(data, **ROLES, prior=False).prior is None
 
 
@@ -155,7 +155,7 @@ def test_covariances_are_positive_definite_with_fewer_rows_than_readings(
     data = {f"y{k}": column for k, column in enumerate(y.T)}
     data |= {"u": rng.standard_normal(rows), "g": rng.standard_normal(rows)}
     made = fit_report(data, {"a": [f"y{k}" for k in range(readings)]}, ["u"], ["g"])
-    matrix = made.network.noise.matrix()
+    matrix = made.network.R.matrix()
     scale = np.sqrt(np.diag(matrix))
     lowest = np.linalg.eigvalsh(matrix / np.outer(scale, scale))[0]
     if rows - 3 <= readings:

@@ -40,7 +40,7 @@ def test_every_kind_of_table_gives_the_same_network(tmp_path: Path) -> None:
     for one in tables:
         network = vn.fit(one, **ROLES)
         np.testing.assert_array_equal(network.H, expected.H)
-        np.testing.assert_array_equal(network.noise.matrix(), expected.noise.matrix())
+        np.testing.assert_array_equal(network.R.matrix(), expected.R.matrix())
         assert set(column_names(one)) == set(data)
 
 
@@ -144,7 +144,7 @@ def test_the_command_writes_the_network_and_says_how_good_it_is(tmp_path: Path, 
     expected = fit_report(data, **roles).network
     loaded = vn.Network.load("house.toml")
     np.testing.assert_array_equal(loaded.H, expected.H)
-    np.testing.assert_array_equal(loaded.noise.matrix(), expected.noise.matrix())
+    np.testing.assert_array_equal(loaded.R.matrix(), expected.R.matrix())
     np.testing.assert_array_equal(loaded.offset, expected.offset)
     np.testing.assert_array_equal(loaded.prior.mean, expected.prior.mean)
 

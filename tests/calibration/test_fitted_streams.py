@@ -93,7 +93,7 @@ def test_a_stream_describes_single_rows_as_the_row_model_does() -> None:
     row = moving.one_row
     np.testing.assert_allclose(row.H, still.H, rtol=1e-12)
     np.testing.assert_allclose(row.prior.covariance, still.prior.covariance, rtol=1e-6)
-    np.testing.assert_allclose(np.diag(row.noise.matrix()), np.diag(still.noise.matrix()), rtol=1e-9)
+    np.testing.assert_allclose(np.diag(row.R.matrix()), np.diag(still.R.matrix()), rtol=1e-9)
     assert vn.check(row).ceiling["people"] == pytest.approx(vn.check(still).ceiling["people"], rel=0.05)
 
 
@@ -222,7 +222,7 @@ def test_what_goes_with_what() -> None:
         vn.fit(data, **ROLES, time="t", stream="yes")
     made = fit_report(data, **ROLES, time="t", noise="independent")
     assert made.network.is_stream
-    assert not np.any(made.network.one_row.noise.matrix()[:2, 2])
+    assert not np.any(made.network.one_row.R.matrix()[:2, 2])
     single = fit_report(data, **ROLES, time="t", stream=False)
     assert "The network is one of single rows." in str(single.report)
     assert any("made for one row" in sentence for sentence in single.warnings)

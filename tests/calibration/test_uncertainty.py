@@ -68,7 +68,7 @@ def test_intervals_cover_the_true_ceiling() -> None:
 
 def with_all_public(network: vn.Network) -> vn.Network:
     return vn.Network(
-        dict(network.observe), network.noise.matrix(), np.eye(network.L)[:-1], dict(network.private),
+        dict(network.observe), network.R.matrix(), np.eye(network.L)[:-1], dict(network.private),
         network.prior, resolution=0.0,
     )  # fmt: skip
 
@@ -200,7 +200,7 @@ def test_check_shows_the_intervals_of_the_report_beside_the_network(
     network = vn.Network.load("house.toml")
     changed = vn.Network(
         dict(network.observe),
-        2 * network.noise.matrix(),
+        2 * network.R.matrix(),
         dict(network.public),
         dict(network.private),
         network.prior,

@@ -47,7 +47,7 @@ def _streams(network: vn.Network, count: int, rows: int, seed: int) -> tuple[Arr
     assert dynamics is not None
     assert dynamics.stationary is not None
     root, new, noise = (
-        np.linalg.cholesky(each) for each in (dynamics.stationary, dynamics.noise, network.noise.matrix())
+        np.linalg.cholesky(each) for each in (dynamics.stationary, dynamics.noise, network.R.matrix())
     )
     x = np.empty((count, rows, network.L))
     x[:, 0] = rng.standard_normal((count, network.L)) @ root.T

@@ -30,7 +30,7 @@ def test_shares_are_those_of_the_definition(seed: int, noise: str) -> None:
         mine = slice(ends[place] - sizes[place], ends[place])
         whole[mine, network.blocks.rows(place)] = rows
         added[mine, mine] = plan.sanitizers[network.agents[place]].noise
-    information = np.linalg.inv(whole @ network.noise.matrix() @ whole.T + added)
+    information = np.linalg.inv(whole @ network.R.matrix() @ whole.T + added)
     observed = whole @ network.H
     for named, found in ((network.public, public), (network.private, private)):
         for name, rows in named.items():

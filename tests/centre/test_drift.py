@@ -41,7 +41,7 @@ def drawn(plan: vn.Plan, rows: int, seed: int, *, persistence: float = 0.0) -> d
     for row in range(1, rows if persistence else 0):
         along[row] = persistence * along[row - 1] + np.sqrt(1 - persistence**2) * along[row]
     x = network.prior.mean + along @ np.linalg.cholesky(network.prior.covariance).T
-    noise = rng.standard_normal((rows, network.N)) @ np.linalg.cholesky(network.noise.matrix()).T
+    noise = rng.standard_normal((rows, network.N)) @ np.linalg.cholesky(network.R.matrix()).T
     readings = x @ network.H.T + noise
     return {
         agent: np.asarray(plan.sanitizers[agent].sanitize(readings[:, network.blocks.rows(place)], rng=rng))

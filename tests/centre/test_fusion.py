@@ -23,7 +23,7 @@ def with_offsets(network: vn.Network, seed: int) -> vn.Network:
     offset = np.random.default_rng([seed, 3]).uniform(-30, 30, network.N)
     return vn.Network(
         observe=dict(network.observe),
-        noise=network.noise.matrix(),
+        noise=network.R.matrix(),
         public=network.U,
         private=dict(network.private),
         prior=network.prior,
@@ -40,7 +40,7 @@ def simulate(
         x = rng.uniform(-20, 20, (rows, network.L))
     else:
         x = rng.multivariate_normal(network.prior.mean, network.prior.covariance, size=rows)
-    noise = rng.standard_normal((rows, network.N)) @ np.linalg.cholesky(network.noise.matrix()).T
+    noise = rng.standard_normal((rows, network.N)) @ np.linalg.cholesky(network.R.matrix()).T
     readings = x @ network.H.T + network.offset + noise
     messages = {
         agent: sanitizers[agent].sanitize(readings[:, network.blocks.rows(place)], rng=rng)
@@ -154,7 +154,7 @@ def _dense_messages(network: vn.Network, plan: vn.Plan, arrived):
     compression = block_diag(*[plan.sanitizers[a].compression for a in present])
     added = block_diag(*[plan.sanitizers[a].noise for a in present])
     offset = network.offset[picked] - np.concatenate([plan.sanitizers[a].offset for a in present])
-    covariance = compression @ network.noise.matrix()[np.ix_(picked, picked)] @ compression.T + added
+    covariance = compression @ network.R.matrix()[np.ix_(picked, picked)] @ compression.T + added
     messages = np.concatenate([arrived[a] for a in present])
     return compression @ network.H[picked], covariance, messages - compression @ offset
 

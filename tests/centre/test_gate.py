@@ -42,7 +42,7 @@ def law_of(plan: vn.Plan) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     offset = np.concatenate([plan.sanitizers[a].offset for a in network.agents])
     mean = np.zeros(network.L) if network.prior is None else network.prior.mean
     expected = compress @ (network.H @ mean + network.offset - offset)
-    return compress @ network.H, compress @ network.noise.matrix() @ compress.T + added, expected
+    return compress @ network.H, compress @ network.R.matrix() @ compress.T + added, expected
 
 
 def own(plan: vn.Plan, agent: str) -> slice:
@@ -62,7 +62,7 @@ def drawn(plan: vn.Plan, seed: int) -> dict[str, np.ndarray]:
     known = sizes > 1e-9 * max(1e-9, sizes[-1])
     along = np.where(known, rng.standard_normal((ROWS, network.L)), rng.uniform(-20, 20, (ROWS, network.L)))
     x = mean + along / np.sqrt(np.where(known, sizes, 1.0)) @ directions.T
-    noise = rng.standard_normal((ROWS, network.N)) @ np.linalg.cholesky(network.noise.matrix()).T
+    noise = rng.standard_normal((ROWS, network.N)) @ np.linalg.cholesky(network.R.matrix()).T
     readings = x @ network.H.T + network.offset + noise
     return {
         agent: plan.sanitizers[agent].sanitize(readings[:, network.blocks.rows(place)], rng=rng)

@@ -91,7 +91,7 @@ def plain_sum(network: vn.Network, y: dict[str, Array]) -> Array:
     """U x̂ of the stationary Kalman filter on raw readings, by plain iteration: what shares add up to."""
     dynamics, colour = network.dynamics, network.colour
     assert dynamics is not None
-    A, H, Q, R = dynamics.transition, network.H, dynamics.noise, network.noise.matrix()
+    A, H, Q, R = dynamics.transition, network.H, dynamics.noise, network.R.matrix()
     if colour is not None:
         L, N = network.L, network.N
         A = np.block([[A, np.zeros((L, N))], [np.zeros((N, L)), colour.memory]])

@@ -232,7 +232,7 @@ def test_every_direction_can_be_asked_for_on_the_command_line(
     network.save(tmp_path / "n.json")
     assert network.prior is not None
     information, rows = network.prior.information, network.private["g0"]
-    raw = information + network.H.T @ np.linalg.solve(network.noise.matrix(), network.H)
+    raw = information + network.H.T @ np.linalg.solve(network.R.matrix(), network.H)
     silent = rows @ np.linalg.solve(information, rows.T)
     target = 0.5 * float(eigh(silent, rows @ np.linalg.solve(raw, rows.T), eigvals_only=True)[0] - 1)
     given = ["--privacy", f"g0=worst:{target!r}", "--privacy", "g1=0.1"]

@@ -125,7 +125,7 @@ def test_noise_alone_guarantees_what_the_theorem_promises() -> None:
 
 def _hidden_change(network: vn.Network) -> Array:
     bound = vn.crlb(network)
-    psi = bound @ network.H.T @ np.linalg.inv(network.noise.matrix())
+    psi = bound @ network.H.T @ np.linalg.inv(network.R.matrix())
     conditions = np.concatenate(
         [network.U @ psi[:, network.blocks.rows(i)] @ h for i, h in enumerate(network.observe.values())]
     )
@@ -161,7 +161,7 @@ def test_noise_alone_does_not_depend_on_units(unit: float, leak: float) -> None:
     base = identical_agents(leak=leak)
     scaled = vn.Network(
         observe={agent: unit * rows for agent, rows in base.observe.items()},
-        noise=unit**2 * base.noise.matrix(),
+        noise=unit**2 * base.R.matrix(),
         public=base.public,
         private=dict(base.private),
         prior=base.prior,

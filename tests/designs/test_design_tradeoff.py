@@ -131,7 +131,7 @@ def test_without_a_prior_privacy_without_bound_has_a_finite_price() -> None:
         change = np.cos(angle) * blind[0] + np.sin(angle) * blind[1]
         hiding = {}
         for place, (agent, observe) in enumerate(network.observe.items()):
-            root = np.linalg.cholesky(network.noise.block(place))
+            root = np.linalg.cholesky(network.R.block(place))
             shown = np.linalg.solve(root, observe @ change)
             rows = np.linalg.svd(shown[None, :])[2][1:]
             hiding[agent] = vn.Sanitizer(rows @ np.linalg.inv(root))

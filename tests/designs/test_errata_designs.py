@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow
 
 def printed_algorithm_1_vectors(network: vn.Network, agent: int) -> Array:
     """Null(Ξ_i) of the printed Algorithm 1: what agent i may fill with noise on its own."""
-    psi = vn.crlb(network) @ network.H.T @ np.linalg.inv(network.noise.matrix())
-    phi = np.linalg.inv(network.noise.matrix()) @ (np.eye(network.N) - network.H @ psi)
+    psi = vn.crlb(network) @ network.H.T @ np.linalg.inv(network.R.matrix())
+    phi = np.linalg.inv(network.R.matrix()) @ (np.eye(network.N) - network.H @ psi)
     rows = network.blocks.rows(agent)
     return np.asarray(null_space(np.concatenate([network.U @ psi[:, rows], phi[rows, rows]]), rcond=1e-9))
 
@@ -95,7 +95,7 @@ def test_erratum_6_the_objective_needs_its_weights() -> None:
     base = paper_network(5, 6, 2, prior=True, private=2)
     scaled = vn.Network(
         observe=dict(base.observe),
-        noise=base.noise.matrix(),
+        noise=base.R.matrix(),
         public=base.public,
         private={"g1": base.private["g1"], "g2": 1e-4 * base.private["g2"]},
         prior=base.prior,
@@ -104,7 +104,7 @@ def test_erratum_6_the_objective_needs_its_weights() -> None:
     assert dict(in_other_units.privacy) == pytest.approx(dict(plain.privacy), rel=1e-5)
     # the printed objective Σ tr(G_j Z G_j') would give all its power to g1
     only_first = vn.Network(
-        observe=dict(base.observe), noise=base.noise.matrix(), public=base.public,
+        observe=dict(base.observe), noise=base.R.matrix(), public=base.public,
         private={"g1": base.private["g1"]}, prior=base.prior,
     )  # fmt: skip
     printed = vn.design(only_first, power=10.0)

@@ -163,7 +163,7 @@ def test_common_disturbances_are_no_hindrance(monkeypatch: pytest.MonkeyPatch) -
     rng = np.random.default_rng(2)
     given = stacked_network(5, ((12, 3),))
     noise = vn.CommonNoise(
-        {agent: given.noise.block(k) for k, agent in enumerate(given.agents)},
+        {agent: given.R.block(k) for k, agent in enumerate(given.agents)},
         {agent: rng.standard_normal((3, 2)) for agent in given.agents},
     )
     network = vn.Network(given.observe, noise, given.public, given.private)

@@ -8,6 +8,7 @@ import numpy as np
 
 import veilnet as vn
 from veilnet._core.types import Array
+from veilnet.agent.dither import dither_for
 from veilnet.auditing.attack.lattice import (
     closest_points,
     eavesdropper,
@@ -33,6 +34,34 @@ def coarse_network(seed: int, withheld: int, step: float | None, agents: int = 2
         prior=vn.Prior(covariance=np.diag(9.0 * rng.uniform(0.5, 2.0, length))),
         resolution=step,
     )
+
+
+def thermometers(step: float) -> vn.Network:
+    """Five agents with one reading each: whatever they send of it exactly, they send whole."""
+    rows = np.random.default_rng(3).standard_normal((5, 2))
+    return vn.Network(
+        {f"t{k}": row[None] for k, row in enumerate(rows)}, 1.0, [[1.0, 0.0]], {"g": [[0.0, 1.0]]},
+        vn.Prior(covariance=9.0 * np.eye(2)), resolution=step,
+    )  # fmt: skip
+
+
+def dominated(ratio: float, step: float) -> vn.Network:
+    """One agent that sends y1 + ratio y2 exactly, and nothing else."""
+    return vn.Network(
+        {"a": np.eye(2), "b": [[0.0, 1.0]]}, {"a": 1.0, "b": 4.0}, [[1.0, 0.0]], {"g": [[1.0, 0.0]]},
+        vn.Prior(covariance=np.diag([9.0, 9.0])), resolution={"a": step, "b": 0.0},
+    ).replace(private={"g": [[1.0, ratio]]})  # fmt: skip
+
+
+def sending(network: vn.Network, rows: list[list[float]]) -> vn.Plan:
+    """A plan in which agent a sends these rows exactly and b nothing, dithered as that calls for."""
+    sanitizers = {"a": vn.Sanitizer(rows, grid=2.0**-12), "b": vn.Sanitizer(np.zeros((0, 1)), grid=1.0)}
+    counted = network.replace(dither=dither_for(network, sanitizers))
+    plan = vn.design(network)
+    return vn.Plan(
+        counted, {name: each.for_agent(name, counted) for name, each in sanitizers.items()}, "perfect",
+        vn.utility(counted, sanitizers), vn.privacy(counted, sanitizers), plan.certificate,
+    )  # fmt: skip
 
 
 def undithered(network: vn.Network) -> vn.Network:

@@ -82,12 +82,12 @@ class ExactForm:
                 if given.given == "information"
                 else mp.inverse(_exact(given.covariance))
             )
-        noise = _exact(network.noise.matrix())
+        noise = _exact(network.R.matrix())
         raw = prior + _exact(network.H).T * mp.inverse(noise) * _exact(network.H)
         error = mp.inverse(raw)
         self.slack = mp.mpf(0)
         self.information = back.T * prior * back
-        roots = [mp.cholesky(_exact(network.noise.block(i))) for i in range(network.S)]
+        roots = [mp.cholesky(_exact(network.R.block(i))) for i in range(network.S)]
         self.observe = [
             mp.inverse(root) * _exact(network.observe[agent]) * back
             for root, agent in zip(roots, network.agents, strict=True)

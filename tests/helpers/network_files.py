@@ -119,10 +119,10 @@ def assert_same(first: vn.Network, second: vn.Network) -> None:
         assert same_bits(rows, second.public[name])
     for name, rows in first.private.items():
         assert same_bits(rows, second.private[name])
-    assert first.noise.independent == second.noise.independent
+    assert first.R.independent == second.R.independent
     for place in range(first.S):
-        assert same_bits(first.noise.block(place), second.noise.block(place))
-    assert same_bits(first.noise.matrix(), second.noise.matrix())
+        assert same_bits(first.R.block(place), second.R.block(place))
+    assert same_bits(first.R.matrix(), second.R.matrix())
     assert (first.prior is None) == (second.prior is None)
     if first.prior is not None and second.prior is not None:
         assert first.prior.given == second.prior.given

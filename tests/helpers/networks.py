@@ -118,7 +118,7 @@ def direct_information(network: vn.Network, sanitizers: Mapping[str, vn.Sanitize
     """J̃ = J0 + H'C'(C R C' + Θ)^+ C H, by the definition."""
     compression, noise = message_model(network, sanitizers)
     observed = compression @ network.H
-    covariance = compression @ network.noise.matrix() @ compression.T + noise
+    covariance = compression @ network.R.matrix() @ compression.T + noise
     weights = np.linalg.pinv(covariance, rcond=1e-11, hermitian=True)
     information = prior_information(network) + observed.T @ weights @ observed
     return np.asarray((information + information.T) / 2)

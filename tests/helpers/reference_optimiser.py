@@ -28,7 +28,7 @@ class Reference:
     """Loss and privacies of a network by angles and levels, straight from the formula for J̃."""
 
     def __init__(self, network: vn.Network) -> None:
-        noise = network.noise.matrix()
+        noise = network.R.matrix()
         self.sizes = [rows.shape[0] for rows in network.observe.values()]
         ends = np.cumsum(self.sizes)
         self.blocks = [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]

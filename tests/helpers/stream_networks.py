@@ -131,7 +131,7 @@ def _unrolled(
     assert dynamics is not None
     assert dynamics.stationary is not None
     L, N = network.L, network.N
-    white = network.noise.matrix() if colour is None else network.noise.matrix() - colour.carried
+    white = network.R.matrix() if colour is None else network.R.matrix() - colour.carried
     per_row = L + N + N + sum(s.sent + s.order for s in sanitizers.values())
     total = window * per_row
     x_states, messages = [], []
@@ -185,7 +185,7 @@ def simulated_stream(network: vn.Network, count: int, rng: np.random.Generator) 
     dynamics, colour = network.dynamics, network.colour
     assert dynamics is not None
     assert dynamics.stationary is not None
-    white = network.noise.matrix() if colour is None else network.noise.matrix() - colour.carried
+    white = network.R.matrix() if colour is None else network.R.matrix() - colour.carried
     moves = rng.standard_normal((count, network.L)) @ _root(dynamics.noise).T
     x = np.empty((count, network.L))
     x[0] = _root(dynamics.stationary) @ rng.standard_normal(network.L)

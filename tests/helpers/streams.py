@@ -105,7 +105,7 @@ def window(
     assert network.first is not None
     assert network.first.covariance is not None
     colour = network.colour
-    white = network.noise.matrix() if colour is None else colour.floor
+    white = network.R.matrix() if colour is None else colour.floor
     sent = sum(sanitizer.sent for sanitizer in sanitizers.values())
     blocks = [network.first.covariance, *[dynamics.noise] * (rows - 1)]
     blocks += [np.zeros((N, N)) if colour is None else colour.carried]

@@ -55,7 +55,7 @@ def messages(plan, folder, tmp_path_factory) -> tuple[Path, dict[str, np.ndarray
     network = plan.network
     rng = np.random.default_rng(2)
     x = rng.multivariate_normal(network.prior.mean, network.prior.covariance, size=300)
-    noise = rng.standard_normal((300, network.N)) @ np.linalg.cholesky(network.noise.matrix()).T
+    noise = rng.standard_normal((300, network.N)) @ np.linalg.cholesky(network.R.matrix()).T
     readings = x @ network.H.T + network.offset + noise
     sent = {}
     for place, agent in enumerate(network.agents):

@@ -38,7 +38,7 @@ def test_vectors_in_files_may_be_rows_or_columns(tmp_path: Path) -> None:
         loaded = vn.Network.load(
             write(tmp_path, text.replace("noise = [1.0, 2.0]", 'noise = { file = "v.mat", variable = "v" }'))
         )
-        assert np.array_equal(loaded.noise.matrix(), np.diag([3.0, 4.0]))
+        assert np.array_equal(loaded.R.matrix(), np.diag([3.0, 4.0]))
 
 
 # --- bad matrix files

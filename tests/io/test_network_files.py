@@ -90,7 +90,7 @@ def test_many_agents_of_several_sizes_are_few_arrays(tmp_path: Path) -> None:
     assert again.agents == network.agents
     assert same_bits(again.H, network.H)
     for place in (0, 1, 2999):
-        assert same_bits(again.noise.block(place), network.noise.block(place))
+        assert same_bits(again.R.block(place), network.R.block(place))
 
 
 def test_complex_networks_are_saved_as_their_real_ones(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ agents = { a = { observe = [1, 0] }, b = { observe = [0, 1] } }
 """
     loaded = vn.Network.load(write(tmp_path, text))
     assert list(loaded.public) == ["public"]
-    assert np.array_equal(loaded.noise.matrix(), 0.5 * np.eye(2))
+    assert np.array_equal(loaded.R.matrix(), 0.5 * np.eye(2))
 
 
 def test_text_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:

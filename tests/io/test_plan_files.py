@@ -76,7 +76,7 @@ def test_plans_come_back_to_the_last_bit(noise, prior, tmp_path) -> None:
         assert_same(plan.sanitizers[agent], back.sanitizers[agent])
         assert_same(plan.sanitizers[agent], vn.Sanitizer.load(tmp_path / "plan" / f"{agent}.json"))
     assert back.network.H.tobytes() == network.H.tobytes()
-    assert back.network.noise.matrix().tobytes() == network.noise.matrix().tobytes()
+    assert back.network.R.matrix().tobytes() == network.R.matrix().tobytes()
     assert (back.utility, dict(back.privacy), back.method) == (plan.utility, dict(plan.privacy), plan.method)
     assert back.details == {"starts": 3, "gap": np.inf, "at": [0.1]}
     assert back.certificate.ok
@@ -105,7 +105,7 @@ def test_an_agent_file_holds_nothing_of_the_others(saved) -> None:
     text = (saved / "plan/kitchen.json").read_text("utf-8")
     document = json.loads(text)
     assert set(document) == {
-        "format", "plan", "agent", "readings", "names", "offset", "limits", "resolution", "compression",
+        "format", "plan", "agent", "readings", "names", "offset", "limits", "resolution", "dither", "compression",
         "variances", "covariance", "grid", "usual", "checksum",
     }  # fmt: skip
     for other in ("hall", "bedroom", "study", "living", "gait", "presence"):

@@ -54,7 +54,7 @@ def folder(network, tmp_path_factory) -> Path:
 def world(network) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     rng = np.random.default_rng(5)
     x = rng.multivariate_normal(np.zeros(2), network.prior.covariance, size=ROWS)
-    readings = x @ network.H.T + rng.standard_normal((ROWS, 4)) @ np.linalg.cholesky(network.noise.matrix()).T
+    readings = x @ network.H.T + rng.standard_normal((ROWS, 4)) @ np.linalg.cholesky(network.R.matrix()).T
     return x[:, 0], {"left": readings[:, :2], "right": readings[:, 2:]}
 
 

@@ -196,7 +196,7 @@ def test_only_plans_of_one_network_with_independent_noise_are_mixed(tmp_path: Pa
     assert not can_mix(plan.messages, replace(newer.messages, basis=""))  # a file of old does not say
     other = centre_model(plan.network.replace(prior=None), plan.sanitizers)
     assert not can_mix(plan.messages, other)
-    joint = centre_model(plan.network.replace(noise=plan.network.noise.matrix()), plan.sanitizers)
+    joint = centre_model(plan.network.replace(noise=plan.network.R.matrix()), plan.sanitizers)
     assert not can_mix(plan.messages, replace(joint, basis=plan.messages.basis, correlation=np.eye(2)))
     assert not can_mix(house_plan(stream=True).messages, house_plan(stream=True).messages)
 

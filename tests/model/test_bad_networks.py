@@ -385,5 +385,5 @@ def test_an_unknown_keyword_is_not_swallowed() -> None:
 def test_rounding_is_no_asymmetry() -> None:
     noise = np.array([[2.0, 1.0, 0.5], [1.0, 2.0, 0.1], [0.5, 0.1, 1.0]])
     noise[0, 1] += 1e-15
-    matrix = network(noise=noise).noise.matrix()
+    matrix = network(noise=noise).R.matrix()
     assert np.array_equal(matrix, matrix.T)

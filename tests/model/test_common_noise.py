@@ -81,7 +81,7 @@ def test_bounds_verdict_and_perfect_design_are_those_of_the_dense_matrix(
     for seed in range(3):
         low, dense = pair(seed, prior=prior, loadings=loadings, common=common)
         assert isinstance(low.noise, SharedNoise)
-        assert close(low.noise.matrix(), dense.noise.matrix(), 1e-13)
+        assert close(low.R.matrix(), dense.R.matrix(), 1e-13)
         assert close(vn.crlb(low), vn.crlb(dense))
         assert close(vn.privacy_limit(low), vn.privacy_limit(dense))
         verdicts = vn.check(low), vn.check(dense)
@@ -124,7 +124,7 @@ def small(seed: int) -> tuple[vn.Network, vn.Network]:
     }
     noise = vn.CommonNoise(own=1.0, loadings=rng.standard_normal((3, 2, 1)))
     low = vn.Network(noise=noise, **rest)  # type: ignore[arg-type]
-    return low, vn.Network(noise=low.noise.matrix(), **rest)  # type: ignore[arg-type]
+    return low, vn.Network(noise=low.R.matrix(), **rest)  # type: ignore[arg-type]
 
 
 def test_power_and_trade_off_reach_what_the_dense_matrix_reaches() -> None:
@@ -162,7 +162,7 @@ def test_fusion_is_the_posterior_mean_and_the_centre_file_brings_it_back(tmp_pat
     messages = {name: plan.sanitizers[name].sanitize(readings[name], rng=rng) for name in low.agents}
     estimate = vn.Fusion(plan).estimate(messages)
     # by hand, from the dense R: perfect utility is the raw readings' posterior mean
-    inverse = np.linalg.inv(dense.noise.matrix())
+    inverse = np.linalg.inv(dense.R.matrix())
     assert low.prior is not None
     posterior = np.linalg.inv(low.prior.information + low.H.T @ inverse @ low.H)
     stacked = np.concatenate(list(readings.values())) - low.offset
@@ -201,7 +201,7 @@ def test_files_bring_back_the_same_bits(tmp_path: Path, ending: str, common: str
     assert isinstance(low.sensor_noise, SharedNoise)
     for name in ("loadings", "common", "spread"):
         assert np.array_equal(getattr(again.sensor_noise, name), getattr(low.sensor_noise, name))
-    assert np.array_equal(again.noise.variances(), low.noise.variances())
+    assert np.array_equal(again.R.variances(), low.R.variances())
     assert network_fingerprint(again) == network_fingerprint(low)
     other, _ = pair(
         8,
@@ -215,7 +215,7 @@ def test_files_bring_back_the_same_bits(tmp_path: Path, ending: str, common: str
 def test_dither_and_model_error_add_to_each_agent_s_own() -> None:
     low, dense = pair(9, resolution={"a0": 0.25, "a2": 0.5}, model_error=0.05)
     assert isinstance(low.noise, SharedNoise)
-    assert close(low.noise.matrix(), dense.noise.matrix(), 1e-13)
+    assert close(low.R.matrix(), dense.R.matrix(), 1e-13)
     assert np.array_equal(low.noise.loadings, low.sensor_noise.loadings)  # type: ignore[attr-defined]
     assert close(vn.crlb(low), vn.crlb(dense))
     with pytest.raises(vn.InvalidNetwork, match="resolution of 'a'"):
@@ -260,12 +260,12 @@ def test_many_agents_and_few_disturbances_need_no_matrix_of_all_readings() -> No
         vn.Prior(np.eye(4)),
     )
     with pytest.raises(vn.InvalidRequest, match="20004 x 20004"):
-        network.noise.matrix()
+        network.R.matrix()
     plan = vn.design(network)
     assert plan.certificate.ok
     # the information by the textbook's formula, D = I
-    assert isinstance(network.noise, SharedNoise)
-    spread, observe = network.noise.spread, network.H
+    assert isinstance(network.R, SharedNoise)
+    spread, observe = network.R.spread, network.H
     inner = np.linalg.inv(np.eye(2) + spread.T @ spread)
     known = np.eye(4) + observe.T @ observe - observe.T @ spread @ inner @ spread.T @ observe
     assert close(vn.crlb(network), np.linalg.inv(known))
@@ -294,7 +294,7 @@ def test_own_noise_may_be_a_list_of_stacks() -> None:
     loadings = rng.standard_normal((8, 1))
     network = vn.Network(observe, vn.CommonNoise(own, loadings), np.eye(2)[:1], {"g": np.eye(2)[1]})
     dense = np.diag([1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 3.0, 3.0]) + loadings @ loadings.T
-    np.testing.assert_allclose(network.noise.matrix(), dense, rtol=1e-14)
+    np.testing.assert_allclose(network.R.matrix(), dense, rtol=1e-14)
     with pytest.raises(vn.InvalidNetwork, match="own noise"):
         vn.Network(observe, vn.CommonNoise([1.0, [1.0, 2.0]], loadings), np.eye(2)[:1], {"g": np.eye(2)[1]})
 
@@ -307,7 +307,7 @@ def test_loadings_of_zero_are_independent_noise() -> None:
             np.eye(4)[:1],
             {"g": np.eye(4)[1:2]},
         )
-        assert isinstance(network.noise, IndependentNoise)
+        assert isinstance(network.R, IndependentNoise)
 
 
 NET = {"observe": {"a": np.eye(2), "b": np.ones((1, 2))}, "public": [1.0, 0.0], "private": {"g": [0.0, 1.0]}}
@@ -356,6 +356,6 @@ def test_a_plan_in_one_file_brings_back_the_same_promise(tmp_path: Path) -> None
     plan = vn.design(network)
     plan.save(tmp_path / "plan.npz")
     again = vn.Plan.load(tmp_path / "plan.npz")
-    assert isinstance(again.network.noise, SharedNoise)
+    assert isinstance(again.network.R, SharedNoise)
     assert dict(again.privacy) == dict(plan.privacy)
-    assert np.array_equal(again.network.noise.spread, network.noise.spread)  # type: ignore[attr-defined]
+    assert np.array_equal(again.network.R.spread, network.R.spread)  # type: ignore[attr-defined]

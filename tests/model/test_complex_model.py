@@ -95,7 +95,7 @@ def test_real_bound_is_the_complex_one(kind: str, with_prior: bool) -> None:
     prior = None if P0 is None else circular_prior(P0)
     network = vn.Network.from_complex(observe, noise, PUBLIC, PRIVATE, prior)
     assert network.H.shape == (2 * H.shape[0], 2 * PERSONS)
-    assert network.noise.independent == (kind != "joint")
+    assert network.R.independent == (kind != "joint")
     expected = complex_bound(H, R, P0)
     found = vn.crlb(network)
     np.testing.assert_allclose(to_complex(found), expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
@@ -159,7 +159,7 @@ def test_simulated_complex_readings_reach_the_bound() -> None:
     # weighted least squares on the real readings, in the order in which agents send them
     starts = np.cumsum([0, *SENSORS.values()])
     real = np.concatenate([stack_complex(readings[:, a:b]) for a, b in pairwise(starts)], axis=1)
-    weighted = np.linalg.solve(network.noise.matrix(), network.H)
+    weighted = np.linalg.solve(network.R.matrix(), network.H)
     errors = join_complex(real @ np.linalg.solve(network.H.T @ weighted, weighted.T).T)
     bound = np.trace(vn.crlb(network))
     squares = np.sum(np.abs(errors) ** 2, axis=1)

@@ -50,7 +50,7 @@ def test_one_row_of_a_stream_is_a_network_of_its_own() -> None:
     np.testing.assert_allclose(row.prior.covariance, np.diag([1 / (1 - 0.81), 1 / (1 - 0.25)]), rtol=1e-12)
     for name in ("H", "U", "offset", "steps"):
         np.testing.assert_array_equal(getattr(row, name), getattr(network, name))
-    np.testing.assert_array_equal(row.noise.matrix(), network.noise.matrix())
+    np.testing.assert_array_equal(row.R.matrix(), network.R.matrix())
     assert (row.units, row.reading_names) == (network.units, network.reading_names)
     assert row.one_row is row
 
@@ -74,9 +74,7 @@ def test_noise_memory_in_every_form(memory: Any, expected: list[float]) -> None:
     assert network.colour is not None
     np.testing.assert_array_equal(np.diag(network.colour.memory), expected)
     carried = np.array([1.0, 1.0, 2.0]) / (1 - np.array(expected) ** 2)
-    np.testing.assert_allclose(
-        np.diag(network.noise.matrix()), carried + np.array([0.0, 0.0, 0.5]), rtol=1e-12
-    )
+    np.testing.assert_allclose(np.diag(network.R.matrix()), carried + np.array([0.0, 0.0, 0.5]), rtol=1e-12)
 
 
 def test_a_floor_may_be_a_stack_and_zero_for_some() -> None:
@@ -99,10 +97,10 @@ def test_dither_is_part_of_the_white_floor() -> None:
 
     plain = vn.ColouredNoise(memory=0.5, innovation=1.0, floor=0.1)
     network = vn.Network(
-        {"hall": np.eye(2)}, plain, [[1.0, 0.0]], {"g": [[0.0, 1.0]]}, resolution=0.6,
+        {"hall": np.eye(2)}, plain, [[1.0, 0.0]], {"g": [[0.0, 1.0]]}, resolution=0.6, dither=2,
         dynamics=vn.Dynamics(np.zeros((2, 2)), np.eye(2)),
     )  # fmt: skip
-    np.testing.assert_allclose(white_floor(network), (0.1 + 0.6**2 / 12) * np.eye(2), rtol=1e-12)
+    np.testing.assert_allclose(white_floor(network), (0.1 + 2 * 0.6**2 / 12) * np.eye(2), rtol=1e-12)
 
 
 @pytest.mark.parametrize("suffix", ["toml", "json", "npz"])
@@ -122,7 +120,7 @@ def test_files_hold_a_stream_to_the_last_bit(tmp_path: Path, suffix: str, noise:
     assert network.dynamics is not None
     for name in ("transition", "noise", "mean"):
         np.testing.assert_array_equal(getattr(read.dynamics, name), getattr(network.dynamics, name))
-    np.testing.assert_array_equal(read.noise.matrix(), network.noise.matrix())
+    np.testing.assert_array_equal(read.R.matrix(), network.R.matrix())
     assert read.first is not None
     assert network.first is not None
     np.testing.assert_array_equal(read.first.covariance, network.first.covariance)

@@ -56,7 +56,7 @@ def test_no_attribute_can_be_set_or_removed(copied: str) -> None:
     for value, name in (
         (plan.network, "H"),
         (plan.network.prior, "mean"),
-        (plan.network.noise, "root"),
+        (plan.network.R, "root"),
         (next(iter(plan.sanitizers.values())), "compression"),
         (plan, "utility"),
     ):

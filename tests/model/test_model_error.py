@@ -20,7 +20,7 @@ from veilnet.io.template import house
 def test_the_added_variance_is_the_average_over_wrong_models() -> None:
     network = house().replace(resolution=None)
     counted = network.replace(model_error=0.1)
-    added = counted.noise.variances() - network.noise.variances()
+    added = counted.R.variances() - network.R.variances()
     rng = np.random.default_rng(5)
     assert network.prior is not None
     x = rng.multivariate_normal(network.prior.mean, network.prior.covariance, size=40_000)
@@ -40,7 +40,7 @@ def test_the_stated_public_error_holds_on_average_over_wrong_models() -> None:
     assert network.prior is not None
     x = rng.multivariate_normal(network.prior.mean, network.prior.covariance, size=20_000)
     true = network.H * (1 + error * rng.standard_normal((len(x), network.N, network.L)))
-    noise = rng.standard_normal((len(x), network.N)) @ np.linalg.cholesky(network.noise.matrix()).T
+    noise = rng.standard_normal((len(x), network.N)) @ np.linalg.cholesky(network.R.matrix()).T
     readings = np.einsum("tnl,tl->tn", true, x) + network.offset + noise
 
     def squared_error(made: vn.Plan) -> tuple[float, float]:
@@ -84,7 +84,7 @@ def test_no_error_is_the_network_itself() -> None:
     network = house()
     same = network.replace(model_error=0.0)
     assert same.undithered_noise is same.sensor_noise
-    assert np.array_equal(same.noise.matrix(), network.noise.matrix())
+    assert np.array_equal(same.R.matrix(), network.R.matrix())
     assert vn.design(network, model_error=0.0).privacy == vn.design(network).privacy
 
 
@@ -94,7 +94,7 @@ def test_files_keep_it(tmp_path: Path, ending: str) -> None:
     network.save(tmp_path / f"house.{ending}")
     again = vn.Network.load(tmp_path / f"house.{ending}")
     assert again.model_error == 0.05
-    assert np.array_equal(again.noise.matrix(), network.noise.matrix())
+    assert np.array_equal(again.R.matrix(), network.R.matrix())
 
 
 def test_a_plan_says_it_and_survives_its_files(tmp_path: Path) -> None:

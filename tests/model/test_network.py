@@ -39,31 +39,29 @@ def test_every_form_of_noise_is_the_matrix_it_means(kind: str) -> None:
         "scalar": lambda: noise * np.eye(sum(SIZES)),
     }[kind]()
     network = network_with(noise=noise)
-    assert np.array_equal(network.noise.matrix(), expected)
-    assert network.noise.independent == (kind != "joint")
+    assert np.array_equal(network.R.matrix(), expected)
+    assert network.R.independent == (kind != "joint")
     for place in range(3):
         rows = network.blocks.rows(place)
-        assert np.array_equal(network.noise.block(place), expected[rows, rows])
+        assert np.array_equal(network.R.block(place), expected[rows, rows])
     stacked = np.random.default_rng(3).standard_normal((network.N, 2))
-    white = network.noise.whiten(stacked)
+    white = network.R.whiten(stacked)
     np.testing.assert_allclose(white.T @ white, stacked.T @ np.linalg.solve(expected, stacked), rtol=1e-10)
-    np.testing.assert_allclose(
-        network.noise.whiten_back(white), np.linalg.solve(expected, stacked), rtol=1e-9
-    )
+    np.testing.assert_allclose(network.R.whiten_back(white), np.linalg.solve(expected, stacked), rtol=1e-9)
 
 
 def test_noise_per_agent_in_three_forms() -> None:
     network = network_with(noise={"a2": 4.0, "a0": [1.0, 2.0, 3.0], "a1": [[2.0, 1.0], [1.0, 2.0]]})
     expected = block_diag(np.diag([1.0, 2.0, 3.0]), [[2.0, 1.0], [1.0, 2.0]], 4 * np.eye(4))
-    assert np.array_equal(network.noise.matrix(), expected)
+    assert np.array_equal(network.R.matrix(), expected)
 
 
 def test_a_joint_matrix_without_coupling_is_recognised_as_independent() -> None:
     rng = np.random.default_rng(4)
     joint = block_diag(*[well_conditioned(rng, size) for size in SIZES])
-    assert network_with(noise=joint).noise.independent
+    assert network_with(noise=joint).R.independent
     joint[0, 5] = joint[5, 0] = 1e-3
-    assert not network_with(noise=joint).noise.independent
+    assert not network_with(noise=joint).R.independent
 
 
 def test_a_stack_is_the_same_as_names() -> None:
@@ -168,7 +166,7 @@ def test_a_network_cannot_be_changed() -> None:
     bound = vn.crlb(network)
     observe["a0"][:] = 0.0
     joint[:] = 0.0
-    assert np.array_equal(network.noise.matrix(), before)
+    assert np.array_equal(network.R.matrix(), before)
     assert np.array_equal(vn.crlb(network), bound)
     with pytest.raises(AttributeError, match="frozen"):
         network.L = 4
@@ -176,8 +174,8 @@ def test_a_network_cannot_be_changed() -> None:
         network.prior.mean = np.ones(3)
     with pytest.raises(TypeError):
         network.private["gait"] = np.eye(3)
-    arrays = [network.H, network.U, network.offset, network.private["gait"], network.noise.matrix()]
-    arrays += [network.observe["a0"], network.public["public"], network.noise.block(0)]
+    arrays = [network.H, network.U, network.offset, network.private["gait"], network.R.matrix()]
+    arrays += [network.observe["a0"], network.public["public"], network.R.block(0)]
     arrays += [network.prior.information, network.prior.root, network.prior.mean, network.prior.covariance]
     for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
@@ -186,7 +184,7 @@ def test_a_network_cannot_be_changed() -> None:
 
 def test_noise_may_be_shared_between_networks_of_the_same_agents() -> None:
     network = network_with(noise=2.0)
-    assert np.array_equal(vn.crlb(network_with(noise=network.noise)), vn.crlb(network))
+    assert np.array_equal(vn.crlb(network_with(noise=network.R)), vn.crlb(network))
 
 
 def test_many_named_agents_are_read_in_linear_time() -> None:
@@ -238,9 +236,9 @@ def test_complex_rows_and_readings_mean_the_same_numbers() -> None:
         {"a": np.eye(3)}, [1.0, 2.0, 3.0], rows, {"g": rows[:1]}, offset={"a": [1j, 2, 3]}
     )
     np.testing.assert_allclose(join_complex(network.U @ stack_complex(x)), rows @ x, rtol=1e-12)
-    np.testing.assert_allclose(np.diag(network.noise.matrix()), [0.5, 1.0, 1.5, 0.5, 1.0, 1.5])
+    np.testing.assert_allclose(np.diag(network.R.matrix()), [0.5, 1.0, 1.5, 0.5, 1.0, 1.5])
     assert network.offset.tolist() == [0, 2, 3, 1, 0, 0]
-    assert vn.Network.from_complex({"a": np.eye(1)}, 3.0, [1], {"g": [1j]}).noise.block(0)[0, 0] == 1.5
+    assert vn.Network.from_complex({"a": np.eye(1)}, 3.0, [1], {"g": [1j]}).R.block(0)[0, 0] == 1.5
 
 
 def test_complex_noise_agrees_with_samples() -> None:
@@ -252,7 +250,7 @@ def test_complex_noise_agrees_with_samples() -> None:
     white = (rng.standard_normal((2, 200_000)) + 1j * rng.standard_normal((2, 200_000))) / np.sqrt(2)
     samples = stack_complex((root @ white).T)
     found = samples.T @ samples / len(samples)
-    np.testing.assert_allclose(found, network.noise.matrix(), atol=0.03 * np.max(found))
+    np.testing.assert_allclose(found, network.R.matrix(), atol=0.03 * np.max(found))
 
 
 def test_stacks_take_what_is_said_of_each_reading() -> None:
@@ -271,7 +269,7 @@ def test_stacks_take_what_is_said_of_each_reading() -> None:
             resolution=dict(zip(names, rows, strict=True)), offset=dict(zip(names, rows, strict=True))
         )
         np.testing.assert_array_equal(stacked.offset, named.offset)
-        np.testing.assert_array_equal(stacked.noise.matrix(), named.noise.matrix())
+        np.testing.assert_array_equal(stacked.R.matrix(), named.R.matrix())
         assert list(stacked.resolution) == list(named.resolution)
         for agent in names:
             np.testing.assert_array_equal(stacked.resolution[agent], named.resolution[agent])

@@ -65,11 +65,11 @@ def test_nothing_stated_continuous_and_coarse_are_three_things() -> None:
     unstated, continuous = vn.Network(**ARGUMENTS), vn.Network(**ARGUMENTS, resolution=0)
     coarse = vn.Network(**ARGUMENTS, resolution={"a": [0.5, 0]})
     assert dict(unstated.resolution) == {}
-    assert unstated.noise is unstated.sensor_noise
-    assert continuous.noise is continuous.sensor_noise
+    assert unstated.R is unstated.sensor_noise
+    assert continuous.R is continuous.sensor_noise
     assert set(continuous.resolution) == {"a", "b"}
     assert coarse.steps.tolist() == [0.5, 0.0, 0.0]
-    np.testing.assert_allclose(np.diag(coarse.noise.matrix()), [0.25 + 0.25 / 12, 0.25, 0.25], rtol=1e-15)
+    np.testing.assert_allclose(np.diag(coarse.R.matrix()), [0.25, 0.25, 0.25], rtol=1e-15)
     plans = [vn.design(network) for network in (unstated, continuous, coarse)]
     assert [plan.sanitizers["a"].resolution is None for plan in plans] == [True, False, False]
     assert [plan.sanitizers["a"].dithers for plan in plans] == [False, False, True]
@@ -88,7 +88,7 @@ def test_files_keep_it(tmp_path, suffix, resolution) -> None:
     for agent, steps in network.resolution.items():
         np.testing.assert_array_equal(back.resolution[agent], steps)
     np.testing.assert_array_equal(back.sensor_noise.matrix(), network.sensor_noise.matrix())
-    np.testing.assert_array_equal(back.noise.matrix(), network.noise.matrix())
+    np.testing.assert_array_equal(back.R.matrix(), network.R.matrix())
     vn.design(back).save(tmp_path / "plan")
     again = vn.Plan.load(tmp_path / "plan")
     for agent, sanitizer in again.sanitizers.items():
@@ -98,15 +98,16 @@ def test_files_keep_it(tmp_path, suffix, resolution) -> None:
     assert cli.run(["verify", str(tmp_path / "plan"), str(path)]) == 0
 
 
-def test_an_agent_file_from_before_has_no_resolution(tmp_path) -> None:
-    """Files written before readings were dithered are still read, as what they are."""
+def test_an_agent_file_from_before_is_refused(tmp_path) -> None:
+    """A file that does not say how readings are dithered is none to run."""
     path = tmp_path / "old.json"
     vn.Sanitizer([[1.0, 2.0]], grid=2.0**-10).save(path)
     document = open_sealed(path, FORMAT)
-    document.pop("resolution")
+    document.pop("dither")
     document.pop("checksum", None)
     path.write_bytes(seal(document))
-    assert vn.Sanitizer.load(path).resolution is None
+    with pytest.raises(vn.InvalidPlan, match="dither"):
+        vn.Sanitizer.load(path)
 
 
 def test_a_wrong_step_in_an_agents_file_is_found_by_verify(tmp_path, capsys) -> None:
@@ -134,7 +135,7 @@ def test_check_and_design_say_what_was_not_stated(tmp_path, capsys, command) -> 
     assert cli.run([command, str(path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "protect only continuous readings" not in shown
-    assert "moved at random within one step" in shown
+    assert "moved at random within a step" in shown
 
 
 # --- found in data
@@ -250,4 +251,5 @@ def test_complex_readings_have_it_in_both_parts() -> None:
         {"a": matrix}, 2.0, [1.0, 0.0], {"g": [0.0, 1.0]}, resolution={"a": [0.1, 0.5]}
     )
     assert network.steps.tolist() == [0.1, 0.5, 0.1, 0.5]
-    np.testing.assert_allclose(network.noise.variances(), 1.0 + network.steps**2 / 12, rtol=1e-15)
+    dithered = network.replace(dither=1)
+    np.testing.assert_allclose(dithered.R.variances(), 1.0 + network.steps**2 / 12, rtol=1e-15)

@@ -74,7 +74,8 @@ def test_bounds_of_stacks_are_the_dense_formulas(name: str, monkeypatch: pytest.
     in_small_parts(monkeypatch)
     network = kind(name)
     plan = vn.design(network)
-    R, H = network.noise.matrix(), network.H
+    network = plan.network
+    R, H = network.R.matrix(), network.H
     J0 = np.zeros((network.L, network.L)) if network.prior is None else network.prior.information
     np.testing.assert_allclose(vn.crlb(network), np.linalg.inv(J0 + H.T @ np.linalg.solve(R, H)), rtol=1e-8)
     C = block_diag(*(plan.sanitizers[agent].compression for agent in network.agents))
@@ -104,13 +105,13 @@ def test_sanitizers_are_judged_by_the_network_they_are_asked_of(other: str) -> N
         network = made_for.replace(noise=network.sensor_noise)
     elif other == "another order":
         turned = {agent: made_for.observe[agent] for agent in made_for.agents[::-1]}
-        noise = {agent: made_for.noise.block(made_for.position[agent]) for agent in turned}
+        noise = {agent: made_for.R.block(made_for.position[agent]) for agent in turned}
         network = made_for.replace(observe=turned, noise=noise, offset=None)
     elif other == "another offset":
         network = network.replace(offset=np.arange(float(network.N)))
     C = block_diag(*(sanitizers[agent].compression for agent in network.agents))
-    left = (C @ network.H).T @ np.linalg.solve(C @ network.noise.matrix() @ C.T, C @ network.H)
-    raw = network.H.T @ np.linalg.solve(network.noise.matrix(), network.H)
+    left = (C @ network.H).T @ np.linalg.solve(C @ network.R.matrix() @ C.T, C @ network.H)
+    raw = network.H.T @ np.linalg.solve(network.R.matrix(), network.H)
     found, by_name = vn.privacy(network, sanitizers), vn.privacy(network, dict(sanitizers))
     recheck = Recheck(network, sanitizers)
     for name, rows in network.private.items():
@@ -239,8 +240,8 @@ def test_trade_offs_are_stacks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vn.privacy(network, objects) == pytest.approx(dict(plan.privacy), rel=1e-8)
     C = block_diag(*(each.compression for each in objects.values()))
     noise = block_diag(*(each.noise for each in objects.values()))
-    left = (C @ network.H).T @ np.linalg.solve(C @ network.noise.matrix() @ C.T + noise, C @ network.H)
-    raw = network.H.T @ np.linalg.solve(network.noise.matrix(), network.H)
+    left = (C @ network.H).T @ np.linalg.solve(C @ network.R.matrix() @ C.T + noise, C @ network.H)
+    raw = network.H.T @ np.linalg.solve(network.R.matrix(), network.H)
     for name, rows in network.private.items():
         before, after = (np.trace(rows @ np.linalg.inv(each) @ rows.T) for each in (raw, left))
         assert plan.privacy[name] == pytest.approx(after / before - 1, rel=1e-8)

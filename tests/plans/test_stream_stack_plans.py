@@ -140,7 +140,7 @@ def test_grids_stay_far_below_what_an_agents_own_noise_brings(monkeypatch: pytes
         enters = each.compression[:, each.order :]
         if each.memory is not None:
             enters = enters + each.compression[:, : each.order] @ each.memory.gain
-        noise = enters @ plan.network.noise.block(place) @ enters.T
+        noise = enters @ plan.network.R.block(place) @ enters.T
         assert np.all(each.grid**2 / 6 <= ROUNDING_COST / 16 * np.diag(noise) + 1e-9 * np.trace(noise))
 
 

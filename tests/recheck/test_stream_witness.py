@@ -35,7 +35,7 @@ def riccati_error(network: vn.Network, sanitizer: vn.Sanitizer) -> float:
     """tr(U P U') now where one agent sends noisy combinations of its readings, white noise: SciPy's solver."""
     assert network.dynamics is not None
     seen = sanitizer.compression @ network.H
-    noise = sanitizer.compression @ network.noise.matrix() @ sanitizer.compression.T + sanitizer.noise
+    noise = sanitizer.compression @ network.R.matrix() @ sanitizer.compression.T + sanitizer.noise
     before = solve_discrete_are(network.dynamics.transition.T, seen.T, network.dynamics.noise, noise)
     after = before - before @ seen.T @ np.linalg.solve(seen @ before @ seen.T + noise, seen @ before)
     return float(np.trace(network.U @ after @ network.U.T))

@@ -238,7 +238,7 @@ def renamed(agent: str, parameter: str) -> vn.Network:
     network = house()
     private = {parameter if each == "gait" else each: rows for each, rows in network.private.items()}
     observe = {agent if each == "hall" else each: rows for each, rows in network.observe.items()}
-    noise = {name: network.noise.block(place) for place, name in enumerate(observe)}
+    noise = {name: network.R.block(place) for place, name in enumerate(observe)}
     return vn.Network(observe, noise, network.public, private, network.prior)
 
 

@@ -258,7 +258,7 @@ def test_scale_of_units_changes_nothing(readings: float, parameters: float) -> N
         network = random_network(2, noise="per agent", parameters=6, public_rows=2, sizes=sizes)
         scaled = vn.Network(
             observe={name: readings * h / parameters for name, h in network.observe.items()},
-            noise={name: readings**2 * network.noise.block(k) for k, name in enumerate(network.agents)},
+            noise={name: readings**2 * network.R.block(k) for k, name in enumerate(network.agents)},
             public=network.U / parameters,
             private={name: rows / parameters for name, rows in network.private.items()},
         )
@@ -270,7 +270,7 @@ def test_scale_of_units_changes_nothing(readings: float, parameters: float) -> N
 def oracle_shares(network: vn.Network) -> Array:
     """U Ψ straight from the definition."""
     raw = direct_information(network, {})
-    return np.asarray(network.U @ np.linalg.solve(raw, network.H.T) @ np.linalg.inv(network.noise.matrix()))
+    return np.asarray(network.U @ np.linalg.solve(raw, network.H.T) @ np.linalg.inv(network.R.matrix()))
 
 
 @pytest.mark.parametrize("noise", ["joint", "per agent"])

@@ -43,7 +43,7 @@ def test_the_sum_of_shares_is_the_centres_own_estimate() -> None:
     """Against a plain time-invariant Kalman filter written here, on arbitrary readings."""
     network = random_stream(5, sizes=(3, 2), public_rows=1, radius=0.7)
     assert network.dynamics is not None
-    A, Q, H, R = network.dynamics.transition, network.dynamics.noise, network.H, network.noise.matrix()
+    A, Q, H, R = network.dynamics.transition, network.dynamics.noise, network.H, network.R.matrix()
     P = np.eye(network.L)
     for _ in range(400):
         P = A @ P @ A.T + Q

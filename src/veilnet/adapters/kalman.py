@@ -168,7 +168,7 @@ def _of_rows(network: Network, sanitizers: Mapping[str, Sanitizer], fusion: Fusi
 
 
 def _covariance(network: Network, sent: list[Sent]) -> Array:
-    if not network.noise.independent:
+    if not network.R.independent:
         return joint_covariance(network, sent)
     size = sum(len(each.compression) for each in sent)
     covariance, end = np.zeros((size, size)), 0

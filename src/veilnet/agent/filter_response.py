@@ -45,6 +45,7 @@ def unrolled(sanitizer: Sanitizer, rows: int = 1) -> Sanitizer:
         if sanitizer.limits is None
         else (np.tile(sanitizer.limits[0], rows), np.tile(sanitizer.limits[1], rows)),
         resolution=None if sanitizer.resolution is None else np.tile(sanitizer.resolution, rows),
+        dither=np.tile(sanitizer.dither, rows),
         agent=sanitizer.agent,
     )
 

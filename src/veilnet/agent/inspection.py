@@ -140,7 +140,7 @@ def inspect(sanitizer: Sanitizer) -> Inspection:
         *_on_memory(sanitizer, of_row, exposures),
         *perhaps,
         *unsure,
-        *_on_resolution(sanitizer, noisy),
+        *_on_resolution(sanitizer, noisy, exposures),
     )
     return Inspection(sanitizer.agent, exposures, reaches, numbers, alarms, notes)
 
@@ -297,18 +297,21 @@ def _nearly_raw(exposures: tuple[Exposure, ...], sanitizer: Sanitizer) -> tuple[
     return alarms, [note]
 
 
-def _on_resolution(sanitizer: Sanitizer, noisy: Booleans) -> list[str]:
+def _on_resolution(sanitizer: Sanitizer, noisy: Booleans, exposures: tuple[Exposure, ...]) -> list[str]:
     """Exact numbers protect continuous readings only, unless readings are dithered first."""
     said = []
-    if sanitizer.resolution is not None and np.any(sanitizer.resolution > 0):
+    if sanitizer.dithers:
         names = sanitizer.names or tuple(f"reading {k + 1}" for k in range(sanitizer.readings))
-        steps = [
-            f"{name} ({number(q)})" for name, q in zip(names, sanitizer.resolution, strict=True) if q > 0
+        widths = [
+            f"{name} (±{number(width / 2)})"
+            for name, width in zip(names, sanitizer.dither_width.tolist(), strict=True)
+            if width > 0
         ]
-        said = [
-            f"before they are combined, readings are moved at random within one step: {join_names(steps)}"
-        ]
-    if np.all(noisy) or (sanitizer.resolution is not None and np.all(sanitizer.resolution > 0)):
+        said = [f"before they are combined, readings are moved at random: {join_names(widths)}"]
+    # A reading that is recovered exactly anyway has nothing left that dither could protect.
+    whole = np.array([exposure.kind == "exactly" for exposure in exposures])
+    covered = (sanitizer.dither > 0) | whole
+    if np.all(noisy) or (sanitizer.resolution is not None and np.all(covered)):
         return said
     stated = (
         "states no resolution" if sanitizer.resolution is None else "says that some readings are continuous"

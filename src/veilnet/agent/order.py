@@ -157,7 +157,7 @@ def _less_careful(
             further.append(names[place])  # used or not: where one reading is missing, so is the whole row
             continue
         then = before[place]
-        if used[k] and _step(new, k) < _step(agreed, then):
+        if used[k] and new.dither_width[k] < agreed.dither_width[then]:
             finer.append(names[place])
         low, high = _limits(new, k)
         lowest, highest = _limits(agreed, then)
@@ -201,10 +201,6 @@ def _reaches_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> b
     """Whether a reading would count as a limit that it did not reach before."""
     (low, high), (lowest, highest) = new.reach, agreed.reach
     return bool(low[place] > lowest[then] or high[place] < highest[then])
-
-
-def _step(sanitizer: Sanitizer, place: int) -> float:
-    return 0.0 if sanitizer.resolution is None else float(sanitizer.resolution[place])
 
 
 def _limits(sanitizer: Sanitizer, place: int) -> tuple[float, float]:

@@ -44,11 +44,11 @@ def packed(
     alarms: list[str] = []
     notes: list[str] = []
     told: set[tuple[str, str]] = set()
-    width = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
+    steps = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
     for what, row, slack, noise in _combinations(sanitizer, scale):
         sizes = np.abs(row) * scale
         top = float(np.max(sizes, initial=0.0))
-        floor = max(noise, float(np.abs(row) @ (width / 2.0)))
+        floor = max(noise, float(np.abs(row) @ (sanitizer.dither_width / 2.0)))
         legible = sizes > np.maximum(np.maximum(4 * floor, LEGIBLE * top), slack * scale)
         small = np.flatnonzero(legible & (sizes * PACKED <= top))
         if not small.size or (fades and not _gap(sizes[legible], sizes[small])):
@@ -62,7 +62,7 @@ def packed(
         apart = top / float(np.min(sizes[small]))
         doubt = "" if measured else " (unless units explain it: the file states no limits)"
         sure = measured or apart >= _UNITS
-        blurred = _unrelated(row, np.flatnonzero(sizes * PACKED > top), scale, width, 0.25 / apart)
+        blurred = _unrelated(row, np.flatnonzero(sizes * PACKED > top), scale, steps, 0.25 / apart)
         if apart < PACKED**blurred:
             sure = False
             doubt += f" (unless the {blurred} others of its high digits, in no simple proportion, blur them)"
@@ -79,7 +79,7 @@ def _gap(legible: Array, small: Array) -> bool:
     return bool(np.min(legible[legible > largest]) >= PACKED * largest)
 
 
-def _unrelated(row: Array, high: Integers, scale: Array, width: Array, tolerance: float) -> int:
+def _unrelated(row: Array, high: Integers, scale: Array, steps: Array, tolerance: float) -> int:
     """How many of the readings in the high digits are in no simple proportion to one another.
 
     Sums of readings with a resolution lie on one grid where their coefficients are as small whole numbers, in their
@@ -87,7 +87,7 @@ def _unrelated(row: Array, high: Integers, scale: Array, width: Array, tolerance
     Readings in other proportions fill the gaps, by another factor of PACKED each: among many coefficients one is
     small by chance.
     """
-    sizes = [np.abs(row), np.abs(row) * scale, np.abs(row) * np.where(width > 0, width, 1.0)]
+    sizes = [np.abs(row), np.abs(row) * scale, np.abs(row) * np.where(steps > 0, steps, 1.0)]
     kinds: list[int] = []
     for place in high.tolist():
         ratios = np.array([size[place] / size[kinds] for size in sizes]) if kinds else np.zeros((0, 0))

@@ -52,7 +52,7 @@ class Recipe:
     memory:      what is kept from row to row, None where nothing is.
     limits:      what each reading counts as at least and at most: its credible limits, and no further than the grid
                  can hide the rounding errors of its sums (:func:`reach`); None without either.
-    dither:      width of the uniform draw that moves each reading first, None where none is moved.
+    dither:      widths of the uniform draws that move each reading first: none, those of one draw, or of two.
     step:        of the grid of each number sent, None without a grid; ``unit`` the same for whole blocks.
     rows:        C', and
     deviation:   that of the noise, both in units of the grid's steps: powers of two, so that the numbers are the
@@ -67,7 +67,7 @@ class Recipe:
     offset: _EachRow | None
     limits: tuple[_EachRow, _EachRow] | None
     names: tuple[str, ...]
-    dither: _EachRow | None
+    dither: tuple[_EachRow, ...]
     step: Array | None
     rows: Array
     unit: _EachRow
@@ -107,10 +107,10 @@ class Recipe:
         return self.combine(self.dithered(centred, source), source)
 
     def dithered(self, centred: Array, source: NoiseSource) -> Array:
-        """The rows, each reading moved by a uniform draw of its step."""
-        if self.dither is None:
-            return centred
-        return np.asarray(centred + source.uniform(centred.shape) * self.dither.of(len(centred)))
+        """The rows, each reading moved by the uniform draws of its step."""
+        for widths in self.dither:
+            centred = np.asarray(centred + source.uniform(centred.shape) * widths.of(len(centred)))
+        return centred
 
     def combine(self, known: Array, source: NoiseSource) -> Array:
         """The numbers to send of what the agent knows in each row: its dithered readings, after its memory."""
@@ -144,7 +144,8 @@ def prepare(
     offset: Array,
     grid_step: Array | None,
     limits: tuple[Array, Array] | None,
-    resolution: Array | None,
+    steps: Array,
+    draws: Array,
     names: tuple[str, ...],
     memory: Memory | None,
 ) -> Recipe:
@@ -183,7 +184,9 @@ def prepare(
         offset=_EachRow(offset) if np.any(offset) else None,
         limits=None if limits is None else (_EachRow(limits[0]), _EachRow(limits[1])),
         names=names,
-        dither=None if resolution is None or not np.any(resolution) else _EachRow(resolution),
+        dither=tuple(
+            _EachRow(np.where(draws >= many, steps, 0.0)) for many in (1, 2) if np.any(draws >= many)
+        ),
         step=grid_step,
         rows=np.ascontiguousarray(rows.T),
         unit=_EachRow(step),

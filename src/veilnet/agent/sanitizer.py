@@ -1,8 +1,8 @@
 """What an agent does to its readings: compression plus noise, and nothing else leaves.
 
 Agent i sends z_i = C_i (y_i + d_i - offset_i) + ξ_i with ξ_i ~ N(0, Θ_i) and d_i the dither of readings that lie on
-a lattice (mathematics, "Readings on a lattice"), none where they are continuous. Noise and compression are one thing
-(the paper's Proposition 1, mended): for invertible A, J̃(AC, Θ) = J̃(C, A^-1 Θ A^-T). Hence every mechanism
+a lattice (:mod:`veilnet.agent.dither`), none where they are continuous or sent whole. Noise and compression are one
+thing (the paper's Proposition 1, mended): for invertible A, J̃(AC, Θ) = J̃(C, A^-1 Θ A^-T). Hence every mechanism
 has a normal form in which each row sent carries noise of variance 0 or 1 and withheld directions have no row.
 
 With a memory (:mod:`veilnet.agent.memory`) C_i acts on (s_i, y_i + d_i - offset_i), what the agent keeps of its past
@@ -40,7 +40,7 @@ from veilnet.agent.recipe import Recipe, prepare
 from veilnet.agent.release import release
 from veilnet.agent.stream import Stream
 from veilnet.model.network import Network
-from veilnet.model.readings import read_limits, read_reading_names
+from veilnet.model.readings import MOST_DRAWS, dither_variance, read_dither, read_limits, read_reading_names
 from veilnet.model.usual import chances_beyond, read_usual
 
 __all__ = ["Sanitizer"]
@@ -58,8 +58,10 @@ class Sanitizer(Frozen):
     grid:        step of the public grid each sent number is rounded to (see :mod:`veilnet.agent.grid`).
     limits:      (lowest, highest) credible reading, each a number or one per reading; a reading beyond them
                  counts as the limit.
-    resolution:  step of the lattice each reading lies on, a number or one per reading: it is moved by d, uniform
-                 over one step, before it is combined. 0 for continuous readings; None where nothing is known.
+    resolution:  step of the lattice each reading lies on, a number or one per reading. 0 for continuous readings;
+                 None where nothing is known.
+    dither:      how many uniform draws of one step make up d, which moves each reading before it is combined: 0, 1 or
+                 2, one number or one per reading; two where it is left out. Continuous readings have none.
     memory:      what is kept from row to row, a :class:`veilnet.agent.memory.Memory`; none when left out.
     agent:       whose sanitizer it is.
     names:       names of the readings, in order, to check columns against; none when left out.
@@ -80,6 +82,7 @@ class Sanitizer(Frozen):
         grid: Any = None,
         limits: Any = None,
         resolution: Any = None,
+        dither: Any = None,
         memory: Memory | None = None,
         agent: str = "",
         names: Sequence[str] = (),
@@ -104,6 +107,7 @@ class Sanitizer(Frozen):
             None if limits is None else read_limits(limits, self.readings)
         )
         self.resolution: Array | None = None if resolution is None else read_steps(resolution, self.readings)
+        self.dither: Array = self._draws(read_dither(dither, self.readings))
         self.agent = agent if agent == "" else as_name(agent, "agent")
         self.names: tuple[str, ...] = read_reading_names(names, self.readings)
         self.step = read_step(step)
@@ -141,8 +145,8 @@ class Sanitizer(Frozen):
         sent, readings = rows.shape
         return cls._unchecked(
             compression=rows, sent=sent, readings=readings, noise=np.zeros((sent, sent)), offset=offset,
-            grid=None, limits=None, resolution=None, memory=None, agent=agent, names=(), step=None,
-            usual=None, normal=(rows, np.zeros(sent, bool)),
+            grid=None, limits=None, resolution=None, dither=np.zeros(readings), memory=None, agent=agent,
+            names=(), step=None, usual=None, normal=(rows, np.zeros(sent, bool)),
         )  # fmt: skip
 
     def with_grid(self, grid: Array) -> Sanitizer:
@@ -153,7 +157,7 @@ class Sanitizer(Frozen):
         return self._changed(grid=read_grid(grid, self.sent))
 
     def for_agent(self, agent: str, network: Network) -> Sanitizer:
-        """The same sanitizer, with the names, limits, resolution, step and law of that agent's readings.
+        """The same sanitizer, with the names, limits, resolution, dither, step and law of that agent's readings.
 
         agent:   whose sanitizer it becomes.
         network: what it takes them from. The dither is the network's alone: its promises count it.
@@ -165,8 +169,15 @@ class Sanitizer(Frozen):
             names=network.reading_names.get(agent, self.names),
             limits=network.limits.get(agent, self.limits),
             resolution=network.resolution.get(agent),
+            dither=self._draws_in(agent, network),
             step=network.step,
         )
+
+    def _draws_in(self, agent: str, network: Network) -> Array:
+        """By how many draws that agent's readings are moved: as the network says, by two where nobody decided."""
+        mine = network.blocks.rows(network.position[agent])
+        many = MOST_DRAWS if network.dither is None else network.dither[mine]
+        return np.where(network.steps[mine] > 0, many, 0.0)
 
     @property
     def order(self) -> int:
@@ -176,7 +187,24 @@ class Sanitizer(Frozen):
     @property
     def dithers(self) -> bool:
         """Whether any reading is dithered before it is combined."""
-        return self.resolution is not None and bool(np.any(self.resolution))
+        return bool(np.any(self.dither))
+
+    @property
+    def dither_width(self) -> Array:
+        """How wide the dither of each reading is, from end to end; 0 where there is none."""
+        return self._lattice * self.dither
+
+    @property
+    def dither_variance(self) -> Array:
+        """The variance of each reading's dither."""
+        return dither_variance(self._lattice, self.dither)
+
+    @property
+    def _lattice(self) -> Array:
+        return np.zeros(self.readings) if self.resolution is None else self.resolution
+
+    def _draws(self, dither: Array | None) -> Array:
+        return np.where(self._lattice > 0, MOST_DRAWS if dither is None else dither, 0.0)
 
     # --- the normal form
 
@@ -278,7 +306,8 @@ class Sanitizer(Frozen):
             offset=self.offset,
             grid_step=self.grid,
             limits=self.limits,
-            resolution=self.resolution,
+            steps=self._lattice,
+            draws=self.dither,
             names=self.names,
             memory=self.memory,
         )
@@ -325,6 +354,8 @@ class Sanitizer(Frozen):
 
         changes: those arguments by name; a name that the constructor does not know is a TypeError.
         """
+        if "resolution" in changes:  # another lattice asks for other dither
+            changes = {"dither": None} | changes
         return Sanitizer(**(self._arguments() | changes))
 
     def same_as(self, other: Sanitizer) -> bool:
@@ -335,12 +366,12 @@ class Sanitizer(Frozen):
         return _same(self._arguments(), other._arguments())
 
     def same_readings_as(self, other: Sanitizer) -> bool:
-        """Whether another one takes the same readings: agent, names, limits, resolution, step; law up to rounding.
+        """Whether another one takes the same readings: names, limits, resolution, dither, step; law up to rounding.
 
         other: the sanitizer to compare with.
         """
         mine, theirs = self._arguments(), other._arguments()
-        what = ("agent", "names", "limits", "resolution", "step")
+        what = ("agent", "names", "limits", "resolution", "dither", "step")
         return _same_law(self.usual, other.usual) and all(_same(mine[name], theirs[name]) for name in what)
 
     def _arguments(self) -> dict[str, Any]:
@@ -351,6 +382,7 @@ class Sanitizer(Frozen):
             "grid": self.grid,
             "limits": self.limits,
             "resolution": self.resolution,
+            "dither": self.dither,
             "memory": self.memory,
             "agent": self.agent,
             "names": self.names,

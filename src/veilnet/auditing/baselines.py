@@ -276,7 +276,7 @@ class Spread:
 
     def noise(self, agent: str) -> Array:
         """Covariance of the noise of the readings."""
-        return self.network.noise.block(self.network.position[agent])
+        return self.network.R.block(self.network.position[agent])
 
     def deviations(self, agent: str) -> Array:
         """Standard deviation of each reading."""
@@ -286,7 +286,7 @@ class Spread:
 def _isotropic(spread: Spread, strength: float) -> Knowledge:
     """Raw readings with noise: R grows by strength times the variance of each reading."""
     network = spread.network
-    if network.noise.independent:
+    if network.R.independent:
         parts = []
         for group, stack, variances in spread.stacks:
             noisy = stack.copy()
@@ -295,7 +295,7 @@ def _isotropic(spread: Spread, strength: float) -> Knowledge:
             parts.append(solve_lower_batch(cholesky(noisy), group.take(network.H)).reshape(-1, network.L))
         return knowledge_of_factor(network, np.concatenate(parts))
     variances = np.concatenate([spread.deviations(agent) ** 2 for agent in network.agents])
-    root = cholesky(network.noise.matrix() + strength * np.diag(variances))
+    root = cholesky(network.R.matrix() + strength * np.diag(variances))
     return knowledge_of_factor(network, solve_lower(root, network.H))
 
 
@@ -327,13 +327,13 @@ def _first_rows(network: Network, rows_of: Mapping[str, Array], count: int) -> K
 def secure_sum(network: Network) -> Knowledge:
     """What Σ_i U Ψ_i y_i alone tells: one joint message whose rows are A = U Ψ, with noise A R A'."""
     joint = share_of_estimate(network, network.in_raw_coordinates(network.U))
-    if network.noise.independent:
+    if network.R.independent:
         half = np.concatenate(
-            [joint[:, network.blocks.rows(k)] @ cholesky(network.noise.block(k)) for k in range(network.S)],
+            [joint[:, network.blocks.rows(k)] @ cholesky(network.R.block(k)) for k in range(network.S)],
             axis=1,
         )
     else:
-        half = joint @ cholesky(network.noise.matrix())
+        half = joint @ cholesky(network.R.matrix())
     left, singular, _ = np.linalg.svd(half, full_matrices=False)
     some = singular > 1e-12 * singular[0]
     # Rows of U that repeat others bring no second look at the same sum.

@@ -14,12 +14,12 @@ from veilnet.model.network import Network
 
 
 def network_fingerprint(network: Network) -> str:
-    """SHA-256 over names, model and prior."""
+    """SHA-256 over names, model and prior; how readings are dithered is for a plan to say."""
     digest = hashlib.sha256(b"veilnet-network")
     for name in (*network.agents, "/", *network.parameters, "/", *network.private):
         digest.update(name.encode() + b"\0")
     arrays = [network.H, network.U, *network.private.values(), network.prior_root]
-    noise = network.noise
+    noise = network.undithered_noise
     if isinstance(noise, SharedNoise):
         arrays.append(noise.spread)
         noise = noise.own
@@ -43,8 +43,8 @@ def plan_fingerprint(network: Network, sanitizers: Mapping[str, Sanitizer]) -> s
     for agent, sanitizer in sanitizers.items():
         digest.update(agent.encode() + b"\0")
         arrays += [sanitizer.compression, sanitizer.noise, sanitizer.offset]
-        if sanitizer.resolution is not None and sanitizer.dithers:
-            arrays.append(sanitizer.resolution)
+        if sanitizer.dithers:
+            arrays.append(sanitizer.dither_width)
         if sanitizer.memory is not None:
             arrays += [sanitizer.memory.transition, sanitizer.memory.gain]
     return _digest(digest, arrays)

@@ -48,9 +48,9 @@ def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
     readings raw.
     """
     check_sanitizers(network, sanitizers)
-    if isinstance(network.noise, JointNoise):
-        return _joint_factor(network, network.noise, sanitizers)
-    if isinstance(network.noise, SharedNoise):
+    if isinstance(network.R, JointNoise):
+        return _joint_factor(network, network.R, sanitizers)
+    if isinstance(network.R, SharedNoise):
         return _shared_factor(network, sanitizers)
     sanitizers = fitting(network, sanitizers)
     if isinstance(sanitizers, StackedSanitizers):
@@ -89,7 +89,7 @@ def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
 
 
 def _stacked_factor(network: Network, sanitizers: StackedSanitizers) -> Array:
-    roots = network.noise.own_roots()
+    roots = network.R.own_roots()
     factors = (
         sent_rows(each.observe, roots[each.group][each.within], each.stack.compression, each.stack.variances)
         for each in sanitizers.parts()
@@ -127,7 +127,7 @@ def _independent_factors(network: Network, sanitizers: Sanitizers) -> Iterable[A
 
 
 def _own_roots(network: Network, size: int, places: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Array:
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         if group.size == size:
             return np.asarray(roots[np.searchsorted(group.agents, places)])
     raise InvalidRequest(f"sanitizers: no agent has {size} readings")

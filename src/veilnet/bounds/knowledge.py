@@ -22,7 +22,8 @@ from veilnet._core.linalg import EPS, orthonormal_rows, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import expect
 from veilnet._core.words import direction_in_words
-from veilnet.bounds.information import Planned, Sanitizers, message_factor, sanitizers_of
+from veilnet.agent.dither import counting_dither
+from veilnet.bounds.information import Planned, Sanitizers, check_sanitizers, message_factor, sanitizers_of
 from veilnet.bounds.streams.knowledge import read_when, silent_stream, stream_bits, stream_knowledge
 from veilnet.model.network import Network
 from veilnet.model.rows_only import refuse_stream
@@ -132,6 +133,8 @@ def knowledge(network: Network, sanitizers: Sanitizers | Planned | None = None) 
     if isinstance(by_agent, Mapping) and not by_agent:
         size = network.L
         return Knowledge(network, np.ones(size), np.eye(size), np.ones(size, bool))
+    check_sanitizers(network, by_agent)
+    network = counting_dither(network, by_agent)
     return knowledge_of_factor(network, message_factor(network, by_agent))
 
 
@@ -251,8 +254,9 @@ def bits_revealed(
             "prior: bits revealed compare with what was known before, so they need a full prior; "
             "give Prior(covariance=...)"
         )
-    before = knowledge_of_factor(network, np.zeros((0, network.L)))
     after = knowledge(network, sanitizers)
+    network = after.network
+    before = knowledge_of_factor(network, np.zeros((0, network.L)))
     bits = {}
     for name, rows in network.private.items():
         basis = orthonormal_rows(network.in_raw_coordinates(rows))
@@ -269,8 +273,8 @@ def residual_information(network: Network) -> Array:
     """Φ = R^-1 - R^-1 H P H'R^-1 ⪰ 0, N x N: what the readings say about themselves beyond x."""
     raw = network.in_raw_coordinates(network.white_observe)
     inner = np.eye(network.N) - raw @ raw.T
-    half = network.noise.whiten_back(inner)
-    full = network.noise.whiten_back(np.ascontiguousarray(half.T))
+    half = network.R.whiten_back(inner)
+    full = network.R.whiten_back(np.ascontiguousarray(half.T))
     return np.asarray((full + full.T) / 2)
 
 
@@ -293,4 +297,4 @@ def _graded_triangle(half: Array) -> Array:
 def share_of_estimate(network: Network, raw_rows: Array) -> Array:
     """A Ψ, (rows, N), for rows A T^-1: coordinates of x where the raw information is the identity."""
     half = network.in_raw_coordinates(network.white_observe) @ raw_rows.T
-    return np.ascontiguousarray(network.noise.whiten_back(half).T)
+    return np.ascontiguousarray(network.R.whiten_back(half).T)

@@ -27,7 +27,7 @@ class Sent:
 
 def own_covariance(network: Network, sent: Sent) -> Array:
     """C_i R_ii C_i' + Θ_i of one agent."""
-    return own_covariances(sent.compression, network.noise.block(sent.place), sent.noise)
+    return own_covariances(sent.compression, network.R.block(sent.place), sent.noise)
 
 
 def own_covariances(compression: Array, own: Array, added: Array | None) -> Array:
@@ -40,7 +40,7 @@ def own_covariances(compression: Array, own: Array, added: Array | None) -> Arra
 
 def joint_covariance(network: Network, messages: Sequence[Sent]) -> Array:
     """C R C' + Θ of several agents, stacked in the order given; the block diagonal C is never formed whole."""
-    noise = network.noise.matrix()
+    noise = network.R.matrix()
     parts = [(network.blocks.rows(sent.place), sent.compression) for sent in messages]
     half = np.concatenate([rows @ noise[mine] for mine, rows in parts]).T
     covariance = np.concatenate([rows @ half[mine] for mine, rows in parts])

@@ -133,7 +133,7 @@ def refit(
         time=time,
         stream=network.is_stream,
         missing=missing,
-        noise="independent" if network.noise.independent else "joint",
+        noise="independent" if network.R.independent else "joint",
         prior=network.is_stream or network.prior is not None,
         limits=bool(network.limits),
     )

@@ -156,11 +156,7 @@ def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
     apart = network.common_apart
     if apart is not network:
         network, sanitizers = apart, fitting(apart, sanitizers)
-    if (
-        isinstance(sanitizers, StackedSanitizers)
-        and sanitizers.belong_to(network)
-        and network.noise.independent
-    ):
+    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network) and network.R.independent:
         return _model_of(network, plan, _stacked_parts(network, sanitizers), None)
     mechanisms = [
         sanitizers[agent] if agent in sanitizers else Sanitizer.raw(int(size), agent=agent)
@@ -180,7 +176,7 @@ def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
     together = _Parts(
         blocks, tuple(whiten), network.in_raw_coordinates(np.concatenate(observed)), np.concatenate(expected)
     )
-    independent = network.noise.independent
+    independent = network.R.independent
     correlation = None if independent else _correlation(network, mechanisms, whiten, blocks)
     return _model_of(network, plan, together, correlation)
 
@@ -197,7 +193,7 @@ class _Parts(NamedTuple):
 def _stacked_parts(network: Network, sanitizers: StackedSanitizers) -> _Parts:
     blocks = Blocks(sanitizers.sent)
     mean = np.zeros(network.L) if network.prior is None else network.prior.mean
-    roots = network.noise.own_roots()
+    roots = network.R.own_roots()
     observe, expected = np.empty((blocks.total, network.L)), np.empty(blocks.total)
     whiten = [np.empty((stack.count, stack.sent, stack.sent)) for stack in sanitizers.stacks]
     for each in sanitizers.parts():
@@ -246,7 +242,7 @@ def _basis(network: Network, mean: Array) -> str:
 def _own_roots(network: Network) -> list[Array]:
     """Per agent L_i with L_i L_i' = R_ii."""
     roots: list[Array] = [np.zeros((0, 0))] * network.S
-    for group, stack in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, stack in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         for place, root in zip(group.agents, stack, strict=True):
             roots[int(place)] = root
     return roots

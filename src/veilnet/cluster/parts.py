@@ -34,6 +34,7 @@ from veilnet.io._atomic import write_bytes, write_text
 from veilnet.model.arguments import read_prior, read_private, read_public
 from veilnet.model.noise import IndependentNoise, dithered
 from veilnet.model.prior import Prior
+from veilnet.model.readings import MOST_DRAWS
 
 __all__ = [
     "DAMAGED",
@@ -349,7 +350,7 @@ def _noise_of(given: _Given, path: Path) -> IndependentNoise:
     try:
         own = IndependentNoise(Blocks([size] * count), [symmetric(given.noise, "noise")], names)
         steps = given.resolution
-        found = own if steps is None else dithered(own, steps.reshape(-1), names)
+        found = own if steps is None else dithered(own, steps.reshape(-1), MOST_DRAWS, names)
     except InvalidNetwork as error:
         raise InvalidNetwork(f"{path}: {error}") from error
     assert isinstance(found, IndependentNoise)

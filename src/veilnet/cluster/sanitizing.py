@@ -28,6 +28,7 @@ from veilnet.cluster.parts import LoadedPart, Parts, loaded, opened, written
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import Alike, Sending, plan_name, read_sending
 from veilnet.designs.questions import read_count
+from veilnet.model.readings import MOST_DRAWS
 
 __all__ = ["Sanitized", "sanitize"]
 
@@ -203,7 +204,8 @@ def release_of(alike: Alike, part: LoadedPart, readings: Array, source: NoiseSou
         known = np.clip(readings - part.offset[alike.places], -far, far)
     known[~valid] = 0.0
     if part.resolution is not None and np.any(part.resolution[alike.places]):
-        known += source.uniform(known.shape) * part.resolution[alike.places]
+        for _ in range(int(MOST_DRAWS)):
+            known += source.uniform(known.shape) * part.resolution[alike.places]
     in_steps = alike.compression / alike.grid[:, :, None]
     values = np.swapaxes(np.swapaxes(known, 0, 1) @ np.swapaxes(in_steps, 1, 2), 0, 1)
     deviation = np.zeros(alike.grid.shape)

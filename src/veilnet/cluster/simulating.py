@@ -27,7 +27,7 @@ from veilnet.cluster.parts import LoadedPart, loaded
 from veilnet.cluster.sanitizing import part_generator, release_of
 from veilnet.cluster.sending import Alike, read_sending
 from veilnet.model.noise import IndependentNoise
-from veilnet.model.readings import dither_variance
+from veilnet.model.readings import MOST_DRAWS, dither_variance
 
 _OF_X, _OF_READINGS, _OF_AGENTS = 1, 2, 3  # what a seed is used for, so that no two draw the same
 _NOISY = 1e4  # a variance of so many squared steps of the grid is noise; what is less is rounding
@@ -117,7 +117,7 @@ def _readings(alike: Alike, part: LoadedPart, x: Array, rng: np.random.Generator
     observe = part.observe[alike.places]
     count, size, length = observe.shape
     steps = _steps(alike, part)
-    noise = part.noise[alike.places] - dither_variance(steps)[:, :, None] * np.eye(size)
+    noise = part.noise[alike.places] - dither_variance(steps, MOST_DRAWS)[:, :, None] * np.eye(size)
     exact = x @ observe.reshape(-1, length).T + part.offset[alike.places].reshape(-1)
     own = IndependentNoise(Blocks([size] * count), [noise], NumberedNames(count))
     return read_in_steps(exact, own, steps.reshape(-1), rng).reshape(len(x), count, size)
@@ -142,7 +142,7 @@ def _simulated(
     exact = np.einsum("tcn,ckn->tck", readings - part.offset[alike.places], alike.compression)
     added = np.where(lost[:, :, None], 0.0, messages - exact)
     steps = _steps(alike, part)
-    variances = np.einsum("ckn,cn->ck", alike.compression**2, dither_variance(steps))
+    variances = np.einsum("ckn,cn->ck", alike.compression**2, dither_variance(steps, MOST_DRAWS))
     if alike.variances is not None:
         variances = variances + alike.variances
     noisy = variances > _NOISY * alike.grid**2

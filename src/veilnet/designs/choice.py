@@ -36,7 +36,7 @@ from veilnet.designs.tradeoff import least_loss_plan, most_privacy_plan
 from veilnet.designs.worst import worst_ceilings, worst_direction_plan, worst_limits
 from veilnet.model.network import Network
 from veilnet.model.step import with_step
-from veilnet.plans.plan import Plan
+from veilnet.plans.plan import Plan, with_its_dither
 from veilnet.verdict.exact_test import Verdict, check
 
 __all__ = ["Method", "design"]
@@ -134,30 +134,35 @@ def design(
     given_up, spared = read_spared(network, privacy, read_give_up(network, give_up))
     if utility_loss is not None:
         weights = divided_by(network, weights, given_up)
-    if network.is_stream:
-        plan = stream_design(
-            network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
-            proving=wanted is not None, searching=search.expected, weights=weights, given_up=spared,
-            **search.options,
-        )  # fmt: skip
-        plan = noting(plan, given_up)
-        return plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
-    verdict = check(network)
-    if power is not None or method == "power":
-        return _by_power(verdict, power, method, progress)
-    if utility_loss is not None:
-        plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search, spared)
-        return noting(_proved(plan, wanted, weights, search), given_up)
-    targets, worst = read_targets(network, privacy)
-    refuse_above_limit(verdict, targets)
-    if worst:
-        if wanted is not None:
-            raise InvalidRequest(
-                "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for numbers"
-            )
-        return noting(_for_every_direction(verdict, targets, worst, method, search, spared), given_up)
-    plan = _for_privacy(verdict, targets, method, search, spared, partial=partial, sweeps=visits)
-    return noting(_proved(plan, wanted, None, search), given_up)
+
+    def answer(network: Network) -> Plan:
+        if network.is_stream:
+            plan = stream_design(
+                network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
+                proving=wanted is not None, searching=search.expected, weights=weights, given_up=spared,
+                **search.options,
+            )  # fmt: skip
+            plan = noting(plan, given_up)
+            return plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
+        verdict = check(network)
+        if power is not None or method == "power":
+            return _by_power(verdict, power, method, progress)
+        if utility_loss is not None:
+            plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search, spared)
+            return noting(_proved(plan, wanted, weights, search), given_up)
+        targets, worst = read_targets(network, privacy)
+        refuse_above_limit(verdict, targets)
+        if worst:
+            if wanted is not None:
+                raise InvalidRequest(
+                    "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for "
+                    "numbers"
+                )
+            return noting(_for_every_direction(verdict, targets, worst, method, search, spared), given_up)
+        plan = _for_privacy(verdict, targets, method, search, spared, partial=partial, sweeps=visits)
+        return noting(_proved(plan, wanted, None, search), given_up)
+
+    return with_its_dither(network, answer)
 
 
 @dataclass(frozen=True)

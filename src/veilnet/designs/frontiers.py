@@ -16,6 +16,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
+from veilnet._core.validation import expect
 from veilnet._core.words import join_names, number, percent, times
 from veilnet.designs.floors import FlooredCurve
 from veilnet.designs.perfect import perfect_plan
@@ -27,7 +28,7 @@ from veilnet.designs.streams.perfect import perfect_stream_plan
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.designs.tradeoff import curve_of, least_loss_plan
 from veilnet.model.network import Network
-from veilnet.plans.plan import Plan
+from veilnet.plans.plan import Plan, with_its_dither
 from veilnet.verdict.exact_test import Verdict, check
 from veilnet.verdict.streams.exact_test import StreamVerdict
 
@@ -209,7 +210,21 @@ def frontier(
     Points beyond the limit are kept and marked infeasible. Each point is what :func:`design` answers for it,
     whatever else is in the list, but for this: a plan for more privacy serves for less, so the curve is monotone.
     """
+    expect(network, Network, "network")
     seed = read_count(seed, "seed", least=0)
+    return with_its_dither(
+        network, lambda tried: _frontier(tried, privacy, points, seed, prove, progress)
+    )
+
+
+def _frontier(
+    network: Network,
+    privacy: Sequence[float] | Array | None,
+    points: int | None,
+    seed: int,
+    prove: bool | float,
+    progress: Progress | None,
+) -> Frontier:
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     if privacy is not None and points is not None:
@@ -223,7 +238,7 @@ def frontier(
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
     if wanted is not None and not interrupted:
         rows = [_proved(point, wanted, seed) for point in rows]
-    return Frontier(network, tuple(rows), ceiling, limit, interrupted)
+    return Frontier(verdict.network, tuple(rows), ceiling, limit, interrupted)
 
 
 def _proved(point: Point, gap: float, seed: int) -> Point:

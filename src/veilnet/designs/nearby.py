@@ -28,8 +28,8 @@ from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
 from veilnet.designs.tradeoff import MARGINS, told
 from veilnet.model.standard_form import standard_form
-from veilnet.plans.plan import Plan, make_plan
-from veilnet.verdict.exact_test import Verdict
+from veilnet.plans.plan import OtherDither, Plan, make_plan
+from veilnet.verdict.exact_test import Verdict, check
 
 __all__ = ["Nearby"]
 
@@ -57,8 +57,12 @@ class Nearby:
     """
 
     def __init__(self, verdict: Verdict, given_up: frozenset[str] = frozenset()) -> None:
-        self.verdict = verdict
         self.given_up = given_up
+        self._begin(verdict)
+
+    def _begin(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        given_up = self.given_up
         self._floors = floors_of(perfect_plan(verdict, {}), given_up)
         form = standard_form(verdict.network)
         self._objective = JointObjective(form)
@@ -115,7 +119,11 @@ class Nearby:
         problem = least_loss_problem(self._objective, kept)
         asked = np.log1p(wanted)
         near = min(self._known, key=lambda known: float(np.abs(known.privacy - asked).max()))
-        return self._as_plan(self._followed(problem, near.shrink), targets=dict(targets))
+        try:
+            return self._as_plan(self._followed(problem, near.shrink), targets=dict(targets))
+        except OtherDither as other:
+            self._begin(check(other.network))
+            return self.plan(targets)
 
     def within(self, loss: float) -> Plan:
         """A plan that loses at most ``loss``, with nearly the largest privacy that all private parameters can share.
@@ -127,7 +135,11 @@ class Nearby:
         problem = MostPrivacy(loss, np.ones(self._kept.size), self._kept, self._free)
         affordable = [known for known in self._known if known.loss <= loss]
         near = max(affordable, key=lambda known: float(known.privacy.min()))
-        return self._as_plan(self._followed(problem, near.shrink), most_loss=loss)
+        try:
+            return self._as_plan(self._followed(problem, near.shrink), most_loss=loss)
+        except OtherDither as other:
+            self._begin(check(other.network))
+            return self.within(loss)
 
     def _followed(self, problem: Problem, start: list[Array]) -> JointResult:
         search = Search.of(self._objective, problem, Teller(None))

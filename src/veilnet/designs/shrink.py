@@ -21,7 +21,7 @@ from veilnet.model.network import Network
 def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> StackedSanitizers:
     """Agent -> Sanitizer in normal form, from X per size group, (count, n, n)."""
     stacks = []
-    for group, roots, stack in zip(network.blocks.groups, network.noise.own_roots(), shrink, strict=True):
+    for group, roots, stack in zip(network.blocks.groups, network.R.own_roots(), shrink, strict=True):
         rows, variances, sent = normal_rows(stack, roots)
         for number in np.unique(sent).tolist():
             chosen = sent == number
@@ -62,7 +62,7 @@ def shrink_from_sanitizers(network: Network, sanitizers: Mapping[str, Sanitizer]
     With C and Θ in those readings, X = C'(C C' + Θ)^-1 C; the inverse of :func:`sanitizers_from_shrink`.
     """
     made = []
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         stack = np.zeros(roots.shape)
         for place, agent in enumerate(group.agents):
             sanitizer = sanitizers[network.agents[int(agent)]]

@@ -15,6 +15,7 @@
     dynamics     transition, noise and mean (optional), for rows that follow one another (optional)
     model_error  by which fraction the entries of observe may be off (optional)
     step         how long a row takes, such as "15min" (optional)
+    dither       by how many draws of its step each reading is moved, all agents' one after the other (optional)
     fitted_rows  hashes of runs of the rows it was fitted to (optional)
     doubts       name -> words and accepted, what is doubtful about the model (optional)
     agents       name -> readings (their names), resolution (their steps), limits (lowest and highest), offset
@@ -57,6 +58,7 @@ _TOP = (
         "units",
         "model_error",
         "step",
+        "dither",
     ),
     *("common", "dynamics", "doubts", "fitted_rows", "agents"),
 )
@@ -83,6 +85,8 @@ def to_document(network: Network) -> dict[str, Any]:
         document["model_error"] = network.model_error
     if network.step is not None:
         document["step"] = in_words(network.step)
+    if network.dither is not None:
+        document["dither"] = network.dither
     if network.fitted_rows:
         document["fitted_rows"] = list(network.fitted_rows)
     if network.colour is not None:
@@ -209,6 +213,7 @@ def from_document(document: Any, folder: Path) -> Network:
             for name, entry in entries.items()
             if "limits" in entry
         },
+        dither=flat(numbers.read(document["dither"], "dither")) if "dither" in document else None,
         model_error=document.get("model_error", 0.0),
         step=_step(document.get("step")),
         doubts=_doubts(document["doubts"]) if "doubts" in document else (),

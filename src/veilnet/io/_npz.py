@@ -51,7 +51,7 @@ _REQUIRED = (
 _OPTIONAL = (
     *("agents", "noise", "noise_variances", f"{_STACK}<n>", "noise_loadings", "noise_common"),
     *("prior_mean", "prior_covariance", "prior_information", "unit_names", "unit_values"),
-    *("reading_names", "lowest", "highest", "resolution", "model_error", "step"),
+    *("reading_names", "lowest", "highest", "resolution", "dither", "model_error", "step"),
     *("dynamics_transition", "dynamics_noise", "dynamics_mean"),
     *("noise_memory", "noise_innovation", "noise_floor"),
     *("doubt_names", "doubt_words", "doubt_accepted", "fitted_rows"),
@@ -107,6 +107,8 @@ def network_arrays(network: Network) -> Arrays:
         for agent, mine in network.resolution.items():
             steps[network.blocks.rows(network.position[agent])] = mine
         arrays["resolution"] = steps
+    if network.dither is not None:
+        arrays["dither"] = network.dither
     if network.model_error:
         arrays["model_error"] = np.array(network.model_error)
     if network.step is not None:
@@ -190,6 +192,7 @@ def network_from_arrays(arrays: Arrays) -> Network:
         reading_names=_reading_names(arrays, names, Blocks(sizes)),
         limits=_limits(arrays, names, Blocks(sizes)),
         resolution=_resolution(arrays, names, Blocks(sizes)),
+        dither=_numbers(arrays, "dither", 1) if "dither" in arrays else None,
         model_error=float(_numbers(arrays, "model_error", 0)) if "model_error" in arrays else 0.0,
         step=float(_numbers(arrays, "step", 0)) if "step" in arrays else None,
         doubts=_doubts(arrays),

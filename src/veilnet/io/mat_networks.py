@@ -36,7 +36,7 @@ _TEXTS = frozenset(
     | {"doubt_names", "doubt_words", "fitted_rows"}
 )
 _VECTORS = frozenset(
-    {"offset", "noise_variances", "prior_mean", "dynamics_mean", "lowest", "highest", "resolution"}
+    {"offset", "noise_variances", "prior_mean", "dynamics_mean", "lowest", "highest", "resolution", "dither"}
 )
 _WHOLE = frozenset({"sizes", "public_sizes", "private_sizes", "doubt_accepted"})
 _VECTOR_OR_MATRIX = frozenset({"noise_memory", "noise_innovation", "noise_floor"})

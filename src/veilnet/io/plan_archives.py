@@ -91,12 +91,12 @@ def check_archive_destination(path: Path, network: Network, *, force: bool) -> N
 
 
 def network_difference(network: Network, saved: Arrays) -> str:
-    """Where a network differs from the saved one, empty if it does not; what is doubted of them, or accepted, and the
-    rows they were fitted to may.
+    """Where a network differs from the saved one, empty if it does not; what is doubted of them, or accepted, the
+    rows they were fitted to and the dither that a plan decided on may.
     """
     given = network_arrays(network)
     for name in sorted({*given, *saved}):
-        if name.startswith("doubt_") or name == "fitted_rows":
+        if name.startswith("doubt_") or name in ("fitted_rows", "dither"):
             continue
         if name not in given or name not in saved or not _same_bits(given[name], saved[name]):
             return f"{name} differs"
@@ -178,7 +178,7 @@ class Archive:
             "covariance" not in stack and np.all(np.isin(stack.get("variances", 0.0), (0.0, 1.0)))
             for stack in stacks
         )
-        if normal and network.noise.independent and (not network.is_stream or by_stacks(network)):
+        if normal and network.R.independent and (not network.is_stream or by_stacks(network)):
             return StackedSanitizers(
                 network,
                 [

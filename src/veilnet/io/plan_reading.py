@@ -229,9 +229,11 @@ def _proof_file(path: Path, found: PlanDocument) -> Proof | str:
 
 
 def _difference(network: Network, saved: Mapping[str, Any]) -> str:
-    """Where the models differ; what is doubted of them, or accepted, and the rows they were fitted to may."""
+    """Where the models differ; what is doubted of them, or accepted, the rows they were fitted to and the dither that
+    a plan decided on may.
+    """
     given, found = (
-        {name: value for name, value in document.items() if name not in ("doubts", "fitted_rows")}
+        {name: value for name, value in document.items() if name not in ("doubts", "fitted_rows", "dither")}
         for document in (plain(_document.to_document(network)), saved)
     )
     return _first_difference(given, found, "")

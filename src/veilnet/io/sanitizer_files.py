@@ -7,8 +7,8 @@ readings     how many numbers a reading has; ``names`` of them, empty when unkno
 offset       subtracted from a reading first
 limits       lowest and highest credible reading, null where there is none: one beyond counts as the limit
 usual        mean and deviation of each reading by the model, to judge limits by; left out where it does not say
-resolution   step of each reading, which is dithered by so much first; 0 for a continuous one, null where unknown
-             (left out in files of plans made before readings were dithered)
+resolution   step of each reading; 0 for a continuous one, null where unknown
+dither       how many uniform draws of its step move each reading first: 0, 1 or 2
 compression  rows of the numbers sent
 variances    of the noise of each number sent (0 or 1 in normal form), or null and
 covariance   the whole noise covariance instead
@@ -54,7 +54,8 @@ class SanitizerDocument(msgspec.Struct, forbid_unknown_fields=True):
     variances: list[float] | None
     covariance: list[list[float]] | None
     grid: list[float] | None
-    resolution: list[float] | None = None
+    resolution: list[float] | None
+    dither: list[float]
     memory: MemoryDocument | None = None
     step: str | None = None
     usual: UsualDocument | None = None
@@ -127,6 +128,7 @@ def to_document(sanitizer: Sanitizer, plan: str | None) -> dict[str, Any]:
         "offset": sanitizer.offset.tolist(),
         "limits": limits,
         "resolution": None if sanitizer.resolution is None else sanitizer.resolution.tolist(),
+        "dither": sanitizer.dither.tolist(),
         "compression": sanitizer.compression.tolist(),
         "variances": variances.tolist() if diagonal else None,
         "covariance": None if diagonal else sanitizer.noise.tolist(),
@@ -164,6 +166,7 @@ def from_document(document: dict[str, Any], path: Path) -> Sanitizer:
             grid=found.grid,
             limits=None if found.limits is None else _limits(found.limits),
             resolution=found.resolution,
+            dither=found.dither,
             memory=memory,
             agent=found.agent,
             names=found.names,

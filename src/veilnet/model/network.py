@@ -35,6 +35,7 @@ from veilnet.model.arguments import (
     read_steps,
     read_units,
 )
+from veilnet.model.coloured import ColouredNoise
 from veilnet.model.common import SharedNoise, read_noise
 from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
@@ -42,7 +43,7 @@ from veilnet.model.fitted_rows import read_marks
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
-from veilnet.model.readings import read_limits, read_reading_names
+from veilnet.model.readings import read_dither, read_limits, read_reading_names
 from veilnet.model.usual import usual_of
 
 __all__ = ["Network", "Prior"]
@@ -68,9 +69,11 @@ class Network(Frozen):
     limits:     agent -> (lowest, highest) credible reading, numbers or one per reading: a reading beyond
                 them counts as the limit. A design refuses limits within what readings do by the model.
     resolution: agent -> step of its readings, one number or one per reading; or one step for everyone; or of agents
-                with n readings each one row of n for all, or (S, n). Readings on such a lattice are dithered by one
-                step before anything else; 0 says that they are continuous.
+                with n readings each one row of n for all, or (S, n). 0 says that they are continuous.
                 Where nothing is said, exact numbers protect only continuous readings.
+    dither:     by how many uniform draws of one step each of the N readings is moved before anything else: 0, 1 or
+                2. Left to :func:`veilnet.design`, which decides by what is sent (:mod:`veilnet.agent.dither`): raw
+                readings need none.
     dynamics:   how x moves from row to row, a Dynamics; None where every row is a new x. With it, a prior is the
                 distribution of the first x, and the stationary one when left out.
     model_error: by which fraction the entries of H may be off, 0.05 for 5 %: what that does to the readings on
@@ -81,12 +84,12 @@ class Network(Frozen):
     fitted_rows: hashes of runs of the rows that ``fit`` used, so that an audit notices when it is given them again.
 
     ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
-    ``sensor_noise`` is the noise as it was given: of the readings as an agent gets them, their rounding included.
-    ``undithered_noise`` adds what an uncertain model does. ``noise`` is what every bound, design and promise uses:
-    that of the readings as they are combined, dither included, R + diag(model error) + diag(q²/12). They are one
-    object where there is neither.
+    ``noise`` is as it was given: of the readings as an agent gets them, their rounding included; ``sensor_noise`` is
+    that of one row. ``undithered_noise`` adds what an uncertain model does. ``R`` is what every bound, design and
+    promise uses: that of the readings as they are combined, the dither included, with m draws of a step q each
+    diag(m q²/12). ``sensor_noise`` and ``R`` are one object where there is neither.
 
-    With dynamics the network is a *stream* (``is_stream``). ``noise``, ``sensor_noise`` and ``prior`` then describe
+    With dynamics the network is a *stream* (``is_stream``). ``R``, ``sensor_noise`` and ``prior`` then describe
     one row by itself, out of the middle of the stream; ``colour`` is the noise that carries over (None where it is
     white), ``first`` the distribution of the first x, and ``one_row`` the network of one row.
     """
@@ -108,6 +111,7 @@ class Network(Frozen):
         reading_names: Mapping[str, Sequence[str]] | None = None,
         limits: Mapping[str, Any] | None = None,
         resolution: Mapping[str, Any] | Any = None,
+        dither: Any = None,
         dynamics: Dynamics | None = None,
         model_error: float = 0.0,
         step: Any = None,
@@ -122,6 +126,7 @@ class Network(Frozen):
         self.sensor_noise: NoiseModel = read_noise(
             noise if self.colour is None else self.colour.marginal, self.agents, self.blocks
         )
+        self.noise: NoiseModel | ColouredNoise = self.colour or self.sensor_noise
         self.resolution: Mapping[str, Array] = read_steps(resolution, self.agents, self.blocks)
         self.public: Mapping[str, Array]
         self.U: Array
@@ -137,7 +142,8 @@ class Network(Frozen):
         if self.model_error:
             added = model_error_variance(self.H, self.prior, self.model_error)
             self.undithered_noise = self.sensor_noise.plus(added)
-        self.noise: NoiseModel = dithered(self.undithered_noise, self.steps, self.agents)
+        self.dither = read_dither(dither, self.N)
+        self.R: NoiseModel = dithered(self.undithered_noise, self.steps, self.draws, self.agents)
         self.offset = read_offset(offset, self.agents, self.blocks)
         self.reading_names: Mapping[str, tuple[str, ...]] = MappingProxyType(
             per_agent(reading_names, self.agents, self.blocks, "reading_names", read_reading_names)
@@ -206,19 +212,19 @@ class Network(Frozen):
         return Network(
             self.observe, self.sensor_noise, self.public, self.private, self.prior,
             offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
-            limits=self.limits, resolution=self.resolution, step=self.step, doubts=self.doubts,
+            limits=self.limits, resolution=self.resolution, dither=self.dither, step=self.step, doubts=self.doubts,
             fitted_rows=self.fitted_rows,
         )  # fmt: skip
 
     @derived
     def common_apart(self) -> Network:
         """The same network with common disturbances as parameters of x (:mod:`veilnet.model.apart`)."""
-        if not isinstance(self.noise, SharedNoise):
+        if not isinstance(self.R, SharedNoise):
             return self
         from veilnet.model.apart import apart_arguments
 
         apart = apart_arguments(
-            self.noise,
+            self.R,
             self.agents,
             self.position,
             self.H,
@@ -259,14 +265,19 @@ class Network(Frozen):
     def usual(self) -> tuple[Array, Array] | None:
         """(mean, deviation) of each of the N readings by the model; None where no prior says what x usually is."""
         settled = self.dynamics is None or self.dynamics.stationary is not None
-        return usual_of(self.prior if settled else None, self.H, self.noise.variances(), self.offset)
+        return usual_of(self.prior if settled else None, self.H, self.undithered_noise.variances(), self.offset)
+
+    @derived
+    def draws(self) -> Array:
+        """By how many uniform draws of its step each of the N readings is dithered, 0 while nobody decided."""
+        return np.where(self.steps > 0, 0.0 if self.dither is None else self.dither, 0.0)
 
     # --- quantities every bound needs, computed once
 
     @derived
     def white_observe(self) -> Array:
         """root^-1 H, (N, L): its Gram matrix is the information of the raw readings."""
-        return self.noise.whiten(self.H)
+        return self.R.whiten(self.H)
 
     @derived
     def prior_root(self) -> Array:
@@ -276,11 +287,11 @@ class Network(Frozen):
     @derived
     def raw_triangle(self) -> Array:
         """Upper triangular T with T'T = J0 + H'R^-1 H, the raw information."""
-        if not self.noise.independent or fits_at_once(self.N * self.L):
+        if not self.R.independent or fits_at_once(self.N * self.L):
             return triangle(np.concatenate([self.prior_root, self.white_observe]))
         told = (
             stack_triangle(self.blocks.take(self.H, group.agents[part]), roots[part])
-            for group, roots in zip(self.blocks.groups, self.noise.own_roots(), strict=True)
+            for group, roots in zip(self.blocks.groups, self.R.own_roots(), strict=True)
             for part in parts(group.count, group.size * self.L)
         )
         return triangle(np.concatenate([self.prior_root, joined_triangle(told, self.L)]))
@@ -288,7 +299,7 @@ class Network(Frozen):
     @derived
     def conditioning(self) -> float:
         """How much rounding the model amplifies, units removed (1 is best)."""
-        return max(condition_of_triangle(self.raw_triangle), self.noise.condition())
+        return max(condition_of_triangle(self.raw_triangle), self.R.condition())
 
     def in_raw_coordinates(self, rows: Array) -> Array:
         """A T^-1: coordinates of x in which the raw information is the identity.
@@ -308,7 +319,7 @@ class Network(Frozen):
             )
         scaled = upper / np.where(norms > 0, norms, 1.0)
         _, singular, directions = np.linalg.svd(scaled)
-        if singular[-1] > 16 * EPS * max(self.L, 8) * self.noise.condition() * singular[0]:
+        if singular[-1] > 16 * EPS * max(self.L, 8) * self.R.condition() * singular[0]:
             return
         direction = directions[-1] / np.where(norms > 0, norms, 1.0)
         with_prior = "" if self.prior is None else " and the prior"
@@ -327,7 +338,7 @@ class Network(Frozen):
         """
         known: dict[str, Any] = {
             "observe": self.observe,
-            "noise": self.sensor_noise if self.colour is None else self.colour,
+            "noise": self.noise,
             "public": dict(self.public),
             "private": dict(self.private),
             "prior": self.first if self.first_given else None,
@@ -337,12 +348,15 @@ class Network(Frozen):
             "reading_names": dict(self.reading_names),
             "limits": dict(self.limits),
             "resolution": self.resolution,
+            "dither": self.dither,
             "dynamics": self.dynamics,
             "model_error": self.model_error,
             "step": self.step,
             "doubts": self.doubts,
             "fitted_rows": self.fitted_rows,
         }
+        if "resolution" in changes:  # another lattice asks for other dither
+            changes = {"dither": None} | changes
         return Network(**(known | changes))
 
     def accepting(self, names: str | Sequence[str]) -> Network:
@@ -410,7 +424,7 @@ class Network(Frozen):
 
     def __repr__(self) -> str:
         prior = "no prior" if self.prior is None else repr(self.prior)
-        noise = "independent" if self.noise.independent else "correlated"
+        noise = "independent" if self.R.independent else "correlated"
         if self.colour is not None:
             noise = f"coloured {noise}"
         kind = "stream of " if self.is_stream else ""

@@ -199,25 +199,26 @@ class JointNoise(NoiseModel):
         return JointNoise(self.blocks, self._matrix + np.diag(variances))
 
 
-def dithered(noise: NoiseModel, steps: Array, agents: Sequence[str]) -> NoiseModel:
-    """The noise of readings moved at random within their N steps, R + diag(q²/12).
+def dithered(noise: NoiseModel, steps: Array, draws: Array | float, agents: Sequence[str]) -> NoiseModel:
+    """The noise of readings moved by so many draws of their N steps, R + diag(m q²/12).
 
     R is the noise of the readings as they come, rounding included: less than rounding alone has is refused.
     """
-    added = dither_variance(steps)
-    if not np.any(added):
+    rounding = dither_variance(steps)
+    if not np.any(rounding):
         return noise
     variances = noise.rounding_room()
-    short = np.flatnonzero(variances < added * (1 - 1e-9))
+    short = np.flatnonzero(variances < rounding * (1 - 1e-9))
     if short.size:
         place = int(short[0])
         agent = agents[int(noise.blocks.owner[place])]
         raise InvalidNetwork(
             f"resolution of {agent!r}: rounding to steps of {steps[place]:g} alone has the variance "
-            f"{added[place]:.3g} (step²/12), but the noise given has {variances[place]:.3g}; noise is that of the "
+            f"{rounding[place]:.3g} (step²/12), but the noise given has {variances[place]:.3g}; noise is that of the "
             "readings as they come, rounding included: add it, or mend the step"
         )
-    return noise.plus(added)
+    added = dither_variance(steps, draws)
+    return noise.plus(added) if np.any(added) else noise
 
 
 def read_noise(noise: Any, agents: Sequence[str], blocks: Blocks) -> NoiseModel:

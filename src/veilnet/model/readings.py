@@ -1,8 +1,8 @@
 """What is known of an agent's readings besides the model: names, what is credible, and how finely they are read.
 
-A sensor has a resolution: its readings are whole multiples of a step. Each reading with a step q > 0 is dithered,
-moved by a uniform draw of one step's width, before anything is done with it; that adds q²/12 to its variance
-(:func:`dither_variance`). Why, and what it guarantees: mathematics, "Readings on a lattice".
+A sensor has a resolution: its readings are whole multiples of a step. A reading with a step q > 0 is dithered, moved
+by m uniform draws of one step's width, before anything is done with it; that adds m q²/12 to its variance
+(:func:`dither_variance`). Why, how many draws, and what that guarantees: mathematics, "Readings on a lattice".
 """
 
 from __future__ import annotations
@@ -84,6 +84,27 @@ def read_resolution(steps: Any, readings: int) -> Array:
     return found
 
 
-def dither_variance(steps: Array) -> Array:
-    """q²/12: the variance of a uniform draw between -q/2 and q/2, and of the rounding error of a sensor."""
-    return np.asarray(steps**2 / 12.0)
+MOST_DRAWS = 2.0
+"""Draws of dither that serve whatever is sent: wherever between lattice points their sum fell, its mean is zero."""
+
+
+def read_dither(draws: Any, readings: int) -> Array | None:
+    """How many uniform draws of a step move each reading: one number or one per reading, each 0, 1 or 2."""
+    if draws is None:
+        return None
+    try:
+        array = np.asarray(draws, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.asarray(np.nan)
+    if array.shape not in ((), (readings,)) or not np.all(np.isin(array, (0.0, 1.0, MOST_DRAWS))):
+        raise InvalidNetwork(
+            f"dither: expected one number or {readings}, one per reading, each 0, 1 or 2 draws, found {draws!r}"
+        )
+    found = np.array(np.broadcast_to(array, (readings,)))
+    freeze(found)
+    return found
+
+
+def dither_variance(steps: Array, draws: Array | float = 1.0) -> Array:
+    """m q²/12: that of m uniform draws between -q/2 and q/2; of one, also of the rounding error of a sensor."""
+    return np.asarray(draws * steps**2 / 12.0)

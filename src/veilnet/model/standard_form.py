@@ -57,7 +57,7 @@ def standard_form(network: Network) -> StandardForm:
     return StandardForm(
         information=prior.T @ prior,
         observe=_white_in_raw_coordinates(network),
-        coupling=None if network.noise.independent else _coupling(network),
+        coupling=None if network.R.independent else _coupling(network),
         blocks=network.blocks,
         public=_unit(network.in_raw_coordinates(network.U)),
         private=tuple(_unit(network.in_raw_coordinates(rows)) for rows in network.private.values()),
@@ -69,7 +69,7 @@ def _white_in_raw_coordinates(network: Network) -> Array:
     if fits_at_once(network.N * network.L):
         return network.in_raw_coordinates(_whiten_by_own_noise(network, network.H))
     found = np.empty(network.H.shape)
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         for part in parts(group.count, group.size * network.L):
             white = solve_lower_batch(roots[part], network.blocks.take(network.H, group.agents[part]))
             flat = network.in_raw_coordinates(white.reshape(-1, network.L))
@@ -84,13 +84,13 @@ def _unit(rows: Array) -> Array:
 def _whiten_by_own_noise(network: Network, stacked: Array) -> Array:
     """R_ii^-½ applied to each agent's rows."""
     white = np.empty(stacked.shape)
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         group.put(white, solve_lower_batch(roots, group.take(stacked)))
     return white
 
 
 def _coupling(network: Network) -> Array:
-    half = _whiten_by_own_noise(network, network.noise.matrix())
+    half = _whiten_by_own_noise(network, network.R.matrix())
     full = _whiten_by_own_noise(network, np.ascontiguousarray(half.T))
     full[network.blocks.owner[:, None] == network.blocks.owner[None, :]] = 0.0
     return np.asarray((full + full.T) / 2)

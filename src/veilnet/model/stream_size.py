@@ -33,7 +33,7 @@ def by_stacks(network: Network) -> bool:
     return (
         network.is_stream
         and network.colour is None
-        and network.noise.independent
+        and network.R.independent
         and network.S * network.L > MOST_JOINT
     )
 
@@ -49,7 +49,7 @@ def refuse_too_large(network: Network, numbers: int, what: str) -> None:
     kind = "is coloured" if network.colour is not None else "couples agents"
     why = (
         "trade-offs and errors now are not built for so many agents, share filters at perfect utility are"
-        if network.colour is None and network.noise.independent
+        if network.colour is None and network.R.independent
         else f"its noise {kind}, and only streams with white noise independent between agents scale further"
     )
     raise InvalidRequest(

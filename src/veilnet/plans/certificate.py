@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers, stacks_of
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
+from veilnet.recheck.dither import as_dithered, wrongly_dithered
 from veilnet.recheck.noise_power import powers_of
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.stream import StreamRecheck
@@ -30,7 +31,7 @@ _AGREEMENT = 1e-6
 _ROUNDING = 1e-12
 _WEAK_PRIOR = 1e-9  # what the recheck's weak prior takes from a growth, and more
 LOSS_ALLOWED = "utility loss allowed"
-DITHERED = "agents without their dither"
+DITHERED = "agents without the dither that they need and the figures count"
 UTILITY = "utility"
 NOISE_POWER = "noise power of "
 _LOST = 1e8  # a public error that grows more than this is lost, whether or not it is without bound
@@ -104,6 +105,7 @@ def certify(
 ) -> Certificate:
     """Recompute every promise from the network and the sanitizers alone; ``begun`` has sums formed elsewhere."""
     model: Recheck | StreamRecheck | StreamStacksRecheck
+    network = as_dithered(network, sanitizers)
     if network.is_stream:
         model = (
             StreamStacksRecheck(network, stacks_of(network, sanitizers))
@@ -143,8 +145,10 @@ def certify(
         held = bool(least >= target - rounding * (1 + target))
         findings.append(Finding(f"every direction of {name}", target, least, held))
     if np.any(network.steps):
-        undithered = _undithered(network, sanitizers)
-        findings.append(Finding(DITHERED, 0.0, float(undithered), undithered == 0))
+        wrong = float(
+            np.sum(_dithering_otherwise(network, sanitizers) | wrongly_dithered(network, sanitizers))
+        )
+        findings.append(Finding(DITHERED, 0.0, wrong, wrong == 0))
     if promise.most_loss is not None:
         held = bool(0.0 - promise.utility <= promise.most_loss + _AGREEMENT * (1 + promise.most_loss))
         findings.append(Finding(LOSS_ALLOWED, promise.most_loss, 0.0 - promise.utility, held))
@@ -168,15 +172,15 @@ def power_finding(agents: Sequence[str], allowed: Array, found: Array) -> Findin
     return Finding(f"{NOISE_POWER}{agents[worst]}", float(allowed[worst]), float(found[worst]), held)
 
 
-def _undithered(network: Network, sanitizers: Mapping[str, Sanitizer]) -> int:
-    """How many agents do not dither their readings by the steps that the network says."""
+def _dithering_otherwise(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:
+    """Which agents (S,) do not dither their readings as the figures count."""
+    wrong = np.zeros(network.S, bool)
     if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
-        return 0  # each takes the steps from the network when it is made
-    wrong = 0
+        return wrong  # each takes its dither from the network when it is made
+    counted = network.draws * network.steps
     for agent, sanitizer in sanitizers.items():
-        steps = network.resolution.get(agent, np.zeros(sanitizer.readings))
-        mine = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
-        wrong += not np.array_equal(mine, steps)
+        place = network.position[agent]
+        wrong[place] = not np.array_equal(sanitizer.dither_width, counted[network.blocks.rows(place)])
     return wrong
 
 

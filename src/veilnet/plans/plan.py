@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
 from veilnet._core.names import ByAgent
 from veilnet._core.types import Booleans
+from veilnet.agent.dither import counting_dither, with_more_dither
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers, numbers_kept
 from veilnet.bounds.knowledge import knowledge, privacy
@@ -35,6 +36,7 @@ from veilnet.verdict.resolution import resolution_notes, unstated
 __all__ = ["Plan"]
 
 _NO_LOSS = 1e-13
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,6 +261,29 @@ def _withholding_by_exact_numbers(network: Network, sanitizers: Mapping[str, San
     return found
 
 
+class OtherDither(Exception):
+    """What agents would send needs other dither than the network counts; ``network`` counts what serves."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__("what agents would send needs other dither than the network counts")
+        self.network = network
+
+
+def with_its_dither(network: Network, answer: Callable[[Network], Answer]) -> Answer:
+    """What is answered for the network with the dither that the answer itself calls for.
+
+    network: whose dither is decided anew.
+    answer:  from a network to plans of it; each time dither does not serve them it is made again with more.
+    """
+    if network.dither is not None:
+        network = network.replace(dither=None)
+    while True:
+        try:
+            return answer(network)
+        except OtherDither as other:
+            network = other.network
+
+
 def make_plan(
     network: Network,
     sanitizers: Mapping[str, Sanitizer],
@@ -281,6 +306,7 @@ def make_plan(
     already, ``gap_privacy`` the part of an error without gaps that has to be left around one.
     """
     refuse_narrow_limits(network)
+    network = counting_dither(network, sanitizers)
     if network.is_stream and known is None:
         known = stream_knowledge(network, sanitizers)
     gridded = with_release_grid(network, sanitizers, known=known)
@@ -302,6 +328,9 @@ def make_plan(
         power or {},
         with_gaps,
     )
+    other = with_more_dither(network, gridded)
+    if other is not None:
+        raise OtherDither(other)
     promise, certificate = confirmed_promise(network, gridded, promise)
     if not certificate.ok:
         raise InvalidPlan(

@@ -48,7 +48,7 @@ def with_release_grid(
         isinstance(sanitizers, StackedSanitizers)
         and sanitizers.belong_to(network)
         and (not network.is_stream or by_stacks(network))
-        and network.common_apart.noise.independent
+        and network.common_apart.R.independent
     ):
         return _with_stacked_grid(network.common_apart, sanitizers)
     if by_stacks(network):
@@ -63,7 +63,7 @@ def with_release_grid(
     sent = {agent: Sent(network.position[agent], s.compression, s.noise) for agent, s in independent.items()}
     # With common disturbances apart what is left of the noise is less, so that the grid is finer than it must be.
     apart = network.common_apart
-    if apart.noise.independent:
+    if apart.R.independent:
         steps = {agent: grid_steps(own_covariance(apart, each)) for agent, each in sent.items()}
     else:
         ends = np.cumsum([s.sent for s in independent.values()])
@@ -113,7 +113,7 @@ def _coarser(network: Network, needed: Array, agent: Callable[[int], str]) -> Ar
 
 def _with_stacked_grid(network: Network, sanitizers: StackedSanitizers) -> StackedSanitizers:
     """The same for many agents at once, whose rows are independent already."""
-    noises = [network.noise.stack(group) for group in network.blocks.groups]
+    noises = [network.R.stack(group) for group in network.blocks.groups]
     grids = [np.empty((stack.count, stack.sent)) for stack in sanitizers.stacks]
     for each in sanitizers.parts():
         own = noises[each.group][each.within]

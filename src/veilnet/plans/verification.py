@@ -105,6 +105,7 @@ def verify(folder: str | PathLike[str], network: Network | None = None) -> list[
     trusted = saved.network
     if network is not None:
         trusted, note = _with_planned_step(network, saved.network.step)
+        trusted = trusted.replace(dither=saved.network.dither)  # the certificate judges it by what is sent
         # A step that differs is told in words; where only the plan has one, all else must still be the same.
         difference = saved.difference(trusted)
         if difference and not same_step(trusted.step, saved.network.step):

@@ -55,18 +55,18 @@ class DoubleRecheck:
 
 def _raw_information(network: Network) -> Array:
     """H'R^-1 H, by plain solves: R has no direction to drop."""
-    if not network.noise.independent:
-        raw = network.H.T @ solve(network.noise.matrix(), network.H, assume_a="pos")
+    if not network.R.independent:
+        raw = network.H.T @ solve(network.R.matrix(), network.H, assume_a="pos")
         return np.asarray((raw + raw.T) / 2)
     total = np.zeros((network.L, network.L))
     for group in network.blocks.groups:
-        total += raw_information(network.blocks.take(network.H, group.agents), network.noise.stack(group))
+        total += raw_information(network.blocks.take(network.H, group.agents), network.R.stack(group))
     return total
 
 
 def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
     """Σ H'C'(C R C' + Θ)^+ C H, over agents alike where noises are independent, at once otherwise."""
-    if network.noise.independent and isinstance(sanitizers, StackedSanitizers):
+    if network.R.independent and isinstance(sanitizers, StackedSanitizers):
         return _stacked_information(network, sanitizers)
     mechanisms = [
         (sanitizers[agent].compression, sanitizers[agent].noise)
@@ -74,7 +74,7 @@ def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array
         else (np.eye(int(size)), np.zeros((int(size), int(size))))
         for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
     ]
-    if not network.noise.independent:
+    if not network.R.independent:
         return _joint_information(network, mechanisms)
     alike: dict[tuple[int, ...], list[int]] = {}
     for place, (compression, _) in enumerate(mechanisms):
@@ -83,7 +83,7 @@ def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array
     for places in alike.values():
         total += sent_information(
             np.stack([network.H[network.blocks.rows(place)] for place in places]),
-            np.stack([network.noise.block(place) for place in places]),
+            np.stack([network.R.block(place) for place in places]),
             np.stack([mechanisms[place][0] for place in places]),
             np.stack([mechanisms[place][1] for place in places]),
         )
@@ -92,7 +92,7 @@ def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array
 
 def _stacked_information(network: Network, sanitizers: StackedSanitizers) -> Array:
     total = np.zeros((network.L, network.L))
-    stacks = [network.noise.stack(group) for group in network.blocks.groups]
+    stacks = [network.R.stack(group) for group in network.blocks.groups]
     for each in sanitizers.parts():
         own = stacks[each.group][each.within]
         total += sent_information(each.observe, own, each.stack.compression, each.stack.noise)
@@ -106,7 +106,7 @@ def _joint_information(network: Network, mechanisms: list[tuple[Array, Array]]) 
     observed = np.zeros((int(ends[-1]), network.L))
     for place, (compression, _) in enumerate(mechanisms):
         rows = network.blocks.rows(place)
-        covariance[sent[place]] = compression @ network.noise.matrix()[rows]
+        covariance[sent[place]] = compression @ network.R.matrix()[rows]
         observed[sent[place]] = compression @ network.H[rows]
     squared = np.zeros((int(ends[-1]), int(ends[-1])))
     for place, (compression, noise) in enumerate(mechanisms):

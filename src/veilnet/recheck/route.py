@@ -58,7 +58,7 @@ class Recheck:
     def precise(self) -> bool:
         """Whether the network is small enough for 32 digits."""
         sizes = self.network.blocks.sizes.astype(float)
-        blocks = sizes if self.network.noise.independent else np.array([np.sum(sizes)])
+        blocks = sizes if self.network.R.independent else np.array([np.sum(sizes)])
         return bool(np.sum((blocks + self.network.L) ** 3) / 3 <= _MOST_WORK)
 
     def growth(self, rows: Array, claimed: float) -> float:

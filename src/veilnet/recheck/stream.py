@@ -145,14 +145,14 @@ class _Smoothed:
             mine = spectrum[:, each.rows, each.rows]
             response, noise = _without_repetition(each, each.response(turns), mine)
             observed = response @ network.H[each.rows]
-            if network.noise.independent:
+            if network.R.independent:
                 total += _adjoint(observed) @ np.linalg.solve(
                     response @ mine @ _adjoint(response) + noise, observed
                 )
             else:
                 seen.append(response)
                 noises.append(noise)
-        if network.noise.independent or not seen:
+        if network.R.independent or not seen:
             return total
         return _joint_information(network, self._filters, seen, noises, spectrum)
 
@@ -197,7 +197,7 @@ def _joint_information(
 def _noise_spectrum(network: Network, turns: ComplexArray) -> ComplexArray:
     """S_n(ω) of the readings' noise, white floor and dither included, (frequencies, N, N)."""
     if network.colour is None:
-        white = network.noise.matrix().astype(complex)
+        white = network.R.matrix().astype(complex)
         return np.broadcast_to(white, (len(turns), *white.shape))
     carry = np.linalg.inv(np.eye(network.N) - turns[:, None, None] * network.colour.memory)
     return np.asarray(carry @ network.colour.innovation @ _adjoint(carry) + white_noise(network))

@@ -51,7 +51,7 @@ class AgentFilter:
 def white_noise(network: Network) -> Array:
     """The white part of the readings' noise, dither included."""
     if network.colour is None:
-        return network.noise.matrix()
+        return network.R.matrix()
     return np.asarray(network.colour.floor + np.diag(network.steps**2 / 12))
 
 

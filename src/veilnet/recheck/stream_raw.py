@@ -22,7 +22,7 @@ def error_of_raw_filter(network: Network, rows: Array) -> float:
     raw = Window(network, [AgentFilter(network, place, {}) for place in range(network.S)])
     base = network.L + (0 if network.colour is None else network.N)
     white = white_noise(network)
-    scale = np.sqrt(np.diag(network.noise.matrix()))
+    scale = np.sqrt(np.diag(network.R.matrix()))
     white = white / np.outer(scale, scale)
     if np.linalg.eigvalsh(white)[0] < 1e-9:
         return _settled(raw, rows)

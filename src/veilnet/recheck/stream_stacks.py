@@ -151,7 +151,7 @@ class StreamStacksRecheck:
     def _agents(self, frequencies: int) -> Iterator[tuple[SanitizerStack, Array, Array]]:
         """(stack, H_i, R_i), some agents at a time."""
         groups = self.network.blocks.groups
-        noises = [self.network.noise.stack(group) for group in groups]
+        noises = [self.network.R.stack(group) for group in groups]
         for each in self._sanitizers.parts():
             own = noises[each.group][each.within]
             step = max(1, _NUMBERS_AT_ONCE // (frequencies * max(self.network.L, each.stack.order) ** 2))
@@ -168,7 +168,7 @@ class StreamStacksRecheck:
         total = np.zeros((self.network.L, self.network.L))
         for group in self.network.blocks.groups:
             observe = self.network.blocks.take(self.network.H, group.agents)
-            total += raw_information(observe, self.network.noise.stack(group))
+            total += raw_information(observe, self.network.R.stack(group))
         return total
 
     def _smoothed_raw(self, rows: Array) -> Array:

@@ -74,7 +74,7 @@ class TwofoldRecheck:
     def _told(self, sanitizers: Mapping[str, Sanitizer]) -> Twofold:
         """Σ H'C'(C R C' + Θ)^-1 C H; agents without a sanitizer send their readings raw."""
         network = self._network
-        parts = _independent if network.noise.independent else _joint
+        parts = _independent if network.R.independent else _joint
         total = Twofold.zeros((network.L, network.L))
         for covariance, observed in parts(network, sanitizers, Twofold.of(self._change)):
             if observed.shape[-2]:
@@ -97,7 +97,7 @@ def _independent(
         step = max(1, _ENTRIES_AT_ONCE // (max(sent, size) + network.L) ** 2)
         for start in range(0, len(places), step):
             some = places[start : start + step]
-            own = Twofold.of(np.stack([network.noise.block(place) for place in some]))
+            own = Twofold.of(np.stack([network.R.block(place) for place in some]))
             observed = (
                 Twofold.of(np.stack([network.H[network.blocks.rows(place)] for place in some])) @ change
             )
@@ -114,7 +114,7 @@ def _joint(
     network: Network, sanitizers: Mapping[str, Sanitizer], change: Twofold
 ) -> Iterator[tuple[Twofold, Twofold]]:
     """(C R C' + Θ, C H T^-1) of all agents at once, where their noises are correlated."""
-    own = Twofold.of(network.noise.matrix())
+    own = Twofold.of(network.R.matrix())
     observed = Twofold.of(network.H) @ change
     if not sanitizers:
         yield own, observed

@@ -75,7 +75,7 @@ def sending_of(network: Network, agent: str, sanitizer: Sanitizer) -> Sending:
 def _deviations(network: Network, agent: str) -> Array:
     """Of each reading, from one row to another: what x does to it where a prior tells, and noise."""
     place = network.position[agent]
-    variances = np.diag(network.noise.block(place)).copy()
+    variances = np.diag(network.R.block(place)).copy()
     if network.prior is not None and network.prior.covariance is not None:
         observe = network.observe[agent]
         variances += np.sum((observe @ network.prior.covariance) * observe, axis=1)

@@ -18,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from veilnet._core.validation import expect
+from veilnet.agent.dither import settled
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.bounds.knowledge import knowledge, privacy_limit
@@ -45,6 +46,7 @@ def check(network: Network) -> Verdict:
         from veilnet.verdict.streams.exact_test import check_stream
 
         return check_stream(network)
+    network = settled(network, lambda tried: share_sanitizers(_sufficient_shares(tried)))
     mine = _sufficient_shares(network)
     sent = share_sanitizers(mine)
     known = knowledge(network, sent)

@@ -115,7 +115,7 @@ def _white_shares(network: Network, raw_rows: Array) -> list[Array]:
     """A Ψ_i R_ii^½ for each agent."""
     estimate = np.ascontiguousarray(share_of_estimate(network, raw_rows).T)
     parts: list[Array] = [np.empty(0)] * network.S
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         for agent, rows, root in zip(group.agents, group.take(estimate), roots, strict=True):
             parts[int(agent)] = rows.T @ root
     return parts
@@ -125,14 +125,14 @@ def _own_residual_information(network: Network) -> list[Array]:
     """R_ii^½' Φ_ii R_ii^½ for each agent."""
     blocks: list[Array] = [np.empty(0)] * network.S
     network = network.common_apart
-    if network.noise.independent:
+    if network.R.independent:
         white = network.in_raw_coordinates(network.white_observe)
         for group in network.blocks.groups:
             for agent, rows in zip(group.agents, group.take(white), strict=True):
                 blocks[int(agent)] = np.eye(group.size) - rows @ rows.T
         return blocks
     whole = residual_information(network)
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         for agent, block, root in zip(group.agents, group.diagonal_blocks(whole), roots, strict=True):
             blocks[int(agent)] = root.T @ block @ root
     return blocks

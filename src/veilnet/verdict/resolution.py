@@ -13,16 +13,18 @@ from veilnet._core.words import join_names
 from veilnet.bounds.knowledge import crlb
 from veilnet.model.network import Network
 
-# Steps up to which the best attack known left the linear one's error (mathematics, "Readings on a lattice").
+# Steps, in deviations of the noise, up to which the best attack left the linear one's error to a part in a thousand
+# (mathematics, "Readings on a lattice"); at twice that it gains up to a percent.
 _COARSE = 1.0
 
 
 def dither_cost(network: Network) -> float:
     """By which part the dither alone makes the centre's public error variance grow, from raw readings (0.01: 1 %)."""
-    if not np.any(network.steps):
+    if not np.any(network.draws):
         return 0.0
     if network.is_stream:
-        return float(np.trace(_public_error(network)) / np.trace(_public_error(_undithered(network))) - 1.0)
+        bare = network.replace(dither=0.0)
+        return float(np.trace(_public_error(network)) / np.trace(_public_error(bare)) - 1.0)
     undithered = triangle(np.concatenate([network.prior_root, network.undithered_noise.whiten(network.H)]))
     with_dither = float(np.sum(network.in_raw_coordinates(network.U) ** 2))
     return with_dither / _squares(undithered, network.U) - 1.0
@@ -33,10 +35,11 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
     resolution is known.
     """
     notes = []
-    if np.any(network.steps):
+    if np.any(network.draws):
         notes.append(
-            "Before use, every reading is moved at random within one step of its resolution (dither); all figures "
-            f"count that ({_percent(dither_cost(network))} of the public error variance)."
+            "Before use, readings that are not sent whole are moved at random within a step or two of their "
+            "resolution (dither); all figures count that "
+            f"({_percent(dither_cost(network))} of the public error variance)."
         )
     coarse = np.flatnonzero(
         network.steps > _COARSE * np.sqrt(network.undithered_noise.variances()) * (1 + 1e-9)
@@ -45,7 +48,7 @@ def resolution_notes(network: Network, exposed: Sequence[str]) -> list[str]:
         owners = list(dict.fromkeys(network.agents[int(k)] for k in network.blocks.owner[coarse]))
         notes.append(
             f"The steps of {join_names(owners)} are larger than the noise of the readings: whoever knows the lattice "
-            "may learn a few percent more than the figures say."
+            "may learn a percent more than the figures say."
         )
     if exposed:
         notes.append(
@@ -66,14 +69,6 @@ def unstated(network: Network, chosen: Booleans) -> Sequence[str]:
     if len(places) == network.S:
         return network.agents
     return [network.agents[place] for place in places.tolist()]
-
-
-def _undithered(network: Network) -> Network:
-    """The same stream, were its readings not moved within their steps."""
-    return Network(
-        network.observe, network.colour or network.sensor_noise, network.public, network.private,
-        dynamics=network.dynamics,
-    )  # fmt: skip
 
 
 def _public_error(network: Network) -> Array:

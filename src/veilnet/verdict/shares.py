@@ -55,7 +55,7 @@ class Shares:
     def free(self) -> Iterator[tuple[int, Array]]:
         """(agent, orthonormal columns b of its raw readings with U Ψ_i b = 0): where noise costs nothing."""
         for group, roots, rows in zip(
-            self.network.blocks.groups, self.network.noise.own_roots(), self.rows, strict=True
+            self.network.blocks.groups, self.network.R.own_roots(), self.rows, strict=True
         ):
             for place, agent in enumerate(group.agents):
                 rank = int(self.ranks[agent])
@@ -80,8 +80,8 @@ def shares(network: Network, *, finer: float = 1.0) -> Shares:
 
 
 def _by_size(network: Network, tolerance: float) -> Iterator[tuple[Group, ShareStack]]:
-    sizes = zip(network.blocks.groups, network.noise.own_roots(), strict=True)
-    if network.noise.independent:
+    sizes = zip(network.blocks.groups, network.R.own_roots(), strict=True)
+    if network.R.independent:
         weights = share_weights(network.raw_triangle, network.U)
         for group, roots in sizes:
             yield group, share_stack(network.blocks.take(network.H, group.agents), roots, weights, tolerance)

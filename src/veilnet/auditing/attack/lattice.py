@@ -6,13 +6,14 @@ model y given the messages z is N(m, V), V narrow where numbers are sent exactly
 
     V^-1 = S^-1 + C' Σ^-1 C,   S = H P0 H' + R,   Σ = Θ + C D C' + rounding of the release grid,
 
-with D the variances of the dither. Agents whose point is nearly certain are taken as read, and the others looked
-at again given them. Since x - y - z is Markov and E[x|y] is linear, the estimate of g = G x is the raw readings'
-estimate at E[y|z]: nothing but the posterior mean of the readings is needed.
+with D the variances m q²/12 of the dither. Agents whose point is nearly certain are taken as read, and the others
+looked at again given them. Since x - y - z is Markov and E[x|y] is linear, the estimate of g = G x is the raw
+readings' estimate at E[y|z]: nothing but the posterior mean of the readings is needed.
 
-Against dither d that posterior is not the Gaussian's: v = y + d has a piecewise constant density, constant on the
-cells around lattice points. :func:`knowing_the_dither` draws v from the Gaussian posterior and weighs each draw by
-the ratio of the true density to the Gaussian one: the best attack there is, up to the number of draws.
+Against dither d that posterior is not the Gaussian's: v = y + d has a density that is constant on the cells around
+lattice points where d is one draw, and linear between them where it is two. :func:`knowing_the_dither` draws v from
+the Gaussian posterior, y among the points it may have come from, and weighs each draw by the ratio of the true
+density to the Gaussian one: the best attack there is, up to the number of draws.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.lattice_points import expected_points, points_near
 from veilnet.model.network import Network
+from veilnet.model.readings import dither_variance
 
 _SURE = 0.9  # posterior probability from which a lattice point is taken as read
 _WIDTH = 512  # lattice points listed per row
@@ -46,7 +48,7 @@ class Eavesdropper:
     offset:           subtracted from the readings before they are combined.
     added:            covariance of what is added to C(y + d): noise and rounding, (M, M).
     steps, phase:     the lattice: y = phase + steps * whole; a step of 0 is a continuous reading.
-    dither:           width of the uniform dither of each reading, 0 where there is none.
+    dither:           width of a uniform draw of each reading's dither, 0 where there is none; ``draws`` of them.
     owners:           agent -> its readings.
     quiet:            agent -> the part of its rows that lies on the lattice, where not all do (minutes' means do
                       when nothing moved); all of them where it is not given.
@@ -60,8 +62,21 @@ class Eavesdropper:
     steps: Array
     phase: Array
     dither: Array
+    draws: Array
     owners: Mapping[str, slice]
     quiet: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def spread(self) -> Array:
+        """The variance of each reading's dither."""
+        return dither_variance(self.dither, self.draws)
+
+    def undithered(self, covariance: Array | None = None) -> Eavesdropper:
+        """The same, as if nobody dithered; with another covariance of what is combined, where one is given."""
+        none = np.zeros(len(self.dither))
+        return replace(
+            self, dither=none, draws=none, covariance=self.covariance if covariance is None else covariance
+        )
 
 
 def eavesdropper(
@@ -78,13 +93,13 @@ def eavesdropper(
     sent = [sanitizers[agent].sent for agent in owners]
     ends = np.cumsum(sent)
     compression, added = np.zeros((int(ends[-1]), network.N)), np.zeros((int(ends[-1]), int(ends[-1])))
-    dither = np.zeros(network.N)
+    dither, draws = np.zeros(network.N), np.zeros(network.N)
     for (agent, mine), end, count in zip(owners.items(), ends, sent, strict=True):
         sanitizer, rows = sanitizers[agent], slice(int(end) - count, int(end))
         compression[rows, mine] = sanitizer.compression
         added[rows, rows] = sanitizer.noise + np.diag(_rounding(sanitizer))
         if sanitizer.resolution is not None:
-            dither[mine] = sanitizer.resolution
+            dither[mine], draws[mine] = sanitizer.resolution, sanitizer.dither
     return Eavesdropper(
         mean=network.H @ network.prior.mean + network.offset,
         covariance=network.H @ network.prior.covariance @ network.H.T + network.undithered_noise.matrix(),
@@ -94,6 +109,7 @@ def eavesdropper(
         steps=steps,
         phase=np.zeros(network.N) if phase is None else phase,
         dither=dither,
+        draws=draws,
         owners=owners,
         quiet={} if quiet is None else quiet,
     )
@@ -117,8 +133,7 @@ class Readings:
 
 def linear_posterior(known: Eavesdropper, messages: Array) -> tuple[Array, Array]:
     """(m, V): mean (T, N) and covariance of the readings given the messages (T, M), by the linear attacker."""
-    spread = np.diag(known.dither**2 / 12.0)
-    sigma = known.added + known.compression @ spread @ known.compression.T
+    sigma = known.added + (known.compression * known.spread) @ known.compression.T
     information = inverse(known.covariance) + known.compression.T @ np.linalg.solve(sigma, known.compression)
     posterior = inverse(information)
     expected = (known.mean - known.offset) @ known.compression.T
@@ -158,13 +173,13 @@ def closest_points(known: Eavesdropper, messages: Array) -> Readings:
 
 
 def knowing_the_dither(known: Eavesdropper, messages: Array, seed: int) -> Array:
-    """E[y|z] (T, N) where each reading is dithered with a uniform of ``dither`` width: by weighted draws.
+    """E[y|z] (T, N) where each reading is dithered by one or two uniform draws of ``dither`` width: weighted draws.
 
-    v = y + d is drawn from the Gaussian posterior; its true prior density is that of the lattice point it is
-    dithered from. Readings without dither keep the Gaussian's.
+    v = y + d is drawn from the Gaussian posterior, y from the lattice points it may be dithered from: one, or the two
+    around it, the nearer the likelier. Readings without dither keep the Gaussian's.
     """
-    more = known.covariance + np.diag(known.dither**2 / 12.0)
-    blurred = replace(known, covariance=more, dither=np.zeros(len(known.dither)))
+    more = known.covariance + np.diag(known.spread)
+    blurred = known.undithered(more)
     mean, posterior = linear_posterior(blurred, messages)
     root = np.linalg.cholesky(posterior)
     rng = np.random.default_rng([seed, 9])
@@ -176,7 +191,7 @@ def knowing_the_dither(known: Eavesdropper, messages: Array, seed: int) -> Array
     for start in range(0, len(mean), at_once):
         some = slice(start, start + at_once)
         v = mean[some, None, :] + draws
-        y = _on_lattice(v, known)
+        y = _on_lattice(v, known, rng)
         a, b = v - known.mean, y - known.mean
         logs = 0.5 * (np.sum((a @ smooth) * a, axis=-1) - np.sum((b @ coarse) * b, axis=-1))
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -185,11 +200,13 @@ def knowing_the_dither(known: Eavesdropper, messages: Array, seed: int) -> Array
     return found
 
 
-def _on_lattice(values: Array, known: Eavesdropper) -> Array:
-    """Each value at the lattice point whose cell it lies in; continuous or undithered readings as they are."""
-    step = np.where(known.dither > 0, known.steps, 0.0)
+def _on_lattice(values: Array, known: Eavesdropper, rng: np.random.Generator) -> Array:
+    """Each value at a lattice point it may be dithered from; continuous or undithered readings as they are."""
+    step = np.where(known.draws > 0, known.steps, 0.0)
     unit = np.where(step > 0, step, 1.0)
-    return np.asarray(np.where(step > 0, known.phase + unit * np.rint((values - known.phase) / unit), values))
+    places = (values - known.phase) / unit
+    chosen = np.where(known.draws == 1, np.rint(places), np.floor(places + rng.random(values.shape)))
+    return np.asarray(np.where(step > 0, known.phase + unit * chosen, values))
 
 
 def _listed(

@@ -125,7 +125,7 @@ class LinearCentre:
             Sent(network.position[agent], s.compression, s.noise)
             for agent, (_, s) in zip(self.agents, self._parts, strict=True)
         ]
-        if network.noise.independent:
+        if network.R.independent:
             return [cholesky(own_covariance(network, each)) for each in sent]
         return [cholesky(joint_covariance(network, sent))]
 

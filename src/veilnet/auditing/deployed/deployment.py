@@ -112,5 +112,5 @@ def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deploy
 
 def _raw(network: Network, place: int) -> Sanitizer:
     rows = network.blocks.rows(place)
-    steps = network.resolution.get(network.agents[place])
-    return Sanitizer(np.eye(int(network.blocks.sizes[place])), offset=network.offset[rows], resolution=steps)
+    raw = Sanitizer(np.eye(int(network.blocks.sizes[place])), offset=network.offset[rows])
+    return raw.for_agent(network.agents[place], network)

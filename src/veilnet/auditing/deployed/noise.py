@@ -10,14 +10,13 @@ from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.deployed.response import reach_of_dither
-from veilnet.model.readings import dither_variance
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
     """The plan's noise ξ B at one agent, with Θ + C D C' = B'B and ξ white, and the rounding of each number.
 
-    D has the variances of the dither. A uniform draw is sub-Gaussian with its own variance, and so is ξ therefore;
+    D has the variances of the dither. Uniform draws are sub-Gaussian with their own variance, and so is ξ therefore;
     where there is dither it is not normal, and ``normal`` is false. Dither that goes into a memory comes back in
     later rows: what is left is then not white, so that D is not counted (Θ = B'B) and only its ``reach`` is known.
     """
@@ -28,15 +27,15 @@ class Noise:
     exact: Array  # (sent, m): combinations to which no noise is added
     step: Array
     covariance: Array  # Θ + C D C'
-    reach: Array  # (sent,): |C| q/2, how far dither alone may move each number
+    reach: Array  # (sent,): |C| w/2, w the dither's width, how far dither alone may move each number
     normal: bool
 
     @classmethod
     def of(cls, sanitizer: Sanitizer) -> Noise:
         step = np.zeros(sanitizer.sent) if sanitizer.grid is None else sanitizer.grid
         covariance = sanitizer.noise
-        if sanitizer.memory is None and sanitizer.resolution is not None:
-            dithered = sanitizer.compression * np.sqrt(dither_variance(sanitizer.resolution))
+        if sanitizer.memory is None and sanitizer.dithers:
+            dithered = sanitizer.compression * np.sqrt(sanitizer.dither_variance)
             covariance = covariance + dithered @ dithered.T
         deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         some = deviations > 0

@@ -381,8 +381,9 @@ def _equal_stretches(agent: str, noise: Noise, sent: Array) -> list[Measurement]
     """
     deviation = np.sqrt(np.maximum(np.diag(noise.sanitizer.noise), 0.0))
     if noise.sanitizer.resolution is not None:
-        # The density of c'd is at most 1/(|c_k| q_k) for every k, that of normal noise 0.4/σ.
-        widths = np.abs(impulse(noise.sanitizer)) * noise.sanitizer.resolution
+        # The density of c'd is at most 1/(|c_k| q_k) for every dithered reading k, that of normal noise 0.4/σ.
+        steps = np.where(noise.sanitizer.dither > 0, noise.sanitizer.resolution, 0.0)
+        widths = np.abs(impulse(noise.sanitizer)) * steps
         deviation = np.maximum(deviation, 0.4 * np.max(widths, axis=1, initial=0.0))
     noisy = np.flatnonzero((deviation > 4 * noise.step) & (noise.step > 0))
     # Numbers whose noises are correlated are not unpredictable given each other: take one of them.

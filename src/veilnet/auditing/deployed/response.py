@@ -72,7 +72,7 @@ def rounding_allowed(sanitizer: Sanitizer, readings: Array) -> Array:
 
 def reach_of_dither(sanitizer: Sanitizer) -> Array:
     """(sent,): how far dither alone may ever move each number."""
-    width = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
+    width = sanitizer.dither_width
     memory = sanitizer.memory
     if memory is None:
         return np.asarray(np.abs(sanitizer.compression) @ (width / 2.0))

@@ -146,7 +146,7 @@ def _difference(found: Sanitizer, planned: Sanitizer) -> str:
         return "it has no grid" if found.grid is None else "it has a grid, the plan has none"
     if found.grid is not None and planned.grid is not None and not np.array_equal(found.grid, planned.grid):
         return "its grid differs"
-    if not np.array_equal(_steps(found), _steps(planned)):
+    if not np.array_equal(found.dither_width, planned.dither_width):
         return "it does not dither its readings as planned"
     if (found.limits is None) != (planned.limits is None) or not np.array_equal(
         found.limits or (), planned.limits or ()
@@ -164,10 +164,6 @@ def _other_memory(found: Sanitizer, planned: Sanitizer) -> str:
     if one.order != other.order or not _same(one.transition, other.transition):
         return "its memory goes on otherwise from row to row"
     return "" if _same(one.gain, other.gain) else "its memory takes in readings otherwise"
-
-
-def _steps(sanitizer: Sanitizer) -> Array:
-    return np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
 
 
 def _same(one: Array, other: Array) -> bool:

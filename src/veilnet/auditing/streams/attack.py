@@ -65,7 +65,7 @@ def forgotten(window: Window) -> float:
     Readings count by the deviation of their noise. Σ_j |C_s F^j K|² over j >= lead is tr(K'F^lead'X F^lead K) with
     X = F'X F + C_s'C_s.
     """
-    deviations = np.sqrt(np.diag(window.network.noise.matrix()))
+    deviations = np.sqrt(np.diag(window.network.R.matrix()))
     parts = [0.0]
     for place, sanitizer in enumerate(window.sanitizers):
         memory = sanitizer.memory

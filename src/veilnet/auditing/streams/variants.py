@@ -12,10 +12,10 @@ EVERYONE = "everyone"
 def as_one_agent(network: Network) -> Network:
     """The network in which one agent has all readings, dither already counted in their noise."""
     if network.colour is None:
-        noise: object = network.noise.matrix()
+        noise: object = network.R.matrix()
     else:
         colour = network.colour
-        noise = ColouredNoise(colour.memory, colour.innovation, network.noise.matrix() - colour.carried)
+        noise = ColouredNoise(colour.memory, colour.innovation, network.R.matrix() - colour.carried)
     return changed(
         network,
         observe={EVERYONE: network.H},

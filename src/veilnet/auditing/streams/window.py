@@ -36,7 +36,7 @@ class Noises:
     @classmethod
     def of(cls, network: Network, *, dither: bool = True) -> Noises:
         """The noise of a network's readings, with or without the dither that sanitizers add."""
-        whole = (network.noise if dither else network.sensor_noise).matrix()
+        whole = (network.R if dither else network.sensor_noise).matrix()
         if network.colour is None:
             none = np.zeros_like(whole)
             return cls(none, none, none, whole)
@@ -62,7 +62,7 @@ def first_row(network: Network, *, settled: bool) -> tuple[Array, Array]:
     known = np.zeros((network.L, network.L)) if first is None else first.information
     seen = network.H
     for _ in range(network.L):
-        known = known + seen.T @ np.linalg.solve(network.noise.matrix(), seen) / _WIDE**2
+        known = known + seen.T @ np.linalg.solve(network.R.matrix(), seen) / _WIDE**2
         seen = seen @ dynamics.transition
     mean = dynamics.mean if first is None else first.mean
     return mean, np.asarray(np.linalg.inv((known + known.T) / 2))

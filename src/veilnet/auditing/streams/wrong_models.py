@@ -118,12 +118,12 @@ def _mistaken(
     renewed = factors("renewal", (network.L,))
     transition = network.dynamics.transition * factors("moves", (network.L, network.L))
     process = network.dynamics.noise * np.outer(renewed, renewed)
-    whole = network.noise.matrix() * np.outer(stretch, stretch)
+    whole = network.R.matrix() * np.outer(stretch, stretch)
     noise: object = whole
     if network.colour is not None:
         colour = network.colour
         scaled = colour.innovation * np.outer(stretch, stretch)
-        floor = (network.noise.matrix() - colour.carried) * np.outer(stretch, stretch)
+        floor = (network.R.matrix() - colour.carried) * np.outer(stretch, stretch)
         noise = ColouredNoise(colour.memory, scaled, floor)
     try:
         dynamics = Dynamics(transition, process, network.dynamics.mean)

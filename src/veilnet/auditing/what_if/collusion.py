@@ -76,8 +76,10 @@ def _known(
 
 def without_dither(network: Network, agents: Sequence[str]) -> Network:
     """The network in which these agents' readings are not dithered."""
-    kept = {agent: steps for agent, steps in network.resolution.items() if agent not in agents}
-    return network if len(kept) == len(network.resolution) else changed(network, resolution=kept)
+    draws = np.array(network.draws)
+    for agent in agents:
+        draws[network.blocks.rows(network.position[agent])] = 0.0
+    return network if np.array_equal(draws, network.draws) else changed(network, dither=draws)
 
 
 def collusion_rows(
@@ -186,7 +188,7 @@ class _Study:
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer], betrays: Betrayal) -> None:
         self.network, self.sanitizers, self.betrays = network, sanitizers, betrays
         self.terms: AgentTerms | None = None
-        if network.noise.independent:
+        if network.R.independent:
             self.terms = self._terms(network)
 
     def _terms(self, network: Network) -> AgentTerms:
@@ -246,19 +248,19 @@ class _Study:
 
 def _no_noisier(network: Network) -> Network:
     """Independent noises λ R_ii with λ diag(R_ii) ⪯ R; with common disturbances, each agent's own noise."""
-    if isinstance(network.noise, SharedNoise):
-        return changed(network, noise=network.noise.own)
-    matrix = network.noise.matrix()
+    if isinstance(network.R, SharedNoise):
+        return changed(network, noise=network.R.own)
+    matrix = network.R.matrix()
     white = np.array(matrix)
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         for rows, root in zip(group.rows, roots, strict=True):
             white[rows] = solve_lower(root, white[rows])
     white = white.T
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
         for rows, root in zip(group.rows, roots, strict=True):
             white[rows] = solve_lower(root, np.ascontiguousarray(white[rows]))
     smallest = float(np.linalg.eigvalsh((white + white.T) / 2)[0])
     shrunk: dict[str, Array] = {
-        agent: smallest * network.noise.block(place) for place, agent in enumerate(network.agents)
+        agent: smallest * network.R.block(place) for place, agent in enumerate(network.agents)
     }
     return changed(network, noise=shrunk)

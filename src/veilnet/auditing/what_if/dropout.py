@@ -93,7 +93,7 @@ def dropout_row(
 
 def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetErrors, int]:
     """The public error without a set of agents, and how many sets are affordable."""
-    if network.noise.independent:
+    if network.R.independent:
         silent = {
             agent: Sanitizer.silent(int(size))
             for agent, size in zip(network.agents, network.blocks.sizes, strict=True)

@@ -50,7 +50,7 @@ def repeated(
         factor = np.sqrt(releases) * message_factor(network, sanitizers)
     elif again == "same reading":
         averaged = {agent: s.replace(noise=s.noise / releases, grid=None) for agent, s in sanitizers.items()}
-        left = network.undithered_noise.plus(dither_variance(network.steps) / releases)
+        left = network.undithered_noise.plus(dither_variance(network.steps, network.draws) / releases)
         factor = message_factor(changed(network, noise=left), averaged)
     else:
         factor = message_factor(changed(network, noise=_divided(network, releases)), sanitizers)
@@ -58,9 +58,9 @@ def repeated(
 
 
 def _divided(network: Network, releases: float) -> dict[str, Array] | Array:
-    if network.noise.independent:
-        return {agent: network.noise.block(k) / releases for k, agent in enumerate(network.agents)}
-    return np.asarray(network.noise.matrix() / releases)
+    if network.R.independent:
+        return {agent: network.R.block(k) / releases for k, agent in enumerate(network.agents)}
+    return np.asarray(network.R.matrix() / releases)
 
 
 def releases_until(

@@ -46,13 +46,13 @@ class Mistake:
         """The network that is true when the plan's was mistaken."""
         stretch = np.exp(self.noise)
         noise: object
-        if network.noise.independent:
+        if network.R.independent:
             noise = {
-                agent: network.noise.block(k) * np.outer(*[stretch[network.blocks.rows(k)]] * 2)
+                agent: network.R.block(k) * np.outer(*[stretch[network.blocks.rows(k)]] * 2)
                 for k, agent in enumerate(network.agents)
             }
         else:
-            noise = network.noise.matrix() * np.outer(stretch, stretch)
+            noise = network.R.matrix() * np.outer(stretch, stretch)
         prior = network.prior
         if prior is not None:
             shrink = np.exp(-self.prior)
@@ -152,7 +152,7 @@ class WrongModel:
         off = combined @ truth.H - truth.U
         bias = combined @ (truth.H - self.network.H) @ truth.prior.mean
         error = np.sum((off @ truth.prior.covariance) * off) + bias @ bias
-        error += np.sum((combined @ truth.noise.matrix()) * combined) + np.sum(weights**2 * added)
+        error += np.sum((combined @ truth.R.matrix()) * combined) + np.sum(weights**2 * added)
         raw = knowledge(truth).error_covariance(truth.U)
         return float(error / np.trace(raw) - 1.0)
 

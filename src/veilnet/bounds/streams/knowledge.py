@@ -17,6 +17,7 @@ from veilnet._core.errors import InvalidRequest, NotObservable
 from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words
+from veilnet.agent.dither import counting_dither
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import stacks_of
 from veilnet.bounds.information import check_sanitizers
@@ -102,10 +103,12 @@ class StreamKnowledge:
 
 def stream_knowledge(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StreamKnowledge:
     """What the centre learns of a stream from the messages of all agents (raw where an agent has no sanitizer)."""
+    if sanitizers:
+        check_sanitizers(network, sanitizers)
+        network = counting_dither(network, sanitizers)
     raw = raw_stream(network)
     if not sanitizers:
         return StreamKnowledge(network, raw, raw)
-    check_sanitizers(network, sanitizers)
     if by_stacks(network):
         return StreamKnowledge(network, SteadyOfStacks(stacks_of(network, sanitizers), raw), raw)
     return StreamKnowledge(network, steady_state(message_model(network, telling_raw(sanitizers))), raw)

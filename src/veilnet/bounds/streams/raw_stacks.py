@@ -21,7 +21,7 @@ def readings_triangle(network: Network) -> Array:
     """T with T'T = Σ H_i'R_i^-1 H_i, (L, L): what one row of raw readings tells, without what is known beforehand."""
     told = (
         stack_triangle(network.blocks.take(network.H, group.agents[part]), roots[part])
-        for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True)
+        for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True)
         for part in parts(group.count, group.size * network.L)
     )
     return joined_triangle(told, network.L)

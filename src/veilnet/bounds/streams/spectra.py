@@ -47,7 +47,7 @@ class Sums:
 
 def agents_of(sanitizers: StackedSanitizers, numbers: int) -> Iterator[tuple[SanitizerStack, Array, Array]]:
     """(stack, H_i, roots of R_i) of all agents, as many at a time as fit with so many numbers each."""
-    roots = sanitizers.network.noise.own_roots()
+    roots = sanitizers.network.R.own_roots()
     for each in sanitizers.parts():
         own = roots[each.group][each.within]
         for part in parts(each.stack.count, max(1, numbers)):

@@ -267,8 +267,8 @@ def message_model(
 def white_floor(network: Network) -> Array:
     """The white part of the readings' noise, dither included, N x N."""
     if network.colour is None:
-        return network.noise.matrix()
-    return network.colour.floor + (network.noise.matrix() - network.sensor_noise.matrix())
+        return network.R.matrix()
+    return network.colour.floor + (network.R.matrix() - network.sensor_noise.matrix())
 
 
 def _agent(network: Network, place: int, name: str, sanitizer: Sanitizer | None) -> _Agent:

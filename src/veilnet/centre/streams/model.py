@@ -170,7 +170,7 @@ def _rounding(sanitizer: Sanitizer) -> Array:
 def vague_start(network: Network) -> Array:
     """Covariance of a first x that could be anything, as far as floating point allows, where nothing is known."""
     assert network.dynamics is not None
-    level = float(np.sum(network.noise.variances())) / max(float(np.sum(network.H**2)), np.finfo(float).tiny)
+    level = float(np.sum(network.R.variances())) / max(float(np.sum(network.H**2)), np.finfo(float).tiny)
     scale = max(level, float(np.max(np.diag(network.dynamics.noise))))
     information = np.eye(network.L) / (_UNKNOWN * scale)
     if network.first is not None:

@@ -162,7 +162,7 @@ def sum_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str =
     system = ShareSystem.of(network, raw_stream(network))
     size, rows = network.L, len(network.U)
     observe, entering, floor = np.zeros((size, size)), np.zeros((size, size)), np.zeros((rows, rows))
-    roots = network.noise.own_roots()
+    roots = network.R.own_roots()
     pieces: list[list[SharesOfStack]] = [[] for _ in many.stacks]
     for each in many.parts():
         made, rounded = _shares(system, each.stack, each.observe, roots[each.group][each.within])

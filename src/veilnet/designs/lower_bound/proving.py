@@ -256,7 +256,7 @@ def _work_estimate(network: Network, question: Question) -> float:
     network = network.common_apart
     sizes = np.asarray(network.blocks.sizes, dtype=float)
     length = float(network.L)
-    if not network.noise.independent:
+    if not network.R.independent:
         # A split into own and common noise has at least so many common ones (it must have room for all correlations).
         free = float(np.sum(sizes * (sizes + 1) / 2))
         length += max(1.0, network.N - (np.sqrt(8 * free + 1) - 1) / 2)

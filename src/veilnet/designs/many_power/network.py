@@ -27,7 +27,7 @@ class NetworkCrowd:
                 power[group.agents],
             )
             for group, roots, rows in zip(
-                apart.blocks.groups, apart.noise.own_roots(), shares.rows, strict=True
+                apart.blocks.groups, apart.R.own_roots(), shares.rows, strict=True
             )
         ]  # fmt: skip
         self._free = [stack for group in self._groups for stack in group.free(self._change)]

@@ -52,7 +52,7 @@ class _Noise:
 def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = None) -> Plan:
     """The plan of most total privacy Σ_j p_j at perfect utility, with tr Θ_i <= power[i], (S,), in sending order."""
     network = verdict.network
-    many = network.N > MANY_READINGS and network.common_apart.noise.independent
+    many = network.N > MANY_READINGS and network.common_apart.R.independent
     if not many and network.N > _MOST_COUPLED_READINGS:
         raise InvalidRequest(
             f"power: expected at most {_MOST_COUPLED_READINGS} readings, found {network.N}; noise that is correlated "
@@ -103,7 +103,7 @@ def _of_few(verdict: Verdict, power: Array, progress: Progress | None) -> _Noise
     by_place = dict(verdict.shares.free())
     free = [by_place[place] for place in range(network.S)]
     root, gain = free_noise_problem(
-        apart.H, cholesky(apart.noise.matrix()), apart.prior_root, list(apart.private.values()), free
+        apart.H, cholesky(apart.R.matrix()), apart.prior_root, list(apart.private.values()), free
     )
     sizes = [columns.shape[1] for columns in free]
     result = maximize_privacy(root, gain, sizes, power, progress=progress)

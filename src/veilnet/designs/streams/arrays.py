@@ -60,7 +60,7 @@ def _memories(network: Network, shares: ShareFilters, tolerance: float) -> list[
     scale = float(np.sqrt(np.trace(raw.error(public, hindsight=False))))
     filters = []
     for place, agent in enumerate(network.agents):
-        root = cholesky(network.noise.block(place))
+        root = cholesky(network.R.block(place))
         in_deviations = gain[:, network.blocks.rows(place)] @ root
         found = remembered_filter(transition, in_deviations, public / scale, tolerance=tolerance)
         filters.append(

@@ -75,7 +75,7 @@ def lifted_form(network: Network, common: Array | None = None) -> LiftedForm:
     observe, information = form.observe, form.information
     nuisance, slack = 0, 0.0
     roots: tuple[Array, ...] = tuple(
-        np.asarray(np.linalg.cholesky(network.noise.block(i))) for i in range(network.S)
+        np.asarray(np.linalg.cholesky(network.R.block(i))) for i in range(network.S)
     )
     if form.coupling is not None:
         common = split_noise(form.coupling, form.blocks) if common is None else common

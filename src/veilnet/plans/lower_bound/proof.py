@@ -44,7 +44,7 @@ class Proof(Frozen):
         if unknown:
             raise ValueError(f"proof: {unknown[0]!r} is no private parameter of the network")
         places = {name: place for place, name in enumerate(network.private)}
-        if (self.common is None) != network.common_apart.noise.independent:
+        if (self.common is None) != network.common_apart.R.independent:
             raise ValueError("proof: made for another noise than the network's")
         if self.common is not None and (self.common.ndim != 2 or self.common.shape[0] != network.N):
             raise ValueError(f"proof: the common noise should have {network.N} rows")

@@ -16,6 +16,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.lyapunov import complement
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words, join_names, number, times
+from veilnet.agent.dither import settled
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.gap_promise import promise_with_gaps
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
@@ -148,6 +149,7 @@ class StreamVerdict(Verdict):
 
 def check_stream(network: Network) -> StreamVerdict:
     """The exact test of a stream network."""
+    network = settled(network, lambda tried: share_filters(tried).sanitizers)
     mine = share_filters(network)
     known = stream_knowledge(network, mine.sanitizers)
     silent = silent_stream(network)

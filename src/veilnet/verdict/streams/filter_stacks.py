@@ -116,8 +116,8 @@ def stacked_filters(network: Network, tolerance: float) -> StackedFilters:
 
 def _agents(network: Network) -> Iterator[tuple[Integers, Array, Array, Array]]:
     """(places, H_i, R_i, root of R_i), some agents of one size at a time."""
-    for group, roots in zip(network.blocks.groups, network.noise.own_roots(), strict=True):
-        noise = network.noise.stack(group)
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
+        noise = network.R.stack(group)
         for part in parts(group.count, network.L, 4 * network.L):
             places = group.agents[part]
             yield places, network.blocks.take(network.H, places), noise[part], roots[part]

@@ -130,7 +130,7 @@ def _sanitizer(network: Network, place: int, one: Filter, root: Array) -> Saniti
 def _spread(network: Network, place: int) -> Array:
     """The covariance of one agent's readings in a row, or of their noise where x wanders off."""
     mine = network.blocks.rows(place)
-    noise = network.noise.block(place)
+    noise = network.R.block(place)
     assert network.dynamics is not None
     stationary = network.dynamics.stationary
     if stationary is None:
