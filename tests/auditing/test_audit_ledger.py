@@ -134,8 +134,9 @@ def test_a_rewritten_chain_that_leaves_too_little_privacy(plans: tuple[Plan, Pla
 
 @pytest.mark.parametrize(
     ("line", "change"),
-    [(0, {"limits": None}), (0, {"limits": {"nobody": 1.0}}), (0, {"network": None}),
-     (1, {"releases": -5}), (1, {"releases": None}), (1, {"factor": [[1.0]]}), (1, {"factor": "none"})],
+    [(0, {"least_privacy": None}), (0, {"least_privacy": {"nobody": 1.0}}), (0, {"network": None}),
+     (1, {"releases": -5}), (1, {"releases": None}), (1, {"sent": [[1.0]]}), (1, {"sent": "none"}),
+     (1, {"epoch": -1}), (1, {"epoch": None})],
 )  # fmt: skip
 def test_a_rewritten_chain_of_nonsense(
     plans: tuple[Plan, Plan], tmp_path: Path, line: int, change: dict[str, object]

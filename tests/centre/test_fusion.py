@@ -90,6 +90,7 @@ def test_errors_have_the_promised_covariance(noise, prior, missing) -> None:
 def test_designed_plans_keep_their_promise(power) -> None:
     network = house()
     plan = vn.design(network, power=power)
+    network = plan.network
     truth, messages = simulate(network, plan.sanitizers, ROWS, 4)
     estimate = vn.Fusion(plan).estimate(messages)
     promised = network.U @ vn.crlb(network, plan.sanitizers) @ network.U.T

@@ -72,7 +72,7 @@ def test_honest_plans_pass(tmp_path: Path, prior: str) -> None:
     (attack,) = [row for row in report.rows if row.what == "attack on g"]
     whole = vn.Network(
         [stack["observe"] for stack in STACKS],
-        [stack["noise"] + np.einsum("sn,nm->snm", stack["resolution"] ** 2 / 12, np.eye(stack["noise"].shape[1]))
+        [stack["noise"] + np.einsum("sn,nm->snm", stack["resolution"] ** 2 / 6, np.eye(stack["noise"].shape[1]))
          for stack in STACKS],
         *COMMON,
         PRIORS[prior],
@@ -95,7 +95,7 @@ def test_noise_that_was_left_out_of_some_parts_is_found(folder: Path) -> None:
             variances = archive["variances"]
         assert variances.any()
         changed(folder, name, variances=0 * variances)
-    report = cluster.audit(folder, rows=400)
+    report = cluster.audit(folder, rows=1600)
     assert not report.ok
     assert verdicts(report)["certificate"] == "fail"  # the grid is that of other noise
     assert verdicts(report)["attack on f"] == "fail"

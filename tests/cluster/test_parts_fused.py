@@ -160,7 +160,7 @@ def test_dense_formulas_agree(folder: Path, tmp_path: Path) -> None:
     information, vector = np.eye(L), np.zeros((3, L))
     for stack, array in zip(STACKS, readings, strict=True):
         for i in range(AGENTS):
-            noise = stack["noise"][i] + np.diag(stack["resolution"][i] ** 2 / 12)
+            noise = stack["noise"][i] + np.diag(stack["resolution"][i] ** 2 / 6)
             half = np.linalg.solve(noise, stack["observe"][i])
             information = information + stack["observe"][i].T @ half
             vector = vector + (array[:, i] - stack["offset"][i] - stack["observe"][i] @ MEAN) @ half
@@ -266,7 +266,7 @@ def test_what_agents_send_is_what_their_files_say(folder: Path, tmp_path: Path) 
             assert np.array_equal(numbers[there] % each.grid, np.zeros_like(numbers[there]))
             added = numbers[there] - (readings[number][there, place] - each.offset) @ each.compression.T
             assert each.resolution is not None
-            expected = each.compression @ np.diag(each.resolution**2 / 12) @ each.compression.T + each.noise
+            expected = each.compression @ np.diag(each.resolution**2 / 6) @ each.compression.T + each.noise
             scores += (np.mean(added**2, axis=0) / np.diag(expected) - 1).tolist()
     # Means of 2,000 squares stray by sqrt(2/2000) = 3.2 %; at six deviations, one in 1e8 for each of some hundred.
     assert np.max(np.abs(scores)) < 6 * np.sqrt(2 / rows)

@@ -47,7 +47,9 @@ def whole() -> vn.Network:
             for what, array in stack.items():
                 given[what][name] = array[place]
     public, private, prior = COMMON
-    return vn.Network(**given, public=public, private=private, prior=prior)
+    return vn.Network(
+        **given, public=public, private=private, prior=prior, dither=2
+    )  # as parts do, whatever is sent
 
 
 @pytest.fixture
@@ -79,7 +81,7 @@ def test_dither_counts_as_in_one_piece_and_agents_are_told_to_do_it(folder: Path
     for number, stack in enumerate(stacks()):
         for place in range(9):
             steps = stack.get("resolution", np.zeros((9, stack["observe"].shape[1])))[place]
-            observe, noise = stack["observe"][place], stack["noise"][place] + np.diag(steps**2 / 12)
+            observe, noise = stack["observe"][place], stack["noise"][place] + np.diag(steps**2 / 6)
             sent = plan.sanitizer(f"part-{number:05d}.npz", place).compression
             raw = raw + observe.T @ np.linalg.solve(noise, observe)
             left = left + (sent @ observe).T @ np.linalg.solve(sent @ noise @ sent.T, sent @ observe)

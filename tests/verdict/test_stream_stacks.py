@@ -23,7 +23,7 @@ def test_stacks_find_what_one_state_of_all_memories_finds(name: str, monkeypatch
     network = STREAMS[name]
     joint = vn.check(network)
     planned = vn.design(network)
-    limit = vn.privacy_limit(network)
+    limit = vn.privacy_limit(joint.network)
     worst = vn.privacy(network, planned, worst=True)
     as_stacks(monkeypatch)
     stacked = vn.check(network)

@@ -1,12 +1,15 @@
 """A ledger of releases: it adds up what they tell, and refuses the one that would tell too much.
 
-Every release of the same x adds Fisher information, by one plan or by several of the same network. The ledger
-keeps the sum in an append-only file and refuses a release after which some p_j would be below the least that has to
-remain. One ledger serves one x: one subject and one period over which x does not change.
+Releases of the same x, by one plan or by several of the same network, add Fisher information if their readings are
+others. Releases of the same readings share the readings' noise: together they may tell far more than the sum, as a
+sum and a difference tell both readings. Each release has therefore its *epoch*, the number of its readings; what is
+released of one epoch is stacked, (C, Θ) of all of it, and the information of the epochs added. The ledger is an
+append-only file and refuses a release after which some p_j would be below the least that has to remain. One ledger
+serves one x: one subject and one period over which x does not change. A new plan goes on with the ledger of the old.
 
 The file is a chain of lines (:mod:`veilnet.io._chain`): a header with the network and the least privacy, then one
-entry per release with a counter and the information released. An auditor who keeps the last *head* (counter
-and hash) detects every later change of what it covers: lines altered, removed, reordered, and a ledger set
+entry per record with its epochs and, where a plan is new, what its agents send. An auditor who keeps the last *head*
+(counter and hash) detects every later change of what it covers: lines altered, removed, reordered, and a ledger set
 back or begun anew. What the file cannot tell: releases that were never recorded, a reset when nobody kept a
 head, and copies. Two copies of one ledger, each continued, are both sound; they share their heads up to the
 copy and neither knows of the other's releases. The number of messages that the centre received decides:
@@ -16,6 +19,7 @@ copy and neither knows of the other's releases. The number of messages that the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -23,10 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import Infeasible, InvalidPlan, InvalidRequest
+from veilnet._core.errors import Infeasible, InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet._core.linalg import triangle
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 from veilnet._core.words import number
+from veilnet.agent.normal_form import normal_form
+from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.measures import privacies, read_least_privacy
 from veilnet.auditing.what_if.repetition import first_below
@@ -38,8 +44,12 @@ from veilnet.plans.plan import Plan
 
 __all__ = ["Ledger"]
 
-_FORMAT = "veilnet-ledger/1"
-_LEAST_PRIVACY = "limits"  # its name in files of this format, which earlier versions read too
+_FORMAT = "veilnet-ledger/2"
+_LEAST_PRIVACY = "least_privacy"
+_LAST_EPOCH = 2**53
+
+Sent = Mapping[str, tuple[Array, Booleans]]
+"""agent -> its rows in normal form, the dither counted as noise, and which of them carry noise of variance one."""
 
 
 class Ledger:
@@ -58,6 +68,10 @@ class Ledger:
         self.path = Path(path)
         self.network = network
         self.least_privacy: dict[str, float] = {}
+        self._undithered = network.replace(dither=0.0)
+        self._sent: dict[str, Sent] = {}
+        self._factors: dict[tuple[str, ...], Array] = {}
+        self._records: list[tuple[str, int, int]] = []
         self._factor: Array = np.zeros((0, network.L))
         self._count, self._head, self._torn = 0, "", False
         self._turn = RLock()
@@ -103,56 +117,69 @@ class Ledger:
     def privacy(self) -> dict[str, float]:
         """p_j after all releases so far; below zero when more is known than one raw release tells."""
         with self._turn:
-            return privacies(knowledge_of_factor(self.network, self._factor))
+            return privacies(knowledge_of_factor(self._undithered, self._factor))
 
     def remaining(self, plan: Plan) -> float:
-        """How many more releases are possible before too little privacy remains; inf when as many as one likes.
+        """How many more releases of new readings leave enough privacy; inf when as many as one likes.
 
         plan: the plan by which they would be made.
         """
-        once = self._factor_of(plan)
+        once = self._factor_of((self._name_of(plan),))
 
         def margin(count: int) -> float:
-            return self._margin(np.sqrt(count) * once)
+            left = self._privacy_of(np.concatenate([self._factor, np.sqrt(count) * once]))
+            return min(left[name] - least for name, least in self.least_privacy.items())
 
         with self._turn:
             return first_below(margin, 0.0) - 1.0
 
     # --- adding to it
 
-    def record(self, plan: Plan, releases: int = 1) -> dict[str, float]:
+    def record(self, plan: Plan, releases: int = 1, *, epoch: int | None = None) -> dict[str, float]:
         """Record releases *before* they are made; returns the privacy left after them.
 
         plan:     the plan by which they are made, one of the ledger's own network.
-        releases: how many.
+        releases: how many, each of the readings of one epoch, one after the other.
+        epoch:    the number of the readings that are released first, at least 0. Readings of an epoch that was
+                  released before, by this plan or another, are the same readings with the same noise. New ones, after
+                  all that were released, when left out.
 
         Raises Infeasible, and records nothing, when less than the least privacy would remain.
         """
         if not isinstance(releases, int | np.integer) or releases < 1:
             raise InvalidRequest(f"releases: expected a positive whole number, found {releases!r}")
-        once = self._factor_of(plan)
-        added = np.sqrt(float(releases)) * once
+        if epoch is not None and (not isinstance(epoch, int | np.integer) or not 0 <= epoch < _LAST_EPOCH):
+            raise InvalidRequest(f"epoch: expected a whole number of at least 0, found {epoch!r}")
+        name_of_plan = self._name_of(plan)
         with self._turn, open_chain(self.path, _FORMAT) as chain:
             self._read(chain)  # another process may have added to it
-            left = self._privacy_with(added)
+            known = name_of_plan in {name for name, _, _ in self._records}
+            self._name_of(plan)  # reading forgets what is not in the file
+            first = self._next_epoch if epoch is None else int(epoch)
+            record = (name_of_plan, first, int(releases))
+            factor = self._factor_with([*self._records, record])
+            left = self._privacy_of(factor)
             for name, least in self.least_privacy.items():
                 if left[name] < least:
                     raise Infeasible(
                         f"ledger: {releases} more release{'s' if releases > 1 else ''} would leave the privacy "
                         f"of {name} at {number(left[name])}, below the {number(least)} that has to remain; "
-                        f"{number(self.remaining(plan))} more are possible, then x has to change or stay untold"
+                        f"{number(self.remaining(plan))} more of new readings are possible, then x has to change or "
+                        "stay untold"
                     )
             chain.append(
                 {
                     "entry": chain.lines,
-                    "plan": plan_fingerprint(plan.network, plan.sanitizers),
+                    "plan": name_of_plan,
+                    "epoch": first,
                     "releases": int(releases),
-                    "factor": once.tolist(),
                 }
+                | ({} if known else {"sent": _as_lists(self._sent[name_of_plan])})
             )
             self._head, self._torn = chain.head, False
             self._count += int(releases)
-            self._factor = triangle(np.concatenate([self._factor, added]))
+            self._records.append(record)
+            self._factor = factor
         return left
 
     # --- checking it
@@ -167,7 +194,8 @@ class Ledger:
 
     # --- inside
 
-    def _factor_of(self, plan: Plan) -> Array:
+    def _name_of(self, plan: Plan) -> str:
+        """The plan's fingerprint; what its agents send is known by it from now on."""
         if plan.network is not self.network and (
             network_fingerprint(plan.network) != network_fingerprint(self.network)
         ):
@@ -175,14 +203,44 @@ class Ledger:
                 "plan: expected a plan of the ledger's own network, found one of another (parameters "
                 f"{', '.join(plan.network.parameters[:6])}); keep a ledger for each network and x"
             )
-        return triangle(message_factor(plan.network, plan.sanitizers))
+        name = plan_fingerprint(plan.network, plan.sanitizers)
+        if name not in self._sent:
+            raw = {
+                agent: (np.eye(len(rows)), np.zeros(len(rows), bool))
+                for agent, rows in self.network.observe.items()
+                if agent not in plan.sanitizers
+            }
+            self._sent[name] = raw | {agent: _told(each) for agent, each in plan.sanitizers.items()}
+        return name
 
-    def _privacy_with(self, added: Array) -> dict[str, float]:
-        return privacies(knowledge_of_factor(self.network, np.concatenate([self._factor, added])))
+    @property
+    def _next_epoch(self) -> int:
+        return max((first + count for _, first, count in self._records), default=0)
 
-    def _margin(self, added: Array) -> float:
-        left = self._privacy_with(added)
-        return min(left[name] - least for name, least in self.least_privacy.items())
+    def _factor_with(self, records: list[tuple[str, int, int]]) -> Array:
+        """F of all releases: epochs in which the same plans released tell as much each."""
+        ends = sorted({edge for _, first, count in records for edge in (first, first + count)})
+        many: dict[tuple[str, ...], int] = {}
+        for start, end in pairwise(ends):
+            released = sorted(name for name, first, count in records if first <= start < first + count)
+            if released:
+                many[tuple(released)] = many.get(tuple(released), 0) + end - start
+        factors = [np.sqrt(float(count)) * self._factor_of(plans) for plans, count in many.items()]
+        return triangle(np.concatenate([np.zeros((0, self.network.L)), *factors]))
+
+    def _factor_of(self, plans: tuple[str, ...]) -> Array:
+        """F of one epoch of which these plans released the readings, each with noise and dither of its own."""
+        if plans not in self._factors:
+            together = {}
+            for agent in self.network.agents:
+                rows = np.concatenate([self._sent[name][agent][0] for name in plans])
+                noisy = np.concatenate([self._sent[name][agent][1] for name in plans])
+                together[agent] = Sanitizer(rows, noisy.astype(float))
+            self._factors[plans] = triangle(message_factor(self._undithered, together))
+        return self._factors[plans]
+
+    def _privacy_of(self, factor: Array) -> dict[str, float]:
+        return privacies(knowledge_of_factor(self._undithered, factor))
 
     def _read(self, chain: Chain) -> None:
         lines = chain.read()
@@ -197,19 +255,45 @@ class Ledger:
             raise InvalidPlan(
                 f"{self.path}: the ledger does not say what privacy has to remain: it was changed"
             )
-        self._count = 0
-        self._factor = np.zeros((0, self.network.L))
+        self._count, self._records, self._sent = 0, [], {}
         for line in lines:
             try:
-                once = np.array(line["factor"], dtype=np.float64).reshape(-1, self.network.L)
-                releases = int(line["releases"])
-                if releases < 1 or not np.all(np.isfinite(once)):
+                name, first, releases = str(line["plan"]), int(line["epoch"]), int(line["releases"])
+                if name not in self._sent:
+                    self._sent[name] = _from_lists(line["sent"], self.network)
+                if releases < 1 or not 0 <= first < _LAST_EPOCH:
                     raise ValueError("not a release")
-            except (KeyError, TypeError, ValueError, OverflowError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError, InvalidNetwork) as error:
                 raise InvalidPlan(f"{self.path}: entry {line.get('entry')}: not a ledger entry") from error
             self._count += releases
-            self._factor = triangle(np.concatenate([self._factor, np.sqrt(float(releases)) * once]))
+            self._records.append((name, first, releases))
+        self._factor = self._factor_with(self._records)
         self._head, self._torn = chain.head, chain.torn
+
+
+def _told(sanitizer: Sanitizer) -> tuple[Array, Booleans]:
+    """What a sanitizer sends of readings as they come: its dither, fresh in every release, is noise to them."""
+    added = sanitizer.compression * np.sqrt(sanitizer.dither_variance)
+    return normal_form(sanitizer.compression, sanitizer.noise + added @ added.T)
+
+
+def _as_lists(sent: Sent) -> dict[str, dict[str, Any]]:
+    return {
+        agent: {"rows": rows.tolist(), "noisy": [int(each) for each in noisy]}
+        for agent, (rows, noisy) in sent.items()
+    }
+
+
+def _from_lists(given: Any, network: Network) -> Sent:
+    """What agents send, from an entry; an error where it is nothing of the kind."""
+    found = {}
+    for agent, rows in network.observe.items():
+        sent = np.array(given[agent]["rows"], dtype=np.float64).reshape(-1, len(rows))
+        noisy = np.array(given[agent]["noisy"], dtype=np.float64)
+        if noisy.shape != (len(sent),) or not np.all(np.isin(noisy, (0, 1))) or not np.all(np.isfinite(sent)):
+            raise ValueError("not what an agent sends")
+        found[agent] = sent, noisy > 0
+    return found
 
 
 def _refuse_stream(network: Network) -> None:

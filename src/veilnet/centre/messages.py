@@ -27,6 +27,7 @@ from veilnet._core.durations import same_step
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
+from veilnet.agent.dither import counting_dither
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.sanitizer_stacks import StackedSanitizers, fitting
 from veilnet.bounds.knowledge import least_sharpness
@@ -153,6 +154,7 @@ class CentreModel:
 
 def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str = "") -> CentreModel:
     """The messages of these sanitizers; agents without one send their readings raw."""
+    network = counting_dither(network, sanitizers)
     apart = network.common_apart
     if apart is not network:
         network, sanitizers = apart, fitting(apart, sanitizers)

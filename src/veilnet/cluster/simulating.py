@@ -150,7 +150,9 @@ def _simulated(
         np.sum(added**2, axis=0) / np.where(noisy, variances, 1.0), rows, np.full(noisy.shape, 1 / _NOISY)
     )
     chances = np.where(noisy, chances, 1.0)
-    furthest = alike.grid * (1 + _ROUNDED) + np.einsum("ckn,cn->ck", np.abs(alike.compression), steps / 2)
+    furthest = alike.grid * (1 + _ROUNDED) + np.einsum(
+        "ckn,cn->ck", np.abs(alike.compression), MOST_DRAWS * steps / 2
+    )
     if alike.variances is not None:
         furthest = np.where(alike.variances > 0, np.inf, furthest)
     place = int(np.argmin(np.min(chances, axis=1)))

@@ -72,8 +72,8 @@ class Network(Frozen):
                 with n readings each one row of n for all, or (S, n). 0 says that they are continuous.
                 Where nothing is said, exact numbers protect only continuous readings.
     dither:     by how many uniform draws of one step each of the N readings is moved before anything else: 0, 1 or
-                2. Left to :func:`veilnet.design`, which decides by what is sent (:mod:`veilnet.agent.dither`): raw
-                readings need none.
+                2. Leave it to :func:`veilnet.design`, which decides by what is sent (:mod:`veilnet.agent.dither`):
+                raw readings need none. The network of a plan has it.
     dynamics:   how x moves from row to row, a Dynamics; None where every row is a new x. With it, a prior is the
                 distribution of the first x, and the stationary one when left out.
     model_error: by which fraction the entries of H may be off, 0.05 for 5 %: what that does to the readings on

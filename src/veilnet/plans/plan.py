@@ -272,11 +272,9 @@ class OtherDither(Exception):
 def with_its_dither(network: Network, answer: Callable[[Network], Answer]) -> Answer:
     """What is answered for the network with the dither that the answer itself calls for.
 
-    network: whose dither is decided anew.
+    network: the model; dither that it states itself is kept where it serves.
     answer:  from a network to plans of it; each time dither does not serve them it is made again with more.
     """
-    if network.dither is not None:
-        network = network.replace(dither=None)
     while True:
         try:
             return answer(network)

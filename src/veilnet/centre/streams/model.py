@@ -17,6 +17,7 @@ import numpy as np
 from veilnet._core.blocks import Blocks
 from veilnet._core.durations import same_step
 from veilnet._core.types import Array, Integers
+from veilnet.agent.dither import counting_dither
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.centre.messages import rows_agree
@@ -122,6 +123,7 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
     sanitizers: agent -> Sanitizer, with or without memory.
     plan:       the id of the plan they belong to.
     """
+    network = counting_dither(network, sanitizers)
     assert network.dynamics is not None
     vague = network.first is None or network.first.covariance is None
     space = message_model(network, sanitizers, vague_start(network) if vague else None)
