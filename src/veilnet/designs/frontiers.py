@@ -212,9 +212,7 @@ def frontier(
     """
     expect(network, Network, "network")
     seed = read_count(seed, "seed", least=0)
-    return with_its_dither(
-        network, lambda tried: _frontier(tried, privacy, points, seed, prove, progress)
-    )
+    return with_its_dither(network, lambda tried: _frontier(tried, privacy, points, seed, prove, progress))
 
 
 def _frontier(
