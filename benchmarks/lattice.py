@@ -59,8 +59,9 @@ def table(networks: int, rows: int) -> None:
             for seed in range(networks):
                 network = coarse_network(seed, withheld, step)
                 before.append(attack(vn.design(undithered(network)), network, rows, seed))
-                after.append(attack(vn.design(network), network, rows, seed))
-                costs.append(dither_cost(network))
+                plan = vn.design(network)
+                after.append(attack(plan, network, rows, seed))
+                costs.append(dither_cost(plan.network))
             print(
                 f"{withheld:8d}  {f'1/{1 / step:.0f}':>10}  {np.mean([o.named for o in before]):12.3f}"
                 f"  {np.mean([o.named for o in after]):5.3f}   {np.mean([o.best for o in before]):12.3f}"
