@@ -99,7 +99,6 @@ def test_noise_that_was_left_out_of_some_parts_is_found(folder: Path) -> None:
     assert not report.ok
     assert verdicts(report)["certificate"] == "fail"  # the grid is that of other noise
     assert verdicts(report)["attack on f"] == "fail"
-    assert "the promised protection is not there" in str(report)
 
 
 def test_a_part_that_sends_raw_readings_is_found(folder: Path) -> None:
