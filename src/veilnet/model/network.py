@@ -265,7 +265,9 @@ class Network(Frozen):
     def usual(self) -> tuple[Array, Array] | None:
         """(mean, deviation) of each of the N readings by the model; None where no prior says what x usually is."""
         settled = self.dynamics is None or self.dynamics.stationary is not None
-        return usual_of(self.prior if settled else None, self.H, self.undithered_noise.variances(), self.offset)
+        return usual_of(
+            self.prior if settled else None, self.H, self.undithered_noise.variances(), self.offset
+        )
 
     @derived
     def draws(self) -> Array:
