@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     )
     from veilnet.agent.memory import Memory
     from veilnet.agent.sanitizer import Sanitizer
-    from veilnet.auditing.auditor import audit
+    from veilnet.agent.stream import Stream
+    from veilnet.auditing.auditor import Audit, audit
     from veilnet.auditing.ledger import Ledger
     from veilnet.auditing.options import DifferentialPrivacy, LedgerCheck, Trials, WhatIf
     from veilnet.bounds.knowledge import bits_revealed, crlb, privacy, privacy_limit, utility
-    from veilnet.calibration.fitting import DoubtfulModel, fit, fit_report
+    from veilnet.calibration.fitting import Calibration, DoubtfulModel, fit, fit_report
     from veilnet.centre.drift import Drift
     from veilnet.centre.estimates import Estimate
     from veilnet.centre.fusion import Fusion
     from veilnet.designs.choice import design
-    from veilnet.designs.frontiers import Frontier, frontier
+    from veilnet.designs.frontiers import Frontier, Point, frontier
     from veilnet.designs.questions import Worst
     from veilnet.model.coloured import ColouredNoise
     from veilnet.model.common import CommonNoise
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "Audit",
+    "Calibration",
     "ColouredNoise",
     "CommonNoise",
     "DifferentialPrivacy",
@@ -67,8 +70,10 @@ __all__ = [
     "Network",
     "NotObservable",
     "Plan",
+    "Point",
     "Prior",
     "Sanitizer",
+    "Stream",
     "Trials",
     "VeilnetError",
     "Verdict",
@@ -108,17 +113,18 @@ _NAMES_IN = {
     "bounds.knowledge": ("crlb", "utility", "privacy", "privacy_limit", "bits_revealed"),
     "agent.memory": ("Memory",),
     "agent.sanitizer": ("Sanitizer",),
+    "agent.stream": ("Stream",),
     "verdict.exact_test": ("check", "Verdict"),
     "designs.choice": ("design",),
     "designs.questions": ("Worst",),
-    "designs.frontiers": ("frontier", "Frontier"),
+    "designs.frontiers": ("frontier", "Frontier", "Point"),
     "plans.plan": ("Plan",),
     "plans.verification": ("verify",),
     "centre.estimates": ("Estimate",),
     "centre.fusion": ("Fusion",),
     "centre.drift": ("Drift",),
-    "calibration.fitting": ("fit", "fit_report", "DoubtfulModel"),
-    "auditing.auditor": ("audit",),
+    "calibration.fitting": ("fit", "fit_report", "Calibration", "DoubtfulModel"),
+    "auditing.auditor": ("audit", "Audit"),
     "auditing.ledger": ("Ledger",),
     "auditing.options": ("WhatIf", "Trials", "DifferentialPrivacy", "LedgerCheck"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +108,19 @@ def test_the_certificate_shares_no_code_with_bounds_or_solvers() -> None:
         if file.name != "twofold.py":  # where it only chooses coordinates, which no result depends on
             derived |= {"raw_triangle"}
         assert not used & derived
+
+
+def test_verify_and_audit_take_a_plan_or_where_it_was_saved(tmp_path: Path) -> None:
+    plan = vn.design(random_network(3))
+    where = tmp_path / "plan"
+    plan.save(where)
+    assert all(each.ok for each in vn.verify(plan))
+    forged = replace(plan, privacy={name: 2 * value + 1 for name, value in plan.privacy.items()})
+    assert not all(each.ok for each in vn.verify(forged))
+    found = [each for each in vn.verify(plan, random_network(4)) if not each.ok]
+    assert found[0].what == "network is the given one"
+    saved, held = (vn.audit(each, only=["promise"]) for each in (where, plan))
+    assert isinstance(saved, vn.Audit)
+    assert [row.what for row in saved.rows] == [row.what for row in held.rows]
+    with pytest.raises(vn.InvalidRequest, match=r"plan: expected a veilnet\.Plan, found int"):
+        vn.audit(3)  # type: ignore[arg-type]

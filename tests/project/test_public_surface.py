@@ -18,9 +18,7 @@ import pytest
 
 import veilnet as vn
 from veilnet._core.frozen import derived
-from veilnet.agent.stream import Stream
-from veilnet.auditing import Audit, AuditReport, Row
-from veilnet.calibration.fitting import Calibration
+from veilnet.auditing import AuditReport, Row
 from veilnet.calibration.outliers import Outlier
 from veilnet.calibration.report import CalibrationReport, ParameterReport, ReadingReport
 from veilnet.calibration.stream_model import Gain
@@ -28,7 +26,6 @@ from veilnet.calibration.stream_report import Carried, RowPromise, StreamReport
 from veilnet.calibration.timeline import TimeReport
 from veilnet.centre.contradictions import Contradiction
 from veilnet.centre.drift import Change
-from veilnet.designs.frontiers import Point
 from veilnet.plans.certificate import Certificate, Finding
 from veilnet.plans.verification import Check
 from veilnet.report.page import Report
@@ -41,8 +38,8 @@ CONTRACT = {
 }  # fmt: skip
 # What was added since: options and results that users name, and the rest of what they may catch or call.
 ADDED = {
-    "ColouredNoise", "CommonNoise", "DifferentialPrivacy", "Doubt", "DoubtfulModel", "Drift", "Dynamics", "Estimate",
-    "Frontier",
+    "Audit", "Calibration", "ColouredNoise", "CommonNoise", "DifferentialPrivacy", "Doubt", "DoubtfulModel", "Drift",
+    "Dynamics", "Estimate", "Frontier", "Point", "Stream",
     "InvalidPlan", "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials",
     "Verdict", "WhatIf", "Worst", "fit_report", "verify",
 }  # fmt: skip
@@ -54,12 +51,12 @@ MEMBERS = {
         "report",
     ),
     vn.Sanitizer: ("normalized", "as_noise", "save", "load", "sanitize", "stream"),
-    Stream: ("sanitize", "skip", "state"),
+    vn.Stream: ("sanitize", "skip", "state"),
     vn.Fusion: ("estimate",),
     vn.Estimate: ("public", "covariance", "missing"),
     vn.Verdict: ("achievable", "ceiling", "limit", "blocking", "printed_theorem", "explain"),
     vn.Frontier: ("rows", "free", "plot", "table"),
-    Audit: ("rows", "ok"),
+    vn.Audit: ("rows", "ok"),
 }  # fmt: skip
 # Parameters by the names the contract calls them with, in the order they may be given without a name.
 PARAMETERS = {
@@ -78,9 +75,8 @@ PARAMETERS = {
 }
 # What public functions return without a public name: read by users, so explained to them.
 RETURNED = (
-    Audit, AuditReport, Calibration, CalibrationReport, Carried, Certificate, Change, Check, Contradiction, Finding,
-    Gain, Outlier, ParameterReport, Point, ReadingReport, Report, Row, RowPromise, Stream, StreamReport,
-    TimeReport,
+    AuditReport, CalibrationReport, Carried, Certificate, Change, Check, Contradiction, Finding, Gain, Outlier,
+    ParameterReport, ReadingReport, Report, Row, RowPromise, StreamReport, TimeReport,
 )  # fmt: skip
 # Functions that hand their ** on to a constructor that refuses unknown names, and say so.
 PASS_THROUGH = {"Sanitizer.replace", "Network.replace"}

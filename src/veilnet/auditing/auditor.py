@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress, Stopped, silent, within
 from veilnet._core.threads import one_thread
-from veilnet._core.validation import refuse_unknown
+from veilnet._core.validation import expect, refuse_unknown
 from veilnet._core.words import counted
 from veilnet.auditing.baselines import Baseline
 from veilnet.auditing.conclusion import promised_in_words
@@ -57,7 +58,7 @@ class Audit(AuditReport):
 
 
 def audit(
-    plan: Plan,
+    plan: Plan | str | PathLike[str],
     data: Any = None,
     *,
     sanitizers: Mapping[str, Mechanism] | None = None,
@@ -70,7 +71,7 @@ def audit(
 ) -> Audit:
     """Attack a plan and what is deployed of it; ``.ok`` says whether every promise holds.
 
-    plan:                 the plan whose promises are tested.
+    plan:                 the plan whose promises are tested, or where it was saved.
     data:                 held-out readings beside the truth: agent -> (T, N_i) and private name -> (T, rows), or a
                           table or CSV file; learned attackers are then trained and judged on it.
     sanitizers:           what is actually deployed, agent -> Sanitizer, or a function from readings (T, N_i) to
@@ -86,10 +87,9 @@ def audit(
     progress:             called with (section, fraction done). When it answers False the audit stops: the report
                           has the sections finished by then, is marked ``interrupted``, and is not ``ok``.
     """
-    if not isinstance(plan, Plan):
-        raise InvalidRequest(
-            f"plan: expected a veilnet.Plan, found {type(plan).__name__}; use Plan.load(folder)"
-        )
+    if isinstance(plan, str | PathLike):
+        plan = Plan.load(plan)
+    expect(plan, Plan, "plan")
     expect_group(what_if, WhatIf, "what_if")
     expect_group(trials, Trials, "trials")
     expect_group(differential_privacy, DifferentialPrivacy, "differential_privacy")

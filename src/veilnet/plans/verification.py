@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -88,11 +89,11 @@ class SavedPlan:
     proof_file: tuple[str, Proof | str] | None = None
 
 
-def verify(folder: str | PathLike[str], network: Network | None = None) -> list[Check]:
-    """Re-derive every promise of a saved plan; without a network, on the plan's own, taken on trust.
+def verify(plan: Plan | str | PathLike[str], network: Network | None = None) -> list[Check]:
+    """Re-derive every promise of a plan; without a network, on the plan's own, taken on trust.
 
-    folder:  where :meth:`veilnet.Plan.save` or ``veilnet design --out`` wrote the plan: a folder, plan.npz or
-             plan.mat.
+    plan:    a plan, checked as what it would be saved as; or where :meth:`veilnet.Plan.save` or ``veilnet design
+             --out`` wrote it: a folder, plan.npz or plan.mat.
     network: the network you trust; the plan must have been made for exactly this one, except that a plan may have
              a step of time where the network has none (``design --step``), which is told and no failure.
 
@@ -100,7 +101,11 @@ def verify(folder: str | PathLike[str], network: Network | None = None) -> list[
     """
     from veilnet.io.plan_reading import read_plan_folder
 
-    saved = read_plan_folder(folder)
+    if isinstance(plan, Plan):
+        with TemporaryDirectory() as folder:
+            plan.save(Path(folder, "plan.npz"))
+            return verify(Path(folder, "plan.npz"), network)
+    saved = read_plan_folder(plan)
     checks = [Check(Path(saved.where).name, not saved.trouble, note=saved.trouble)]
     trusted = saved.network
     if network is not None:

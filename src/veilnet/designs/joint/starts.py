@@ -135,8 +135,8 @@ def disturbed(
         return shrink, float(rng.uniform(0.05, 0.4))
     points = []
     for x, turned in zip(shrink, other, strict=True):
-        chosen = rng.uniform(size=x.shape[0]) < part
-        points.append(np.where(chosen[:, None, None], turned, x))
+        chosen = rng.uniform(size=(x.shape[0], 1, 1)) < part
+        points.append(np.where(chosen, turned, x))
     return points, SETTINGS.kick_margin
 
 
