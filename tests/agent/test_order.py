@@ -217,6 +217,9 @@ def test_memories_are_compared_only_where_they_are_the_same() -> None:
     assert what_more(agreed.replace(noise=[0.5]), agreed) != ()
     assert "cannot be compared" in what_more(agreed.replace(memory=Memory([[0.6]], [[1.0, 0.0]])), agreed)[0]
     assert "cannot be compared" in what_more(vn.Sanitizer([[1.0, 0.0]], [1.0]), agreed)[0]
+    # what enters it makes a memory what it is
+    for change in ({"offset": [1.0, 0.0]}, {"resolution": [0.1, 0.1]}, {"limits": (-5.0, 5.0)}):
+        assert "would begin anew" in what_more(agreed.replace(**change), agreed)[0]
 
 
 @pytest.mark.parametrize("hidden", [1e-3, 1e-6])

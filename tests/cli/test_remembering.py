@@ -163,8 +163,8 @@ def test_what_a_killed_run_kept_is_sent_as_it_was(agent: Agent, there: int) -> N
     from veilnet.io.state_files import AgentState, open_state
 
     numbers = np.array([line.split(b",")[3:] for line in whole[1:]], dtype=float)
-    with open_state(agent.state, PLAN, "kitchen", 3, 2) as file:
-        file.keep(AgentState(10, np.array(before["memory"]), numbers))
+    with open_state(agent.state, "kitchen", agent.sanitizer.memory_key, 3) as file:
+        file.keep(AgentState(10, np.array(before["memory"]), numbers, PLAN))
     agent.out.write_bytes(b"".join(whole[: 1 + there]) + b"11,cf6785d0"[: 5 * (there % 2)])
     code, _, err = agent.append(agent.write(40))
     assert code == 0
@@ -184,16 +184,16 @@ def test_a_pipe_is_told_what_may_be_missing(agent: Agent) -> None:
     code, first, _ = agent.run("--begin", piped=b"\n".join(lines.split(b"\n")[:11]) + b"\n")
     assert code == 0
     numbers = np.array([line.split(b",")[3:] for line in first.splitlines()[1:]], dtype=float)
-    with open_state(agent.state, PLAN, "kitchen", 3, 2) as file:
-        file.keep(AgentState(10, file.state.memory, numbers[6:]))
+    with open_state(agent.state, "kitchen", agent.sanitizer.memory_key, 3) as file:
+        file.keep(AgentState(10, file.state.memory, numbers[6:], PLAN))
     code, again, err = agent.run("--resend", piped=lines)
     assert code == 0
     assert "rows 7 to 10 were kept by a run that was ended, and are sent now" in err
     assert again.splitlines()[1:5] == first.splitlines()[7:]
     agent.out.write_bytes(first + b"".join(again.splitlines(keepends=True)[5:]))
     agent.check(60)
-    with open_state(agent.state, PLAN, "kitchen", 3, 2) as file:
-        file.keep(AgentState(60, file.state.memory, np.zeros((2, 2))))
+    with open_state(agent.state, "kitchen", agent.sanitizer.memory_key, 3) as file:
+        file.keep(AgentState(60, file.state.memory, np.zeros((2, 2)), PLAN))
     code, out, err = agent.run(piped=lines)
     assert len(out.splitlines()) == 1
     assert "rows 59 to 60 were being sent by a run that was ended, and may not have arrived" in err
@@ -221,19 +221,18 @@ def test_foreign_damaged_and_older_memories_are_refused(agent: Agent) -> None:
     refused("It is the agent's memory, which no plan can give back")
     agent.state.write_bytes(newest.replace(b'"row": 30', b'"row": 31'))
     refused("the checksum does not match")
-    agent.state.write_bytes(newest.replace(b"veilnet-state/1", b"veilnet-state/2"))
+    agent.state.write_bytes(newest.replace(b"veilnet-state/2", b"veilnet-state/3"))
     refused("written by another version of veilnet; update")
     agent.state.write_bytes(newest)
-    save_sanitizer(agent.sanitizer, agent.file, "0" * 64)
+    other = agent.sanitizer.replace(offset=agent.sanitizer.offset + 1.0)  # another memory, of the same agent
+    save_sanitizer(other, agent.file, "0" * 64)
     code, _, err = agent.run("--in", agent.write(60))
     assert code == 2
-    assert (
-        "expected the memory of 'kitchen' under this plan, found that of 'kitchen' under another plan" in err
-    )
+    assert "of a plan with which this one cannot go on" in err
     save_sanitizer(agent.sanitizer.replace(agent="cellar"), agent.file, PLAN)
     code, _, err = agent.run("--in", agent.write(60))
     assert code == 2
-    assert "expected the memory of 'cellar' under this plan, found that of 'kitchen'" in err
+    assert "expected the memory of 'cellar', found that of 'kitchen'" in err
     save_sanitizer(agent.sanitizer, agent.file, PLAN)
     assert agent.append(agent.write(60))[0] == 0
     agent.check(60)
@@ -272,12 +271,12 @@ def test_two_runs_exclude_each_other(agent: Agent) -> None:
     from veilnet.io.state_files import AgentState, open_state
 
     agent.append(agent.write(5), "--begin")
-    with open_state(agent.state, PLAN, "kitchen", 3, 2) as file:
+    with open_state(agent.state, "kitchen", agent.sanitizer.memory_key, 3) as file:
         for _ in range(2):  # also after the file was replaced
             code, _, err = agent.run("--in", agent.write(10))
             assert code == 2
             assert "another run sanitizes with this memory" in err
-            file.keep(AgentState(5, file.state.memory, file.state.sending))
+            file.keep(AgentState(5, file.state.memory, file.state.sending, PLAN))
     assert agent.append(agent.write(10))[0] == 0
     agent.check(10)
 

@@ -129,7 +129,7 @@ def test_a_stream_goes_on_with_the_memory_it_had(tmp_path: Path) -> None:
             if restarts:
                 running.store.close()
                 running = agent(tmp_path / f"{name}.sqlite", stream=True)
-        assert running.store.memory(running.plan, running.sanitizer.order)[0] == 8
+        assert running.store.memory(running.sanitizer.memory_key, running.sanitizer.order)[0] == 8
         told[name] = [SEAL.open_message(payload) for _, payload in running.store.waiting(0, 100)]
         running.store.close()
     assert [message.after for message in told["restarted"]] == [0, 1, 2, 3, 4, 6, 7]
@@ -258,7 +258,7 @@ def test_an_epoch_lost_under_an_earlier_plan_takes_back_nothing_that_was_told(tm
     begin_agent_store(tmp_path / "kitchen.sqlite", AGENT)
     first = agent(tmp_path / "kitchen.sqlite", stream=True)
     first.take([1, 2], readings(2, stream=True))
-    first.store.reserve(PLAN[:16], [4])
+    first.store.reserve(PLAN[:16], [4], first.sanitizer.memory_key)
     first.store.close()
     store = AgentStore(tmp_path / "kitchen.sqlite", AGENT)
     second = LiveAgent(store, SEAL, house_plan(stream=True).sanitizers[AGENT], "beef" * 16)

@@ -40,16 +40,18 @@ _NOTABLE = 0.2
 def what_more(new: Sanitizer, agreed: Sanitizer) -> tuple[str, ...]:
     """What a sanitizer tells that one agreed to before does not, in words; nothing if it tells no more.
 
-    In doubt there is an answer: memories that differ in any way, readings without names whose number differs, or of
+    In doubt there is an answer: memories that differ in any way, which would begin anew and hide less for a while,
+    readings without names whose number differs, or of
     which one plan alone knows the names, cannot be compared.
     """
     names = _names(new, agreed)
     if names is None:
         return ("it is for other readings than the plan agreed to, and they cannot be compared",)
-    if (new.memory is None) != (agreed.memory is None) or (
-        new.memory is not None and agreed.memory is not None and not new.memory.same_as(agreed.memory)
-    ):
-        return ("what it keeps from row to row differs from the plan agreed to, and they cannot be compared",)
+    if new.memory_key != agreed.memory_key:
+        return (
+            "what it keeps from row to row differs from the plan agreed to, so that it would begin anew, and they "
+            "cannot be compared",
+        )
     of_new, of_agreed = _places(new, names), _places(agreed, names)
     columns = new.order + len(names)
     told = _told_more(

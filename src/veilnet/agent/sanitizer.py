@@ -11,6 +11,8 @@ beside its reading; the normal form is that of these k + n numbers.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
@@ -183,6 +185,22 @@ class Sanitizer(Frozen):
     def order(self) -> int:
         """How many numbers the agent keeps from row to row; 0 without a memory."""
         return 0 if self.memory is None else self.memory.order
+
+    @derived
+    def memory_key(self) -> str:
+        """What its memory is, empty without one: of the same key, one goes on where the other left off.
+
+        A hash of the memory and of what enters it: which readings, their offset, limits and dither.
+        """
+        if self.memory is None:
+            return ""
+        found = hashlib.sha256(self.memory.digest.encode())
+        limits = self.limits or (np.full(self.readings, -np.inf), np.full(self.readings, np.inf))
+        steps = np.zeros(self.readings) if self.resolution is None else self.resolution
+        found.update(json.dumps([self.readings, self.names]).encode())
+        for array in (self.offset, *limits, steps):
+            found.update((np.asarray(array, dtype="<f8") + 0.0).tobytes())
+        return found.hexdigest()[:32]
 
     @property
     def dithers(self) -> bool:

@@ -86,8 +86,10 @@ class Remembering:
             if kept is None:
                 self._refuse_to_forget(last_in_file, record)
             if self.begin:
-                begun = Stream(agent.recipe, self.noise).state
-                begin_state(self._state_path, self.plan, agent.agent, begun, agent.sent)
+                begun = AgentState(
+                    0, Stream(agent.recipe, self.noise).state, np.zeros((0, agent.sent)), self.plan
+                )
+                begin_state(self._state_path, agent.agent, agent.memory_key, begun)
                 kept = stack.enter_context(self._opened())
             run = _Run(self, kept, record, send, mark)
             if kept is not None:
@@ -124,7 +126,7 @@ class Remembering:
 
     def _opened(self) -> AbstractContextManager[StateFile]:
         agent = self.agent
-        return open_state(self._state_path, self.plan, agent.agent, agent.order, agent.sent)
+        return open_state(self._state_path, agent.agent, agent.memory_key, agent.order)
 
     def _check(self) -> None:
         private = self.noise.private
@@ -148,7 +150,8 @@ class Remembering:
 
     def _refuse_to_forget(self, last_in_file: int | None, record: ReleaseLedger | None) -> None:
         """An empty memory must not continue what was sent with another."""
-        sent = max(last_in_file or 0, 0 if record is None else record.last_row)
+        recorded = 0 if record is None or record.last_plan != self.plan else record.last_row
+        sent = max(last_in_file or 0, recorded)
         if not sent:
             return
         what = str(self.out) if last_in_file else str(self.ledger)
@@ -180,6 +183,8 @@ class _Run:
         self._stream = Stream(asked.agent.recipe, asked.noise, memory)
         self.row = 0 if kept is None else kept.state.row
         self.exhausted = False
+        # rows that were released under an earlier plan, and have no reading for this one
+        self._before = 0 if record is None or record.last_plan == asked.plan else record.last_row
         self._sent = self._missed = 0
         self._trouble = False
 
@@ -191,6 +196,14 @@ class _Run:
         state = self._kept.state
         if self._record is not None:
             self._complete(self._record, state)
+        if state.plan != self._asked.plan:
+            say(f"the memory goes on after row {state.row}, which it had under the plan {state.plan[:8]}")
+            if len(state.sending):
+                say(
+                    f"rows {state.before + 1} to {state.row} were being sent under that plan by a run that was "
+                    "ended, and may not have arrived: messages of that plan are not sent under this one"
+                )
+            return
         if last_in_file and not state.before <= last_in_file <= state.row:
             where, other = self._asked.out, self._kept.path
             raise InvalidPlan(
@@ -218,11 +231,13 @@ class _Run:
 
     def _complete(self, record: ReleaseLedger, state: AgentState) -> None:
         """Record what was kept, but not recorded, before a run was ended."""
-        if record.last_row > state.row:
+        if record.last_row > state.row and record.last_plan == self._asked.plan:
             raise InvalidPlan(
                 f"{self._asked.ledger}: its last release is row {record.last_row}, but the agent's memory is that "
                 f"after row {state.row}: an older copy of it was put back; nothing was sent: give the newest one"
             )
+        if state.plan != self._asked.plan:
+            return  # they are another plan's, which the ledger would not say
         rows = np.arange(state.before + 1, state.row + 1)
         missing = (rows > record.last_row) & _released(state.sending)
         if missing.any():
@@ -249,8 +264,10 @@ class _Run:
             )
         for start, stop in _pieces(self.row, last):
             whole = np.full((stop - start, readings.shape[1]), np.nan)
-            here = new & (rows > start) & (rows <= stop)
+            here = new & (rows > max(start, self._before)) & (rows <= stop)
             whole[rows[here] - start - 1] = readings[here]
+            told = range(start + 1, min(stop, self._before) + 1)
+            refused |= dict.fromkeys(told, "released under an earlier plan, and not released again")
             self._advance(whole, refused, set(rows[here].tolist()))
             if self.exhausted:
                 return
@@ -271,7 +288,7 @@ class _Run:
     def _release(self, first: int, values: Array) -> None:
         self.row = first + len(values) - 1
         if self._kept is not None:
-            self._kept.keep(AgentState(self.row, self._stream.state, values))
+            self._kept.keep(AgentState(self.row, self._stream.state, values, self._asked.plan))
         rows = np.arange(first, self.row + 1)
         released = _released(values)
         if self._record is not None and released.any():
@@ -300,7 +317,7 @@ class _Run:
         """Everything kept was sent."""
         if self._kept is not None and len(self._kept.state.sending):
             state = self._kept.state
-            self._kept.keep(AgentState(state.row, state.memory, state.sending[:0]))
+            self._kept.keep(AgentState(state.row, state.memory, state.sending[:0], state.plan))
         if self._record is not None:
             self._record.all_sent()
             say(

@@ -40,7 +40,7 @@ __all__ = [
     "start_hash",
 ]
 
-KIND = "veilnet-agent/2"
+KIND = "veilnet-agent/3"
 _MAGIC = b"SQLite format 3\0"
 _MOST_PROBLEMS = 5
 _ABOUT = (str, bytes, int | None, int, int, bytes)

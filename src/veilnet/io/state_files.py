@@ -1,11 +1,14 @@
 """What an agent with a memory keeps between runs: its memory, and what it was sending when it was last seen.
 
-    format   "veilnet-state/1"
-    plan     id of the plan, and ``agent`` whose memory it is
+    format   "veilnet-state/2"
+    agent    whose memory it is, and ``key`` what it is (:attr:`veilnet.Sanitizer.memory_key`): another plan goes on
+             with it where its memory has the same key
+    plan     id of the plan that ``sending`` is of
     row      the last row that entered the memory; 0 at the beginning
     memory   s after that row
     sending  the messages of the last rows up to that one: how many ``rows``, which of them were ``missed``, and the
-             ``values`` of the others (float64, little-endian, base64): they may have been sent or not
+             ``values`` of the others (float64, little-endian, base64), of ``sent`` numbers each: they may have been
+             sent or not
     checksum see :mod:`veilnet.io._sealed`
 
 The file is replaced as a whole, on the disk, *before* what it says is sent. Whenever a run is killed, it therefore
@@ -37,7 +40,7 @@ from veilnet.io._sealed import convert, open_sealed, seal, sealed_bytes
 
 __all__ = ["AgentState", "StateFile", "begin_state", "open_state", "state_beside"]
 
-FORMAT = "veilnet-state/1"
+FORMAT = "veilnet-state/2"
 _PRIVATE = 0o600
 _USE = "sanitizes with this memory"
 
@@ -47,6 +50,7 @@ class SendingDocument(msgspec.Struct, forbid_unknown_fields=True):
 
     rows: int
     missed: list[int]
+    sent: int
     values: str
 
 
@@ -56,6 +60,7 @@ class StateDocument(msgspec.Struct, forbid_unknown_fields=True):
     format: str
     plan: str
     agent: str
+    key: str
     row: int
     memory: list[float]
     sending: SendingDocument
@@ -63,11 +68,15 @@ class StateDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, eq=False)
 class AgentState:
-    """An agent's memory after a row, and the messages (T, M) of the last T rows, infinite where one was missed."""
+    """An agent's memory after a row, and the messages (T, M) of the last T rows, infinite where one was missed.
+
+    plan: the one that these messages are of.
+    """
 
     row: int
     memory: Array
     sending: Array
+    plan: str
 
     @property
     def before(self) -> int:
@@ -76,18 +85,18 @@ class AgentState:
 
 
 class StateFile:
-    """The state of one agent under one plan, nobody else's while it is open."""
+    """The state of one agent's memory, nobody else's while it is open."""
 
-    def __init__(self, handle: int, path: Path, plan: str, agent: str, state: AgentState) -> None:
+    def __init__(self, handle: int, path: Path, agent: str, key: str, state: AgentState) -> None:
         self._handle = handle
         self.path = path
-        self._plan = plan
         self._agent = agent
+        self._key = key
         self.state = state
 
     def keep(self, state: AgentState) -> None:
         """Replace the file: on the disk when this returns, or it is as it was and nothing may be sent."""
-        content = seal(_document(state, self._plan, self._agent))
+        content = seal(_document(state, self._agent, self._key))
         try:
             handle = moved_into_place(self.path, content, _PRIVATE)
         except OSError as error:
@@ -109,13 +118,15 @@ def state_beside(path: Path) -> Path:
     return path.with_suffix(".state")
 
 
-def begin_state(path: Path, plan: str, agent: str, memory: Array, sent: int) -> None:
-    """A memory that begins anew, before row 1; InvalidRequest where a stream has begun already."""
-    state = AgentState(0, memory, np.zeros((0, sent)))
+def begin_state(path: Path, agent: str, key: str, state: AgentState) -> None:
+    """A memory before row 1; InvalidRequest where a stream has begun already.
+
+    key: what the memory is; ``state`` where it begins.
+    """
     try:
-        create(path, seal(_document(state, plan, agent)), mode=_PRIVATE)
+        create(path, seal(_document(state, agent, key)), mode=_PRIVATE)
     except FileExistsError:
-        if _read(path, plan, agent, memory.size, sent).row > 0:
+        if _read(path, agent, key, state.memory.size).row > 0:
             raise InvalidRequest(
                 f"--begin: {path} is the memory of a stream that has begun; leave --begin out to continue it, or "
                 "begin another with another file (--state) for a centre that begins anew too"
@@ -123,14 +134,14 @@ def begin_state(path: Path, plan: str, agent: str, memory: Array, sent: int) -> 
 
 
 @contextmanager
-def open_state(path: Path, plan: str, agent: str, order: int, sent: int) -> Iterator[StateFile]:
+def open_state(path: Path, agent: str, key: str, order: int) -> Iterator[StateFile]:
     """The state of an agent's stream, locked until the block ends.
 
-    order: how many numbers the memory has; ``sent`` how many a message has.
+    key: what its memory is; ``order`` how many numbers it has.
     """
     handle = _locked(path)
     try:
-        file = StateFile(handle, path, plan, agent, _read(path, plan, agent, order, sent))
+        file = StateFile(handle, path, agent, key, _read(path, agent, key, order))
     except BaseException:
         os.close(handle)
         raise
@@ -161,7 +172,7 @@ def _locked(path: Path) -> int:
         os.close(handle)  # it was replaced meanwhile: what it stood for is gone
 
 
-def _document(state: AgentState, plan: str, agent: str) -> dict[str, Any]:
+def _document(state: AgentState, agent: str, key: str) -> dict[str, Any]:
     missed = (
         np.isposinf(state.sending).all(axis=1)
         if state.sending.shape[1]
@@ -170,19 +181,21 @@ def _document(state: AgentState, plan: str, agent: str) -> dict[str, Any]:
     values = np.ascontiguousarray(state.sending[~missed], dtype="<f8")
     return {
         "format": FORMAT,
-        "plan": plan,
+        "plan": state.plan,
         "agent": agent,
+        "key": key,
         "row": state.row,
         "memory": state.memory.tolist(),
         "sending": {
             "rows": len(state.sending),
             "missed": (np.flatnonzero(missed) + state.before + 1).tolist(),
+            "sent": state.sending.shape[1],
             "values": base64.b64encode(values.tobytes()).decode("ascii"),
         },
     }
 
 
-def _read(path: Path, plan: str, agent: str, order: int, sent: int) -> AgentState:
+def _read(path: Path, agent: str, key: str, order: int) -> AgentState:
     try:
         found = convert(open_sealed(path, FORMAT, sealed_bytes(path)), StateDocument, path)
     except InvalidPlan as error:
@@ -190,31 +203,31 @@ def _read(path: Path, plan: str, agent: str, order: int, sent: int) -> AgentStat
             f"{error}. It is the agent's memory, which no plan can give back: nothing was sent; begin a new stream, "
             "for a centre that begins anew too"
         ) from None
-    if (found.plan, found.agent) != (plan, agent):
+    if (found.agent, found.key) != (agent, key):
+        other = "" if found.key == key else ", of a plan with which this one cannot go on"
         raise InvalidPlan(
-            f"{path}: expected the memory of {agent!r} under this plan, found that of {found.agent!r}"
-            f"{'' if found.plan == plan else ' under another plan'}; nothing was sent: give its own with --state, or "
-            "--begin a stream with a new name"
+            f"{path}: expected the memory of {agent!r}, found that of {found.agent!r}{other}; nothing was sent: give "
+            "its own with --state, or --begin a stream there under a new name (and keep the ledger)"
         )
     sending = found.sending
     missed = sorted(sending.missed)
     first = found.row - sending.rows + 1
-    if found.row < 0 or not 0 <= sending.rows <= found.row or len(found.memory) != order:
+    if found.row < 0 or not 0 <= sending.rows <= found.row or len(found.memory) != order or sending.sent < 0:
         _changed(path)
     if missed != sorted(set(missed)) or (missed and not first <= missed[0] <= missed[-1] <= found.row):
         _changed(path)
     try:
         numbers = np.frombuffer(base64.b64decode(sending.values, validate=True), dtype="<f8")
-        values = np.full((sending.rows, sent), MISSED)
+        values = np.full((sending.rows, sending.sent), MISSED)
         kept = np.ones(sending.rows, bool)
         kept[np.array(missed, dtype=np.intp) - first] = False
-        values[kept] = numbers.reshape(int(kept.sum()), sent)
+        values[kept] = numbers.reshape(int(kept.sum()), sending.sent)
     except ValueError:
         _changed(path)
     memory = np.array(found.memory, dtype=np.float64)
     if not np.isfinite(memory).all() or not np.isfinite(numbers).all():
         _changed(path)
-    return AgentState(found.row, memory, values)
+    return AgentState(found.row, memory, values, found.plan)
 
 
 def _changed(path: Path) -> NoReturn:

@@ -75,24 +75,26 @@ class LiveAgent:
         self.take_up(sanitizer, plan)
 
     def take_up(self, sanitizer: Sanitizer, plan: str) -> None:
-        """From now on, sanitize by another plan. What waits in the outbox is sent as it is."""
+        """From now on, sanitize by another plan. What waits in the outbox is sent as it is; a memory goes on where it
+        is the same.
+        """
         if sanitizer.agent != self.store.agent:
             raise InvalidPlan(
                 f"plan: expected the file of {self.store.agent!r}, found that of {sanitizer.agent!r}; nothing is sent"
             )
         check_runnable(sanitizer, plan)
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
-        self._after, state = self.store.memory(self.plan, sanitizer.order)
+        self._after, state = self.store.memory(sanitizer.memory_key, sanitizer.order)
         self._stream = Stream(sanitizer.recipe, self._noise, state if sanitizer.order else None)
 
     def recover(self) -> list[int]:
         """Say of every epoch that an earlier run reserved, and kept nothing for, that it was missed; these epochs."""
         found = []
-        for reserved, plan in self.store.unfinished():
+        for reserved, plan, key in self.store.unfinished():
             if plan == self.plan and reserved.epoch <= self.store.last_epoch:
                 self._release([reserved], np.full((1, self.sanitizer.readings), np.nan))
             else:
-                payload = self._sealed(reserved, None, plan, self.store.remembered(plan))
+                payload = self._sealed(reserved, None, plan, self.store.remembered(key))
                 self.store.keep(plan, [Kept(reserved, payload, released=False)])
             found.append(reserved.epoch)
         return found
@@ -111,7 +113,7 @@ class LiveAgent:
         missed: dict[int, str] = {}
         for start in range(0, len(epochs), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
-            reserved = self.store.reserve(self.plan, epochs[part])
+            reserved = self.store.reserve(self.plan, epochs[part], self.sanitizer.memory_key)
             released = self._release(reserved, readings[part])
             sent += released.sent
             missed |= released.missed
@@ -131,7 +133,7 @@ class LiveAgent:
             memory = self._stream.state if self.sanitizer.order else None
             kept.append(Kept(each, payload, released=numbers is not None, memory=memory))
             self._after = each.epoch
-        self.store.keep(self.plan, kept)
+        self.store.keep(self.plan, kept, self.sanitizer.memory_key)
         return Released(len(kept) - len(missed), missed)
 
     def _sealed(self, reserved: Reserved, numbers: Array | None, plan: str, after: int) -> bytes:

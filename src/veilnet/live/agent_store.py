@@ -45,12 +45,12 @@ CREATE TABLE about (
 );
 CREATE TABLE releases (
     sequence INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, plan TEXT NOT NULL,
-    state TEXT NOT NULL, hash BLOB, digest BLOB
+    state TEXT NOT NULL, hash BLOB, digest BLOB, memory_key TEXT NOT NULL
 );
 CREATE INDEX releases_by_epoch ON releases (epoch);
 CREATE TABLE repairs (sequence INTEGER NOT NULL, epoch INTEGER NOT NULL, clock REAL NOT NULL);
 CREATE TABLE outbox (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL);
-CREATE TABLE memory (plan TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state BLOB NOT NULL)
+CREATE TABLE memory (memory_key TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state BLOB NOT NULL)
 """
 _CLOCK_MAY_GO_BACK = 60.0  # seconds: clocks are set right now and then
 
@@ -252,9 +252,12 @@ class AgentStore(Opened):
             self._db.execute("UPDATE about SET epochs = ?", (epochs,))
         self._epochs = epochs
 
-    def reserve(self, plan: str, epochs: Sequence[int], *, now: float | None = None) -> list[Reserved]:
+    def reserve(
+        self, plan: str, epochs: Sequence[int], memory_key: str = "", *, now: float | None = None
+    ) -> list[Reserved]:
         """Take sequence numbers for epochs, each after the one before: on the disk when this returns.
 
+        memory_key: of the memory that they are for (:attr:`veilnet.Sanitizer.memory_key`).
         now: seconds since 1970, the clock when left out. One that went back, or was never set, is refused.
         """
         now = time.time() if now is None else now
@@ -279,8 +282,8 @@ class AgentStore(Opened):
                 return []
             with transaction(self._db):
                 self._db.executemany(
-                    "INSERT INTO releases (sequence, epoch, plan, state) VALUES (?, ?, ?, 'reserved')",
-                    [(each.sequence, each.epoch, plan) for each in taken],
+                    "INSERT INTO releases (sequence, epoch, plan, state, memory_key) VALUES (?, ?, ?, 'reserved', ?)",
+                    [(each.sequence, each.epoch, plan, memory_key) for each in taken],
                 )
                 self._db.execute(
                     "UPDATE about SET sequence = ?, epoch = ?, clock = ?",
@@ -291,7 +294,7 @@ class AgentStore(Opened):
             self._newest = max(last, self._newest)
             return taken
 
-    def keep(self, plan: str, releases: Sequence[Kept]) -> None:
+    def keep(self, plan: str, releases: Sequence[Kept], memory_key: str = "") -> None:
         """Keep messages, their entries in the ledger and the memory: all are on the disk afterwards, or nothing."""
         with self._turn, transaction(self._db):
             (head,) = self._db.execute("SELECT head FROM about").fetchone()
@@ -308,28 +311,31 @@ class AgentStore(Opened):
             if newest is not None and newest.memory is not None:
                 state = np.ascontiguousarray(newest.memory, dtype="<f8").tobytes()
                 self._db.execute(
-                    "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)", (plan, newest.reserved.epoch, state)
+                    "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)",
+                    (memory_key, newest.reserved.epoch, state),
                 )
         self._released -= sum(not each.released for each in releases)
 
-    def unfinished(self) -> list[tuple[Reserved, str]]:
-        """Sequence numbers that an earlier run took and kept nothing for, with their plans."""
+    def unfinished(self) -> list[tuple[Reserved, str, str]]:
+        """Sequence numbers that an earlier run took and kept nothing for, with their plans and keys of memories."""
         with self._turn:
             rows = self._db.execute(
-                "SELECT sequence, epoch, plan FROM releases WHERE state = 'reserved' ORDER BY sequence"
+                "SELECT sequence, epoch, plan, memory_key FROM releases WHERE state = 'reserved' ORDER BY sequence"
             ).fetchall()
-        return [(Reserved(sequence, epoch), plan) for sequence, epoch, plan in rows]
+        return [(Reserved(sequence, epoch), plan, key) for sequence, epoch, plan, key in rows]
 
-    def remembered(self, plan: str) -> int:
-        """The last epoch that entered the memory under a plan; 0 where none did."""
+    def remembered(self, memory_key: str) -> int:
+        """The last epoch that entered a memory; 0 where none did."""
         with self._turn:
-            row = self._db.execute("SELECT epoch FROM memory WHERE plan = ?", (plan,)).fetchone()
+            row = self._db.execute("SELECT epoch FROM memory WHERE memory_key = ?", (memory_key,)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def memory(self, plan: str, order: int) -> tuple[int, Array | None]:
-        """(the last epoch that entered, the memory) under a plan; (0, None) where none has begun."""
+    def memory(self, memory_key: str, order: int) -> tuple[int, Array | None]:
+        """(the last epoch that entered, the memory) of a key; (0, None) where none has begun."""
         with self._turn:
-            row = self._db.execute("SELECT epoch, state FROM memory WHERE plan = ?", (plan,)).fetchone()
+            row = self._db.execute(
+                "SELECT epoch, state FROM memory WHERE memory_key = ?", (memory_key,)
+            ).fetchone()
         if row is None:
             return 0, None
         state = np.frombuffer(row[1], dtype="<f8").copy()

@@ -225,39 +225,38 @@ class CentreStore(Opened):
         )
         return {agent: (plan, _numbers(values)) for agent, plan, values in rows if plan in plans}
 
-    def newest_told(self, plan: int) -> dict[str, int]:
-        """agent -> the last epoch that it told under a plan."""
+    def newest_told(self, plans: Collection[int]) -> dict[str, int]:
+        """agent -> the last epoch that it told under some plans."""
         rows = self._db.execute(
-            "SELECT a.agent, max(m.epoch) FROM messages m JOIN agents a ON a.number = m.agent WHERE m.plan = ? "
-            "AND NOT m.early GROUP BY m.agent",
-            (plan,),
+            "SELECT a.agent, max(m.epoch) FROM messages m JOIN agents a ON a.number = m.agent WHERE "
+            f"m.plan IN ({_listed(plans)}) AND NOT m.early GROUP BY m.agent"
         )
         return dict(rows.fetchall())
 
-    def epochs_told(self, plan: int) -> list[int]:
-        """The epochs that anybody told under a plan, in order."""
+    def epochs_told(self, plans: Collection[int]) -> list[int]:
+        """The epochs that anybody told under some plans, in order."""
         rows = self._db.execute(
-            "SELECT DISTINCT epoch FROM messages WHERE plan = ? AND NOT early ORDER BY epoch", (plan,)
+            f"SELECT DISTINCT epoch FROM messages WHERE plan IN ({_listed(plans)}) AND NOT early ORDER BY epoch"
         )
         return [row[0] for row in rows]
 
     def all_told(
-        self, plan: int, agent: str, first: int, last: int
+        self, plans: Collection[int], agent: str, first: int, last: int
     ) -> Iterator[tuple[int, int, Array | None]]:
-        """(epoch, the epoch before that entered the memory, numbers) of an agent under a plan, in order.
+        """(epoch, the epoch before that entered the memory, numbers) of an agent under some plans, in order.
 
         first, last: the epochs in between.
         """
         rows = self._db.execute(
-            'SELECT epoch, after, "values" FROM messages WHERE plan = ? AND agent = ? AND epoch BETWEEN ? AND ? '
-            "AND NOT early ORDER BY epoch",
-            (plan, self._agents[agent], first, last),
+            f'SELECT epoch, after, "values" FROM messages WHERE plan IN ({_listed(plans)}) AND agent = ? '
+            "AND epoch BETWEEN ? AND ? AND NOT early ORDER BY epoch",
+            (self._agents[agent], first, last),
         )
         return ((epoch, after, _numbers(values)) for epoch, after, values in rows)
 
     def unestimated(self, plans: Collection[int], least: int = 1) -> list[int]:
         """Epochs of which more was told, under some plans, than their last estimate used, by so many at least."""
-        some = ",".join(str(int(plan)) for plan in plans)
+        some = _listed(plans)
         rows = self._db.execute(
             "SELECT m.epoch, count(*) AS told, (SELECT max(e.told) FROM estimates e WHERE e.epoch = m.epoch AND "
             f"e.plan IN ({some})) AS used FROM messages m WHERE m.plan IN ({some}) AND NOT m.early "
@@ -278,11 +277,12 @@ class CentreStore(Opened):
         found = self._db.execute("SELECT max(epoch) FROM estimates WHERE epoch <= ?", (last,)).fetchone()
         return int(found[0] or 0)
 
-    def estimated(self, plan: int, first: int, last: int) -> tuple[int, int]:
-        """The first and the last epoch in between that were estimated under a plan; zeros where none was."""
+    def estimated(self, plans: Collection[int], first: int, last: int) -> tuple[int, int]:
+        """The first and the last epoch in between that were estimated under some plans; zeros where none was."""
         found = self._db.execute(
-            "SELECT min(epoch), max(epoch) FROM estimates WHERE plan = ? AND epoch BETWEEN ? AND ?",
-            (plan, first, last),
+            "SELECT min(epoch), max(epoch) FROM estimates "
+            f"WHERE plan IN ({_listed(plans)}) AND epoch BETWEEN ? AND ?",
+            (first, last),
         ).fetchone()
         return int(found[0] or 0), int(found[1] or 0)
 
@@ -299,6 +299,10 @@ class CentreStore(Opened):
             ),
         )  # fmt: skip
         return int(revision)
+
+
+def _listed(plans: Collection[int]) -> str:
+    return ",".join(str(int(plan)) for plan in plans)
 
 
 def _numbers(values: bytes | None) -> Array | None:

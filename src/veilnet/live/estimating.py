@@ -32,6 +32,7 @@ from veilnet.live.messages import Message
 __all__ = ["Estimator", "Made", "estimator"]
 
 _HISTORY = 64  # rows back that a late message may change
+_ROWS_BEFORE = 1000  # after which a memory is as usual, whatever it was
 _MIXTURES = 16  # ways of agents to go by several plans whose fusions are kept
 
 
@@ -81,6 +82,15 @@ def _quorum(senders: int, asked: int | None) -> int:
 def _senders(fusion: Fusion) -> tuple[str, ...]:
     """The agents that send anything."""
     return tuple(agent for agent, size in fusion.sent.items() if size > 0)
+
+
+def _identical(one: Messages, other: Messages) -> bool:
+    """Whether two models of a stream are the same to the last bit, so that agents' memories are too."""
+    if isinstance(one, SumModel):
+        return isinstance(other, SumModel) and one.resembles(other, exactly=True)
+    return (
+        isinstance(one, StreamModel) and isinstance(other, StreamModel) and one.resembles(other, exactly=True)
+    )
 
 
 def _remembering(model: Messages) -> frozenset[str]:
@@ -201,12 +211,17 @@ class StreamEstimator:
 
     It goes on to the newest epoch that a quorum has reached, its front: no one agent draws it ahead of the others.
     Rows up to there that fewer told go through the filter, which knows what it does not know, and are not estimated.
+
+    Where another plan says the same of every message, agents' memories go on under it, and so does the filter. Those
+    that were there before the first row, of an agent whose first message says so, are not empty then: the filter
+    begins so many rows earlier, of which nothing arrived, that what they hold is as usual.
     """
 
     def __init__(
         self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
     ) -> None:
         self._made_as, self._plan, self._store, self._wait = fusion, plan, store, wait
+        self._plans = {plan}
         self._senders = _senders(fusion)
         judged = fusion.gate is not None  # one alone, by the rows before
         self._quorum = max(_quorum(len(self._senders), quorum), 1 if judged else min(2, len(self._senders)))
@@ -214,9 +229,14 @@ class StreamEstimator:
         self._begin(now)
 
     def join(self, fusion: Fusion, plan: int, now: float) -> bool:
-        """Never: what agents remember by one plan is nothing to another."""
-        del fusion, plan, now
-        return False
+        """Take messages of another plan too, where it is the same to the last bit, memories included."""
+        if not _identical(self._made_as.model, fusion.model):
+            return False
+        self._plans.add(plan)
+        self._plan = plan
+        if self._store.newest_told([plan]):
+            self._begin(now)
+        return True
 
     def _begin(self, now: float) -> None:
         """All that the store holds, as if it had come in time."""
@@ -226,16 +246,21 @@ class StreamEstimator:
         self._rows: dict[int, dict[str, Array | None]] = {}  # epochs that are not estimated yet
         self._deadlines: dict[int, float] = {}
         self._start = self._newest = 0  # the first epoch, and the last one that went through the filter
-        self._told = self._store.newest_told(self._plan)  # agent -> its last epoch
+        self._lead = 0  # rows of the filter before the first epoch
+        self._told = self._store.newest_told(self._plans)  # agent -> its last epoch
         self._front = self._beyond = 0  # and how many agents are beyond it
         if not self._told:
             return
         first, last = self._where_most_are()
-        begun, estimated = self._store.estimated(self._plan, first, last)
+        begun, estimated = self._store.estimated(self._plans, first, last)
         self._start = begun or first
         self._newest = self._start - 1
-        heads = {agent: self._store.all_told(self._plan, agent, self._start, last) for agent in self._senders}
+        heads = {
+            agent: self._store.all_told(self._plans, agent, self._start, last) for agent in self._senders
+        }
         nexts = {agent: next(told, None) for agent, told in heads.items()}
+        if any(each is not None and self._held_before(agent, each[1]) for agent, each in nexts.items()):
+            self._lead = _ROWS_BEFORE
         epoch = self._start
         while any(each is not None for each in nexts.values()):
             row: dict[str, Array | None] = {}
@@ -255,6 +280,10 @@ class StreamEstimator:
             epoch += 1
         self._go_on(now)
 
+    def _held_before(self, agent: str, after: int) -> bool:
+        """Whether a message says that its agent's memory holds epochs before the first row."""
+        return agent in self._remembering and 0 < after < self._start
+
     def _go_on(self, now: float) -> None:
         """Find the front, and wait from now on for those who have not told rows up to there."""
         newest = sorted(self._told.values(), reverse=True)
@@ -269,7 +298,7 @@ class StreamEstimator:
 
         One that is far from all others has a wrong clock, or a false one, and must not decide where rows begin.
         """
-        epochs = self._store.epochs_told(self._plan)
+        epochs = self._store.epochs_told(self._plans)
         low = high = bisect_left(epochs, middle(self._told.values()))
         while low > 0 and epochs[low] - epochs[low - 1] <= LONGEST_GAP:
             low -= 1
@@ -296,6 +325,9 @@ class StreamEstimator:
         if message.epoch < self._start:
             if self._newest >= self._start:
                 return "late"
+            self._begin(now)
+            return ""
+        if not self._lead and self._held_before(message.agent, message.after):
             self._begin(now)
             return ""
         if self._beyond >= self._quorum:
@@ -334,13 +366,17 @@ class StreamEstimator:
             estimate = self._take(epoch, row)
             self._newest, self._told_newest, self._revised = epoch, len(row), False
             if len(row) >= self._quorum:
-                yield Made(epoch, self._plan, len(row), estimate)
+                yield Made(epoch, self._under(epoch), len(row), estimate)
             else:
                 for agent in row:
                     self._store.count(agent, "few")
         if self._revised and self._told_newest >= self._quorum:
-            yield Made(self._newest, self._plan, self._told_newest, self._last)
+            yield Made(self._newest, self._under(self._newest), self._told_newest, self._last)
         self._revised = False
+
+    def _under(self, epoch: int) -> int:
+        """The plan that an estimate is kept under: the one it was made under before, or the newest."""
+        return self._store.estimated_under(self._plans, epoch) or self._plan
 
     def next_deadline(self) -> float | None:
         """When something is due at the latest."""
@@ -349,7 +385,7 @@ class StreamEstimator:
     def _take(self, epoch: int, row: dict[str, Array | None]) -> Estimate:
         sent = {agent: values for agent, values in row.items() if values is not None}
         missed = [agent for agent, values in row.items() if values is None]
-        self._last = self._fusion.update(sent, missed=missed, row=epoch - self._start + 1)
+        self._last = self._fusion.update(sent, missed=missed, row=self._lead + epoch - self._start + 1)
         return self._last
 
     _revised = False

@@ -90,14 +90,14 @@ class StreamModel:
         spans = [self.memories.get(self.agents[int(place)], (0, 0)) for place in places]
         return np.concatenate([np.arange(0), *(np.arange(*span) for span in spans)]).astype(np.intp)
 
-    def resembles(self, other: StreamModel) -> bool:
-        """Whether another model says the same, up to rounding on another machine."""
+    def resembles(self, other: StreamModel, *, exactly: bool = False) -> bool:
+        """Whether another model says the same, up to rounding on another machine or to the last bit."""
         mine, theirs = self._words(), other._words()
         return (
             mine == theirs
             and same_step(self.step, other.step)
             and all(
-                rows_agree(one, another)
+                (np.array_equal if exactly else rows_agree)(one, another)
                 for one, another in zip(self._numbers(), other._numbers(), strict=True)
             )
         )

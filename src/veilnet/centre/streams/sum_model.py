@@ -124,8 +124,8 @@ class SumModel:
                 entering -= np.sum(gains @ np.swapaxes(gains, 1, 2), axis=0)
         return observe, (entering + entering.T) / 2
 
-    def resembles(self, other: SumModel) -> bool:
-        """Whether another model says the same, up to rounding on another machine."""
+    def resembles(self, other: SumModel, *, exactly: bool = False) -> bool:
+        """Whether another model says the same, up to rounding on another machine or to the last bit."""
         words = ("labels", "units", "vague")
         return (
             list(self.agents) == list(other.agents)
@@ -134,7 +134,7 @@ class SumModel:
             and same_step(self.step, other.step)
             and len(self.stacks) == len(other.stacks)
             and all(
-                one.shape == another.shape and rows_agree(one, another)
+                one.shape == another.shape and (np.array_equal if exactly else rows_agree)(one, another)
                 for one, another in zip(self._numbers(), other._numbers(), strict=True)
             )
         )
