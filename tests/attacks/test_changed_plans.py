@@ -316,7 +316,7 @@ def test_sign_says_what_it_signed_and_inspect_what_is_promised(
 
 
 def test_a_promise_survives_infinity() -> None:
-    promise = Promise.of(["u"], -0.05, {"a": np.inf, "b": 2.0})
+    promise = Promise.of(["u"], -0.05, {"a": np.inf, "b": 2.0}, {})
     now = datetime.now(UTC)
     stated = Statement(
         "veilnet-signed/1",

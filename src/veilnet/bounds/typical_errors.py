@@ -2,24 +2,30 @@
 
 The typical error on a parameter A x with r rows is sqrt(tr(A P̃ A') / r): the root mean square over its rows of what
 the best estimator leaves. Guessing is what is known without any message. On a stream a public parameter is judged now
-and a private one with hindsight, as its promise is.
+and a private one with hindsight, as its promise is. Without dynamics all this is of one row; many rows of an x that
+stays constant tell more: T rows have the information J0 + T F'F where one has J0 + F'F.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from veilnet._core.errors import NotObservable
 from veilnet._core.types import Array
-from veilnet._core.words import side_by_side
+from veilnet._core.words import join_names, plus_minus, side_by_side
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import Knowledge, crlb, knowledge, knowledge_of_factor
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
 
-__all__ = ["TypicalError", "typical_errors", "unit_of"]
+__all__ = ["ROWS_OF_CONSTANT", "TypicalError", "in_one_row", "typical_errors", "unit_of"]
+
+ROWS_OF_CONSTANT = 100
+"""Rows of a constant x that are told beside one."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class TypicalError:
     raw:      from all readings as they are.
     guessing: from nothing but what is known beforehand; inf where that is nothing.
     sent:     from what the agents send; None where no plan was asked about.
+    constant: from what they send in 100 rows of a constant x; None on a stream, whose promise covers all rows.
     """
 
     name: str
@@ -40,6 +47,7 @@ class TypicalError:
     raw: float
     guessing: float
     sent: float | None = None
+    constant: float | None = None
 
     def __str__(self) -> str:
         shown = {"raw": self.raw, "sent": self.sent, "guessing": self.guessing}
@@ -63,12 +71,17 @@ def typical_errors(
     better = privacy or {}
     silent: Knowledge | StreamKnowledge
     told: Knowledge | StreamKnowledge | None = None
+    repeated: Knowledge | None = None
     if network.is_stream:
         silent = silent_stream(network)
         told = None if sanitizers is None else stream_knowledge(network, sanitizers)
     else:
         silent = knowledge_of_factor(network, np.zeros((0, network.L)))
-        told = None if sanitizers is None else knowledge(network, sanitizers)
+        if sanitizers is not None:
+            told = knowledge(network, sanitizers)
+        if sanitizers:
+            factor = message_factor(network, sanitizers)
+            repeated = knowledge_of_factor(network, np.sqrt(ROWS_OF_CONSTANT) * factor)
     found = {}
     for private, named in ((False, network.public), (True, network.private)):
         bound = crlb(network, when=("hindsight" if private else "now") if network.is_stream else None)
@@ -78,8 +91,29 @@ def typical_errors(
             if private and name in better:
                 sent = raw * float(np.sqrt(1.0 + better[name]))
             guessing = raw * _growth(silent, rows, private=private)
-            found[name] = TypicalError(name, private, unit_of(network, name), raw, guessing, sent)
+            constant = None if repeated is None else _left(repeated, rows)
+            found[name] = TypicalError(name, private, unit_of(network, name), raw, guessing, sent, constant)
     return found
+
+
+def in_one_row(errors: Iterable[TypicalError]) -> list[str]:
+    """That errors are of one row, and what 100 rows of a constant x leave of each private one; nothing of streams."""
+    told = [error for error in errors if error.private and error.constant is not None]
+    left = [f"{error.name} {plus_minus(error.constant or 0.0, error.unit)}" for error in told]
+    if not left:
+        return []
+    return [
+        f"All this is in one row. {ROWS_OF_CONSTANT} rows in which x stays constant leave a standard error of: "
+        f"{join_names(left)}."
+    ]
+
+
+def _left(known: Knowledge, rows: Array) -> float:
+    """The typical error that is left of rows of x; inf where they are not estimable."""
+    try:
+        return float(np.sqrt(max(np.trace(known.error_covariance(rows)), 0.0) / len(rows)))
+    except NotObservable:
+        return np.inf
 
 
 def unit_of(network: Network, name: str) -> str:

@@ -53,15 +53,17 @@ def _in_words(promise: Promise, source: str) -> PromiseTold:
     from veilnet.plans.in_words import promise_in_words
 
     utility, privacy = promise.numbers()
-    return PromiseTold(tuple(promise_in_words(promise.public, utility, privacy)), source)
+    return PromiseTold(tuple(promise_in_words(promise.public, utility, privacy, promise.constant)), source)
 
 
 def _beside(path: Path, plan: str | None) -> Promise | None:
     """The promise in the plan.json beside an agent's file, if that is of the same plan."""
     from veilnet._core.errors import VeilnetError
+    from veilnet.bounds.typical_errors import typical_errors
     from veilnet.io._sealed import open_sealed
     from veilnet.io.plan_files import FORMAT, WHOLE
     from veilnet.io.statements import Promise
+    from veilnet.plans.verification import load_plan
 
     whole = path.with_name(WHOLE)
     if plan is None or not whole.exists():
@@ -70,9 +72,10 @@ def _beside(path: Path, plan: str | None) -> Promise | None:
         document = open_sealed(whole, FORMAT)
         if document["plan"] != plan:
             return None
-        privacy = {str(name): float(p) for name, p in document["privacy"].items()}
-        return Promise.of(list(document["network"]["public"]), float(document["utility"]), privacy)
-    except (VeilnetError, KeyError, TypeError, ValueError, AttributeError):
+        held = load_plan(path.parent)
+        errors = typical_errors(held.network, held.sanitizers, privacy=held.privacy)
+        return Promise.of(list(held.network.public), held.utility, held.privacy, errors)
+    except (VeilnetError, OSError, KeyError, TypeError, ValueError, AttributeError):
         return None  # what cannot be read states nothing
 
 

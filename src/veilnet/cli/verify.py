@@ -87,8 +87,9 @@ def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:
 
 def _errors(saved: SavedPlan) -> str:
     """What the centre is off by under the plan."""
-    from veilnet.bounds.typical_errors import typical_errors
+    from veilnet.bounds.typical_errors import in_one_row, typical_errors
     from veilnet.plans.in_words import TYPICALLY_OFF
 
     errors = typical_errors(saved.network, saved.sanitizers, privacy=saved.promise.privacy)
-    return "\n".join([TYPICALLY_OFF, *(f"- {error.name}: {error}" for error in errors.values())])
+    lines = [f"- {error.name}: {error}" for error in errors.values()]
+    return "\n".join([TYPICALLY_OFF, *lines, *in_one_row(errors.values())])

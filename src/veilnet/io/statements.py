@@ -12,15 +12,19 @@ promise   public parameters, utility and privacy of the plan as they were verifi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._json import plain
+
+if TYPE_CHECKING:
+    from veilnet.bounds.typical_errors import TypicalError
 
 FORMAT = "veilnet-signed/1"
 DAYS = 365
@@ -32,17 +36,39 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Promise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a plan promises: utility u <= 0, and p_j of each private parameter; "inf" where it is infinite."""
+    """What a plan promises: utility u <= 0, and p_j of each private parameter; "inf" where it is infinite.
+
+    constant: of a plan for single rows, which part of the standard error of one row 100 rows of a constant x leave.
+    """
 
     public: list[str]
     utility: float | str
     privacy: dict[str, float | str]
+    constant: dict[str, float] | None = None
 
     @classmethod
-    def of(cls, public: Sequence[str], utility: float, privacy: Mapping[str, float]) -> Promise:
-        """The promise of a plan."""
+    def of(
+        cls,
+        public: Sequence[str],
+        utility: float,
+        privacy: Mapping[str, float],
+        errors: Mapping[str, TypicalError],
+    ) -> Promise:
+        """The promise of a plan.
+
+        errors: what it leaves of each parameter.
+        """
+        parts = {
+            name: error.constant / error.sent if error.sent else 1.0
+            for name, error in errors.items()
+            if name in privacy and error.constant is not None and error.sent is not None
+        }
+        constant = {name: 1.0 if math.isnan(part) else part for name, part in parts.items()}
         return cls(
-            list(public), plain(float(utility)), plain({name: float(p) for name, p in privacy.items()})
+            list(public),
+            plain(float(utility)),
+            plain({name: float(p) for name, p in privacy.items()}),
+            constant or None,
         )
 
     def numbers(self) -> tuple[float, dict[str, float]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.typical_errors import TypicalError, typical_errors
+from veilnet.bounds.typical_errors import ROWS_OF_CONSTANT, TypicalError, in_one_row, typical_errors
 from veilnet.model.network import Network
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.plans.certificate import NOISE_POWER, Certificate
@@ -72,6 +72,7 @@ def plan_in_words(plan: Told) -> str:
     lines = [_headline(plan, errors), TYPICALLY_OFF]
     lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
     lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
+    lines += in_one_row(errors.values())
     if by_stacks(plan.network):
         lines += [NOW_IS_NOT_COMPUTED, GAPS_ARE_NOT_COMPUTED]
     lines += _cost_of_gaps(plan.details)
@@ -192,8 +193,17 @@ def _grows(plan: Told, name: str) -> str:
     return "From what is sent alone it cannot be estimated any more."
 
 
-def promise_in_words(public: Sequence[str], utility: float, privacy: Mapping[str, float]) -> list[str]:
-    """What a plan promises, to somebody who knows its names and numbers alone: one line for each parameter."""
+def promise_in_words(
+    public: Sequence[str],
+    utility: float,
+    privacy: Mapping[str, float],
+    constant: Mapping[str, float] | None = None,
+) -> list[str]:
+    """What a plan promises, to somebody who knows its names and numbers alone: one line for each parameter.
+
+    constant: of a plan for single rows, which part of the error of one row is left by many rows of a constant x.
+    """
+    one = "" if constant is None else "in one row "
     lost = "nothing is lost on" if -utility < NOTHING else f"the error variance grows {times(1 - utility)} on"
     lines = [f"{lost} {join_names(list(public))}, which may be known"]
     for name, gained in privacy.items():
@@ -203,9 +213,12 @@ def promise_in_words(public: Sequence[str], utility: float, privacy: Mapping[str
             lines.append(f"{name} is NOT protected: it can be estimated as well as from raw readings")
         else:
             lines.append(
-                f"the error variance of {name} grows {times(1 + gained)}: whoever sees all messages, and knows the "
-                "whole plan, cannot estimate it better"
+                f"{one}the error variance of {name} grows {times(1 + gained)}: whoever sees all messages, and knows "
+                "the whole plan, cannot estimate it better"
             )
+            if constant is not None:
+                part = f"{100 * constant[name]:.0f} % of its standard error"
+                lines[-1] += f"; {ROWS_OF_CONSTANT} rows of a constant x leave {part}"
     return lines
 
 

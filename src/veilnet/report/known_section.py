@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from veilnet._core.words import join_names
-from veilnet.bounds.typical_errors import TypicalError
+from veilnet.bounds.typical_errors import TypicalError, in_one_row
 from veilnet.plans.plan import Plan
 from veilnet.report.error_picture import error_picture, in_words
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
@@ -62,7 +62,8 @@ def error_cards(errors: Sequence[TypicalError], most_exposed: Mapping[str, float
         "shown here.",
         class_="soft",
     )
-    return join([element("div", *cards, class_="grid"), folded if left else None])
+    rows = map(paragraph, in_one_row(errors))
+    return join([element("div", *cards, class_="grid"), *rows, folded if left else None])
 
 
 def gaps_note(plan: Plan) -> Html | None:

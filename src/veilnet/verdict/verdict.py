@@ -12,7 +12,7 @@ from veilnet._core.linalg import EPS
 from veilnet._core.words import NOTHING, VARIANCES, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
-from veilnet.bounds.typical_errors import TypicalError, typical_errors
+from veilnet.bounds.typical_errors import TypicalError, in_one_row, typical_errors
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
 from veilnet.verdict.limits import limit_notes
@@ -106,6 +106,7 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [self._headline(), _TYPICALLY_OFF, *map(self._one_parameter, self.ceiling)]
+        lines += in_one_row(self._errors.values())
         return "\n".join([*lines, *self._footnotes(), *self.notes()])
 
     def explain(self) -> str:
@@ -167,7 +168,8 @@ class Verdict:
     @cached_property
     def _errors(self) -> dict[str, TypicalError]:
         """What the centre is off by where nothing is lost."""
-        return typical_errors(self.network, privacy=self.ceiling)
+        sent = None if self.network.is_stream else share_sanitizers(self.shares)
+        return typical_errors(self.network, sent, privacy=self.ceiling)
 
     def _footnotes(self) -> list[str]:
         """What more there is to say to everybody."""
