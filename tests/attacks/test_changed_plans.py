@@ -256,11 +256,11 @@ def test_a_statement_that_makes_no_sense_is_refused_even_if_it_is_signed(
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner
 
-    from veilnet.io.signing import _secret_key
+    from veilnet.io.signing import read_secret_key
 
     stated = json.loads(sign(place).encoded()) | change
     envelope = Envelope(json.dumps(stated).encode(), PAYLOAD_TYPE, {})
-    envelope.sign(CryptoSigner(_secret_key(place / "designer.key")))
+    envelope.sign(CryptoSigner(read_secret_key(place / "designer.key")))
     hall(place).with_name("hall.json.dsse").write_text(json.dumps(envelope.to_dict()))
     refused(sanitized(), "what was signed is not")
 

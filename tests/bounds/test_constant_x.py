@@ -77,3 +77,9 @@ def test_every_statement_of_a_row_plan_says_in_one_row(tmp_path: Path, monkeypat
     part = f"{100 * error.constant / error.sent:.0f} %"
     assert "in one row the error variance of gait grows" in told
     assert f"100 rows of a constant x leave {part} of its standard error" in told
+
+
+def test_without_a_prior_a_plan_speaks_of_unbiased_estimators() -> None:
+    plans = {prior: str(vn.design(random_network(3, prior=prior))) for prior in ("none", "covariance")}
+    assert "unbiased" in plans["none"]
+    assert "unbiased" not in plans["covariance"]

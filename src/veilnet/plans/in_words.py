@@ -73,6 +73,10 @@ def plan_in_words(plan: Told) -> str:
     lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
     lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
     lines += in_one_row(errors.values())
+    if plan.network.prior is None and not plan.network.is_stream:
+        lines.append(
+            "Without a prior this is of unbiased estimators: whoever knows more of x beforehand does better."
+        )
     if by_stacks(plan.network):
         lines += [NOW_IS_NOT_COMPUTED, GAPS_ARE_NOT_COMPUTED]
     lines += _cost_of_gaps(plan.details)
@@ -216,7 +220,7 @@ def promise_in_words(
                 f"{one}the error variance of {name} grows {times(1 + gained)}: whoever sees all messages, and knows "
                 "the whole plan, cannot estimate it better"
             )
-            if constant is not None:
+            if constant is not None and name in constant:  # a statement is its author's, and may leave it out
                 part = f"{100 * constant[name]:.0f} % of its standard error"
                 lines[-1] += f"; {ROWS_OF_CONSTANT} rows of a constant x leave {part}"
     return lines
