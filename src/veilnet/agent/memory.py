@@ -93,7 +93,8 @@ class Memory(Frozen):
     def reached(self, largest: Array) -> Array:
         """A bound on |F^j s| over all j, entry by entry, for every s with |s| <= largest.
 
-        Row after row, until all of it lies where it began: from there on it reaches no farther.
+        largest: what each entry is at most. Row after row, until all of it lies where it began: from there on it
+        reaches no farther.
         """
         box = np.where(largest > 0, largest, np.max(largest, initial=0.0))
         most, power = box, np.eye(self.order)
