@@ -124,8 +124,10 @@ def test_colluders_are_compared_with_the_same_colluders_and_raw_readings(
     network = plan.network
     for row in report.of("collusion"):
         name, who = row.what.split(",")[0], tuple(row.figures["who"])
-        kept = {agent: steps for agent, steps in network.resolution.items() if agent not in who}
-        bare = network.replace(resolution=kept)
+        draws = np.array(network.draws)
+        for agent in who:
+            draws[network.blocks.rows(network.position[agent])] = 0.0
+        bare = network.replace(dither=draws)
         betrays = "readings" if row.what.endswith("readings") else "noise"
         rows, errors = network.private[name], row.figures["errors"]
         seen = with_colluders(network, plan.sanitizers, who, betrays)
