@@ -51,6 +51,9 @@ BENCHMARKS = {
         "share filters on 50 random streams by two evaluations, simulated rows and other mechanisms",
         ("--quick",),
     ),
+    "gaps": Benchmark(
+        "gaps.py", "what gaps leave of the promise of stream plans with what they state", ("--models", "6")
+    ),
     "stream-speed": Benchmark("stream_speed.py", "steady states of streams with eigenvalue decompositions"),
     "stream-tradeoffs": Benchmark(
         "stream_tradeoffs.py",
