@@ -133,11 +133,8 @@ def certify(
             floor = promise.floors[name]
             held = bool(promised >= floor or promised >= floor - rounding * (1 + floor))
             findings.append(Finding(f"no less than is free of {name}", floor, promised, held))
-        if name in promise.with_gaps and isinstance(model, StreamRecheck):
-            least = promise.with_gaps[name]
-            if not np.isinf(found):  # what is without bound in the long run is so around a gap too
-                found = model.growth_with_gaps(network.private[name], least)
-            findings.append(Finding(f"{_privacy_of(name)} with gaps", least, found, _confirmed(least, found)))
+    if isinstance(model, StreamRecheck):
+        findings += _gap_findings(model, promise)
     for name, target in promise.worst_targets.items():
         least = model.least_growth(network.private[name], target)
         # Doubles lose what privacy takes away, times the conditioning; never more than routes may differ by.
@@ -156,6 +153,21 @@ def certify(
         allowed = np.array([promise.power.get(agent, 0.0) for agent in network.agents])
         findings.append(power_finding(network.agents, allowed, powers_of(network, sanitizers)))
     return Certificate(tuple(findings))
+
+
+def _gap_findings(model: StreamRecheck, promise: Promise) -> list[Finding]:
+    """What is left around a gap; what is without bound in the long run is so there too."""
+    finite = {name: least for name, least in promise.with_gaps.items() if np.isfinite(promise.privacy[name])}
+    found = model.growths_with_gaps(finite)
+    return [
+        Finding(
+            f"{_privacy_of(name)} with gaps",
+            least,
+            found.get(name, np.inf),
+            _confirmed(least, found.get(name, np.inf)),
+        )
+        for name, least in promise.with_gaps.items()
+    ]
 
 
 def power_finding(agents: Sequence[str], allowed: Array, found: Array) -> Finding:

@@ -119,8 +119,8 @@ def _cost_of_gaps(details: Mapping[str, Any]) -> list[str]:
         return []
     one, everyone = (times(1 + each) for each in costs)
     return [
-        f"After a missed row of one agent the public error variance grows up to {one}, of all agents up to "
-        f"{everyone}, until the memories have filled up again."
+        f"After a missed row of one agent the public error variance grows {one} at most, of all agents {everyone}, "
+        "until the memories have filled up again."
     ]
 
 

@@ -27,7 +27,7 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import AgentFilter, ComplexArray, unit_sizes, white_noise
-from veilnet.recheck.stream_gaps import least_error_with_gaps
+from veilnet.recheck.stream_gaps import least_errors_with_gaps
 from veilnet.recheck.stream_raw import error_of_raw_filter
 from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window
 from veilnet.recheck.stream_witness import error_of_witness
@@ -64,13 +64,17 @@ class StreamRecheck:
         half = np.linalg.solve(root, np.linalg.solve(root, told).T)
         return float(np.linalg.eigvalsh((half + half.T) / 2)[0] - 1.0)
 
-    def growth_with_gaps(self, rows: Array, claimed: float) -> float:
-        """The least growth with hindsight over memories that begin anew; a little too large rather than too small."""
-        best = float(np.trace(_Smoothed(self.network, self._raw).error(rows)))
-        window = Window(self.network, self._filters)
-        if not window.memories:
-            return self.growth(rows, claimed)
-        return least_error_with_gaps(window, rows, best * (1.0 + claimed)) / best - 1.0
+    def growths_with_gaps(self, claimed: Mapping[str, float]) -> dict[str, float]:
+        """The least growth with hindsight over memories that begin anew, of private parameters; a little too large
+        rather than too small.
+        """
+        raw, window = _Smoothed(self.network, self._raw), Window(self.network, self._filters)
+        groups = [self.network.private[name] for name in claimed]
+        if not window.memories or not groups:
+            return {name: self.growth(self.network.private[name], each) for name, each in claimed.items()}
+        best = np.array([float(np.trace(raw.error(rows))) for rows in groups])
+        least = least_errors_with_gaps(window, groups, best * (1.0 + np.array(list(claimed.values()))))
+        return dict(zip(claimed, (least / best - 1.0).tolist(), strict=True))
 
     def growth_now(self, rows: Array, claimed: float) -> float:
         """The growth now; a little too large rather than too small where ``claimed`` is not reached."""

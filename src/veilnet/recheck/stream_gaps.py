@@ -1,4 +1,4 @@
-"""The least error around a memory that begins anew, once more: the joint law of a window of rows, and linear solves.
+"""The least errors around a memory that begins anew, once more: the joint law of a window of rows, and linear solves.
 
 The window has W rows before and W after the moment at which some memories begin anew. It leaves out the rows beyond,
 so it finds a little too large an error, less so as W is doubled.
@@ -14,58 +14,64 @@ from scipy.linalg import solve_triangular
 from veilnet._core.types import Array
 from veilnet.recheck.stream_window import LARGEST_WINDOW, Window, root_of
 
-__all__ = ["least_error_with_gaps"]
+__all__ = ["least_errors_with_gaps"]
 
 _FIRST = 8
 _LOOKED_AT = 6  # rows on each side in which the least error is looked for
-_SETTLED = 1e-7
-_NEAR = 1.05  # patterns whose error is further above the least than this are not looked at again
+# A window whose errors are those claimed, or those of half of it, to within this part is long enough: what the rows
+# beyond would tell is about as much.
+_SETTLED = 1e-4
+_ALL_PATTERNS = (
+    16  # from here on only those that left least are looked at: others take as long, and leave more
+)
 _UNKNOWN = 1e6  # variance of what nothing is known of, in units of what the state reaches in some rows
 
 
-def least_error_with_gaps(window: Window, rows: Array, claimed: float) -> float:
-    """The least tr(A P A') with hindsight around a memory that begins anew: that of each agent, and all of them.
+def least_errors_with_gaps(window: Window, groups: Sequence[Array], claimed: Array) -> Array:
+    """The least tr(A P A') with hindsight of each group of rows A of x, around a memory that begins anew: that of
+    each agent, and all of them.
 
     window:  the messages.
-    rows:    A, of x.
-    claimed: the error that was promised; a window that finds it is long enough.
+    groups:  rows of x.
+    claimed: the errors that were promised; a window that finds them is long enough.
     """
-    patterns = [[place] for place in window.memories] + [list(window.memories)]
-    half, found = _FIRST, np.inf
+    patterns = [[place] for place in window.memories]
+    patterns += [list(window.memories)] if len(patterns) > 1 else []
+    half, found = _FIRST, np.full(len(groups), np.inf)
     while True:
-        errors = [_error(window, rows, pattern, half) for pattern in patterns]
-        previous, found = found, min(errors)
-        done = abs(found - claimed) <= _SETTLED * found or abs(previous - found) <= _SETTLED * found
-        if done or 4 * half * window.sent > LARGEST_WINDOW:
+        errors = [_errors(window, groups, pattern, half) for pattern in patterns]
+        previous, found = found, np.asarray(np.min(errors, axis=0), np.float64)
+        done = np.minimum(np.abs(found - claimed), np.abs(previous - found)) <= _SETTLED * found
+        if np.all(done) or 4 * half * window.sent > LARGEST_WINDOW:
             return found
-        patterns = [
-            pattern for pattern, error in zip(patterns, errors, strict=True) if error <= _NEAR * found
-        ]
+        if half >= _ALL_PATTERNS:
+            patterns = [patterns[place] for place in np.unique(np.argmin(errors, axis=0))]
         half *= 2
 
 
-def _error(window: Window, rows: Array, pattern: Sequence[int], half: int) -> float:
-    """The least tr(A P A') in the rows next to the middle of a window of 2 ``half`` rows."""
+def _errors(window: Window, groups: Sequence[Array], pattern: Sequence[int], half: int) -> Array:
+    """The least tr(A P A') of each group in the rows next to the middle of a window of 2 ``half`` rows."""
+    rows = np.concatenate(list(groups))
     wide = np.zeros((len(rows), window.size))
     wide[:, : window.L] = rows * window.units[: window.L]
     seen = np.concatenate([window.observe, wide])
     covariance = _covariance(window, seen, pattern, 2 * half)
     m, each = window.sent, len(seen)
     sent = (np.arange(2 * half)[:, None] * each + np.arange(m)).ravel()
-    own = np.tile(window.noise, (2 * half, 2 * half)) * np.kron(np.eye(2 * half), np.ones((m, m)))
-    root = root_of(covariance[np.ix_(sent, sent)] + own)
-    least = np.inf
+    root = root_of(covariance[np.ix_(sent, sent)])
+    ends = np.cumsum([0, *(len(group) for group in groups)])
+    least = np.full(len(groups), np.inf)
     for row in range(max(0, half - _LOOKED_AT), min(2 * half, half + _LOOKED_AT)):
         target = row * each + m + np.arange(len(rows))
         explained = solve_triangular(root, covariance[np.ix_(sent, target)], lower=True)
-        error = float(np.trace(covariance[np.ix_(target, target)]) - np.sum(explained**2))
-        least = min(least, error)
+        errors = covariance[target, target] - np.sum(explained**2, axis=0)
+        least = np.minimum(least, np.add.reduceat(errors, ends[:-1]))
     return least
 
 
 def _covariance(window: Window, seen: Array, pattern: Sequence[int], count: int) -> Array:
-    """Of ``seen`` in all rows; memories begin anew between the two halves."""
-    size, each = window.size, len(seen)
+    """Of ``seen``, noise of the messages included, in all rows; memories begin anew between the two halves."""
+    size, each, m = window.size, len(seen), window.sent
     kept, drawn = np.eye(size), np.zeros((size, size))
     for place in pattern:
         mine, start = window.memories[place]
@@ -85,4 +91,6 @@ def _covariance(window: Window, seen: Array, pattern: Sequence[int], count: int)
             there = slice(later * each, (later + 1) * each)
             covariance[there, here] = seen @ carried
             covariance[here, there] = covariance[there, here].T
+        own = slice(row * each, row * each + m)
+        covariance[own, own] += window.noise
     return covariance

@@ -203,20 +203,22 @@ def exposure_rows(plan: Plan) -> list[Row]:
     return [
         *worst,
         *(bits_row(name, raw_bits[name], bits[name], " of each row") for name in bits),
-        *(_gap_row(plan, name) for name in plan.privacy_with_gaps),
+        *_gap_rows(plan),
     ]
 
 
-def _gap_row(plan: Plan, name: str) -> Row:
+def _gap_rows(plan: Plan) -> list[Row]:
     """The least privacy around a missed row and at a start, by the joint law of the rows around it."""
-    promised = plan.privacy_with_gaps[name]
+    finite = {name: least for name, least in plan.privacy_with_gaps.items() if np.isfinite(least)}
+    found = StreamRecheck(plan.network, plan.sanitizers).growths_with_gaps(finite)
+    return [_gap_row(name, least, found.get(name, np.inf)) for name, least in plan.privacy_with_gaps.items()]
+
+
+def _gap_row(name: str, promised: float, found: float) -> Row:
     what = f"{name} around a missed row and at a start"
     if np.isinf(promised):
         sentence = f"{what}: no messages ever bound it."
         return Row(SECTION, what, promised, promised, "info", sentence, shown={"promised": "without bound"})
-    found = StreamRecheck(plan.network, plan.sanitizers).growth_with_gaps(
-        plan.network.private[name], promised
-    )
     held = found >= promised - _NOT_LESS * (1 + promised)
     shown = {"promised": times(1 + promised), "found": times(1 + found)}
     sentence = (
