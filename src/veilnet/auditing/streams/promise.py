@@ -220,10 +220,10 @@ def _gap_row(name: str, promised: float, found: float) -> Row:
         sentence = f"{what}: no messages ever bound it."
         return Row(SECTION, what, promised, promised, "info", sentence, shown={"promised": "without bound"})
     held = found >= promised - _NOT_LESS * (1 + promised)
-    shown = {"promised": times(1 + promised), "found": times(1 + found)}
+    shown = {"promised": times(1 + promised), "by the joint law": times(1 + found)}
     sentence = (
-        f"{what}: the error variance grows at least {shown['found']}, as promised."
+        f"{what}: the error variance grows at least {times(1 + found)}, as promised."
         if held
-        else f"{what}: the error variance grows {shown['found']} alone, where {shown['promised']} was promised."
+        else f"{what}: the error variance grows {times(1 + found)} alone, where {times(1 + promised)} was promised."
     )
     return Row(SECTION, what, promised, found, "ok" if held else "fail", sentence, shown=shown)
