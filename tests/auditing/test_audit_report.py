@@ -287,7 +287,7 @@ def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
     with pytest.raises(vn.InvalidRequest, match=words):
         vn.audit(some_plan(1), **options)
     with pytest.raises(vn.InvalidRequest, match="plan"):
-        vn.audit("plan/")  # type: ignore[arg-type]
+        vn.audit(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

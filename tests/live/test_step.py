@@ -129,7 +129,7 @@ def vars_of(plan: vn.Plan) -> dict[str, object]:
         "targets",
         "worst_targets",
     )
-    return {name: getattr(plan, name) for name in (*names, "floors", "details", "proof")}
+    return {name: getattr(plan, name) for name in (*names, "floors", "details", "proof", "privacy_with_gaps")}
 
 
 def test_a_file_with_another_step_than_the_plan_is_found(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from veilnet.cluster.parts import Parts, opened, read_part
 from veilnet.cluster.sending import plan_name, read_plan_part
 from veilnet.io._sealed import seal
 from veilnet.io.sanitizer_files import to_document
+from veilnet.model.readings import MOST_DRAWS, dither_variance
 from veilnet.model.usual import usual_of
 
 __all__ = ["agent_file", "sanitizer_of"]
@@ -32,14 +33,16 @@ def sanitizer_of(parts: Parts, part: str, place: int) -> Sanitizer:
     rows = np.array(found["compression"][place, :sent])
     noisy = found["variances"][place, :sent] if "variances" in found else np.zeros(sent)
     own = read_part(parts.folder / part, parts.length)
+    steps = None if own.resolution is None else own.resolution[place]
+    variances = np.diag(own.noise[place]) - (0.0 if steps is None else dither_variance(steps, MOST_DRAWS))
     return Sanitizer(
         rows,
         np.diag(noisy),
         offset=own.offset[place],
         grid=found["grid"][place, :sent],
-        resolution=None if own.resolution is None else own.resolution[place],
+        resolution=steps,
         agent=own.names[place] if own.names is not None else _number(parts, part, place),
-        usual=usual_of(parts.prior, own.observe[place], np.diag(own.noise[place]), own.offset[place]),
+        usual=usual_of(parts.prior, own.observe[place], variances, own.offset[place]),  # before dither
     )
 
 
