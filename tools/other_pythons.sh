@@ -8,7 +8,8 @@
 set -u
 program=other_pythons
 root=$(CDPATH='' cd -P -- "$(dirname "$0")/.." && pwd) || exit 1
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+# Where this machine's own packages come from, unless DEBIAN_MIRROR says otherwise.
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | head -n 1)}
 
 fail() {
     printf '%s: %s\n' "$program" "$1" >&2

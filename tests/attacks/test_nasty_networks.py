@@ -60,7 +60,7 @@ def test_every_kind_of_request(study: ModuleType, seed: int) -> None:
 
 @pytest.mark.long
 def test_where_no_use_of_the_loss_is_confirmed_the_shares_are_the_answer(study: ModuleType) -> None:
-    network = study.nasty_network(53)
+    network = study.nasty_network(71)
     plan = vn.design(network, utility_loss=0.05)
     assert not study.wrong_promises(plan)
     assert "no plan that uses the loss allowed was confirmed" in str(plan)
