@@ -316,7 +316,7 @@ def test_sign_says_what_it_signed_and_inspect_what_is_promised(
 
 
 def test_a_promise_survives_infinity() -> None:
-    promise = Promise.of(["u"], -0.05, {"a": np.inf, "b": 2.0}, {})
+    promise = Promise(["u"], -0.05, {"a": "inf", "b": 2.0}, with_gaps={"a": "inf", "b": 1.5})
     now = datetime.now(UTC)
     stated = Statement(
         "veilnet-signed/1",
@@ -330,7 +330,7 @@ def test_a_promise_survives_infinity() -> None:
     )
     found = read_statement(stated.encoded()).promise
     assert found is not None
-    assert found.numbers() == (-0.05, {"a": np.inf, "b": 2.0})
+    assert found.numbers() == (-0.05, {"a": np.inf, "b": 2.0}, {"a": np.inf, "b": 1.5})
 
 
 def damaged(rng: np.random.Generator, content: bytes) -> bytes:

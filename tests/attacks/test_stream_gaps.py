@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +19,13 @@ from helpers.stream_networks import (
     simulated_stream,
 )
 from veilnet._core.types import Array, Booleans
+from veilnet._core.words import times
 from veilnet.bounds.streams.knowledge import raw_stream, stream_knowledge
 from veilnet.cli import run
+from veilnet.io.signing import make_key
+from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED
 from veilnet.plans.certificate import Promise, certify
+from veilnet.plans.in_words import promise_in_words
 from veilnet.plans.plan import make_plan
 
 LEFT = 0.99
@@ -190,3 +195,30 @@ def test_a_memory_without_a_start_cannot_be_planned_in_small_streams() -> None:
     assert memory.start is None
     plan = make_plan(network, sent, "test")
     assert all(each.memory is not None and each.memory.start is not None for each in plan.sanitizers.values())
+
+
+def test_inspect_states_what_gaps_leave_signed_or_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = vn.design(random_stream(24, radius=0.8))
+    plan.save(tmp_path / "plan")
+    agent = next(agent for agent in plan.network.agents if plan.sanitizers[agent].order)
+    file = tmp_path / "plan" / f"{agent}.json"
+    assert run(["inspect", str(file), "--json"]) == 0
+    beside = json.loads(capfd.readouterr().out)["promise"]
+    for name, least in plan.privacy_with_gaps.items():
+        assert np.isfinite(least)
+        line = next(line for line in beside if f"of {name} grows" in line)
+        assert f"at least {times(1 + least)}" in line
+    make_key(tmp_path / "designer.key")
+    assert run(["sign", str(tmp_path / "plan"), "--key", str(tmp_path / "designer.key")]) == 0
+    (tmp_path / "plan" / "plan.json").unlink()
+    capfd.readouterr()
+    assert run(["inspect", str(file), "--trust", str(tmp_path / "designer.pub"), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["promise"] == beside
+
+
+def test_a_promise_whose_gaps_were_not_computed_says_so() -> None:
+    whole, unknown = (promise_in_words(["u"], 0.0, {"g": 2.0}, None, gaps) for gaps in ({"g": 1.9}, {}))
+    assert GAPS_ARE_NOT_COMPUTED in unknown
+    assert GAPS_ARE_NOT_COMPUTED not in whole

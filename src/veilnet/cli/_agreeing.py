@@ -52,30 +52,25 @@ def promise_of(path: Path, plan: str | None, signed: Statement | None) -> Promis
 def _in_words(promise: Promise, source: str) -> PromiseTold:
     from veilnet.plans.in_words import promise_in_words
 
-    utility, privacy = promise.numbers()
-    return PromiseTold(tuple(promise_in_words(promise.public, utility, privacy, promise.constant)), source)
+    utility, privacy, with_gaps = promise.numbers()
+    lines = promise_in_words(promise.public, utility, privacy, promise.constant, with_gaps)
+    return PromiseTold(tuple(lines), source)
 
 
 def _beside(path: Path, plan: str | None) -> Promise | None:
     """The promise in the plan.json beside an agent's file, if that is of the same plan."""
     from veilnet._core.errors import VeilnetError
-    from veilnet.bounds.typical_errors import typical_errors
-    from veilnet.io._sealed import open_sealed
-    from veilnet.io.plan_files import FORMAT, WHOLE
+    from veilnet.io.plan_files import WHOLE
+    from veilnet.io.plan_reading import read_plan_folder
     from veilnet.io.statements import Promise
-    from veilnet.plans.verification import load_plan
+    from veilnet.plans.verification import confirmed
 
-    whole = path.with_name(WHOLE)
-    if plan is None or not whole.exists():
+    if plan is None or not path.with_name(WHOLE).exists():
         return None
     try:
-        document = open_sealed(whole, FORMAT)
-        if document["plan"] != plan:
-            return None
-        held = load_plan(path.parent)
-        errors = typical_errors(held.network, held.sanitizers, privacy=held.privacy)
-        return Promise.of(list(held.network.public), held.utility, held.privacy, errors)
-    except (VeilnetError, OSError, KeyError, TypeError, ValueError, AttributeError):
+        saved = read_plan_folder(path.parent)
+        return Promise.of(confirmed(saved)) if saved.plan_id == plan else None
+    except (VeilnetError, OSError):
         return None  # what cannot be read states nothing
 
 

@@ -35,7 +35,6 @@ def command(
     expired: sign again, the same plan or a new one, before that.
     """
     from veilnet._core.errors import InvalidRequest
-    from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._shared import console, print_json
     from veilnet.io.signing import make_key, sign_files
     from veilnet.io.statements import Promise
@@ -52,8 +51,7 @@ def command(
             console.print(f"Keep {secret} to yourself; hand {public} to the agents.", soft_wrap=True)
     if plan is not None and key is not None:
         held = load_plan(plan)  # nobody signs what does not hold
-        errors = typical_errors(held.network, held.sanitizers, privacy=held.privacy)
-        promise = Promise.of(list(held.network.public), held.utility, held.privacy, errors)
+        promise = Promise.of(held)
         files = sorted(plan.glob("*.json"))
         written, statement = sign_files(files, key, version=version, days=days, promise=promise)
         answer |= {"signed": written, "version": statement.version, "expires": statement.expires}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._json import plain
 
 if TYPE_CHECKING:
-    from veilnet.bounds.typical_errors import TypicalError
+    from veilnet.plans.plan import Plan
 
 FORMAT = "veilnet-signed/1"
 DAYS = 365
@@ -38,42 +38,39 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 class Promise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What a plan promises: utility u <= 0, and p_j of each private parameter; "inf" where it is infinite.
 
-    constant: of a plan for single rows, which part of the standard error of one row 100 rows of a constant x leave.
+    constant:  of a plan for single rows, which part of the standard error of one row 100 rows of a constant x leave.
+    with_gaps: of a stream, p_j around a missed row and at a start; empty where it was not computed.
     """
 
     public: list[str]
     utility: float | str
     privacy: dict[str, float | str]
     constant: dict[str, float] | None = None
+    with_gaps: dict[str, float | str] | None = None
 
     @classmethod
-    def of(
-        cls,
-        public: Sequence[str],
-        utility: float,
-        privacy: Mapping[str, float],
-        errors: Mapping[str, TypicalError],
-    ) -> Promise:
-        """The promise of a plan.
+    def of(cls, plan: Plan) -> Promise:
+        """The promise of a plan."""
+        from veilnet.bounds.typical_errors import typical_errors
 
-        errors: what it leaves of each parameter.
-        """
         parts = {
             name: error.constant / error.sent if error.sent else 1.0
-            for name, error in errors.items()
-            if name in privacy and error.constant is not None and error.sent is not None
+            for name, error in typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy).items()
+            if name in plan.privacy and error.constant is not None and error.sent is not None
         }
         constant = {name: 1.0 if math.isnan(part) else part for name, part in parts.items()}
         return cls(
-            list(public),
-            plain(float(utility)),
-            plain({name: float(p) for name, p in privacy.items()}),
+            list(plan.network.public),
+            plain(float(plan.utility)),
+            plain(dict(plan.privacy)),
             constant or None,
+            plain(dict(plan.privacy_with_gaps)) if plan.network.is_stream else None,
         )
 
-    def numbers(self) -> tuple[float, dict[str, float]]:
-        """(utility, privacy) as numbers."""
-        return float(self.utility), {name: float(p) for name, p in self.privacy.items()}
+    def numbers(self) -> tuple[float, dict[str, float], dict[str, float] | None]:
+        """(utility, privacy, with_gaps) as numbers."""
+        with_gaps = None if self.with_gaps is None else _floats(self.with_gaps)
+        return float(self.utility), _floats(self.privacy), with_gaps
 
 
 class Statement(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -144,6 +141,10 @@ def read_statement(content: bytes) -> Statement:
 def version_of(moment: datetime) -> int:
     """A version that goes up by itself: 20261117093000 for 2026-11-17 09:30:00 in UTC."""
     return int(f"{moment.astimezone(UTC):%Y%m%d%H%M%S}")
+
+
+def _floats(stated: Mapping[str, float | str]) -> dict[str, float]:
+    return {name: float(value) for name, value in stated.items()}
 
 
 def _moment(text: str) -> datetime:

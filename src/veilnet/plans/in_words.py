@@ -21,6 +21,7 @@ TYPICALLY_OFF = (
 # Methods that are not simply the best plan found: whoever asked for them by name is told so.
 _BY_NAME = ("noise", "power", "alternating")
 _ROUNDING = 1e-9
+_AROUND_GAPS = "Around a missed row and at a start"
 _SHOWN = 1e-3  # a smaller difference is not seen in what is printed
 
 
@@ -179,9 +180,7 @@ def _private(plan: Told, error: TypicalError) -> str:
     if plan.network.is_stream and error.name in plan.privacy_now:
         text += f" Now, before later rows tell more, it grows {times(1 + plan.privacy_now[error.name])}."
     if error.name in plan.privacy_with_gaps and np.isfinite(plan.privacy_with_gaps[error.name]):
-        text += (
-            f" Around a missed row and at a start: at least {times(1 + plan.privacy_with_gaps[error.name])}."
-        )
+        text += f" {_AROUND_GAPS}: at least {times(1 + plan.privacy_with_gaps[error.name])}."
     return text
 
 
@@ -202,10 +201,12 @@ def promise_in_words(
     utility: float,
     privacy: Mapping[str, float],
     constant: Mapping[str, float] | None = None,
+    with_gaps: Mapping[str, float] | None = None,
 ) -> list[str]:
     """What a plan promises, to somebody who knows its names and numbers alone: one line for each parameter.
 
-    constant: of a plan for single rows, which part of the error of one row is left by many rows of a constant x.
+    constant:  of a plan for single rows, which part of the error of one row is left by many rows of a constant x.
+    with_gaps: of a stream, the privacy around missed rows and at a start; empty where it was not computed.
     """
     one = "" if constant is None else "in one row "
     lost = "nothing is lost on" if -utility < NOTHING else f"the error variance grows {times(1 - utility)} on"
@@ -223,7 +224,9 @@ def promise_in_words(
             if constant is not None and name in constant:  # a statement is its author's, and may leave it out
                 part = f"{100 * constant[name]:.0f} % of its standard error"
                 lines[-1] += f"; {ROWS_OF_CONSTANT} rows of a constant x leave {part}"
-    return lines
+        if with_gaps is not None and np.isfinite(with_gaps.get(name, np.inf)):
+            lines[-1] += f". {_AROUND_GAPS}: at least {times(1 + with_gaps[name])}"
+    return lines if with_gaps is None or with_gaps else [*lines, GAPS_ARE_NOT_COMPUTED]
 
 
 def quality(plan: Told) -> str:
