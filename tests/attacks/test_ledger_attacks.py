@@ -22,6 +22,7 @@ from veilnet import cli
 from veilnet.auditing import Ledger
 from veilnet.auditing.ledger import verify_ledger
 from veilnet.io import _chain, appending
+from veilnet.io.released_rows import ReleasedRows
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.template import house
 from veilnet.plans.plan import Plan
@@ -474,3 +475,47 @@ def test_a_run_that_is_killed_has_written_down_what_it_sent(noisy: Path, monkeyp
     monkeypatch.undo()
     (noisy / "out.csv").unlink(missing_ok=True)
     assert sanitize(noisy, "--append") == 2
+
+
+def test_rows_that_were_appended_one_by_one_are_known_again(noisy: Path) -> None:
+    assert sanitize(noisy, "--append", "--flush") == 0
+    assert sanitize(noisy, out="other.csv") == 2
+    header, *lines = (noisy / "log.csv").read_text().splitlines()
+    (noisy / "rolled.csv").write_text("\n".join([header, *lines[60:]]) + "\n")
+    assert sanitize(noisy, "--append", "--flush", log="rolled.csv", out="rolled-out.csv") == 2
+
+
+def test_a_short_log_that_was_appended_is_known_as_a_whole(noisy: Path) -> None:
+    header, *lines = (noisy / "log.csv").read_text().splitlines()
+    (noisy / "short.csv").write_text("\n".join([header, *lines[:10]]) + "\n")
+    assert sanitize(noisy, "--append", log="short.csv") == 0
+    assert sanitize(noisy, log="short.csv", out="other.csv") == 2
+    assert sanitize(noisy, "--append", log="short.csv", out="other.csv") == 2
+    assert len((noisy / "other.csv").read_text().splitlines()) == 1  # the names of its columns
+
+
+def test_of_two_runs_at_once_one_releases(tmp_path: Path) -> None:
+    path = tmp_path / "kitchen.released"
+    readings = np.random.default_rng(0).standard_normal((40, 2))
+    both = [ReleasedRows(path, 2, again=False) for _ in range(2)]
+    for each in both:
+        each.look(range(1, 41), readings)
+        each.look_at_all()
+    both[0].keep()
+    with pytest.raises(vn.VeilnetError, match="released before"):
+        both[1].keep()
+
+
+def test_a_line_that_a_full_disk_cut_off_takes_no_other_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "kitchen.released"
+    path.write_bytes(b"veilnet-released/1\n0123")
+    for known in (False, True):
+        rows = ReleasedRows(path, 1, again=False)
+        try:
+            rows.look([1], np.array([[1.0]]))
+            rows.look_at_all()
+            rows.keep()
+        except vn.VeilnetError:
+            assert known
+        else:
+            assert not known

@@ -178,7 +178,7 @@ def command(
             record = stack.enter_context(open_release_ledger(ledger, plan, agent.agent, budget, key.name))
         before = None
         if record is None and noise.private and out is not None and (out.is_file() or not out.exists()):
-            before = ReleasedRows(out.with_name(f"{sanitizer.stem}.released"), again=again)
+            before = ReleasedRows(out.with_name(f"{sanitizer.stem}.released"), agent.readings, again=again)
         at_once = flush or record is not None
         opened = outlet(out, sent_as, agent.sent, mark, append=append, flush=at_once)
         send, last_in_file = stack.enter_context(opened)
@@ -208,8 +208,7 @@ def command(
             if exhausted:
                 break
         if before is not None and sent:
-            if not append:
-                before.look_at_all()
+            before.look_at_all()
             before.keep()
         if record is not None:
             record.all_sent()

@@ -6,76 +6,102 @@ hash is of a run of rows that their own numbers cut out (:mod:`veilnet.model.fit
 again in a file that has grown, was cut or is a part of another. One more is of all rows together, with their numbers
 or times. Runs of a few rows that repeat are left out: a room at night looks like the same room the night before.
 
-Rows are hashed before their messages are in the file. Where few rows, or coarse ones, could be guessed their hash
-tells whether the guess is right, so only the owner may read the file.
+A hash is on the disk before the last row of its run is in a file. Where few rows, or coarse ones, could be guessed
+their hash tells whether the guess is right, so only the owner may read the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
-from veilnet.model.fitted_rows import all_marks
+from veilnet.io._locking import lock
+from veilnet.model.fitted_rows import marks_of_run, runs_of
 
 __all__ = ["ReleasedRows"]
 
 _DISTINCT = 8  # rows of a run that differ
+_LONGEST = 2048  # rows of a run
 _FIRST = "veilnet-released/1"
 
 
 class ReleasedRows:
     """The rows that an agent released into a folder.
 
-    path:  of the file, made with the first of them.
-    again: whether rows that are known are let through.
+    path:     of the file, made with the first of them.
+    readings: how many a row has.
+    again:    whether rows that are known are let through.
     """
 
-    def __init__(self, path: Path, *, again: bool) -> None:
+    def __init__(self, path: Path, readings: int, *, again: bool) -> None:
         self._path, self._again = path, again
-        lines = path.read_text("ascii").splitlines() if path.exists() else [_FIRST]
-        if lines[:1] != [_FIRST]:
-            raise InvalidRequest(
-                f"{path}: expected what sanitize released, found something else; move it away"
-            )
-        self._known = set(lines[1:])
+        self._known: set[str] = set() if not path.exists() else self._read(path.read_bytes())
         self._new: list[str] = []
         self._whole = hashlib.sha256()
+        self._run = np.zeros((0, readings))  # rows since the last run ended
 
     def look(self, rows: Sequence[int], readings: Array) -> None:
         """Take note of readings (T, N_i) that are about to be released; an error where they were before.
 
         rows: their numbers or times.
         """
-        self._whole.update(repr(rows).encode() + (readings + 0.0).tobytes())
-        self._take(all_marks(readings, distinct=_DISTINCT))
+        numbers = np.array(rows, dtype="<i8").view("<f8")
+        self._whole.update(np.column_stack([numbers, readings + 0.0]).tobytes())
+        marks, self._run = runs_of(np.concatenate([self._run, readings]), distinct=_DISTINCT)
+        if len(self._run) >= _LONGEST:
+            self._end_run(marks)
+        self._refuse([*marks, self._all_rows])
+        self._new += marks
 
     def look_at_all(self) -> None:
         """Likewise of all rows together, once there are no more."""
-        self._take([f"all {self._whole.hexdigest()}"])
+        marks = [self._all_rows]
+        self._end_run(marks)
+        self._refuse(marks)
+        self._new += marks
 
     def keep(self) -> None:
         """Write down what was taken note of, on the disk, before any of it leaves."""
         if not self._new:
             return
-        lines = ([] if self._path.exists() else [_FIRST]) + self._new
-        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(handle, "".join(f"{line}\n" for line in lines).encode("ascii"))
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "r+b") as file:
+            lock(handle)
+            there = file.read()
+            self._known |= self._read(there) if there else set()  # another run may have come before
+            self._refuse(self._new)
+            begun = "" if there.endswith(b"\n") else "\n" if there else f"{_FIRST}\n"
+            file.write((begun + "".join(f"{line}\n" for line in self._new)).encode("ascii"))
+            file.flush()
             os.fsync(handle)
-        finally:
-            os.close(handle)
-        self._known.update(self._new)
         self._new = []
 
-    def _take(self, marks: list[str]) -> None:
+    @property
+    def _all_rows(self) -> str:
+        return f"all {self._whole.hexdigest()}"
+
+    def _end_run(self, marks: list[str]) -> None:
+        marks += marks_of_run(self._run, distinct=_DISTINCT)
+        self._run = self._run[:0]
+
+    def _read(self, content: bytes) -> set[str]:
+        first, *lines = content.decode("ascii", "replace").splitlines() or [""]
+        if first != _FIRST:
+            raise InvalidRequest(
+                f"{self._path}: expected what sanitize released, found something else; move it away"
+            )
+        return set(lines)
+
+    def _refuse(self, marks: Collection[str]) -> None:
         if not self._again and not self._known.isdisjoint(marks):
             raise InvalidRequest(
                 f"readings among these were released before ({self._path}), and are not sent: with fresh noise each "
                 "time, enough releases of one reading tell it. --append goes on after the last row of a file, "
                 "--ledger keeps count; --again releases them once more, if those before never left this machine"
             )
-        self._new += marks

@@ -18,7 +18,15 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Booleans
 
-__all__ = ["all_marks", "fitted_again", "marks_of", "read_marks", "within_the_fit"]
+__all__ = [
+    "all_marks",
+    "fitted_again",
+    "marks_of",
+    "marks_of_run",
+    "read_marks",
+    "runs_of",
+    "within_the_fit",
+]
 
 _SHORTEST = 16  # rows of a run
 _RUN = 32  # one row in so many may end a run
@@ -55,17 +63,30 @@ def read_marks(marks: Any) -> tuple[str, ...]:
     return tuple(marks)
 
 
-def all_marks(readings: Array, *, distinct: int = 1) -> list[str]:
-    """A hash of every run of the rows (T, N) in which at least so many rows differ."""
-    rows = np.ascontiguousarray(readings + 0.0, dtype="<f8")
+def all_marks(readings: Array) -> list[str]:
+    """A hash of every run of the rows (T, N)."""
+    found, rest = runs_of(readings)
+    return found + marks_of_run(rest)
+
+
+def runs_of(readings: Array, *, distinct: int = 1) -> tuple[list[str], Array]:
+    """(a hash of every run of the rows (T, N) in which at least so many rows differ, the rows after the last one)."""
     found: list[str] = []
     start = 0
-    for stop in [*np.flatnonzero(_ends(rows)) + 1, len(rows)]:
+    ends = _ends(np.ascontiguousarray(readings + 0.0, dtype="<f8"))
+    for stop in (np.flatnonzero(ends) + 1).tolist():
         if stop - start >= _SHORTEST:
-            run, start = rows[start:stop], stop
-            if distinct == 1 or len(np.unique(run, axis=0)) >= distinct:
-                found.append(hashlib.sha256(run.tobytes()).hexdigest()[:16])
-    return found
+            found += marks_of_run(readings[start:stop], distinct=distinct)
+            start = stop
+    return found, readings[start:]
+
+
+def marks_of_run(run: Array, *, distinct: int = 1) -> list[str]:
+    """The hash of a run of rows; none of a short one, nor where fewer rows differ."""
+    rows = np.ascontiguousarray(run + 0.0, dtype="<f8")
+    if len(rows) < _SHORTEST or (distinct > 1 and len(np.unique(rows, axis=0)) < distinct):
+        return []
+    return [hashlib.sha256(rows.tobytes()).hexdigest()[:16]]
 
 
 def _ends(rows: Array) -> Booleans:
