@@ -174,6 +174,9 @@ def test_a_smaller_dither_and_wider_limits_are_more() -> None:
     )
     assert what_more(careful.replace(limits=None), careful)
     assert what_more(careful.replace(resolution=[0.2, 2.0]), careful) == ()
+    # One draw of a step is as wide as two of half of it, whose variance is half as large.
+    once = careful.replace(dither=1)
+    assert "dithered by less" in what_more(careful.replace(resolution=[0.05, 0.5], dither=2), once)[0]
     # The dither of a reading that is not sent does not matter; its limits may yet.
     both = careful.replace(compression=[[1.0, 0.0], [0.0, 1.0]], noise=[0.0, 0.0])
     assert what_more(careful.replace(compression=[[0.0, 1.0]], resolution=[0.0, 1.0]), both) == ()

@@ -70,6 +70,8 @@ def test_a_memory_that_cannot_go_on_tells_more() -> None:
         assert other.digest != memory.digest
         assert what_more(sanitizer.replace(memory=other), sanitizer)
     assert what_more(sanitizer.replace(noise=sanitizer.noise + np.eye(2)), sanitizer) == ()
+    once = sanitizer.replace(resolution=0.5, dither=1)
+    assert what_more(once.replace(dither=2), once)  # what the memory holds was dithered by less
 
 
 def test_every_argument_of_a_memory_is_in_its_digest() -> None:

@@ -159,7 +159,7 @@ def _less_careful(
             further.append(names[place])  # used or not: where one reading is missing, so is the whole row
             continue
         then = before[place]
-        if used[k] and new.dither_width[k] < agreed.dither_width[then]:
+        if used[k] and _dithers_less(new, k, agreed, then):
             finer.append(names[place])
         low, high = _limits(new, k)
         lowest, highest = _limits(agreed, then)
@@ -197,6 +197,14 @@ def _more_often(new: Sanitizer, agreed: Sanitizer) -> list[str]:
     return [
         f"a reading could be told every {in_words(new.step)}, where it was every {in_words(agreed.step)} at most"
     ]
+
+
+def _dithers_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> bool:
+    """Whether a reading would be moved by less, in width or in variance: two draws may be as wide as one, and less."""
+    return bool(
+        new.dither_width[place] < agreed.dither_width[then]
+        or new.dither_variance[place] < agreed.dither_variance[then]
+    )
 
 
 def _reaches_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> bool:

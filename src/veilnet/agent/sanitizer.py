@@ -196,9 +196,8 @@ class Sanitizer(Frozen):
             return ""
         found = hashlib.sha256(self.memory.digest.encode())
         limits = self.limits or (np.full(self.readings, -np.inf), np.full(self.readings, np.inf))
-        steps = np.zeros(self.readings) if self.resolution is None else self.resolution
         found.update(json.dumps([self.readings, self.names]).encode())
-        for array in (self.offset, *limits, steps):
+        for array in (self.offset, *limits, self._lattice, self.dither):
             found.update((np.asarray(array, dtype="<f8") + 0.0).tobytes())
         return found.hexdigest()[:32]
 
