@@ -24,6 +24,7 @@ from veilnet.designs import design
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
 from veilnet.live.centre import Centre, Taken
+from veilnet.live.estimating import StreamEstimator
 from veilnet.live.messages import Message
 
 THIEF = "bedroom"
@@ -40,11 +41,20 @@ def running(folder: Path, plan: vn.Plan, **options: object) -> Iterator[Wired]:
         made.close()
 
 
-def steal(wired: Wired, epoch: int, values: np.ndarray, *, agent: str = THIEF, plan: str = "") -> Taken:
+def steal(
+    wired: Wired,
+    epoch: int,
+    values: np.ndarray,
+    *,
+    agent: str = THIEF,
+    plan: str = "",
+    after: int | None = None,
+) -> Taken:
     """A message of the thief's, and whatever the centre makes of it when the wait is over."""
+    before = epoch - 1 if after is None else after
     wired.thefts = getattr(wired, "thefts", 0) + 1  # type: ignore[attr-defined]
     told = Message(
-        (plan or wired.id)[:16], agent, b"stolen..", wired.thefts, epoch, epoch - 1, True, values.tobytes()
+        (plan or wired.id)[:16], agent, b"stolen..", wired.thefts, epoch, before, True, values.tobytes()
     )
     taken = wired.centre.take([(TOPICS.messages(agent), wired.seals[agent].message(told))], wired.clock)
     wired.clock += 2 * wired.wait
@@ -206,21 +216,27 @@ def test_a_quorum_is_among_those_who_send(tmp_path: Path) -> None:
             centre.take_up(path.read_bytes(), path)
 
 
+def take_up_without(wired: Wired, *gone: str) -> tuple[Path, vn.Plan]:
+    """Let the centre go by a plan that has some agents no more; its file, and the plan."""
+    network = wired.plan.network
+    smaller = vn.Network(
+        observe={agent: rows for agent, rows in network.observe.items() if agent not in gone},
+        noise=0.25,
+        public=network.public,
+        private=network.private,
+        prior=network.prior,
+    )
+    newer = design(smaller)
+    save_plan(newer, wired.folder / "new")
+    path = wired.folder / "new" / "center.json"
+    wired.centre.take_up(path.read_bytes(), path)
+    return path, newer
+
+
 def test_an_agent_that_left_the_plan_is_heard_no_more(tmp_path: Path) -> None:
     with running(tmp_path, house_plan()) as wired:
-        network = wired.plan.network
         honest(wired, 1)
-        smaller = vn.Network(
-            observe={agent: rows for agent, rows in network.observe.items() if agent != THIEF},
-            noise=0.25,
-            public=network.public,
-            private=network.private,
-            prior=network.prior,
-        )
-        newer = design(smaller)
-        save_plan(newer, tmp_path / "new")
-        path = tmp_path / "new" / "center.json"
-        wired.centre.take_up(path.read_bytes(), path)
+        path, _ = take_up_without(wired, THIEF)
         for restarted in (False, True):
             if restarted:
                 wired.document = path.read_bytes()
@@ -233,3 +249,40 @@ def test_an_agent_that_left_the_plan_is_heard_no_more(tmp_path: Path) -> None:
         # who is still in it may send what it has by the plan before
         assert wired.centre.take([(TOPICS.messages("study"), b"")], wired.clock).refused == 1
         assert honest(wired, 2, seed=1).new == 4
+
+
+def test_an_agent_that_comes_back_by_a_plan_that_the_centre_has_yet_to_read_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, house_plan()) as wired:
+        take_up_without(wired, THIEF)
+        taken = steal(wired, 1, believable(wired), plan="f" * 64)
+        assert (taken.refused, taken.receipts) == (1, [])  # so that it keeps the message, and sends it again
+        assert wired.centre.store.counts[THIEF, "plan"] == 1
+
+
+def test_agents_that_left_the_plan_do_not_hold_estimates_of_rows_back(tmp_path: Path) -> None:
+    with running(tmp_path, house_plan()) as wired:
+        honest(wired, 1, without=())
+        left = ("bedroom", "kitchen", "study")
+        path, newer = take_up_without(wired, *left)
+        for agent in newer.network.agents:
+            wired.agents[agent].take_up(newer.sanitizers[agent], load_centre(path).plan)
+        [made] = honest(wired, FAR, without=left).estimates
+        assert (made.current, made.newest) == (True, True)
+
+
+def test_a_stream_is_not_begun_anew_for_every_message_that_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time all that the store holds would go through the filter again."""
+    with running(tmp_path, house_plan(stream=True)) as wired:
+        honest(wired, 10, without=())
+        begun = []
+        begin = StreamEstimator._begin
+        monkeypatch.setattr(
+            StreamEstimator, "_begin", lambda self, now: begun.append(now) or begin(self, now)
+        )
+        for epoch in range(11, 15):
+            assert steal(wired, epoch, believable(wired), after=1).new == 1
+        assert begun == []

@@ -102,13 +102,13 @@ class Centre:
         self.store = store
         self._wait, self._gate, self._keep, self._quorum = wait, gate, keep, quorum
         self._step, self.epochs = step, Epochs()
-        self._newest = store.newest_estimate(self._farthest())
         self._plans: dict[str, _Plan] = {}
         self._sent: dict[str, dict[str, int]] = {}
         self._intake = Intake(seals, self._sent, topics)
         for stored in store.plans():
             self._open(stored.number, stored.plan, stored.document)
             self._go_by(stored.plan)
+        self._newest = store.newest_estimate(self._farthest())
 
     @property
     def plan(self) -> str:
@@ -261,8 +261,9 @@ class Centre:
         return epoch <= self._farthest()
 
     def _farthest(self) -> int:
-        """The last epoch that is not far ahead of most agents."""
-        return farthest(self.store.newest.values())
+        """The last epoch that is not far ahead of most agents that send by the plan that counts."""
+        told = self.store.newest.items()
+        return farthest([epoch for agent, epoch in told if agent in self._intake.heard])
 
     def _estimators(self) -> list[Estimator]:
         """One for all plans whose messages can be fused together."""

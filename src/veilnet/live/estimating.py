@@ -284,6 +284,11 @@ class StreamEstimator:
         """Whether a message says that its agent's memory holds epochs before the first row."""
         return agent in self._remembering and 0 < after < self._start
 
+    def _is_first(self, message: Message) -> bool:
+        """Whether its agent told no epoch from the first row to this one before: another must not begin all anew."""
+        told = self._store.all_told(self._plans, message.agent, self._start, message.epoch)
+        return next(told)[0] == message.epoch
+
     def _go_on(self, now: float) -> None:
         """Find the front, and wait from now on for those who have not told rows up to there."""
         newest = sorted(self._told.values(), reverse=True)
@@ -327,7 +332,7 @@ class StreamEstimator:
                 return "late"
             self._begin(now)
             return ""
-        if not self._lead and self._held_before(message.agent, message.after):
+        if not self._lead and self._held_before(message.agent, message.after) and self._is_first(message):
             self._begin(now)
             return ""
         if self._beyond >= self._quorum:

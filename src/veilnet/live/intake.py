@@ -8,7 +8,8 @@ Refusals have a word each, are counted per agent, and never quote what was refus
     malformed   sealed, and still no message
     impostor    an agent's message on another agent's topic
     plan        of a plan that the centre does not know (yet): the agent keeps it, and sends it again
-    gone        of an agent that the plan of the centre has no more, or lets send nothing: never taken
+    gone        of an agent that the plan of the centre has no more, or lets send nothing, by an earlier plan: never
+                taken
     numbers     not as many numbers as the plan says, or some that are not finite (or beyond 1e100)
     conflict    another message for an epoch that this agent has told
     old         of an epoch that was put away when the store was rotated: it has been there, or comes too late
@@ -69,7 +70,7 @@ class Intake:
     plans:  short id of a plan -> agent -> how many numbers it sends; plans may be added while it runs.
     topics: where agents send.
 
-    ``heard`` are the agents that send by the plan that counts: no other is listened to, whatever plan it names.
+    ``heard`` are the agents that send by the plan that counts: no other is listened to, by whatever plan before.
     """
 
     heard: Collection[str] = ()
@@ -100,11 +101,11 @@ class Intake:
             return Refused(agent, str(error))
         if message.agent != agent:
             return Refused(agent, "impostor")
-        if agent not in self.heard:
-            return Refused(agent, "gone", message)
         sent = self._plans.get(message.plan)
         if sent is None or agent not in sent:
             return Refused(agent, "plan")
+        if agent not in self.heard:
+            return Refused(agent, "gone", message)
         if message.values is None:
             return Accepted(message, None)
         if len(message.values) != 8 * sent[agent]:
