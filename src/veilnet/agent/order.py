@@ -200,7 +200,7 @@ def _more_often(new: Sanitizer, agreed: Sanitizer) -> list[str]:
 
 
 def _dithers_less(new: Sanitizer, place: int, agreed: Sanitizer, then: int) -> bool:
-    """Whether a reading would be moved by less, in width or in variance: two draws may be as wide as one, and less."""
+    """Whether a reading would be moved by less, in width or in variance: two draws can be as wide as one."""
     return bool(
         new.dither_width[place] < agreed.dither_width[then]
         or new.dither_variance[place] < agreed.dither_variance[then]
