@@ -23,6 +23,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet.designs import design
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
+from veilnet.io.template import house
 from veilnet.live.centre import Centre, Taken
 from veilnet.live.estimating import StreamEstimator
 from veilnet.live.messages import Message
@@ -259,6 +260,29 @@ def test_an_agent_that_comes_back_by_a_plan_that_the_centre_has_yet_to_read_lose
         taken = steal(wired, 1, believable(wired), plan="f" * 64)
         assert (taken.refused, taken.receipts) == (1, [])  # so that it keeps the message, and sends it again
         assert wired.centre.store.counts[THIEF, "plan"] == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_by_a_plan_before_of_fewer_agents_no_fewer_speak_for_the_network(
+    tmp_path: Path, stream: bool
+) -> None:
+    """Two of two were a quorum; two of five are none, whichever plan they name, and a restart changes nothing."""
+    whole = house(stream=stream)
+    pair = ("kitchen", THIEF)
+    small = design(vn.Network(
+        observe={agent: whole.observe[agent] for agent in pair}, noise=0.25, public=whole.public,
+        private=whole.private, prior=whole.prior, dynamics=whole.dynamics,
+    ))  # fmt: skip
+    with running(tmp_path, small) as wired:
+        assert len(honest(wired, 1, without=()).estimates) == 1
+        save_plan(house_plan(stream=stream), tmp_path / "grown")
+        path = tmp_path / "grown" / "center.json"
+        wired.centre.take_up(path.read_bytes(), path)
+        for epoch in (2, 3):
+            assert honest(wired, epoch, without=(), seed=epoch).estimates == []
+            wired.document = path.read_bytes()
+            wired.start_centre()
+        assert estimated(wired) == [1]
 
 
 def test_agents_that_left_the_plan_do_not_hold_estimates_of_rows_back(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from veilnet.centre.streams.sum_model import SumModel
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
-from veilnet.live.estimating import Estimator, estimator
+from veilnet.live.estimating import Estimator, estimator, quorum_of
 from veilnet.live.intake import Accepted, Intake
 from veilnet.live.messages import SHORT, Receipt, Seal, as_ranges
 from veilnet.live.topics import Topics
@@ -181,6 +181,8 @@ class Centre:
         """Listen to those who send by a plan, and to nobody else."""
         self._current = plan[:SHORT]
         self._intake.heard = frozenset(agent for agent, size in self.fusion.sent.items() if size)
+        for each in self._estimators():
+            each.least = quorum_of(self.fusion, self._quorum)
 
     def _open(self, number: int, plan: str, document: bytes) -> None:
         model = centre_from_bytes(document, self.store.path)

@@ -29,7 +29,7 @@ from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import LONGEST_GAP, middle
 from veilnet.live.messages import Message
 
-__all__ = ["Estimator", "Made", "estimator"]
+__all__ = ["Estimator", "Made", "estimator", "quorum_of"]
 
 _HISTORY = 64  # rows back that a late message may change
 _ROWS_BEFORE = 1000  # after which a memory is as usual, whatever it was
@@ -47,7 +47,13 @@ class Made:
 
 
 class Estimator(Protocol):
-    """What makes estimates of the messages of one plan."""
+    """What makes estimates of the messages of one plan.
+
+    least: how many agents have to tell an epoch besides, the quorum of the plan that counts: by an earlier one, of
+           fewer agents, fewer must not speak for the network.
+    """
+
+    least: int
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store; "far" or "late" where it can change no estimate, else nothing."""
@@ -74,8 +80,9 @@ def estimator(
     return kind(fusion, plan, store, wait, now, quorum)
 
 
-def _quorum(senders: int, asked: int | None) -> int:
+def quorum_of(fusion: Fusion, asked: int | None) -> int:
     """More than half of those who send, unless another number is asked for."""
+    senders = len(_senders(fusion))
     return senders // 2 + 1 if asked is None else min(asked, senders)
 
 
@@ -112,6 +119,8 @@ class _Waiting:
 class RowEstimator:
     """Epochs that have nothing to do with one another, by one plan, or by several whose messages can be mixed."""
 
+    least = 1
+
     def __init__(
         self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
     ) -> None:
@@ -135,7 +144,7 @@ class RowEstimator:
         return True
 
     def _quorum(self, plan: int) -> int:
-        return _quorum(len(self._senders[plan]), self._asked)
+        return max(self.least, quorum_of(self._fusions[plan], self._asked))
 
     def tell(self, message: Message, values: Array | None, now: float) -> str:
         """Take in a message that is in the store."""
@@ -217,6 +226,8 @@ class StreamEstimator:
     begins so many rows earlier, of which nothing arrived, that what they hold is as usual.
     """
 
+    least = 1
+
     def __init__(
         self, fusion: Fusion, plan: int, store: CentreStore, wait: float, now: float, quorum: int | None
     ) -> None:
@@ -224,9 +235,13 @@ class StreamEstimator:
         self._plans = {plan}
         self._senders = _senders(fusion)
         judged = fusion.gate is not None  # one alone, by the rows before
-        self._quorum = max(_quorum(len(self._senders), quorum), 1 if judged else min(2, len(self._senders)))
+        self._own_quorum = max(quorum_of(fusion, quorum), 1 if judged else min(2, len(self._senders)))
         self._remembering = _remembering(fusion.model)
         self._begin(now)
+
+    @property
+    def _quorum(self) -> int:
+        return max(self.least, self._own_quorum)
 
     def join(self, fusion: Fusion, plan: int, now: float) -> bool:
         """Take messages of another plan too, where it is the same to the last bit, memories included."""
