@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from veilnet._core.errors import InvalidRequest
+from veilnet.io import signing
+from veilnet.io._atomic import create
 from veilnet.live.keys import KeyFolder, make_keys
 from veilnet.live.messages import MOST_BYTES, Malformed
 from veilnet.live.seals import EstimateReader, EstimateSigner, make_seals
@@ -96,3 +98,26 @@ def test_readers_get_the_public_half_and_a_key_that_is_there_is_kept(keys: KeyFo
         EstimateSigner(keys.reader("screen"), TOPICS)
     with pytest.raises(InvalidRequest, match=r"centre\.pub: no such file"):
         EstimateReader(keys.agent("hall"), TOPICS)
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_keys_that_were_being_made_when_a_run_was_killed_are_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    calls: list[Path] = []
+
+    def killed(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+        calls.append(path)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        create(path, content, mode=mode)
+
+    made = make_keys(tmp_path, ["hall"], readers=["screen"]).keys
+    with monkeypatch.context() as patch:
+        patch.setattr(signing, "create", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make_seals(made, ["hall"], ["screen"])
+    make_seals(made, ["hall"], ["screen"])
+    payload = EstimateSigner(made.centre, TOPICS).payload({"epoch": 1})
+    assert EstimateReader(made.reader("screen"), TOPICS).open(payload)["epoch"] == 1
+    assert (made.centre.folder / "estimates.key").stat().st_mode & 0o777 == 0o600

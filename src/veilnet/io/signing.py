@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.extras import missing_extra
-from veilnet.io._atomic import write_bytes
+from veilnet.io._atomic import create, write_bytes
 from veilnet.io.statements import (
     DAYS,
     Promise,
@@ -49,14 +48,11 @@ def make_key(path: Path) -> tuple[Path, Path]:
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file_of_key:
-        file_of_key.write(secret)
-    write_bytes(
-        public,
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        ),
+    shown = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
+    create(public, shown)  # first: where the secret half is, both are
+    create(path, secret, mode=0o600)
     return path, public
 
 
