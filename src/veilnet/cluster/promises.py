@@ -106,7 +106,7 @@ def _kept(values: Mapping[str, float]) -> dict[str, str]:
 
 
 def _power(parts: Parts, kept: Any) -> dict[str, float]:
-    """The noise power allowed to any agent of each part; empty where nothing limits it, as in plans of old."""
+    """The noise power allowed to any agent of each part; empty where nothing limits it."""
     names = [part.name for part in parts.parts]
     if kept is None:
         return {}

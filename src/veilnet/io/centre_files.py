@@ -13,7 +13,6 @@ private parameters, which an honest centre has no use for:
     least_share  what is known to a smaller share of the raw deviation counts as unknown
     step         how long a row takes, such as "15min"; left out where nobody said
     basis        a digest of the coordinates of x: plans of one network have the same, and can be fused together
-                 (left out in files of old)
     checksum     see :mod:`veilnet.io._sealed`
 """
 
@@ -73,8 +72,8 @@ class CentreDocument(msgspec.Struct, forbid_unknown_fields=True):
     agents: dict[str, AgentModel]
     correlation: list[list[float]] | None
     least_share: float
+    basis: str
     step: str | None = None
-    basis: str = ""
 
 
 def load_centre(path: str | PathLike[str]) -> Messages:
@@ -119,8 +118,8 @@ def centre_document(model: Messages) -> dict[str, Any]:
         "agents": agents,
         "correlation": None if model.correlation is None else model.correlation.tolist(),
         "least_share": float(model.least_sharpness),
+        "basis": model.basis,
         **({} if model.step is None else {"step": in_words(model.step)}),
-        **({"basis": model.basis} if model.basis else {}),
     }
 
 

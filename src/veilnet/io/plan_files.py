@@ -56,13 +56,13 @@ class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     utility: float | str
     privacy: dict[str, float | str]
     targets: dict[str, float | str]
+    worst_targets: dict[str, float | str]
+    floors: dict[str, float | str]
     most_loss: float | str | None
     certificate: list[FindingDocument]
     details: dict[str, Any]
     sanitizers: dict[str, dict[str, Any]]
     network: dict[str, Any]
-    worst_targets: dict[str, float | str] = {}  # plans of old have none
-    floors: dict[str, float | str] = {}  # likewise
     proof: StatementDocument | None = None
     privacy_with_gaps: dict[str, float | str] = {}  # of streams
 
@@ -191,7 +191,7 @@ def array_or_text_id(
 
 
 def plan_id_of(document: Mapping[str, Any]) -> str:
-    """The id that the text of plan.json stands for: of plans that are not kept as arrays, and of plans of old."""
+    """The id that the text of plan.json stands for: of plans that are not kept as arrays."""
     return digest({name: value for name, value in document.items() if name != "plan"})[:32]
 
 
