@@ -88,6 +88,8 @@ def command(
 
     Without --ledger, readings whose messages are in the folder of --out already are refused: noise protects a
     reading once. Hashes of them are kept there (kitchen.released); of messages to standard output nothing is kept.
+    A stream goes on with its memory instead; one that is begun twice, with another --state, knows of rows only by
+    the ledger.
 
     With --append or --ledger, a run goes on after the last row that was sent; readings that come through a pipe
     must then tell their rows.
