@@ -121,7 +121,6 @@ def test_ids_stay_and_what_is_gone_is_taken_away() -> None:
     assert set(shrunk) == set(after["components"])
     removed = [each for each in shrunk.values() if each == {"p": "sensor"}]
     assert len(removed) == 2
-    assert home_assistant.removal_payload() == ""
 
 
 def read_line(line: str) -> tuple[str, dict[str, str], dict[str, Any], int | None]:

@@ -130,10 +130,6 @@ class Centre:
         """That of the plan that counts."""
         return self._plans[self._current].fusion
 
-    def fusion_of(self, plan: str) -> Fusion:
-        """That of a plan by its id."""
-        return self._plans[plan[:SHORT]].fusion
-
     def admit(self, seals: Mapping[str, Seal]) -> None:
         """Listen to further agents, which a new plan may have.
 

@@ -119,11 +119,6 @@ def discovery_payload(
     )
 
 
-def removal_payload() -> str:
-    """What takes the device away, published retained on :func:`discovery_topic`."""
-    return ""
-
-
 def _device(topics: Topics) -> str:
     """A name of the device that Home Assistant allows, different for every root."""
     return _plain("veilnet", topics.root)

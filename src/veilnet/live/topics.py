@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from veilnet._core.errors import InvalidRequest
@@ -54,11 +53,6 @@ def reader_identity(name: str) -> str:
             f"reader: expected a name of at most 60 letters, digits and . _ -, other than centre, found {name[:80]!r}"
         )
     return f"@{name}"
-
-
-def agents_by_identity(agents: Iterable[str]) -> dict[str, str]:
-    """identity -> agent, for whoever reads a topic."""
-    return {identity(agent): agent for agent in agents}
 
 
 @dataclass(frozen=True)
