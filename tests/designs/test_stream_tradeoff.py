@@ -16,7 +16,8 @@ from helpers.stream_oracle import best_by_slsqp, loss_and_privacy
 from veilnet._core.types import Array
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.cli import run
-from veilnet.designs.joint.problem import LeastLoss
+from veilnet.designs.joint.problem import LeastLoss, MostPrivacy
+from veilnet.designs.joint.run import Run
 from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge, stream_of
 from veilnet.designs.streams.curve import StreamCurve
 from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, knowledge_of
@@ -272,3 +273,24 @@ def test_another_optimiser_finds_nothing_better() -> None:
     }
     other = best_by_slsqp(network, memories, target, rows=1, starts=3, seed=0, known=known)
     assert -plan.utility <= 1.02 * other
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_turns_back_where_messages_leave_no_steady_state(seed: int) -> None:
+    """Of an x that wanders off too little told bounds no error: no step of a search may end there."""
+    rng = np.random.default_rng(seed)
+    network = vn.Network(
+        observe={"a": rng.standard_normal((2, 2)), "b": rng.standard_normal((2, 2))},
+        noise=rng.uniform(0.5, 2.0, 4),
+        public=rng.standard_normal((1, 2)),
+        private={"g": rng.standard_normal((1, 2))},
+        dynamics=vn.Dynamics(np.eye(2), np.eye(2)),
+    )
+    objective = StreamObjective(known_by(network)[0])
+    silence = [np.zeros((group.count, group.size, group.size)) for group in objective.groups]
+    assert np.isinf(objective(silence).loss)
+    nearly_silent = [0.1 * x for x in random_shrink(objective, rng)]
+    run = Run(objective, MostPrivacy(5.0, np.ones(1)), nearly_silent, 0.0)
+    for _ in range(6):
+        run.advance(30, 1e-6, jump=0.3)
+        assert np.isfinite(run.at.loss)

@@ -46,7 +46,12 @@ class Run:
         self._freed_at = np.inf
         self.shrink, frames = self.chart.shrink(self.point)
         self.at = objective(self.shrink)
-        feasible = objective(problem.retreat(objective, self.shrink))
+        retreat = problem.retreat(objective, self.shrink)
+        feasible = objective(retreat)
+        if not np.isfinite(self.at.loss):  # messages that leave no steady state: nothing to begin from
+            self.point = self.chart.flat(retreat, margin)
+            self.shrink, frames = self.chart.shrink(self.point)
+            self.at = objective(self.shrink)
         problem.restart(self.at, feasible)
         if primed:
             problem.prime(self.at)
@@ -64,6 +69,8 @@ class Run:
         def merit(flat: Array) -> tuple[float, Array]:
             shrink, frames = self.chart.shrink(flat)
             at = self.objective(shrink)
+            if not np.isfinite(at.loss):  # no step that way
+                return np.inf, np.zeros(flat.shape)
             value, by_loss, by_privacy = self.problem.merit(at)
             return value, self.chart.pull_back(frames, self.objective.gradient(at, by_loss, by_privacy))
 
@@ -81,8 +88,10 @@ class Run:
             jump = max(jump, SETTINGS.escape)
         if jump and not self.settled:
             mixed = [(1 - jump) * x + jump * v for x, v in zip(self.shrink, vertex, strict=True)]
-            self.point = self.chart.flat(mixed, 0.0)
-            self.curvature.forget()
+            jumped = self.chart.flat(mixed, 0.0)
+            if np.isfinite(self.objective(self.chart.shrink(jumped)[0]).loss):
+                self.point = jumped
+                self.curvature.forget()
 
     def _logarithmic_gradients(self, frames: list[tuple[Array, Array]]) -> tuple[Array, Array]:
         """Gradients by Y of log loss, (n,), and of each log p_j, (J, n)."""

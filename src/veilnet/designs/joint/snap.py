@@ -107,6 +107,8 @@ def _repair(objective: Objective, problem: Problem, face: _Face) -> Finished | N
     for _ in range(SETTINGS.snap_steps):
         shrink = face.shrink()
         at = objective(shrink)
+        if not np.isfinite(at.loss):
+            return None
         wanting, weights = problem.wanting(at)
         if wanting.size == 0 and problem.safe(at):
             return Finished(shrink, at, problem.value(at))
