@@ -27,6 +27,7 @@ from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED
 from veilnet.plans.certificate import Promise, certify
 from veilnet.plans.in_words import promise_in_words
 from veilnet.plans.plan import make_plan
+from veilnet.recheck.stream import StreamRecheck
 
 LEFT = 0.99
 
@@ -222,3 +223,18 @@ def test_a_promise_whose_gaps_were_not_computed_says_so() -> None:
     whole, unknown = (promise_in_words(["u"], 0.0, {"g": 2.0}, None, gaps) for gaps in ({"g": 1.9}, {}))
     assert GAPS_ARE_NOT_COMPUTED in unknown
     assert GAPS_ARE_NOT_COMPUTED not in whole
+
+
+def test_what_a_short_window_happens_to_find_is_no_promise() -> None:
+    """Whose numbers are undone only by very many rows: no window shows it, the steady error does."""
+    network = vn.Network(
+        {"a": [[1.0]]},
+        1.0,
+        public={"u": [1.0]},
+        private={"g": [1.0]},
+        dynamics=vn.Dynamics([[0.9]], [[1.0]]),
+    )
+    memory = vn.Memory([[0.0, 0.0], [1.0, 0.0]], [[1.0], [0.0]], start=4.0 * np.eye(2))
+    differences = {"a": vn.Sanitizer([[0.0, -0.9999, 1.0]], 0.0, memory=memory)}
+    assert stream_knowledge(network, differences).privacy["g"] < 1e-6
+    assert StreamRecheck(network, differences).growths_with_gaps(["g"])["g"] < 1e-4

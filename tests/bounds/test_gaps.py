@@ -86,3 +86,18 @@ def test_nothing_happens_to_those_without_a_memory() -> None:
     }
     found = gaps_of(network, raw, list(network.private.values()))
     np.testing.assert_allclose(found.least, _usual(network, raw), rtol=1e-9)
+
+
+@pytest.mark.parametrize("root", [1.0, 1.05, 1.3])
+def test_an_x_that_wanders_off_has_draws_that_fit_the_grid(root: float) -> None:
+    """Draws need only reach every direction that a memory holds, not the size that x has after many rows."""
+    rng = np.random.default_rng(103)
+    network = vn.Network(
+        observe={f"a{k}": rng.standard_normal((size, 3)) for k, size in enumerate((2, 3, 2))},
+        noise=rng.uniform(0.5, 2.0, 7),
+        public=rng.standard_normal((1, 3)),
+        private={"g": rng.standard_normal((1, 3))},
+        dynamics=vn.Dynamics(np.diag([root, 0.8, 0.5]), np.eye(3)),
+    )
+    plan = vn.design(network)
+    assert plan.privacy_with_gaps["g"] >= 0.99 * (1 + plan.privacy["g"]) - 1

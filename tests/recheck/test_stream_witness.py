@@ -88,6 +88,6 @@ def test_a_utility_that_is_not_reached_is_not_confirmed() -> None:
     plan = vn.design(house(stream=True))
     network = plan.network
     noisy = {agent: s.replace(noise=1e-3 * np.eye(s.sent)) for agent, s in plan.sanitizers.items()}
-    loss = StreamRecheck(network, noisy).growth_now(network.U, 0.0)
+    loss = StreamRecheck(plan.network, noisy).growth_now(network.U, 0.0)
     assert loss == pytest.approx(-vn.utility(network, noisy), rel=1e-5)
     assert loss > 1e-4

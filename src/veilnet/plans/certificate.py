@@ -157,8 +157,9 @@ def certify(
 
 def _gap_findings(model: StreamRecheck, promise: Promise) -> list[Finding]:
     """What is left around a gap; what is without bound in the long run is so there too."""
-    finite = {name: least for name, least in promise.with_gaps.items() if np.isfinite(promise.privacy[name])}
-    found = model.growths_with_gaps(finite)
+    found = model.growths_with_gaps(
+        [name for name in promise.with_gaps if np.isfinite(promise.privacy[name])]
+    )
     return [
         Finding(
             f"{_privacy_of(name)} with gaps",

@@ -17,7 +17,7 @@ unknown altogether.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,17 +64,18 @@ class StreamRecheck:
         half = np.linalg.solve(root, np.linalg.solve(root, told).T)
         return float(np.linalg.eigvalsh((half + half.T) / 2)[0] - 1.0)
 
-    def growths_with_gaps(self, claimed: Mapping[str, float]) -> dict[str, float]:
-        """The least growth with hindsight over memories that begin anew, of private parameters; a little too large
-        rather than too small.
+    def growths_with_gaps(self, names: Collection[str]) -> dict[str, float]:
+        """The least growth with hindsight over memories that begin anew, of private parameters with bounded errors; a
+        little too large rather than too small, and never larger than far from where they begin.
         """
-        raw, window = _Smoothed(self.network, self._raw), Window(self.network, self._filters)
-        groups = [self.network.private[name] for name in claimed]
-        if not window.memories or not groups:
-            return {name: self.growth(self.network.private[name], each) for name, each in claimed.items()}
-        best = np.array([float(np.trace(raw.error(rows))) for rows in groups])
-        least = least_errors_with_gaps(window, groups, best * (1.0 + np.array(list(claimed.values()))))
-        return dict(zip(claimed, (least / best - 1.0).tolist(), strict=True))
+        groups = [self.network.private[name] for name in names]
+        usual = np.array([self.growth(rows, 0.0) for rows in groups])
+        window = Window(self.network, self._filters)
+        if window.memories and groups:
+            raw = _Smoothed(self.network, self._raw)
+            best = np.array([float(np.trace(raw.error(rows))) for rows in groups])
+            usual = np.minimum(usual, least_errors_with_gaps(window, groups) / best - 1.0)
+        return dict(zip(names, usual.tolist(), strict=True))
 
     def growth_now(self, rows: Array, claimed: float) -> float:
         """The growth now; a little too large rather than too small where ``claimed`` is not reached."""

@@ -1,7 +1,8 @@
 """The least errors around a memory that begins anew, once more: the joint law of a window of rows, and linear solves.
 
 The window has W rows before and W after the moment at which some memories begin anew. It leaves out the rows beyond,
-so it finds a little too large an error, less so as W is doubled.
+so it finds a little too large an error, less so as W is doubled. W does not depend on what was promised: a promise
+that a short window happens to find is none.
 """
 
 from __future__ import annotations
@@ -17,23 +18,19 @@ from veilnet.recheck.stream_window import LARGEST_WINDOW, Window, root_of
 __all__ = ["least_errors_with_gaps"]
 
 _FIRST = 8
-_LOOKED_AT = 6  # rows on each side in which the least error is looked for
-# A window whose errors are those claimed, or those of half of it, to within this part is long enough: what the rows
-# beyond would tell is about as much.
-_SETTLED = 1e-4
-_ALL_PATTERNS = (
-    16  # from here on only those that left least are looked at: others take as long, and leave more
-)
+_LONGEST = 512
+_NEAR = 6
+_SETTLED = 1e-6  # a window whose errors are those of half of it to within this part is long enough
+_ALL_PATTERNS = 16  # from here on only those that left least are looked at: others take as long
 _UNKNOWN = 1e6  # variance of what nothing is known of, in units of what the state reaches in some rows
 
 
-def least_errors_with_gaps(window: Window, groups: Sequence[Array], claimed: Array) -> Array:
+def least_errors_with_gaps(window: Window, groups: Sequence[Array]) -> Array:
     """The least tr(A P A') with hindsight of each group of rows A of x, around a memory that begins anew: that of
     each agent, and all of them.
 
-    window:  the messages.
-    groups:  rows of x.
-    claimed: the errors that were promised; a window that finds them is long enough.
+    window: the messages.
+    groups: rows of x.
     """
     patterns = [[place] for place in window.memories]
     patterns += [list(window.memories)] if len(patterns) > 1 else []
@@ -41,8 +38,8 @@ def least_errors_with_gaps(window: Window, groups: Sequence[Array], claimed: Arr
     while True:
         errors = [_errors(window, groups, pattern, half) for pattern in patterns]
         previous, found = found, np.asarray(np.min(errors, axis=0), np.float64)
-        done = np.minimum(np.abs(found - claimed), np.abs(previous - found)) <= _SETTLED * found
-        if np.all(done) or 4 * half * window.sent > LARGEST_WINDOW:
+        longest = half >= _LONGEST or 4 * half * window.sent > LARGEST_WINDOW
+        if longest or np.all(np.abs(previous - found) <= _SETTLED * found):
             return found
         if half >= _ALL_PATTERNS:
             patterns = [patterns[place] for place in np.unique(np.argmin(errors, axis=0))]
@@ -50,7 +47,7 @@ def least_errors_with_gaps(window: Window, groups: Sequence[Array], claimed: Arr
 
 
 def _errors(window: Window, groups: Sequence[Array], pattern: Sequence[int], half: int) -> Array:
-    """The least tr(A P A') of each group in the rows next to the middle of a window of 2 ``half`` rows."""
+    """The least tr(A P A') of each group next to the middle of a window of 2 ``half`` rows."""
     rows = np.concatenate(list(groups))
     wide = np.zeros((len(rows), window.size))
     wide[:, : window.L] = rows * window.units[: window.L]
@@ -59,14 +56,13 @@ def _errors(window: Window, groups: Sequence[Array], pattern: Sequence[int], hal
     m, each = window.sent, len(seen)
     sent = (np.arange(2 * half)[:, None] * each + np.arange(m)).ravel()
     root = root_of(covariance[np.ix_(sent, sent)])
-    ends = np.cumsum([0, *(len(group) for group in groups)])
-    least = np.full(len(groups), np.inf)
-    for row in range(max(0, half - _LOOKED_AT), min(2 * half, half + _LOOKED_AT)):
-        target = row * each + m + np.arange(len(rows))
-        explained = solve_triangular(root, covariance[np.ix_(sent, target)], lower=True)
-        errors = covariance[target, target] - np.sum(explained**2, axis=0)
-        least = np.minimum(least, np.add.reduceat(errors, ends[:-1]))
-    return least
+    starts = np.cumsum([0, *(len(group) for group in groups[:-1])])
+    near = half // 2 if window.settled else _NEAR  # too much is known of other windows' first rows
+    middle = np.arange(half - near, half + near)
+    target = (middle[:, None] * each + m + np.arange(len(rows))).ravel()
+    explained = solve_triangular(root, covariance[np.ix_(sent, target)], lower=True)
+    errors = covariance[target, target] - np.sum(explained**2, axis=0)
+    return np.asarray(np.min(np.add.reduceat(errors.reshape(2 * near, -1), starts, axis=1), axis=0))
 
 
 def _covariance(window: Window, seen: Array, pattern: Sequence[int], count: int) -> Array:

@@ -86,8 +86,11 @@ class Window:
             if not self.settled:
                 self.first = reached(self.moves, self.news)
             return
-        # x wanders off: nothing is known of the first x, memories begin at zero, as they do.
-        self.first = self.news
+        # x wanders off: nothing is known of the first x, and memories begin anew before it.
+        drawn = np.zeros((self.size, self.size))
+        for mine, start in self.memories.values():
+            drawn[mine, mine] = start / np.outer(self.units[mine], self.units[mine])
+        self.first = self.news + self.moves @ drawn @ self.moves.T
         self.unknown = np.linalg.qr(self.moves[:, : self.L])[0]
 
     def error(self, rows: Array, window: int) -> float:

@@ -209,7 +209,7 @@ def exposure_rows(plan: Plan) -> list[Row]:
 
 def _gap_rows(plan: Plan) -> list[Row]:
     """The least privacy around a missed row and at a start, by the joint law of the rows around it."""
-    finite = {name: least for name, least in plan.privacy_with_gaps.items() if np.isfinite(least)}
+    finite = [name for name, least in plan.privacy_with_gaps.items() if np.isfinite(least)]
     found = StreamRecheck(plan.network, plan.sanitizers).growths_with_gaps(finite)
     return [_gap_row(name, least, found.get(name, np.inf)) for name, least in plan.privacy_with_gaps.items()]
 

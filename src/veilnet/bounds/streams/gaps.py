@@ -37,7 +37,6 @@ __all__ = ["Gaps", "gaps_of", "with_starts"]
 _MOST_ROWS = 2000
 _SETTLED = 1e-7  # of a deviation squared: an error so near the steady one has returned to it
 _ROUNDING = 1e-14  # of its deviation squared: exact numbers count as rounded by so much, as at the centre
-_UNSTABLE_ROWS = 64  # after which a memory of an x that wanders off holds what it needs as a mask
 _QUIET_ROWS = 8  # rows without a change before an end is believed
 
 
@@ -65,9 +64,9 @@ def with_starts(
     model = message_model(network, sanitizers)
     if spectral_radius(model.transition) < 1:
         spread = stationary_covariance(model.transition, model.noise)
-    else:  # x wanders off: what a memory holds of some rows
+    else:  # x wanders off: what memories hold after as many rows as reach every direction they can hold
         spread = model.noise
-        for _ in range(_UNSTABLE_ROWS):
+        for _ in range(model.size):
             spread = model.transition @ spread @ model.transition.T + model.noise
     found = {}
     for agent, sanitizer in sanitizers.items():
