@@ -119,7 +119,7 @@ def command(
 _LEGEND = (
     "How to read it: R² is the part of a reading's variance that the parameters explain, 'held out' the same on "
     "rows that the fit had not seen. 'noise' is what a reading strays by then, 'step' its resolution, and beyond "
-    "'credible' an agent takes it for a fault. 'skew', 'kurtosis' and 'lag 1' (how alike successive rows are) are "
+    "'credible' a reading counts as the limit. 'skew', 'kurtosis' and 'lag 1' (how alike successive rows are) are "
     "of what is left over, and 0 where the model is right. 'told by public' is what the public parameters alone "
     "tell of a private one, which nothing can hide."
 )
