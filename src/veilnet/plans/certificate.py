@@ -3,9 +3,10 @@
 The recheck (:mod:`veilnet.recheck`) uses (network, C, Θ) alone and shares no code with the solvers or with
 :mod:`veilnet.bounds`: quickly in doubles where they can tell, and otherwise with 32 digits. What it finds is a lower
 bound on the privacy, so a claim above the truth is never confirmed, however large it is. Streams are rechecked by
-spectra (privacy, with hindsight) and by a window of rows or the error of a given filter (utility, now; privacy around
-a gap): no Riccati equation of the messages is solved. Where their agents are very many, utility is that of the centre
-that adds up what is sent, and both come from sums over stacks (:mod:`veilnet.recheck.stream_stacks`).
+spectra (privacy, with hindsight) and by a window of rows or the error of a given filter (utility, now): no Riccati
+equation of the messages is solved. Around a gap it is a window too, whose error settles from above, and never more
+than without gaps. Where agents are very many, utility is that of the centre that adds up what is sent, and both come
+from sums over stacks (:mod:`veilnet.recheck.stream_stacks`).
 """
 
 from __future__ import annotations
