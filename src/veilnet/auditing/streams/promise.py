@@ -33,6 +33,7 @@ from veilnet.recheck.stream import StreamRecheck
 _CLOSE = 0.01
 # No window tells more than the whole stream, but for rounding and what memories have from before their beginning.
 _NOT_LESS = 1e-4
+_WINDOW = 1e-3  # what the certificate allows a window around a gap to lose in rounding
 _STREAMS_AT_ONCE = 32
 
 
@@ -219,7 +220,7 @@ def _gap_row(name: str, promised: float, found: float) -> Row:
     if np.isinf(promised):
         sentence = f"{what}: no messages ever bound it."
         return Row(SECTION, what, promised, promised, "info", sentence, shown={"promised": "without bound"})
-    held = found >= promised - _NOT_LESS * (1 + promised)
+    held = found >= promised - _WINDOW * (1 + promised)
     shown = {"promised": times(1 + promised), "by the joint law": times(1 + found)}
     sentence = (
         f"{what}: the error variance grows at least {times(1 + found)}, as promised."
