@@ -12,7 +12,6 @@ from veilnet._core.blocks import Blocks
 from veilnet._core.errors import VeilnetError
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
-from veilnet.designs.power.barrier import follow_central_path
 from veilnet.designs.power.polish import polish
 from veilnet.designs.power.problem import Certificate, ScaledProblem
 from veilnet.designs.power.reduction import free_noise_problem
@@ -182,13 +181,12 @@ def test_water_filling() -> None:
 @pytest.mark.parametrize(
     ("sizes", "columns", "rank"), [([4, 3, 5], 3, None), ([2, 6], 4, 5), ([1] * 6, 2, None)]
 )
-def test_three_methods_one_answer(sizes: list[int], columns: int, rank: int | None) -> None:
+def test_two_methods_one_answer(sizes: list[int], columns: int, rank: int | None) -> None:
     curvature, gain, _ = random_problem(3, sizes, columns, rank)
     values, vectors = np.linalg.eigh(20 * curvature)
     root = vectors * np.sqrt(np.maximum(values, 0))
     problem = ScaledProblem(root, gain, Blocks(sizes))
-    by_path, by_splitting, by_newton = (Certificate(problem) for _ in range(3))
-    follow_central_path(problem, by_path, 1e-8)
+    by_splitting, by_newton = Certificate(problem), Certificate(problem)
     splitting = Splitting(problem)
     for iteration in range(1, 801):
         splitting.step()
@@ -196,9 +194,8 @@ def test_three_methods_one_answer(sizes: list[int], columns: int, rank: int | No
             splitting.balance()
     splitting.offer(by_splitting)
     polish(problem, splitting.low_rank, by_newton, 1e-9, 3000)
-    for certificate in (by_path, by_splitting, by_newton):
-        assert certificate.gap <= 1e-6
-        assert certificate.lower == pytest.approx(by_path.lower, rel=1e-6)
+    assert by_splitting.gap <= 1e-6
+    assert by_newton.lower == pytest.approx(by_splitting.lower, rel=1e-6)
     assert by_newton.gap <= 1e-9
 
 

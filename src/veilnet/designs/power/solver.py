@@ -4,9 +4,8 @@ maximise f(X) = tr(A' X (I + F X)^-1 A) over X_i ⪰ 0, tr X_i <= δ_i: the nois
 space of its share, Θ_i = B_i X_i B_i', with F = B'ΦB and A = B'Ψ'[G_j'/√tr(G_jPG_j')]_j. See mathematics, section 4
 and :mod:`veilnet.designs.power.problem` for the dual pair that every returned gap rests on.
 
-Three methods share one certificate, quickest first: alternating directions find the optimal ranks, Newton
-steps at those ranks add the digits, and a path-following method takes over where the powers make the
-problem too stiff for both.
+Two methods share one certificate: alternating directions find the optimal ranks, and Newton steps at those ranks
+add the digits.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from veilnet._core.errors import VeilnetError
 from veilnet._core.progress import Progress, Stopped, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.designs.many_power import relative_gap
-from veilnet.designs.power.barrier import follow_central_path
 from veilnet.designs.power.polish import polish
 from veilnet.designs.power.problem import Certificate, ScaledProblem
 from veilnet.designs.power.splitting import Splitting
@@ -30,7 +28,6 @@ from veilnet.designs.power.splitting import Splitting
 _CHECK_EVERY = 10
 _BALANCE_EVERY = 20
 _FIRST_POLISH = 30
-_PATH_AFTER = 250
 _MOST_DENSE_UNKNOWNS = 3000
 _PATIENCE = 500  # rounds within which the gap has to shrink by a tenth
 
@@ -157,13 +154,6 @@ def _run(
                 newton_steps += polish(
                     problem, splitting.low_rank, certificate, relative_gap, _MOST_DENSE_UNKNOWNS
                 )
-                report()
-            if (
-                certificate.gap > relative_gap
-                and done == _PATH_AFTER
-                and problem.gain.size <= _MOST_DENSE_UNKNOWNS
-            ):
-                newton_steps += follow_central_path(problem, certificate, relative_gap)
                 report()
             if certificate.gap <= relative_gap:
                 break

@@ -13,7 +13,6 @@ from veilnet._core.types import Array
 from veilnet.designs.power.problem import Certificate, ScaledProblem
 
 _RELAXATION = 1.7
-_PENALTY_ADAPTS_UNTIL = 300
 
 
 def shrink_singular_values(problem: ScaledProblem, stacked: Array, penalty: float) -> Array:
@@ -60,8 +59,8 @@ class Splitting:
         self.dual_residual = _ratio(moved, float(np.linalg.norm(self.multiplier)))
 
     def balance(self) -> None:
-        """Move the penalty towards equal residuals, early on only: it must settle in the end."""
-        if self.iterations > _PENALTY_ADAPTS_UNTIL or not (self.primal_residual > 0 < self.dual_residual):
+        """Move the penalty towards equal residuals; stiff problems, of strong noise, need that to the end."""
+        if not (self.primal_residual > 0 < self.dual_residual):
             return
         factor = float(np.sqrt(self.primal_residual / self.dual_residual))
         if not 2 / 3 <= factor <= 3 / 2:
