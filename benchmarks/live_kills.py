@@ -52,7 +52,7 @@ from veilnet.live.seals import agent_seal, make_seals  # noqa: E402
 ROWS = 3  # readings of each agent in a round
 _LOADED = (
     "live.receiving", "live.sending", "live.plan_watch", "live.showing", "live.metrics", "live.status",
-    "io.reading_streams", "io.trust", "io.acceptance", "cli._lines", "cli._group", "cli.agent", "cli.center",
+    "io.reading_streams", "io.trust", "io.acceptance", "cli._lines", "cli._command_line", "cli.agent", "cli.center",
     "live.epochs", "live.feeding", "live.neighbours",
 )  # fmt: skip
 

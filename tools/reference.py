@@ -168,13 +168,9 @@ def _options(command: Any) -> Iterator[str]:
     rows = []
     for name in inspect.signature(command).parameters:
         (told, *_) = getattr(hints[name], "__metadata__", (None,))
-        if told is None or getattr(told, "hidden", False):
+        if told is None:
             continue
-        # typer keeps the first name of an annotated option in the place of its default
-        flags = [getattr(told, "name", None), getattr(told, "default", None)]
-        flags += getattr(told, "param_decls", None) or ()
-        named_so = [each for each in flags if isinstance(each, str) and each.startswith("-")]
-        shown = ", ".join(f"`{each}`" for each in named_so) or f"`{name.upper()}`"
+        shown = f"`{getattr(told, 'name', name.upper())}`"
         words = " ".join((told.help or "").split()).replace("|", "\\|")
         rows.append(f"| {shown} | {_safe(words)} |")
     if rows:

@@ -1,4 +1,4 @@
-"""Runs ended by SIGKILL at any moment, in small numbers; the long form is ``veilnet bench attacks``."""
+"""Runs ended by SIGKILL at any moment, in small numbers; the long form is ``./veilnet bench attacks``."""
 
 from __future__ import annotations
 

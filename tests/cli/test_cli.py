@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Annotated, Literal
 
 import pytest
-import typer
 
 from veilnet import cli
 from veilnet._core import errors
 from veilnet.cli import _shared
+from veilnet.cli._command_line import Argument, Option
 
 
 @pytest.fixture
@@ -26,47 +27,75 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]], N
 
     def install(command: Callable[..., object]) -> None:
         module = ModuleType("veilnet.cli.probe")
-        module.__spec__ = cli.__spec__
         module.command = command  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "veilnet.cli.probe", module)
-        monkeypatch.setattr(cli, "VERBS", {"probe": "Look.", "absent": "Not there."})
+        monkeypatch.setitem(cli.VERBS, "probe", "Look.")
 
     return install
 
 
-def test_only_verbs_with_a_module_are_listed(verb, capsys) -> None:
-    def command(depth: int = 1) -> None:
+Depth = Annotated[int, Option("--depth", "How deep; 5% is little.", at_least=1, at_most=9)]
+
+
+def test_every_verb_is_listed_and_explains_itself(verb, capsys) -> None:
+    def command(depth: Depth = 1) -> None:
         """Look closely."""
 
     verb(command)
     assert cli.run([]) == 0
     listing = capsys.readouterr().out
-    assert "probe" in listing
-    assert "Look." in listing
-    assert "absent" not in listing
+    for name, line in cli.VERBS.items():
+        assert name == "probe" or (f"  {name} " in listing and line in listing)
     assert cli.run(["probe", "--help"]) == 0
-    assert "--depth" in capsys.readouterr().out
-    assert cli.run(["absent"]) == 2
+    shown = capsys.readouterr().out
+    for words in ("usage: veilnet probe", "Look closely.", "--depth NUMBER", "5% is little", "default: 1"):
+        assert words in shown
 
 
 def test_a_group_of_commands_has_the_verb_s_line_for_its_help(capsys) -> None:
+    assert cli.run(["live"]) == 0
+    shown = capsys.readouterr().out
     assert cli.run(["live", "--help"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    assert shown == capsys.readouterr().out
     assert cli.VERBS["live"] in shown
-    assert "keys" in shown
-    assert cli.run(["live", "nothing"]) == 2
-    assert "No such command 'nothing'" in capsys.readouterr().err
+    assert "  keys " in shown
+    assert cli.run(["live", "kees"]) == 2
+    assert "did you mean keys?" in capsys.readouterr().err
 
 
-def test_arguments_reach_the_verb(verb) -> None:
-    seen = []
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("a", (Path("a"), [], "all", [], None, 1, 0.5, False, None)),
+        ("--depth=3 a -b", None),
+        ("a b", None),  # neither all nor few
+        (
+            "--depth=3 a few --part 1e-3 --tag x --loud c --tag y d --no-header",
+            (Path("a"), [Path("c"), Path("d")], "few", ["x", "y"], None, 3, 1e-3, True, False),
+        ),
+        ("a --out b", (Path("a"), [], "all", [], Path("b"), 1, 0.5, False, None)),
+        ("a --part -1", (Path("a"), [], "all", [], None, 1, -1.0, False, None)),
+    ],
+)
+def test_arguments_reach_the_verb(verb, words: str, expected: tuple[object, ...] | None) -> None:
+    seen: list[tuple[object, ...]] = []
 
-    def command(path: Path, depth: int = 1) -> None:
-        seen.append((path, depth))
+    def command(
+        path: Annotated[Path, Argument("Which.")],
+        choice: Annotated[Literal["all", "few"], Argument("How many.")] = "all",
+        more: Annotated[list[Path] | None, Argument("Others.")] = None,
+        tag: Annotated[list[str] | None, Option("--tag", "May be repeated.")] = None,
+        out: Annotated[Path | None, Option("--out", "Where to.")] = None,
+        depth: Depth = 1,
+        part: Annotated[float, Option("--part", "How much.")] = 0.5,
+        loud: Annotated[bool, Option("--loud", "A flag.")] = False,
+        header: Annotated[bool | None, Option("--header", "Yes or no.", yes_or_no=True)] = None,
+    ) -> None:
+        seen.append((path, more or [], choice, tag or [], out, depth, part, loud, header))
 
     verb(command)
-    assert cli.run(["probe", "a b", "--depth", "3"]) == 0
-    assert seen == [(Path("a b"), 3)]
+    assert cli.run(["probe", *words.split()]) == (0 if expected else 2)
+    assert seen == ([expected] if expected else [])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +106,6 @@ def test_arguments_reach_the_verb(verb) -> None:
         (FileNotFoundError(2, "No such file or directory", "x.toml"), 2, "x.toml: No such file or directory"),
         (PermissionError(13, "Permission denied", "x"), 2, "x: Permission denied"),
         (IsADirectoryError(21, "Is a directory", "x"), 2, "x: Is a directory"),
-        (typer.BadParameter("not a number"), 2, "not a number"),
     ],
 )
 def test_user_mistakes_are_one_line(verb, capsys, error: Exception, code: int, line: str) -> None:
@@ -92,16 +120,28 @@ def test_user_mistakes_are_one_line(verb, capsys, error: Exception, code: int, l
     assert shown.count("\n") == 1
 
 
-def test_wrong_options_are_one_line(verb, capsys) -> None:
-    def command(depth: int = 1) -> None: ...
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["probe", "--dept", "1"], "did you mean --depth?"),
+        (["probe", "--depth", "deep"], "expected a whole number, found 'deep'"),
+        (["probe", "--depth", "0"], "expected at least 1, found 0"),
+        (["probe", "--depth", "10"], "expected at most 9, found 10"),
+        (["probe", "--depth"], "--depth"),
+        (["probe", "further"], "unexpected argument 'further'"),
+        (["prob"], "did you mean probe?"),
+    ],
+)
+def test_wrong_words_are_one_line(verb, capsys, words: list[str], told: str) -> None:
+    def command(depth: Depth = 1) -> None: ...
 
     verb(command)
-    for arguments in [["probe", "--nonsense"], ["probe", "--depth", "deep"], ["prob"]]:
-        assert cli.run(arguments) == 2
-        shown = capsys.readouterr().err
-        assert shown.startswith("veilnet: error: ")
-        assert shown.count("\n") == 1
-    assert "Did you mean 'probe'?" in shown
+    assert cli.run(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("veilnet: error: ")
+    assert told in shown
+    assert "--help')" in shown
+    assert shown.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -114,7 +154,7 @@ def test_our_own_mistakes_ask_for_a_report_and_show_no_reading(verb, capsys, err
     verb(command)
     assert cli.run(["probe"]) == 3
     shown = capsys.readouterr().err
-    assert shown.startswith(f"veilnet: internal error ({type(error).__name__}, cli/_group.py line ")
+    assert shown.startswith(f"veilnet: internal error ({type(error).__name__}, cli/_command_line.py line ")
     assert "report" in shown
     assert "36.6" not in shown
     assert shown.count("\n") == 1
@@ -174,7 +214,7 @@ def test_an_interruption_is_one_line(verb, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "code"), [(typer.Exit(1), 1), (typer.Exit(0), 0), (KeyboardInterrupt(), 130)]
+    ("raised", "code"), [(SystemExit(1), 1), (SystemExit(), 0), (KeyboardInterrupt(), 130)]
 )
 def test_exit_codes(verb, raised: BaseException, code: int) -> None:
     def command() -> None:

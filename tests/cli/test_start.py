@@ -56,13 +56,13 @@ def test_verbs_that_run_in_loops_load_little(verb: str, folder: Path) -> None:
         arguments = ["fuse", str(folder / "plan" / "center.json"), messages]
     loaded = loaded_by(arguments)
     assert "numpy" in loaded, "or the names are not read as they should be"
-    assert not loaded & {"scipy", "typer", "pydantic", "rich", "matplotlib"}
+    assert not loaded & {"scipy", "rich", "matplotlib"}
 
 
 def test_help_loads_no_mathematics() -> None:
     loaded = loaded_by(["--help"])
-    assert "typer" in loaded
-    assert not loaded & {"numpy", "scipy", "rich.table"}
+    assert "veilnet.cli" in loaded
+    assert not loaded & {"numpy", "scipy", "rich", "argparse"}
 
 
 @pytest.mark.parametrize("verb", ["sanitize", "fuse"])

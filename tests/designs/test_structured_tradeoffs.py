@@ -1,6 +1,6 @@
 """Trade-offs on networks as people write them: never silly, both questions inverse, the limit and beyond.
 
-The oracle is :mod:`helpers.reference_optimiser`, another method from many starts; ``veilnet bench structured``
+The oracle is :mod:`helpers.reference_optimiser`, another method from many starts; ``./veilnet bench structured``
 runs the same comparison on two hundred networks.
 """
 

@@ -54,7 +54,7 @@ def _serve(address: str, searches: str) -> None:
         getattr(veilnet, name)
     for verb in VERBS:
         __import__(f"veilnet.cli.{verb}")
-    __import__("veilnet.cli._quick")
+    __import__("veilnet.cli._command_line")
     with socket.socket(socket.AF_UNIX) as listening, small_search() if searches == "small" else nullcontext():
         listening.bind(address)
         listening.listen()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-import veilnet
-from veilnet.cli import run
-from veilnet.cli._benchmarks import BENCHMARKS as NAMED
+from helpers.code_blocks import ROOT
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(ROOT / "tools"))
+
+import bench
+
+BENCHMARKS = ROOT / "benchmarks"
 
 
 @pytest.fixture
@@ -40,51 +42,46 @@ def test_both_ways_agree_on_a_small_instance(paper_way: ModuleType) -> None:
     assert all(each.seconds > 0 for each in tradeoff.values())
 
 
-def test_the_command_needs_the_repository(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(veilnet, "__file__", str(tmp_path / "site-packages" / "veilnet" / "__init__.py"))
-    assert run(["bench"]) == 2
-    assert "get its source repository and run './veilnet bench' there" in capsys.readouterr().err
-
-
-def test_the_command_needs_the_solvers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "scs", None)
-    assert run(["bench"]) == 2
-    assert 'pip install "veilnet[paper]"' in capsys.readouterr().err
-
-
-def test_every_benchmark_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
-    scripts = {path.name for path in BENCHMARKS.glob("*.py")} - {
-        "curves.py",
-        "live_children.py",
-        "paper_way.py",
-        "timing.py",
-    }
+def test_every_benchmark_can_be_named() -> None:
+    scripts = {path.name for path in BENCHMARKS.glob("*.py")}
+    scripts -= {"curves.py", "live_children.py", "paper_way.py", "timing.py"}
     scripts -= {path.name for path in BENCHMARKS.glob("attacks_*.py")}  # attacks.py runs them all
-    assert {each.script for each in NAMED.values()} == scripts | {"../examples/office.py"}
-    assert all((BENCHMARKS / each.script).is_file() for each in NAMED.values())
-    assert run(["bench", "speed"]) == 2
-    assert "expected paper, house" in capsys.readouterr().err
+    assert {each.script for each in bench.BENCHMARKS.values()} == scripts | {"../examples/office.py"}
+    assert all((BENCHMARKS / each.script).is_file() for each in bench.BENCHMARKS.values())
+
+
+def test_what_was_asked_for_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def remember(arguments: list[str], **_: Any) -> SimpleNamespace:
+        ran.append(arguments)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr("subprocess.run", remember)
+    assert bench.main(["start"]) == 0
+    assert bench.main(["gaps", "--quick"]) == 0
+    assert bench.main(["all", "--update-docs"]) == 0
+    assert ran[0] == [sys.executable, str(BENCHMARKS / "start.py")]
+    assert ran[1][1:] == [str(BENCHMARKS / "gaps.py"), *bench.BENCHMARKS["gaps"].quick]
+    assert [each[3] for each in ran[2:-1]] == [name for name in bench.BENCHMARKS if name != "office"]
+    assert ran[-1][-1] == "render"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "option"),
     [
-        (
-            ["bounds", "--quick"],
-            "--quick: goes with benchmarks that have a quick form and has no effect",
-        ),
-        (["streams", "--out", "table.md"], "--out: goes with paper"),
-        (["power", "--limit", "60"], "--limit: goes with paper"),
-        (["power", "--data", "log"], "--data: goes with office"),
-        (["office"], "--data: expected the folder of the office's log"),
+        (["speed"], "speed"),
+        (["bounds", "--quick"], "--quick"),
+        (["streams", "--out", "table.md"], "--out"),
+        (["power", "--limit", "60"], "--limit"),
+        (["power", "--data", "log"], "--data"),
+        (["office"], "--data"),
     ],
 )
 def test_options_without_effect_are_refused(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["bench", *arguments]) == 2
-    assert words in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        bench.main(arguments)
+    assert ended.value.code == 2
+    assert option in capsys.readouterr().err.splitlines()[-1]

@@ -11,12 +11,12 @@ import pytest
 
 import veilnet as vn
 from helpers.code_blocks import ROOT
-from veilnet.cli._benchmarks import BENCHMARKS
 from veilnet.io.template import house
 
 sys.path.insert(0, str(ROOT / "tools"))
 
 import figures
+from bench import BENCHMARKS
 from overview import overview
 
 PAGES = [str(path.relative_to(ROOT)) for path in figures.pages()]

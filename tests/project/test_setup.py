@@ -461,7 +461,7 @@ def test_help_imports_no_mathematics() -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Usage: veilnet")
+    assert done.stdout.startswith("usage: veilnet")
 
 
 MODULES = {module.name for module in pkgutil.iter_modules(veilnet.__path__, "veilnet.")}

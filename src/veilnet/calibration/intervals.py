@@ -8,7 +8,7 @@ Nothing is shrunk in a draw: shrinking is a bias, and an interval that shares it
 
 The interval for log(1 + p) lies between the 2.5 % and the 97.5 % quantile of the draws, stretched about their
 median by t √(n / f) / 1.96: n blocks have f = n - N - L - 1 degrees of freedom left, and t is Student's quantile
-for them. Coverage on simulated truth: ``veilnet bench calibration``.
+for them. Coverage on simulated truth: ``./veilnet bench calibration``.
 """
 
 from __future__ import annotations

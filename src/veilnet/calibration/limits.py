@@ -12,7 +12,7 @@ nothing stands alone.
 
 *How often a good reading counts as its limit.* New rows of the law that T rows of calibration saw do with a
 probability of about 5^-a / T for a tail that falls like x^-a, and far less for lighter ones. Measured at T = 1000
-(``veilnet bench calibration``): no more than 1e-7 of normal, exponential and bimodal readings, 2e-5 of Student's t
+(``./veilnet bench calibration``): no more than 1e-7 of normal, exponential and bimodal readings, 2e-5 of Student's t
 with three degrees of freedom, of a lognormal with σ = 1 and of rain that falls in 3 % of the rows, 6e-5 of Student's
 t with two degrees of freedom; at T = 100 ten to thirty times as many, and 5e-3 of that rain.
 

@@ -1,19 +1,12 @@
 """The command ``veilnet``: one verb per module, imported only when it is called.
 
-A verb ``check`` lives in ``veilnet/cli/check.py`` and is the function named ``command`` there, with typer's
-annotations; its docstring is the long help::
-
-    def command(network: Annotated[Path, typer.Argument(help="A network file.")], json: bool = False) -> None:
-        \"\"\"Say whether privacy can be free in this network.\"\"\"
-
-A group of commands (``veilnet live keys``) has a table ``commands``, name -> function, in their place.
-
-Such a module imports the mathematics inside the function, so that ``veilnet check --help`` stays quick too. The verbs
-of ``QUICK`` run in loops: they do without typer, see ``_quick``.
+A verb ``check`` lives in ``veilnet/cli/check.py`` and is the function named ``command`` there, declared as
+``_command_line`` says. A group of commands (``veilnet live keys``) has a table ``commands``, name -> function, in its
+place. Such a module imports the mathematics inside the function, so that ``veilnet check --help`` stays quick too.
 It raises what went wrong and lets :func:`main` say it, in one line on standard error. Exit codes:
 
 - 0: done;
-- 1: a truthful "no" (``Infeasible``, or ``raise typer.Exit(1)`` for a promise that does not hold);
+- 1: a truthful "no" (``Infeasible``, or what the command returns for a promise that does not hold);
 - 2: wrong input;
 - 3: a fault of veilnet's own. The line asks for a report; it names the kind of fault and its place in the code, never
   its message, which might hold a reading;
@@ -27,38 +20,46 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from veilnet._core.errors import Infeasible, VeilnetError
+from veilnet._core.errors import Infeasible, InvalidRequest, VeilnetError
 
 INTERNAL_ERROR = 3
 
-VERBS = {
-    "demo": "The whole story on a small house, in a minute.",
-    "init": "Write a commented network file to start from.",
-    "check": "Can privacy be free here? Who stands in the way?",
-    "design": "Find what each agent should send.",
-    "frontier": "Utility against privacy, from nothing to everything.",
-    "inspect": "What would an agent's file send of each reading?",
-    "extract": "One agent's own file, out of a plan that is one file.",
-    "sign": "Sign the files of a plan, for agents that trust your key.",
-    "sanitize": "Make an agent's readings safe to send.",
-    "fuse": "Estimate the public parameters from what arrived.",
-    "agent": "Run an agent: read, sanitize, send over a broker.",
-    "center": "Run the centre: receive over a broker, estimate, acknowledge.",
-    "audit": "Attack a plan and report what can be learned.",
-    "verify": "Recompute what a saved plan promises.",
-    "report": "One page that shows a plan, to look at and to hand on.",
-    "live": "Keys, a demo and the status of agents and a centre over a broker.",
-    "studio": "A plan live in the browser: drag privacy, see what it costs.",
-    "fit": "Make a network from calibration data.",
-    "refit": "Make a new plan from new calibration data, and compare.",
-    "reproduce": "Repeat the experiments of the paper.",
-    "bench": "Measure how fast this machine does it.",
-    "doctor": "What works on this machine, and what to do about the rest.",
+_STEPS = {
+    "Begin": {
+        "demo": "The whole story on a small house, in a minute.",
+        "init": "Write a commented network file to start from.",
+        "fit": "Make a network from calibration data.",
+        "doctor": "What works on this machine, and what to do about the rest.",
+    },
+    "Plan": {
+        "check": "Can privacy be free here? Who stands in the way?",
+        "design": "Find what each agent should send.",
+        "frontier": "Utility against privacy, from nothing to everything.",
+        "refit": "Make a new plan from new calibration data, and compare.",
+        "report": "One page that shows a plan, to look at and to hand on.",
+        "studio": "A plan live in the browser: drag privacy, see what it costs.",
+    },
+    "Trust": {
+        "verify": "Recompute what a saved plan promises.",
+        "audit": "Attack a plan and report what can be learned.",
+        "inspect": "What would an agent's file send of each reading?",
+        "sign": "Sign the files of a plan, for agents that trust your key.",
+        "reproduce": "Repeat the experiments of the paper.",
+    },
+    "Run": {
+        "extract": "One agent's own file, out of a plan that is one file.",
+        "sanitize": "Make an agent's readings safe to send.",
+        "fuse": "Estimate the public parameters from what arrived.",
+        "agent": "Run an agent: read, sanitize, send over a broker.",
+        "center": "Run the centre: receive over a broker, estimate, acknowledge.",
+        "live": "Keys, a demo and the status of agents and a centre over a broker.",
+    },
 }
-QUICK = ("sanitize", "fuse")
+VERBS = {verb: line for step in _STEPS.values() for verb, line in step.items()}
 
 
 def run(arguments: list[str]) -> int:
@@ -68,10 +69,8 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_left()
-    except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # typer makes this of it
-            return _reader_left()
-        raise
+    except SystemExit as ended:  # argparse has shown the help, or a command ends with a truthful no
+        code = int(ended.code or 0)
     except KeyboardInterrupt as interrupt:
         sys.stderr.write(": ".join(["veilnet: interrupted", *filter(None, [str(interrupt)])]) + "\n")
         return 130
@@ -86,13 +85,65 @@ def run(arguments: list[str]) -> int:
 
 
 def _call(arguments: list[str]) -> int:
-    if arguments[0] in QUICK:
-        from veilnet.cli import _quick
+    verb, *words = arguments
+    if verb in VERBS:
+        from veilnet.cli._command_line import call
 
-        return _quick.run(arguments[0], import_module(f"{__name__}.{arguments[0]}").command, arguments[1:])
-    from veilnet.cli import _group
+        module = import_module(f"{__name__}.{verb}")
+        if not hasattr(module, "commands"):
+            return call(verb, module.command, words)
+        if words and words[0] in module.commands:
+            return call(f"{verb} {words[0]}", module.commands[words[0]], words[1:])
+        if words and words[0] not in ("-h", "--help"):
+            raise _unknown(f"{verb} ", words[0], module.commands)
+        lines = {name: _first_line(command) for name, command in module.commands.items()}
+        sys.stdout.write(_listing(verb, "COMMAND", VERBS[verb], {"Commands": lines}))
+    elif verb in ("-h", "--help"):
+        purpose = "Let a fusion centre learn what it was promised, and nothing else."
+        sys.stdout.write(_listing("", "VERB", purpose, _STEPS))
+    elif verb == "--version":
+        from veilnet import __version__
 
-    return _group.run(VERBS, arguments)
+        sys.stdout.write(f"veilnet {__version__}\n")
+    elif verb == "--completion":
+        from veilnet.cli._completion import script
+
+        sys.stdout.write(script(words[0] if words else ""))
+    elif verb == "--complete":
+        from veilnet.cli._completion import offered
+
+        sys.stdout.writelines(f"{each}\n" for each in offered(words, VERBS))
+    else:
+        raise _unknown("", verb, VERBS)
+    return 0
+
+
+def _listing(verb: str, kind: str, purpose: str, steps: Mapping[str, Mapping[str, str]]) -> str:
+    """The help of the command itself, or of a verb that has commands of its own."""
+    from veilnet.cli._examples import example_text
+
+    name = f"veilnet {verb}".strip()
+    width = max(len(each) for step in steps.values() for each in step) + 2
+    lines = [f"usage: {name} {kind} ...", "", purpose]
+    for step, verbs in steps.items():
+        lines += ["", f"{step}:", *(f"  {each:<{width}}{line}" for each, line in verbs.items())]
+    lines += ["", example_text(verb), "", f"'{name} {kind} --help' explains each of them."]
+    if not verb:
+        lines.append(
+            "--version shows the version, --completion bash (zsh, fish) what lets your shell complete."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _first_line(command: object) -> str:
+    return (command.__doc__ or "").partition("\n")[0]
+
+
+def _unknown(before: str, word: str, known: Mapping[str, object]) -> InvalidRequest:
+    from veilnet.cli._command_line import did_you_mean
+
+    hint = did_you_mean(word, known)
+    return InvalidRequest(f"{word}: no such command{hint} (see 'veilnet {before}--help')")
 
 
 def _reader_left() -> int:
@@ -119,11 +170,6 @@ def _explain(error: Exception, verb: str) -> tuple[int, str]:
     if isinstance(error, OSError) and error.strerror is not None:  # a file that is not there, a full disk
         where = "" if error.filename is None else f"{error.filename}: "
         return 2, f"error: {where}{error.strerror}"
-    usage = getattr(error, "format_message", None)  # typer's own errors, whatever module it keeps them in
-    if usage is not None:
-        context = getattr(error, "ctx", None)
-        hint = f" (see '{context.command_path} --help')" if context is not None else ""
-        return 2, f"error: {_one_line(usage())}{hint}"
     return INTERNAL_ERROR, (
         f"internal error ({type(error).__name__}{_place(error)}): this is a fault of veilnet, not of yours. Please "
         "report it with the command you ran; VEILNET_DEBUG=1 shows more, which may include your numbers"

@@ -38,7 +38,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "refit": ("veilnet refit plan-winter/ spring.csv --out plan-spring/",),
     "reproduce": ("veilnet reproduce fig1 --draws 2 --jobs 1 --out results/",),
-    "bench": ("veilnet bench start",),
     "doctor": ("veilnet doctor --json",),
 }
 

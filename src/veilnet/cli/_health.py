@@ -23,7 +23,7 @@ __all__ = ["Finding", "findings"]
 
 State = Literal["ok", "note", "problem"]
 
-_NEEDED = ("numpy", "scipy", "typer", "rich", "msgspec")
+_NEEDED = ("numpy", "scipy", "rich", "msgspec")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "firefox")
 _BROKERS = ("mosquitto", "nanomq", "emqx")

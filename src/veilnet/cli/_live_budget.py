@@ -6,20 +6,19 @@ import math
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="The folder of a plan, or plan.npz.")],
+    plan: Annotated[Path, Argument("The folder of a plan, or plan.npz.")],
     least_privacy: Annotated[
         list[str],
-        typer.Option(
-            "--least-privacy",
-            help="The privacy that has to remain of what does not move: 3, or gait=3 (repeat).",
+        Option(
+            "--least-privacy", "The privacy that has to remain of what does not move: 3, or gait=3 (repeat)."
         ),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
-) -> None:
+    json: Json = False,
+) -> int:
     """Say how many epochs may be released before a private parameter that never moves would be known too well.
 
     Every release of the same x tells more of it. For x that changes from epoch to epoch a plan's promise holds for
@@ -45,15 +44,16 @@ def command(
     name, most = min(allowed.items(), key=lambda entry: entry[1])
     if json:
         print_json({"budget": most, "by_parameter": allowed})
-        return
+        return 0
     if math.isinf(most):
         console.print("As many releases as you like leave that much privacy: no budget is needed.")
-        return
+        return 0
     if most < 1:
         console.print(f"Not even one release leaves a privacy of {asked[name]:g} of {name}.")
-        raise typer.Exit(1)
+        return 1
     console.print(
         f"{most:.0f} releases leave a privacy of {asked[name]:g} of {name}, one more does not. Begin each agent with "
         f"--budget {most:.0f}.",
         soft_wrap=True,
     )
+    return 0

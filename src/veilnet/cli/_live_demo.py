@@ -15,9 +15,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from veilnet._core.errors import VeilnetError
+from veilnet.cli._command_line import Option
 
 if TYPE_CHECKING:
     from veilnet._core.types import Array
@@ -29,14 +28,12 @@ _PATIENCE = 120.0  # seconds for anything to answer
 
 
 def command(
-    epochs: Annotated[
-        int, typer.Option("--epochs", min=3, help="How many quarters of an hour to play.")
-    ] = 24,
-    pace: Annotated[float, typer.Option("--pace", min=0.0, help="Seconds from one to the next.")] = 0.3,
+    epochs: Annotated[int, Option("--epochs", at_least=3, help="How many quarters of an hour to play.")] = 24,
+    pace: Annotated[float, Option("--pace", at_least=0.0, help="Seconds from one to the next.")] = 0.3,
     kills: Annotated[
-        bool, typer.Option("--kills/--no-kills", help="Kill an agent and the broker on the way.")
+        bool, Option("--kills", help="Kill an agent and the broker on the way.", yes_or_no=True)
     ] = True,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, at the end.")] = False,
+    json: Annotated[bool, Option("--json", "Answer in JSON, at the end.")] = False,
 ) -> None:
     """Play the bundled house over a real broker: estimates arrive beside the truth, whatever is killed.
 

@@ -6,40 +6,33 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="The plan: its folder, its center.json, or plan.npz.")],
-    out: Annotated[
-        Path, typer.Option("--out", help="The folder for all keys; one that has some is completed.")
-    ],
+    plan: Annotated[Path, Argument("The plan: its folder, its center.json, or plan.npz.")],
+    out: Annotated[Path, Option("--out", "The folder for all keys; one that has some is completed.")],
     host: Annotated[
         list[str] | None,
-        typer.Option(
-            "--host", help="Name or address by which the broker is reached (repeat); localhost if left out."
-        ),
+        Option("--host", "Name or address by which the broker is reached (repeat); localhost if left out."),
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where the broker listens.")] = 8883,
+    port: Annotated[
+        int, Option("--port", at_least=1, at_most=65535, help="Where the broker listens.")
+    ] = 8883,
     folder: Annotated[
         str | None,
-        typer.Option(
-            "--broker-folder", help="Where keys/broker will be on the broker's machine, if elsewhere."
-        ),
+        Option("--broker-folder", "Where keys/broker will be on the broker's machine, if elsewhere."),
     ] = None,
     persistence: Annotated[
         str | None,
-        typer.Option(
-            "--persistence", help="Where the broker may keep what it queues; in memory if left out."
-        ),
+        Option("--persistence", "Where the broker may keep what it queues; in memory if left out."),
     ] = None,
     reader: Annotated[
-        list[str] | None,
-        typer.Option("--reader", help="A program that reads estimates, as telegraf (repeat)."),
+        list[str] | None, Option("--reader", "A program that reads estimates, as telegraf (repeat).")
     ] = None,
-    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
-    days: Annotated[int, typer.Option("--days", min=1, help="How long certificates are valid.")] = 365,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    root: Annotated[str, Option("--root", "First levels of every topic.")] = "veilnet",
+    days: Annotated[int, Option("--days", at_least=1, help="How long certificates are valid.")] = 365,
+    json: Json = False,
 ) -> None:
     """Make a certificate for the broker, the centre and every agent of a plan, and Mosquitto's configuration.
 

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Option
 
 
 def command(
-    store: Annotated[Path, typer.Argument(help="The centre's --out.")],
-    port: Annotated[int, typer.Option("--port", help="Port on this machine; 0 takes one that is free.")] = 0,
+    store: Annotated[Path, Argument("The centre's --out.")],
+    port: Annotated[int, Option("--port", "Port on this machine; 0 takes one that is free.")] = 0,
 ) -> None:
     """Show a live network in the browser: each estimate with its band, and how every agent is doing.
 

@@ -9,18 +9,16 @@ import threading
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from veilnet.cli._command_line import Option
 
 
 def command(
-    broker: Annotated[str, typer.Option("--broker", help="mqtts://host:8883")],
-    cert: Annotated[
-        Path, typer.Option("--cert", help="The folder of a reader of 'veilnet live keys --reader NAME'.")
-    ],
+    broker: Annotated[str, Option("--broker", "mqtts://host:8883")],
+    cert: Annotated[Path, Option("--cert", "The folder of a reader of 'veilnet live keys --reader NAME'.")],
     count: Annotated[
-        int | None, typer.Option("--count", min=1, help="End after so many estimates; never if left out.")
+        int | None, Option("--count", at_least=1, help="End after so many estimates; never if left out.")
     ] = None,
-    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
+    root: Annotated[str, Option("--root", "First levels of every topic.")] = "veilnet",
 ) -> int:
     """Print estimates as JSON lines, as the centre publishes them, and nothing that it did not sign.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument
 
 
 def command(
-    store: Annotated[Path, typer.Argument(help="The centre's --out, while no centre runs.")],
-    archive: Annotated[Path, typer.Argument(help="A new file, which gets all that the store holds.")],
+    store: Annotated[Path, Argument("The centre's --out, while no centre runs.")],
+    archive: Annotated[Path, Argument("A new file, which gets all that the store holds.")],
 ) -> int:
     """Copy a centre's store to an archive, and leave the newest 1,000 epochs in it.
 

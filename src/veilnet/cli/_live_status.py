@@ -6,14 +6,14 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from veilnet.cli._command_line import Argument, Json
 
 
 def command(
     stores: Annotated[
-        list[Path], typer.Argument(help="The centre's --out, or an agent's --store; several, if you like.")
+        list[Path], Argument("The centre's --out, or an agent's --store; several, if you like.")
     ],
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Say how a live network is doing, while it runs or afterwards; nothing is changed.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import import_module
-from inspect import signature
 from typing import get_type_hints
+
+from veilnet.cli._command_line import Option, ours
 
 # name='value', name=True, name=10, name=(...) or a bare name=, with the option in brackets where it was said already
 _ARGUMENT = re.compile(
@@ -44,12 +45,5 @@ def options_of(verb: str) -> dict[str, str]:
 def options_of_command(command: Callable[..., object]) -> dict[str, str]:
     """Argument -> option, for all options of the function of a verb or of a command in a group."""
     hints = get_type_hints(command, include_extras=True)
-    found = {}
-    for name in signature(command).parameters:
-        about = next(iter(getattr(hints[name], "__metadata__", ())), None)
-        # typer keeps the first name given to Option() where a default stands without Annotated
-        given = (getattr(about, "default", None), *(getattr(about, "param_decls", None) or ()))
-        long = next((each for each in given if isinstance(each, str) and each.startswith("--")), None)
-        if long is not None:
-            found[name] = long.partition("/")[0]
-    return found
+    declared = {name: ours(hint.__metadata__[0]) for name, hint in hints.items() if name != "return"}
+    return {name: each.name for name, each in declared.items() if isinstance(each, Option)}

@@ -182,9 +182,7 @@ def play_on_cluster(cluster: str, *, json: bool) -> None:
 
 
 def _truthful_no() -> None:
-    import typer  # where the answer is yes it need not be loaded, and fuse does without
-
-    raise typer.Exit(1)
+    raise SystemExit(1)
 
 
 def with_client(call: Callable[..., Any], folder: Path, cluster: str | None) -> Any:

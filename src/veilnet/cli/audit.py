@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from veilnet.cli._command_line import Argument, Option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -18,70 +17,64 @@ _MODEL_ERROR = "5%"
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="The folder of a saved plan, or of a network in parts.")],
+    plan: Annotated[Path, Argument("The folder of a saved plan, or of a network in parts.")],
     data: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--data",
-            help="Held-out CSV with the columns of the fit; of a plan without names agent[1].. and private[1]..",
+            "Held-out CSV with the columns of the fit; of a plan without names agent[1].. and private[1]..",
         ),
     ] = None,
     deployed: Annotated[
         Path | None,
-        typer.Option("--deployed", help="Folder of the agent files really in use; the plan's when left out."),
+        Option("--deployed", "Folder of the agent files really in use; the plan's when left out."),
     ] = None,
     run: Annotated[
         list[str] | None,
-        typer.Option(
-            "--run", help="agent=command that is really run: readings as CSV in, messages out (repeat)."
-        ),
+        Option("--run", "agent=command that is really run: readings as CSV in, messages out (repeat)."),
     ] = None,
     colluding: Annotated[
-        int | None, typer.Option("--colluding", help="So many agents hand over their readings or noise.")
+        int | None, Option("--colluding", "So many agents hand over their readings or noise.")
     ] = None,
-    releases: Annotated[
-        int | None, typer.Option("--releases", help="The same x is released so many times.")
-    ] = None,
+    releases: Annotated[int | None, Option("--releases", "The same x is released so many times.")] = None,
     least_privacy: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--least-privacy",
-            help="Privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
+            "Privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
         ),
     ] = None,
     model_error: Annotated[
-        str,
-        typer.Option("--model-error", metavar="FRACTION", help="How far the model may be off, 5% or 0.05."),
+        str, Option("--model-error", metavar="FRACTION", help="How far the model may be off, 5% or 0.05.")
     ] = _MODEL_ERROR,
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", help="A ledger of releases, or a live agent's store.")
+        Path | None, Option("--ledger", "A ledger of releases, or a live agent's store.")
     ] = None,
-    head: Annotated[str | None, typer.Option("--head", help="The ledger's head at the last audit.")] = None,
+    head: Annotated[str | None, Option("--head", "The ledger's head at the last audit.")] = None,
     released: Annotated[
-        int | None, typer.Option("--released", help="Releases known to have been made (by the centre).")
+        int | None, Option("--released", "Releases known to have been made (by the centre).")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write every figure as JSON to this file too, for report --audit."),
+        Path | None, Option("--out", "Write every figure as JSON to this file too, for report --audit.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the baselines: .svg, .png, .pdf.")] = None,
+    plot: Annotated[Path | None, Option("--plot", "Draw the baselines: .svg, .png, .pdf.")] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--only",
-            help="Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
+            "Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
             "dropout, baselines, 'differential privacy', ledger.",
         ),
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", help="A doubt of the fit that need not be repeated, by its name (repeat)."),
+        Option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and attackers.")] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of what is simulated.")] = 0,
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, with every figure.")] = False,
-) -> None:
+    quick: Annotated[bool, Option("--quick", "Fewer rows and attackers.")] = False,
+    seed: Annotated[int, Option("--seed", at_least=0, help="Of what is simulated.")] = 0,
+    cluster: Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
+    json: Annotated[bool, Option("--json", "Answer in JSON, with every figure.")] = False,
+) -> int:
     """Attack a plan and what is deployed of it.
 
     Runs the deployed sanitizers as black boxes, recomputes every promise, trains attackers, and asks what
@@ -108,8 +101,7 @@ def command(
             "--plot": plot, "--only": only, "--accept": accept, "--model-error": model_error != _MODEL_ERROR,
         }  # fmt: skip
         refuse_options(unused, cluster, plan)
-        _tell(audit_parts(plan, cluster, seed, quick=quick), out, json=json)
-        return
+        return _tell(audit_parts(plan, cluster, seed, quick=quick), out, json=json)
     if plot is not None and only and "baselines" not in only:
         raise InvalidRequest("--plot: it draws the baselines; add --only baselines, or leave --only out")
     for option, value in (("--head", head), ("--released", released)):
@@ -139,10 +131,10 @@ def command(
         )
     if plot is not None:
         plot_baselines(report, plot)
-    _tell(replace(report, doubts=doubts), out, json=json)
+    return _tell(replace(report, doubts=doubts), out, json=json)
 
 
-def _tell(report: AuditReport, out: Path | None, *, json: bool) -> None:
+def _tell(report: AuditReport, out: Path | None, *, json: bool) -> int:
     """Write and print a report; exit code 1 where something is broken."""
     from veilnet.auditing.report import shown_tables
     from veilnet.auditing.sections import introduction
@@ -168,8 +160,7 @@ def _tell(report: AuditReport, out: Path | None, *, json: bool) -> None:
         console.print(report.assurance(), soft_wrap=True)
         console.print(report.headline(), soft_wrap=True)
         console.print(report.conclusion(), soft_wrap=True)
-    if not report.ok:
-        raise typer.Exit(1)
+    return 0 if report.ok else 1
 
 
 def _mechanisms(plan: Plan, folder: Path | None, commands: list[str] | None) -> dict[str, Any] | None:

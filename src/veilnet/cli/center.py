@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from veilnet.cli._command_line import Argument, Option
 
 if TYPE_CHECKING:
     from veilnet.live.centre import Centre, Estimated
@@ -18,62 +18,54 @@ if TYPE_CHECKING:
 
 
 def command(
-    center: Annotated[Path, typer.Argument(help="The centre's file, plan/center.json.")],
-    broker: Annotated[str, typer.Option("--broker", help="mqtts://host:8883")],
+    center: Annotated[Path, Argument("The centre's file, plan/center.json.")],
+    broker: Annotated[str, Option("--broker", "mqtts://host:8883")],
     cert: Annotated[
-        Path,
-        typer.Option("--cert", help="The centre's folder of 'veilnet live keys': certificate, key, seals."),
+        Path, Option("--cert", "The centre's folder of 'veilnet live keys': certificate, key, seals.")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="Messages and estimates, an SQLite file; it is continued.")
-    ],
+    out: Annotated[Path, Option("--out", "Messages and estimates, an SQLite file; it is continued.")],
     wait: Annotated[
-        str, typer.Option("--wait", help="How long an epoch waits for agents after its first message.")
+        str, Option("--wait", "How long an epoch waits for agents after its first message.")
     ] = "30s",
     step: Annotated[
-        str | None,
-        typer.Option("--step", help="How long an epoch is, where the plan does not say so."),
+        str | None, Option("--step", "How long an epoch is, where the plan does not say so.")
     ] = None,
     quorum: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--quorum",
-            min=1,
+            at_least=1,
             help="How many agents have to tell an epoch; more than half of them if left out.",
         ),
     ] = None,
     gate: Annotated[
         float | None,
-        typer.Option(
-            "--gate", help="Chance that a message made by the model is taken to contradict it (1e-6)."
-        ),
+        Option("--gate", "Chance that a message made by the model is taken to contradict it (1e-6)."),
     ] = None,
     keep: Annotated[
-        bool,
-        typer.Option("--keep", help="Name messages that contradict the model, and use them all the same."),
+        bool, Option("--keep", "Name messages that contradict the model, and use them all the same.")
     ] = False,
     metrics: Annotated[
         int | None,
-        typer.Option("--metrics", min=0, max=65535, help="Port on the loopback for Prometheus; 0 for any."),
+        Option(
+            "--metrics", at_least=0, at_most=65535, help="Port on the loopback for Prometheus; 0 for any."
+        ),
     ] = None,
     trust: Annotated[
-        str | None,
-        typer.Option("--trust", help="Fingerprint, public key or trust file: any other plan is refused."),
+        str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
     ] = None,
     home_assistant: Annotated[
-        bool,
-        typer.Option("--home-assistant", help="Describe the estimates to Home Assistant, on the broker."),
+        bool, Option("--home-assistant", "Describe the estimates to Home Assistant, on the broker.")
     ] = False,
     influx: Annotated[
-        bool, typer.Option("--influx", help="Publish estimates as lines for InfluxDB too, for Telegraf.")
+        bool, Option("--influx", "Publish estimates as lines for InfluxDB too, for Telegraf.")
     ] = False,
     accepted: Annotated[
-        Path | None,
-        typer.Option("--accepted", help="Where it is kept which signed plan was run last; beside its file."),
+        Path | None, Option("--accepted", "Where it is kept which signed plan was run last; beside its file.")
     ] = None,
-    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
-    quiet: Annotated[bool, typer.Option("--quiet", help="Do not print estimates.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print estimates as JSON lines.")] = False,
+    root: Annotated[str, Option("--root", "First levels of every topic.")] = "veilnet",
+    quiet: Annotated[bool, Option("--quiet", "Do not print estimates.")] = False,
+    json: Annotated[bool, Option("--json", "Print estimates as JSON lines.")] = False,
 ) -> int:
     """Estimate the public parameters of every epoch, from whatever arrived by its deadline.
 

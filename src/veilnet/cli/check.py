@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from veilnet.cli._command_line import Argument, Json, Option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -14,21 +13,16 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[
-        Path, typer.Argument(help="A network file, .toml, .json, .npz or .mat, or a folder of parts.")
-    ],
+    network: Annotated[Path, Argument("A network file, .toml, .json, .npz or .mat, or a folder of parts.")],
     explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain", help="Say what the paper's theorem says, and how close the decisions were."
-        ),
+        bool, Option("--explain", "Say what the paper's theorem says, and how close the decisions were.")
     ] = False,
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", help="A doubt of the fit that need not be repeated, by its name (repeat)."),
+        Option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."),
     ] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    cluster: Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
+    json: Json = False,
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more."""
     import veilnet as vn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from veilnet.cli._command_line import Json, Option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,21 +19,20 @@ _SHOWN = 96  # rows of the stream that are drawn: a day of quarters of an hour
 
 def command(
     privacy: Annotated[
-        float, typer.Option("--privacy", help="Privacy asked of every private parameter in the second plan.")
+        float, Option("--privacy", "Privacy asked of every private parameter in the second plan.")
     ] = 10.0,
     plot: Annotated[
-        Path | None,
-        typer.Option("--plot", help="Write the last act's figure here too: .svg, .png or .pdf."),
+        Path | None, Option("--plot", "Write the last act's figure here too: .svg, .png or .pdf.")
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--cluster",
             metavar="ADDRESS",
             help="Play on 200,000 agents and a Dask cluster instead: local starts one here, with worker processes.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Play the whole story on a bundled house: check, design, sanitize, fuse, row by row and as a stream."""
     if cluster is not None:

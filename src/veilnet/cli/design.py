@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from veilnet.cli._command_line import Argument, Json, Option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -18,21 +17,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[
-        Path, typer.Argument(help="A network file, .toml, .json, .npz or .mat, or a folder of parts.")
-    ],
+    network: Annotated[Path, Argument("A network file, .toml, .json, .npz or .mat, or a folder of parts.")],
     privacy: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--privacy",
-            help="How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
+            "How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
             "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. "
             "Least utility loss.",
         ),
     ] = None,
     utility_loss: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--utility-loss",
             metavar="PART",
             help="How much the public error variance may grow: 5% or 0.05. Most privacy.",
@@ -40,7 +37,7 @@ def command(
     ] = None,
     give_up: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--give-up",
             metavar="NAME",
             help="Let this private parameter be protected less than it would be for free (repeat); of --utility-loss "
@@ -48,26 +45,21 @@ def command(
         ),
     ] = None,
     power: Annotated[
-        list[str] | None,
-        typer.Option("--power", help="Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only."),
+        list[str] | None, Option("--power", "Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only.")
     ] = None,
-    method: Annotated[
-        str, typer.Option("--method", help="auto, perfect, noise, power, joint or alternating.")
-    ] = "auto",
+    method: Annotated[str, Option("--method", "auto, perfect, noise, power, joint or alternating.")] = "auto",
     partial: Annotated[
-        bool, typer.Option("--partial", help="With --method noise: take less than asked where not free.")
+        bool, Option("--partial", "With --method noise: take less than asked where not free.")
     ] = False,
     prove: Annotated[
-        bool,
-        typer.Option("--prove", help="Trade-offs: prove how far from the best possible the plan is, to 1 %."),
+        bool, Option("--prove", "Trade-offs: prove how far from the best possible the plan is, to 1 %.")
     ] = False,
     gap: Annotated[
-        float | None,
-        typer.Option("--gap", metavar="NUMBER", help="With --prove: the gap to prove, 0.01 is 1 %."),
+        float | None, Option("--gap", metavar="NUMBER", help="With --prove: the gap to prove, 0.01 is 1 %.")
     ] = None,
     model_error: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--model-error",
             metavar="FRACTION",
             help="The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
@@ -75,7 +67,7 @@ def command(
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--step",
             metavar="DURATION",
             help="How long a row takes, such as 15min: agents tell at most one reading in each.",
@@ -83,7 +75,7 @@ def command(
     ] = None,
     gap_privacy: Annotated[
         float | None,
-        typer.Option(
+        Option(
             "--gap-privacy",
             metavar="FRACTION",
             help="Streams: the part of every private error left around a missed row and at a start (0.99).",
@@ -91,20 +83,15 @@ def command(
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option(
-            "--accept", help="A doubt of the fit to accept by its name (repeat); the plan remembers."
-        ),
+        Option("--accept", "A doubt of the fit to accept by its name (repeat); the plan remembers."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder to write the plan to, or plan.npz, plan.mat: one file."),
+        Path | None, Option("--out", "Folder to write the plan to, or plan.npz, plan.mat: one file.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Let --out replace the plan of another network.")
-    ] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how the plan was found, too.")] = False,
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    force: Annotated[bool, Option("--force", "Let --out replace the plan of another network.")] = False,
+    explain: Annotated[bool, Option("--explain", "Say how the plan was found, too.")] = False,
+    cluster: Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
+    json: Json = False,
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility.
 

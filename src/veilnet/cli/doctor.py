@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from veilnet.cli._command_line import Json
 
 
 def command(
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
-) -> None:
+    json: Json = False,
+) -> int:
     """Look at this machine: packages, extras, BLAS, entropy, clock, disks, browser, broker.
 
     Whatever is amiss is followed by what to do about it. Exit code 0: veilnet works here, whatever optional part is
@@ -36,5 +34,4 @@ def command(
             soft_wrap=True,
             markup=False,
         )
-    if broken:
-        raise typer.Exit(1)
+    return 1 if broken else 0

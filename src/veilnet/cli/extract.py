@@ -6,23 +6,21 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
-    plan: Annotated[
-        Path, typer.Argument(help="A plan in one file, plan.npz or plan.mat, or a folder of parts.")
-    ],
-    agent: Annotated[str, typer.Argument(help="Whose file to extract, by name; center for the centre's.")],
+    plan: Annotated[Path, Argument("A plan in one file, plan.npz or plan.mat, or a folder of parts.")],
+    agent: Annotated[str, Argument("Whose file to extract, by name; center for the centre's.")],
     out: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--out",
             metavar="PATH",
             help="The file to write, or a folder for it; the agent's name and .json, here, when left out.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Write the file that one agent needs, the same as in the folder of the plan.
 

@@ -6,67 +6,51 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
     data: Annotated[
-        Path,
-        typer.Argument(
-            help="A table whose first line names the columns: .csv, .csv.gz, Parquet, Feather, Excel."
-        ),
+        Path, Argument("A table whose first line names the columns: .csv, .csv.gz, Parquet, Feather, Excel.")
     ],
-    agent: Annotated[
-        list[str], typer.Option("--agent", help="What an agent reads: kitchen=T1,RH_1. Once per agent.")
-    ],
+    agent: Annotated[list[str], Option("--agent", "What an agent reads: kitchen=T1,RH_1. Once per agent.")],
     public: Annotated[
-        list[str], typer.Option("--public", help="Columns that may be known: T_out, or climate=T_out,RH_out.")
+        list[str], Option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.")
     ],
-    private: Annotated[
-        list[str], typer.Option("--private", help="Columns that must not be known, likewise.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Network file to write: .toml, .json, .npz or .mat.")
-    ] = None,
+    private: Annotated[list[str], Option("--private", "Columns that must not be known, likewise.")],
+    out: Annotated[Path | None, Option("--out", "Network file to write: .toml, .json, .npz or .mat.")] = None,
     time: Annotated[
-        str | None,
-        typer.Option("--time", help="The column that tells when a row was measured: sorts rows, finds gaps."),
+        str | None, Option("--time", "The column that tells when a row was measured: sorts rows, finds gaps.")
     ] = None,
     stream: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--stream/--rows",
             help="A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report",
-            help="File for the report (JSON); with --out house.toml it is house.report.json anyway.",
+        Option(
+            "--report", "File for the report (JSON); with --out house.toml it is house.report.json anyway."
         ),
     ] = None,
     missing: Annotated[
-        str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
+        str, Option("--missing", "Rows with missing values: refuse the table, or drop them.")
     ] = "refuse",
-    independent: Annotated[
-        bool, typer.Option("--independent", help="The agents are known to share no noise.")
-    ] = False,
-    no_prior: Annotated[
-        bool, typer.Option("--no-prior", help="The centre knows nothing of x beforehand.")
-    ] = False,
+    independent: Annotated[bool, Option("--independent", "The agents are known to share no noise.")] = False,
+    no_prior: Annotated[bool, Option("--no-prior", "The centre knows nothing of x beforehand.")] = False,
     no_limits: Annotated[
-        bool, typer.Option("--no-limits", help="Propose no credible limits: agents send whatever they read.")
+        bool, Option("--no-limits", "Propose no credible limits: agents send whatever they read.")
     ] = False,
     no_predictive: Annotated[
-        bool, typer.Option("--no-predictive", help="State noise as residuals show it, not as new rows will.")
+        bool, Option("--no-predictive", "State noise as residuals show it, not as new rows will.")
     ] = False,
     accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", help="A doubt to accept by its name (repeat); the network remembers."),
+        list[str] | None, Option("--accept", "A doubt to accept by its name (repeat); the network remembers.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    force: Annotated[bool, Option("--force", "Replace the file of --out if it exists.")] = False,
+    json: Json = False,
 ) -> None:
     """Make a network from calibration data and say how good it is."""
     from veilnet._core.errors import InvalidRequest
@@ -108,7 +92,7 @@ def command(
             {"report": made.report, "warnings": made.warnings, "doubts": network.doubts, "written": out}
         )
         return
-    typer.echo(str(made.report))
+    console.print(str(made.report), soft_wrap=True)
     console.print(f"\n{_LEGEND}", soft_wrap=True)
     for note in doubt_notes(network.doubts):
         console.print(f"\n{note}", soft_wrap=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 if TYPE_CHECKING:
     from veilnet.designs.frontiers import Frontier
 
 
 def command(
-    network: Annotated[Path, typer.Argument(help="A network file: .toml, .json, .npz or .mat.")],
+    network: Annotated[Path, Argument("A network file: .toml, .json, .npz or .mat.")],
     privacy: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--privacy",
             metavar="GROWTH",
             help="How much every private error variance is to grow: 3x, 50%, or 2 for 3x (repeat); else twenty.",
@@ -23,14 +23,14 @@ def command(
     ] = None,
     points: Annotated[
         int | None,
-        typer.Option("--points", min=2, help="How many points to trace; twenty when nothing is said."),
+        Option("--points", at_least=2, help="How many points to trace; twenty when nothing is said."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Plot to write: .svg, .png or .pdf.")] = None,
+    out: Annotated[Path | None, Option("--out", "Plot to write: .svg, .png or .pdf.")] = None,
     prove: Annotated[
-        bool, typer.Option("--prove", help="Prove for each point how far from the best possible it is.")
+        bool, Option("--prove", "Prove for each point how far from the best possible it is.")
     ] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Table to write.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    csv: Annotated[Path | None, Option("--csv", "Table to write.")] = None,
+    json: Json = False,
 ) -> None:
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn

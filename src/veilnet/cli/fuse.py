@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from veilnet.cli._command_line import Argument, Option
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
-from veilnet.cli._quick import Argument, Option
 
 if TYPE_CHECKING:
     from veilnet.io.merging import MessageFile

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
-    path: Annotated[Path, typer.Argument(help="File to write, or - for standard output.")] = Path(
-        "house.toml"
-    ),
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    path: Annotated[Path, Argument("File to write, or - for standard output.")] = Path("house.toml"),
+    force: Annotated[bool, Option("--force", "Replace the file if it exists.")] = False,
     stream: Annotated[
-        bool, typer.Option("--stream", help="The house as a stream: its rows follow one another in time.")
+        bool, Option("--stream", "The house as a stream: its rows follow one another in time.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Write a commented network file to start from: a small house with five rooms."""
     from veilnet.cli._shared import console, print_json
     from veilnet.io.template import template_text, write_template
 
     if str(path) == "-":
-        typer.echo(template_text(stream=stream), nl=False)
+        sys.stdout.write(template_text(stream=stream))
         return
     written = write_template(path, force=force, stream=stream)
     if json:

@@ -5,39 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
-    sanitizer: Annotated[Path, typer.Argument(help="An agent's file in a plan folder.")],
+    sanitizer: Annotated[Path, Argument("An agent's file in a plan folder.")],
     trust: Annotated[
         list[str] | None,
-        typer.Option("--trust", help="Fingerprint, public key or trust file to check it against (repeat)."),
+        Option("--trust", "Fingerprint, public key or trust file to check it against (repeat)."),
     ] = None,
     pin: Annotated[
-        bool, typer.Option("--pin", help="Pin this very file: sanitize then refuses any other in its place.")
+        bool, Option("--pin", "Pin this very file: sanitize then refuses any other in its place.")
     ] = False,
     confirm: Annotated[
-        bool,
-        typer.Option(
-            "--confirm", help="Agree to this signed file, though it tells more than the one before."
-        ),
+        bool, Option("--confirm", "Agree to this signed file, though it tells more than the one before.")
     ] = False,
     accepted: Annotated[
-        Path | None,
-        typer.Option("--accepted", help="Where it is kept what was agreed to; beside its file if left out."),
+        Path | None, Option("--accepted", "Where it is kept what was agreed to; beside its file if left out.")
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option("--ledger", help="The agent's ledger (sanitize --ledger), or its live store, to audit."),
+        Option("--ledger", "The agent's ledger (sanitize --ledger), or its live store, to audit."),
     ] = None,
-    head: Annotated[str | None, typer.Option("--head", help="The ledger's head at the last audit.")] = None,
+    head: Annotated[str | None, Option("--head", "The ledger's head at the last audit.")] = None,
     received: Annotated[
         int | None,
-        typer.Option("--received", min=0, help="Messages of this agent the centre has (fuse tells)."),
+        Option("--received", at_least=0, help="Messages of this agent the centre has (fuse tells)."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
-) -> None:
+    json: Json = False,
+) -> int:
     """Say what an agent's file would send of each reading: exactly, with noise, mixed, or nothing.
 
     Raises an alarm where raw readings can be recovered from what is sent. Says what the plan promises, where whoever
@@ -127,5 +123,5 @@ def command(
             console.print(
                 f"Pinned in {written}: sanitize refuses any other file in its place.", soft_wrap=True
             )
-    if found.alarms or distrust or agreed.objection or (released is not None and released.problems):
-        raise typer.Exit(1)
+    alarming = found.alarms or distrust or agreed.objection or (released is not None and released.problems)
+    return 1 if alarming else 0

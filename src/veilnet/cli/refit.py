@@ -5,35 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="Folder of the old plan.")],
-    data: Annotated[Path, typer.Argument(help="New calibration rows, with the columns the old fit had.")],
+    plan: Annotated[Path, Argument("Folder of the old plan.")],
+    data: Annotated[Path, Argument("New calibration rows, with the columns the old fit had.")],
     privacy: Annotated[
         list[str] | None,
-        typer.Option("--privacy", help="Ask for this privacy now, as for design: 3x, or lights=3x (repeat)."),
+        Option("--privacy", "Ask for this privacy now, as for design: 3x, or lights=3x (repeat)."),
     ] = None,
     utility_loss: Annotated[
-        str | None,
-        typer.Option("--utility-loss", metavar="PART", help="Ask for this loss now: 5% or 0.05."),
+        str | None, Option("--utility-loss", metavar="PART", help="Ask for this loss now: 5% or 0.05.")
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", help="The column that tells when a row was measured, as for fit.")
+        str | None, Option("--time", "The column that tells when a row was measured, as for fit.")
     ] = None,
     missing: Annotated[
-        str, typer.Option("--missing", help="Rows with missing values: refuse the table, or drop them.")
+        str, Option("--missing", "Rows with missing values: refuse the table, or drop them.")
     ] = "refuse",
     accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", help="A doubt of the new fit to accept by its name (repeat)."),
+        list[str] | None, Option("--accept", "A doubt of the new fit to accept by its name (repeat).")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to write the new plan to.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Let --out replace the plan of another network.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    out: Annotated[Path | None, Option("--out", "Folder to write the new plan to.")] = None,
+    force: Annotated[bool, Option("--force", "Let --out replace the plan of another network.")] = False,
+    json: Json = False,
 ) -> None:
     """Fit the network anew and design as before; say what the old messages allow now, and what the new plan gives."""
     import veilnet as vn
@@ -78,7 +74,7 @@ def command(
             }
         )
         return
-    typer.echo(str(found.calibration.report))
+    console.print(str(found.calibration.report), soft_wrap=True)
     for note in doubt_notes(found.new.network.doubts):
         console.print(f"\n{note}", soft_wrap=True)
     console.print(f"\n{summary}", soft_wrap=True)

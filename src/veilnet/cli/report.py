@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Option
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="The folder of a saved plan.")],
-    out: Annotated[Path, typer.Option("--out", help="Page to write.")] = Path("report.html"),
+    plan: Annotated[Path, Argument("The folder of a saved plan.")],
+    out: Annotated[Path, Option("--out", "Page to write.")] = Path("report.html"),
     audit: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--audit",
-            help="What 'veilnet audit --json' wrote; when left out, audit.json in the folder of the plan, if any.",
+            "What 'veilnet audit --json' wrote; when left out, audit.json in the folder of the plan, if any.",
         ),
     ] = None,
     frontier: Annotated[
-        bool, typer.Option("--frontier/--no-frontier", help="Trace what more privacy would cost.")
+        bool, Option("--frontier", help="Trace what more privacy would cost.", yes_or_no=True)
     ] = True,
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="NUMBER", help="Stop tracing the frontier after so long.")
+        float, Option("--seconds", metavar="NUMBER", help="Stop tracing the frontier after so long.")
     ] = 120.0,
 ) -> None:
     """Write one page that shows a plan: no other file, no outside address, for screen and paper.

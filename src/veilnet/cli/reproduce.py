@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
-
-
-class Which(StrEnum):
-    """A figure of the paper, or all of them."""
-
-    fig1 = "fig1"
-    fig2 = "fig2"
-    fig3 = "fig3"
-    fig4 = "fig4"
-    all = "all"
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 @contextmanager
@@ -36,29 +25,29 @@ def _where_draws_go(cluster: str | None) -> Iterator[None]:
 
 
 def command(
-    figure: Annotated[Which, typer.Argument(help="Which figure of the paper.")] = Which.all,
-    draws: Annotated[int, typer.Option("--draws", help="Random networks to draw.")] = 100,
+    figure: Annotated[
+        Literal["fig1", "fig2", "fig3", "fig4", "all"], Argument("Which figure of the paper.")
+    ] = "all",
+    draws: Annotated[int, Option("--draws", "Random networks to draw.")] = 100,
     jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", help="Draws measured at a time, every core by default (-1). Same numbers."),
+        int | None, Option("--jobs", "Draws measured at a time, every core by default (-1). Same numbers.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder to write to (results); an interrupted run in it is resumed."),
+        Path | None, Option("--out", "Folder to write to (results); an interrupted run in it is resumed.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all draws.")] = 0,
+    seed: Annotated[int, Option("--seed", "Seed of all draws.")] = 0,
     draw: Annotated[
-        int | None, typer.Option("--draw", help="Repeat this one draw, print its rows, write nothing.")
+        int | None, Option("--draw", "Repeat this one draw, print its rows, write nothing.")
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--cluster",
             metavar="ADDRESS",
             help="Measure the draws on a Dask cluster: tcp://host:8786, or local to start one here. Same numbers.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Repeat the paper's figures and check its claims, each true or false.
 
@@ -79,7 +68,7 @@ def command(
     if jobs is not None and cluster is not None:
         raise InvalidRequest("--jobs: the cluster decides how many draws it measures at a time; leave it out")
     settings = Settings(draws=draws, seed=seed)
-    figures = list(FIGURES) if figure is Which.all else [figure.value]
+    figures = list(FIGURES) if figure == "all" else [figure]
     if draw is not None:
         for option, value in (("--jobs", jobs), ("--out", out), ("--cluster", cluster)):
             if value is not None:
@@ -107,7 +96,7 @@ def command(
         return
     folder = Path("results") if out is None else out
     start = time.monotonic()
-    with progress(f"measuring {figure.value}", total=1.0) as steps:
+    with progress(f"measuring {figure}", total=1.0) as steps:
         try:
             with _where_draws_go(cluster):
                 done = reproduce(

@@ -5,28 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
-    plan: Annotated[Path | None, typer.Argument(help="The folder of a saved plan.")] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="The secret key to sign with (PEM).")] = None,
+    plan: Annotated[Path | None, Argument("The folder of a saved plan.")] = None,
+    key: Annotated[Path | None, Option("--key", "The secret key to sign with (PEM).")] = None,
     new_key: Annotated[
-        Path | None,
-        typer.Option("--new-key", help="Make a key: the secret half here, the public one beside it."),
+        Path | None, Option("--new-key", "Make a key: the secret half here, the public one beside it.")
     ] = None,
     version: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--version",
-            min=1,
+            at_least=1,
             help="Version of this plan; the time, as 20261117093000, if left out. It must go up.",
         ),
     ] = None,
     days: Annotated[
-        int | None, typer.Option("--days", min=1, help="How long agents may run it; 365 if left out.")
+        int | None, Option("--days", at_least=1, help="How long agents may run it; 365 if left out.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Sign every file of a plan (Ed25519, in DSSE envelopes beside them), after verifying the plan.
 

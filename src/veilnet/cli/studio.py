@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Option
 
 
 def command(
     given: Annotated[
         Path | None,
-        typer.Argument(
-            help="A network (.toml, .json, .npz, .mat) or a table (.csv, .parquet, ...) to open first."
-        ),
+        Argument("A network (.toml, .json, .npz, .mat) or a table (.csv, .parquet, ...) to open first."),
     ] = None,
-    port: Annotated[int, typer.Option("--port", help="Port on this machine; 0 takes one that is free.")] = 0,
+    port: Annotated[int, Option("--port", "Port on this machine; 0 takes one that is free.")] = 0,
 ) -> None:
     """Open the studio: drag privacy and see what it costs, agent by agent.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from veilnet.cli._command_line import Argument, Json, Option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -16,18 +15,17 @@ if TYPE_CHECKING:
 
 
 def command(
-    plan: Annotated[Path, typer.Argument(help="A saved plan, a folder, plan.npz or plan.mat.")],
+    plan: Annotated[Path, Argument("A saved plan, a folder, plan.npz or plan.mat.")],
     network: Annotated[
-        Path | None,
-        typer.Argument(help="The network file you trust; without it, the plan's own is taken on trust."),
+        Path | None, Argument("The network file you trust; without it, the plan's own is taken on trust.")
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", help="A doubt of the fit that need not be repeated, by its name (repeat)."),
+        Option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."),
     ] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
-) -> None:
+    cluster: Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
+    json: Json = False,
+) -> int:
     """Recompute every promise of a saved plan from scratch, on a network you trust.
 
     Checks that the plan was made for exactly this network, that every agent's file and the centre's hold
@@ -47,7 +45,7 @@ def command(
     if cluster is not None or is_parts(plan):
         refuse_options({"network": network, "--accept": accept}, cluster, plan)
         verify_parts(plan, cluster, json=json)
-        return
+        return 0
     trusted = None if network is None else Network.load(network)
     saved = read_plan_folder(plan)
     doubts = accepted(_doubts(saved.network, trusted), accept or [])
@@ -71,8 +69,7 @@ def command(
         for note in (*notes, *doubt_notes(doubts)):
             console.print(note, soft_wrap=True)
         console.print("Every promise is confirmed." if ok else "NOT confirmed: do not use this plan.")
-    if not ok:
-        raise typer.Exit(1)
+    return 0 if ok else 1
 
 
 def _doubts(planned: Network, trusted: Network | None) -> tuple[Doubt, ...]:

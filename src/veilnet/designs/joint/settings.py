@@ -3,7 +3,7 @@
 None of them enters a promise: they decide how long and where the solver looks, and what it finds is verified from
 scratch. (Guards against overflow and rounding stay where they are used.) The numbers of the race were chosen on eight
 of the hardest networks of the paper's size, those where random starts end 2 to 100 % apart; those of the scout on two
-hundred structured networks (``veilnet bench structured``).
+hundred structured networks (``./veilnet bench structured``).
 """
 
 from __future__ import annotations
