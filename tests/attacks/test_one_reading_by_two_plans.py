@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
+from scipy.special import ndtr
 
 import veilnet as vn
 from helpers.networks import random_network, random_sanitizers
@@ -54,7 +56,7 @@ def test_the_release_that_would_give_them_away_is_refused(network: vn.Network, t
 
 @pytest.mark.parametrize("noise", ["joint", "per agent"])
 def test_releases_of_one_epoch_are_stacked_and_epochs_are_added(noise: str, tmp_path: Path) -> None:
-    """Oracle: dense matrices, with a copy of every reading's dither and noise for each release of it."""
+    """Oracle: dense matrices, with a copy of every reading's noise for each release of it."""
     base = random_network(2, noise=noise, prior="covariance")
     network = base.replace(resolution=0.4)
     silent = {agent: vn.Sanitizer.silent(len(rows)) for agent, rows in network.observe.items()}
@@ -65,28 +67,104 @@ def test_releases_of_one_epoch_are_stacked_and_epochs_are_added(noise: str, tmp_
     ledger.record(plans[1], 2, epoch=3)
     left = ledger.record(plans[0], epoch=3)
     R, H = network.undithered_noise.matrix(), network.H
-    added = []
-    for plan in plans:
-        C = np.zeros((sum(s.sent for s in plan.sanitizers.values()), network.N))
-        theta = np.zeros((len(C), len(C)))
-        end = 0
-        for place, agent in enumerate(network.agents):
-            each = plan.sanitizers[agent]
-            rows, end = slice(end, end + each.sent), end + each.sent
-            C[rows, network.blocks.rows(place)] = each.compression
-            spread = each.compression * np.sqrt(each.dither_variance)
-            theta[rows, rows] = each.noise + spread @ spread.T
-        added.append((C, theta))
     assert network.prior is not None
     total = network.prior.information
     raw = total + H.T @ np.linalg.solve(R, H)
     for released in ([0], [0], [0], [0, 0, 1], [1]):
-        C = np.concatenate([added[k][0] for k in released])
-        sizes = np.cumsum([0, *(len(added[k][1]) for k in released)])
-        covariance = C @ R @ C.T
-        for start, end, k in zip(sizes[:-1], sizes[1:], released, strict=True):
-            covariance[start:end, start:end] += added[k][1]
-        total = total + (C @ H).T @ np.linalg.pinv(covariance, rcond=1e-13, hermitian=True) @ C @ H
+        C, theta = _stacked(network, [plans[k] for k in released])
+        total = total + (C @ H).T @ np.linalg.pinv(C @ R @ C.T + theta, rcond=1e-13, hermitian=True) @ C @ H
     for name, rows in network.private.items():
         before, after = (np.trace(rows @ np.linalg.inv(each) @ rows.T) for each in (raw, total))
         assert left[name] == pytest.approx(after / before - 1, rel=1e-6)
+
+
+def _stacked(network: vn.Network, plans: list[Plan]) -> tuple[np.ndarray, np.ndarray]:
+    """(C, Θ) of one epoch; steps are wide here, so that whoever has dither and releases twice has told all."""
+    rows, noises = [], []
+    for place, agent in enumerate(network.agents):
+        sent = [plan.sanitizers[agent] for plan in plans if plan.sanitizers[agent].sent]
+        size = len(network.observe[agent])
+        told = [(each.compression, each.noise) for each in sent]
+        if len(sent) == 1:
+            spread = sent[0].compression * np.sqrt(sent[0].dither_variance)
+            told = [(sent[0].compression, sent[0].noise + spread @ spread.T)]
+        elif any(each.dithers for each in sent):
+            told = [(np.eye(size), np.zeros((size, size)))]
+        for C, theta in told:
+            wide = np.zeros((len(C), network.N))
+            wide[:, network.blocks.rows(place)] = C
+            rows.append(wide)
+            noises.append(theta)
+    return np.concatenate(rows), block_diag(*noises)
+
+
+ROW, GOAL, PRIOR = np.array([1.0, 0.46]), np.array([0.5, -1.0]), 4.0
+
+
+def lattice_error(releases: int, noise: float, rows: int = 600) -> tuple[float, float]:
+    """(the best attacker's error of g, the deviation of that mean) from releases of one and the same reading.
+
+    By Bayes' rule over all points y of the lattice, with the density of c(y + d) + ξ given y: x ~ N(0, 4 I), whole
+    numbers y = x + n, n of variance one, d uniform. The error of g = a'x is what readings leave
+    and that of its mean given y, 4/5 a'y.
+    """
+    rng = np.random.default_rng([releases, int(10 * noise)])
+    line = np.arange(-10.0, 11.0)
+    points = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    chance = np.exp(-np.sum(points**2, axis=1) / (2 * (PRIOR + 1)))
+    truth = points[rng.choice(len(points), rows, p=chance / chance.sum())]
+    dithered = truth[:, None] + rng.uniform(-0.5, 0.5, (rows, releases, 2))
+    messages = dithered @ ROW + np.sqrt(noise) * rng.standard_normal((rows, releases))
+    errors = np.empty(rows)
+    for row in range(rows):
+        densities = _density(messages[row][:, None] - points @ ROW, noise)
+        weights = np.prod(densities / densities.max(axis=1, keepdims=True), axis=0) * chance
+        errors[row] = (GOAL @ (truth[row] - weights @ points / weights.sum())) ** 2
+    part = PRIOR / (PRIOR + 1)
+    found = part * GOAL @ GOAL + part**2 * errors
+    return float(found.mean()), float(found.std() / np.sqrt(rows))
+
+
+def _density(off: np.ndarray, noise: float) -> np.ndarray:
+    """Of c'd + ξ: second differences of the integrated distribution of ξ."""
+    s = np.sqrt(noise)
+
+    def integrated(t: np.ndarray) -> np.ndarray:
+        return (
+            np.maximum(t, 0.0)
+            if noise == 0
+            else t * ndtr(t / s) + s * np.exp(-((t / s) ** 2) / 2) / np.sqrt(2 * np.pi)
+        )
+
+    a, b = ROW / 2
+    found = (
+        integrated(off + a + b) - integrated(off + a - b) - integrated(off - a + b) + integrated(off - a - b)
+    )
+    return np.maximum(found, 0.0)
+
+
+@pytest.mark.parametrize(("noise", "releases"), [(0.0, 2), (0.0, 40), (0.01, 40), (9.0, 4)])
+def test_what_is_stated_of_many_dithers_of_one_reading_is_never_too_good(
+    noise: float, releases: int, tmp_path: Path
+) -> None:
+    """Before: each release's dither counted, also where their mean had next to none left and readings were named."""
+    network = vn.Network(
+        {"a": np.eye(2)}, 1.0, [ROW], {"g": [GOAL]}, vn.Prior(covariance=PRIOR * np.eye(2)), resolution=1.0
+    )
+    plan = make_plan(network, {"a": vn.Sanitizer([ROW], noise)}, "test")
+    assert np.all(plan.sanitizers["a"].dither == 1)
+    ledger = vn.Ledger.create(tmp_path / "l", plan.network, -0.999)
+    raw = GOAL @ GOAL / (1 / PRIOR + 1)
+    for _ in range(releases):
+        stated = raw * (1 + ledger.record(plan, epoch=3)["g"])
+    found, deviation = lattice_error(releases, noise)
+    assert stated < found + 5 * deviation
+    spread = (ROW @ ROW / 12 + noise) / releases  # of the mean, as if dithers were Gaussian
+    along = PRIOR * GOAL @ ROW
+    counted = PRIOR * GOAL @ GOAL - along**2 / ((PRIOR + 1) * ROW @ ROW + spread)
+    if noise == 0.01 or (noise == 0 and releases > 2):
+        assert counted > found + 5 * deviation
+    if noise == 9.0:
+        assert (
+            stated > found - 5 * deviation > 2 * raw
+        )  # noise that hides the lattice by itself goes on counting

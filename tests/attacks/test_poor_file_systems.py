@@ -61,7 +61,7 @@ def test_a_ledger_is_not_written_without_its_lock(code, says, plan: Plan, tmp_pa
     for wait in (True, False):
         with (
             pytest.raises(vn.VeilnetError, match=says),
-            _chain.open_chain(tmp_path / "l", "veilnet-ledger/1", wait=wait),
+            _chain.open_chain(tmp_path / "l", "veilnet-ledger/3", wait=wait),
         ):
             pytest.fail("the ledger was opened to be written")
     assert (tmp_path / "l").read_bytes() == before

@@ -3,7 +3,11 @@
 Releases of the same x, by one plan or by several of the same network, add Fisher information if their readings are
 others. Releases of the same readings share the readings' noise: together they may tell far more than the sum, as a
 sum and a difference tell both readings. Each release has therefore its *epoch*, the number of its readings; what is
-released of one epoch is stacked, (C, Θ) of all of it, and the information of the epochs added. The ledger is an
+released of one epoch is stacked, (C, Θ) of all of it, and the information of the epochs added.
+
+Dither counts where an agent released its readings of an epoch once. Of two releases the mean has less of it, and of
+many none: readings on a lattice are then named from what is sent. Stacked numbers therefore count no dither where
+their noise alone hides the lattice, and otherwise as if the readings themselves had been sent. The ledger is an
 append-only file and refuses a release after which some p_j would be below the least that has to remain. One ledger
 serves one x: one subject and one period over which x does not change. A new plan goes on with the ledger of the old.
 
@@ -31,7 +35,7 @@ from veilnet._core.errors import Infeasible, InvalidNetwork, InvalidPlan, Invali
 from veilnet._core.linalg import triangle
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import number
-from veilnet.agent.normal_form import normal_form
+from veilnet.agent.dither import own_noise
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.measures import privacies, read_least_privacy
@@ -44,12 +48,16 @@ from veilnet.plans.plan import Plan
 
 __all__ = ["Ledger"]
 
-_FORMAT = "veilnet-ledger/2"
+_FORMAT = "veilnet-ledger/3"
 _LEAST_PRIVACY = "least_privacy"
 _LAST_EPOCH = 2**53
 
-Sent = Mapping[str, tuple[Array, Booleans]]
-"""agent -> its rows in normal form, the dither counted as noise, and which of them carry noise of variance one."""
+_SMOOTH = (
+    0.5  # of a step squared: a Gaussian so wide has on the lattice the moments it has without, but for 1e-3
+)
+
+Sent = Mapping[str, tuple[Array, Booleans, Array]]
+"""agent -> its rows in normal form, which of them carry noise of variance one, and its readings' dither variances."""
 
 
 class Ledger:
@@ -206,11 +214,13 @@ class Ledger:
         name = plan_fingerprint(plan.network, plan.sanitizers)
         if name not in self._sent:
             raw = {
-                agent: (np.eye(len(rows)), np.zeros(len(rows), bool))
+                agent: (np.eye(len(rows)), np.zeros(len(rows), bool), np.zeros(len(rows)))
                 for agent, rows in self.network.observe.items()
                 if agent not in plan.sanitizers
             }
-            self._sent[name] = raw | {agent: _told(each) for agent, each in plan.sanitizers.items()}
+            self._sent[name] = raw | {
+                agent: (*each.normal, each.dither_variance) for agent, each in plan.sanitizers.items()
+            }
         return name
 
     @property
@@ -229,15 +239,33 @@ class Ledger:
         return triangle(np.concatenate([np.zeros((0, self.network.L)), *factors]))
 
     def _factor_of(self, plans: tuple[str, ...]) -> Array:
-        """F of one epoch of which these plans released the readings, each with noise and dither of its own."""
+        """F of one epoch of which these plans released the readings, each with noise of its own."""
         if plans not in self._factors:
-            together = {}
-            for agent in self.network.agents:
-                rows = np.concatenate([self._sent[name][agent][0] for name in plans])
-                noisy = np.concatenate([self._sent[name][agent][1] for name in plans])
-                together[agent] = Sanitizer(rows, noisy.astype(float))
+            together = {
+                agent: self._stacked(place, [self._sent[name][agent] for name in plans])
+                for place, agent in enumerate(self.network.agents)
+            }
             self._factors[plans] = triangle(message_factor(self._undithered, together))
         return self._factors[plans]
+
+    def _stacked(self, place: int, releases: list[tuple[Array, Booleans, Array]]) -> Sanitizer:
+        """What an agent told by all releases of its readings of one epoch."""
+        releases = [each for each in releases if len(each[0])] or releases[:1]
+        rows = np.concatenate([each[0] for each in releases])
+        noise = np.diag(np.concatenate([each[1] for each in releases]).astype(np.float64))
+        dithered = np.max([each[2] for each in releases], axis=0)
+        if len(releases) == 1:
+            return Sanitizer(rows, noise + (rows * dithered) @ rows.T)
+        coarse, steps = (
+            dithered > 0,
+            np.sqrt(12 * dithered[dithered > 0]),
+        )  # at least as wide as the lattice's
+        own = own_noise(self._undithered).block(place)
+        half = rows @ own
+        left = own - half.T @ np.linalg.pinv(half @ rows.T + noise, hermitian=True) @ half
+        if np.any(np.linalg.eigvalsh(left[np.ix_(coarse, coarse)] / np.outer(steps, steps)) < _SMOOTH):
+            return Sanitizer(np.eye(len(own)))
+        return Sanitizer(rows, noise)
 
     def _privacy_of(self, factor: Array) -> dict[str, float]:
         return privacies(knowledge_of_factor(self._undithered, factor))
@@ -271,16 +299,10 @@ class Ledger:
         self._head, self._torn = chain.head, chain.torn
 
 
-def _told(sanitizer: Sanitizer) -> tuple[Array, Booleans]:
-    """What a sanitizer sends of readings as they come: its dither, fresh in every release, is noise to them."""
-    added = sanitizer.compression * np.sqrt(sanitizer.dither_variance)
-    return normal_form(sanitizer.compression, sanitizer.noise + added @ added.T)
-
-
 def _as_lists(sent: Sent) -> dict[str, dict[str, Any]]:
     return {
-        agent: {"rows": rows.tolist(), "noisy": [int(each) for each in noisy]}
-        for agent, (rows, noisy) in sent.items()
+        agent: {"rows": rows.tolist(), "noisy": [int(each) for each in noisy], "dither": dither.tolist()}
+        for agent, (rows, noisy, dither) in sent.items()
     }
 
 
@@ -290,9 +312,13 @@ def _from_lists(given: Any, network: Network) -> Sent:
     for agent, rows in network.observe.items():
         sent = np.array(given[agent]["rows"], dtype=np.float64).reshape(-1, len(rows))
         noisy = np.array(given[agent]["noisy"], dtype=np.float64)
-        if noisy.shape != (len(sent),) or not np.all(np.isin(noisy, (0, 1))) or not np.all(np.isfinite(sent)):
+        dither = np.array(given[agent]["dither"], dtype=np.float64)
+        shapes = noisy.shape == (len(sent),) and dither.shape == (len(rows),)
+        if not (
+            shapes and np.all(np.isin(noisy, (0, 1))) and np.all(np.isfinite(sent)) and np.all(dither >= 0)
+        ):
             raise ValueError("not what an agent sends")
-        found[agent] = sent, noisy > 0
+        found[agent] = sent, noisy > 0, dither
     return found
 
 

@@ -27,7 +27,7 @@ _LONGEST_LINE = 2**28  # bytes
 _MOST_DIGITS = 18  # of the number of entries in a head
 _OURS = ("previous", "hash")
 _KINDS = {
-    "veilnet-ledger/1": "a ledger of plans (vn.Ledger, for audit --ledger)",
+    "veilnet-ledger/3": "a ledger of plans (vn.Ledger, for audit --ledger)",
     "veilnet-releases/2": "an agent's ledger of releases (for sanitize --ledger)",
 }
 
