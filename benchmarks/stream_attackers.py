@@ -20,6 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from aggregate_design import trusted_aggregate
 from helpers.stream_plans import Kind, noisy_stream_plan, stream_network
 from veilnet._core.threads import one_thread
 from veilnet.auditing.attack.attackers import choose_attackers
@@ -27,7 +28,7 @@ from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, part_of
 from veilnet.auditing.streams.attackers import simulated_attacks
-from veilnet.auditing.streams.baselines import AGGREGATE, EVERY_READING, stream_baselines
+from veilnet.auditing.streams.baselines import EVERY_READING, stream_baselines
 from veilnet.auditing.streams.promise import stream_rows
 
 KINDS: tuple[Kind, ...] = ("white", "joint", "coloured", "dithered", "walk")
@@ -67,11 +68,9 @@ def main() -> None:
             window = next(row.figures["window"] for row in rows if "window" in row.figures)
             words = ", ".join(f"{part:.3f}" for part in parts)
             line = f"{seed:3d} {kind:9s} window {window:3d}  found/promised {words}  ridge/bound {ridge:.3f}"
-            found = {baseline.name: baseline for baseline in stream_baselines(plan)[0]}
-            losses = []
-            for name in (EVERY_READING, AGGREGATE):
-                point = found[name].at_equal_privacy if name in found else None
-                losses.append(np.nan if point is None else point.loss)
+            each = next(each for each in stream_baselines(plan) if each.name == EVERY_READING)
+            points = [baseline.at_equal_privacy for baseline in (each, trusted_aggregate(plan))]
+            losses = [np.nan if point is None else point.loss for point in points]
             costs.append((-plan.utility, *losses))
             line += (
                 f"  loss: plan {-plan.utility:.3g}, each reading {losses[0]:.3g}, aggregate {losses[1]:.3g}"

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_are
 from scipy.special import ndtr
 
+import veilnet as vn
+from helpers.code_blocks import ROOT
+from helpers.stream_plans import noisy_stream_plan, stream_network
 from veilnet._core.types import Array
 from veilnet.auditing.differential_privacy import gaussian_delta
-from veilnet.auditing.streams.aggregate_design import (
+from veilnet.auditing.streams.baselines import EVERY_READING, stream_baselines
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from aggregate_design import (
+    Aggregates,
     Signals,
     gaussian_constant,
     most_private,
     most_useful,
     sensitivity,
+    trusted_aggregate,
 )
 
 PUBLISHED = 1.6244783332772452  # the tests of PrivateDynamicData.jl, by Le Ny
@@ -111,3 +122,25 @@ def test_the_least_sensitivity_at_a_given_error() -> None:
     found = most_private(signals, wanted)
     assert sensitivity(signals, found) == pytest.approx(0.5, rel=1e-4)
     assert steady_error(signals, found) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_the_published_cost_by_the_evaluation_of_streams() -> None:
+    """The same figure by our own steady state, not SciPy's: ε = ln 3, δ = 0.05, readings that differ by one."""
+    observe = {f"user{k}": np.eye(10)[k : k + 1] for k in range(10)}
+    dynamics = vn.Dynamics(0.9 * np.eye(10), 0.2 * np.eye(10))
+    network = vn.Network(observe, 0.01, np.ones((1, 10)), {"first": np.eye(10)[:1]}, dynamics=dynamics)
+    told = Aggregates(network, np.ones(10)).told(np.ones((1, 10)), gaussian_constant(np.log(3.0), 0.05))
+    assert told.error(network.U, "now") == pytest.approx(PUBLISHED, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_an_aggregator_does_better_than_noise_on_every_reading() -> None:
+    """It may do all that input perturbation does, so at equal utility it never needs less noise."""
+    pytest.importorskip("cvxpy")
+    plan = noisy_stream_plan(stream_network(8), noise=0.3)
+    aggregate = trusted_aggregate(plan).at_equal_utility
+    each = next(b for b in stream_baselines(plan) if b.name == EVERY_READING).at_equal_utility
+    assert aggregate is not None
+    assert each is not None
+    assert aggregate.loss <= each.loss * (1 + 1e-6)
+    assert aggregate.strength >= each.strength * (1 - 1e-4)

@@ -14,9 +14,7 @@ from scipy.stats import norm
 
 import veilnet as vn
 from helpers.networks import direct_growth, direct_information, prior_information, random_network
-from veilnet.auditing import plot_baselines
-from veilnet.auditing.baseline_plot import baseline_figure
-from veilnet.auditing.baselines import Baseline, baseline_rows, baselines, secure_sum
+from veilnet.auditing.baselines import baseline_rows, baselines, secure_sum
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.differential_privacy import (
     differential_privacy_rows,
@@ -151,52 +149,6 @@ def test_baselines_of_the_house(house: vn.Network) -> None:
         assert found["no protection"].at_equal_privacy is None
         rows = baseline_rows(house, list(found.values()))
         assert len(rows) == len(found) * 2
-
-
-@pytest.fixture(scope="module")
-def beside_free(house: vn.Network) -> list[Baseline]:
-    """Other protections beside the house's free plan."""
-    return baselines(vn.design(house))
-
-
-def test_one_plot(beside_free: list[Baseline], tmp_path: Path) -> None:
-    plot_baselines(beside_free, tmp_path / "b.svg")
-    drawn = (tmp_path / "b.svg").read_text()
-    assert drawn.lstrip().startswith("<?xml")
-    assert len(drawn) > 20_000
-    with pytest.raises(vn.InvalidRequest, match="baselines"):
-        plot_baselines([], tmp_path / "c.svg")
-
-
-def test_zeros_have_a_place_of_their_own_and_no_line_goes_there(
-    house: vn.Network, beside_free: list[Baseline]
-) -> None:
-    """A logarithmic axis has no zero: losses and privacies that are none, or without bound, are marks at the edge."""
-    found = beside_free
-    for panel, name in zip(baseline_figure(found).axes, house.private, strict=True):
-        places = {
-            text.get_text(): place
-            for place, text in zip(panel.get_xticks(), panel.get_xticklabels(), strict=True)
-        }
-        drawn: dict[tuple[float, float], set[bool]] = {}
-        for line in panel.lines:
-            joined = line.get_linestyle() not in ("", "None") and len(line.get_xdata()) > 1
-            for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
-                drawn.setdefault((float(x), float(y)), set()).add(joined)
-        truth = {(p.loss, p.privacy[name]) for b in found for p in b.curve}
-        plan = found[0].curve[0]
-        assert plan.loss == 0.0  # a free plan
-        assert (places["0"], plan.privacy[name]) in drawn
-        assert min(x for x, _ in drawn) == places["0"]
-        shown = {(x, y) for x, y in truth if 1e-6 <= x <= 1e6 and 1e-6 <= y <= 1e6}
-        assert shown <= set(drawn)  # everything else is where it is
-        edges = [(x, y) for x, y in drawn if x in (places["0"], places["∞"])]
-        assert edges
-        assert not any(True in drawn[point] for point in edges)
-        marks = {baseline.name: set() for baseline in found}
-        for line in panel.lines:
-            marks.get(line.get_label(), set()).add((line.get_marker(), line.get_linestyle()))
-        assert len(set().union(*marks.values())) == len(found), "told apart without their colours"
 
 
 # --- statistics

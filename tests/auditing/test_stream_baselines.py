@@ -8,11 +8,9 @@ import pytest
 import veilnet as vn
 from helpers.stream_plans import noisy_stream_plan, stream_network
 from veilnet.auditing.baselines import Baseline, Spread, baseline_rows
-from veilnet.auditing.streams.aggregate_design import gaussian_constant, most_useful, sensitivity
+from veilnet.auditing.differential_privacy import gaussian_delta
 from veilnet.auditing.streams.baselines import (
-    AGGREGATE,
     EVERY_READING,
-    Aggregates,
     epsilon_rows,
     secure_sum,
     stream_baselines,
@@ -23,21 +21,6 @@ from veilnet.plans.plan import Plan
 pytestmark = pytest.mark.slow
 
 
-def ten_users() -> vn.Network:
-    """Le Ny's published example as a network: every user an agent, the sum of all x public, the first x private."""
-    observe = {f"user{k}": np.eye(10)[k : k + 1] for k in range(10)}
-    dynamics = vn.Dynamics(0.9 * np.eye(10), 0.2 * np.eye(10))
-    return vn.Network(observe, 0.01, np.ones((1, 10)), {"first": np.eye(10)[:1]}, dynamics=dynamics)
-
-
-def test_the_published_cost_by_the_evaluation_of_streams() -> None:
-    """The same figure by our own steady state, not SciPy's: ε = ln 3, δ = 0.05, readings that differ by one."""
-    network = ten_users()
-    aggregates = Aggregates(network, np.ones(10))
-    told = aggregates.told(np.ones((1, 10)), gaussian_constant(np.log(3.0), 0.05))
-    assert told.error(network.U, "now") == pytest.approx(1.6244783332772452, rel=1e-12)
-
-
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return noisy_stream_plan(stream_network(8), noise=0.3)
@@ -45,10 +28,7 @@ def plan() -> Plan:
 
 @pytest.fixture(scope="module")
 def found(plan: Plan) -> dict[str, Baseline]:
-    pytest.importorskip("cvxpy")
-    baselines, left_out = stream_baselines(plan)
-    assert left_out == []
-    return {baseline.name: baseline for baseline in baselines}
+    return {baseline.name: baseline for baseline in stream_baselines(plan)}
 
 
 def test_every_figure_is_that_of_the_public_functions(plan: Plan, found: dict[str, Baseline]) -> None:
@@ -71,26 +51,14 @@ def test_every_figure_is_that_of_the_public_functions(plan: Plan, found: dict[st
     assert spread.deviations("a0") == pytest.approx(np.sqrt(np.diag(variance))[:2])
 
 
-def test_an_aggregator_does_better_than_noise_on_every_reading(found: dict[str, Baseline]) -> None:
-    """It may do all that input perturbation does, so at equal utility it never needs less noise."""
-    aggregate, each = found[AGGREGATE].at_equal_utility, found[EVERY_READING].at_equal_utility
-    assert aggregate is not None
-    assert each is not None
-    assert aggregate.loss <= each.loss * (1 + 1e-6)
-    assert aggregate.strength >= each.strength * (1 - 1e-4)
-    epsilons = {row.what.split(":")[0]: row.found for row in epsilon_rows(list(found.values()))}
-    assert epsilons[AGGREGATE] <= epsilons[EVERY_READING] * (1 + 1e-3)
-
-
 def test_who_has_to_be_trusted_is_said(plan: Plan, found: dict[str, Baseline]) -> None:
     rows = baseline_rows(plan.network, list(found.values()))
-    central = [row for row in rows if row.what.startswith(AGGREGATE)]
-    assert central
-    assert all("trusted aggregator who sees every raw reading" in row.sentence for row in central)
-    assert all("needs" in row.figures for row in rows if row.what.startswith("secure summation"))
-    assert not any(
-        "needs" in row.figures for row in rows if row.what.startswith((EVERY_READING, "this plan"))
-    )
+    assert all(("needs" in row.figures) == row.what.startswith("secure summation") for row in rows)
+    (private,) = epsilon_rows(list(found.values()))
+    assert private.what.startswith(EVERY_READING)
+    point = found[EVERY_READING].at_equal_utility
+    assert point is not None
+    assert gaussian_delta(float(private.found), 1 / point.strength) == pytest.approx(1e-6, rel=1e-6)
 
 
 def test_the_sum_of_all_shares_tells_what_the_centre_may_know() -> None:
@@ -109,52 +77,18 @@ def test_the_sum_of_all_shares_tells_what_the_centre_may_know() -> None:
 
 def test_a_perfect_plan_hides_what_noise_cannot() -> None:
     """At no loss noise hides nothing, and at the plan's privacy it costs utility."""
-    pytest.importorskip("cvxpy")
     perfect = vn.design(stream_network(12))
-    found = {baseline.name: baseline for baseline in stream_baselines(perfect)[0]}
-    for name in (EVERY_READING, AGGREGATE):
-        free, private = found[name].at_equal_utility, found[name].at_equal_privacy
-        assert free is None or free.privacy["g"] < 1e-6 * perfect.privacy["g"]
-        assert private is not None
-        assert private.loss > 1e-3
-    central, each = found[AGGREGATE].at_equal_privacy, found[EVERY_READING].at_equal_privacy
-    assert central is not None
-    assert each is not None
-
-
-def test_coloured_noise_without_a_floor() -> None:
-    """The design allows for readings whose noise carries over and has no white part at all."""
-    pytest.importorskip("cvxpy")
-    rng = np.random.default_rng(3)
-    network = vn.Network(
-        {"a": rng.standard_normal((1, 2)), "b": rng.standard_normal((2, 2))},
-        vn.ColouredNoise(memory=0.6, innovation=0.4),
-        rng.standard_normal((1, 2)),
-        {"g": rng.standard_normal((1, 2))},
-        dynamics=vn.Dynamics(0.8 * np.eye(2), np.eye(2)),
-    )
-    aggregates = Aggregates(network, np.ones(3))
-    best = most_useful(aggregates.signals, 0.5)
-    least = aggregates.told(best, 1 / sensitivity(aggregates.signals, best)).error(network.U, "now")
-    for _ in range(20):
-        other = rng.standard_normal((rng.integers(1, 4), 3))
-        assert aggregates.told(other, 2.0).error(network.U, "now") >= least * (1 - 1e-6)
-    # Every reading with noise of its own is one such combination.
-    each = {agent: vn.Sanitizer(np.eye(n), 4.0 * np.eye(n)) for agent, n in (("a", 1), ("b", 2))}
-    assert filtered(network, each).error(network.U, "now") >= least * (1 - 1e-6)
-
-
-def test_large_networks_leave_the_aggregate_out() -> None:
-    network = stream_network(1, agents=13)
-    baselines, left_out = stream_baselines(noisy_stream_plan(network))
-    assert AGGREGATE not in [baseline.name for baseline in baselines]
-    assert "up to 24 readings, found 26" in left_out[0].sentence
+    [noise] = [each for each in stream_baselines(perfect) if each.name == EVERY_READING]
+    free, private = noise.at_equal_utility, noise.at_equal_privacy
+    assert free is None or free.privacy["g"] < 1e-6 * perfect.privacy["g"]
+    assert private is not None
+    assert private.loss > 1e-3
 
 
 def test_an_x_that_wanders_off() -> None:
     """A random walk has no spread of its own; noise is measured by that of a row of readings all the same."""
     walk = noisy_stream_plan(stream_network(4, "walk"), noise=0.3)
-    found = {baseline.name: baseline for baseline in stream_baselines(walk)[0]}
+    found = {baseline.name: baseline for baseline in stream_baselines(walk)}
     point = found[EVERY_READING].at_equal_privacy
     assert point is not None
     assert point.privacy["g"] == pytest.approx(walk.privacy["g"], rel=1e-6)

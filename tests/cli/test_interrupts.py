@@ -101,7 +101,7 @@ VERBS: dict[str, tuple[list[str], str]] = {
     "design in place": (["design", "network.json", "--privacy", "30", "--out", "plan"], SEARCH),
     "design within a loss": (["design", "network.json", "--utility-loss", "0.3", "--out", "new"], SEARCH),
     "frontier": (["frontier", "network.json", "--out", "curve.png", "--csv", "curve.csv"], SEARCH),
-    "audit": (["audit", "plan", "--plot", "plot.png"], "veilnet.auditing.deployed.rows:probe"),
+    "audit": (["audit", "plan", "--out", "audit.json"], "veilnet.auditing.deployed.rows:probe"),
     "audit to json": (
         ["audit", "plan", "--only", "attackers", "--json"],
         "veilnet.auditing.attack.attackers:attacker_rows",

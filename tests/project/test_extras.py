@@ -90,8 +90,6 @@ def estimates(kind: str) -> Callable[[Path], Any]:
 # (extra, the package that is hidden, what then asks for it)
 USES: list[tuple[str, str, Callable[[Path], Any]]] = [
     ("plot", "matplotlib", lambda _: vn.Frontier.plot(SimpleNamespace())),  # type: ignore[arg-type]
-    ("plot", "matplotlib", called("veilnet.auditing.baseline_plot:baseline_figure", [])),
-    ("plot", "matplotlib", called("veilnet.cli._curves:plot_track", None, 1, Path("x.svg"))),
     ("tables", "pandas", table(".parquet")),
     ("tables", "pyarrow", table(".feather")),
     ("tables", "openpyxl", table(".xlsx")),
@@ -102,7 +100,6 @@ USES: list[tuple[str, str, Callable[[Path], Any]]] = [
     ("paper", "joblib", called("veilnet.paper.runs:need_extras")),
     ("paper", "threadpoolctl", called("veilnet.paper.runs:need_extras")),
     ("paper", "matplotlib", called("veilnet.paper.runs:need_extras")),
-    ("paper", "cvxpy", called("veilnet.auditing.streams.aggregate_design:most_private", None, 1.0)),
     ("sign", "securesystemslib", called("veilnet.io.signing:_securesystemslib")),
     ("sign", "cryptography", called("veilnet.io.signing:_cryptography")),
     ("cluster", "distributed", called("veilnet.cluster.connecting:_distributed")),

@@ -7,7 +7,6 @@ silent; ``baselines`` compares with other mechanisms and ``ledger`` counts relea
 """
 
 from veilnet.auditing.auditor import Audit, audit
-from veilnet.auditing.baseline_plot import plot_baselines
 from veilnet.auditing.ledger import Ledger
 from veilnet.auditing.options import DifferentialPrivacy, LedgerCheck, Trials, WhatIf
 from veilnet.auditing.report import AuditReport, Row
@@ -22,5 +21,4 @@ __all__ = [
     "Trials",
     "WhatIf",
     "audit",
-    "plot_baselines",
 ]

@@ -51,7 +51,7 @@ _DEFAULT_DIFFERENTIAL_PRIVACY = DifferentialPrivacy()
 class Audit(AuditReport):
     """A report with what was computed for it and can be drawn.
 
-    baselines: other protections of the same network, for :func:`plot_baselines`; empty when they were not run.
+    baselines: other protections of the same network; empty when they were not run.
     """
 
     baselines: tuple[Baseline, ...] = ()

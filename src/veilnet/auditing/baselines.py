@@ -34,7 +34,6 @@ from veilnet.plans.plan import Plan
 SECTION = "baselines"
 NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
 _ROUNDING = 1e-12  # less than this is the rounding of numbers that are exactly zero
-_STRENGTHS = np.logspace(-4, 6, 41)  # of isotropic noise, for the plot
 _NEVER = "not possible"  # no strength of a protection gets there
 TALKING = "agents that talk to each other in every row, and cryptography among them"
 _NAMES_SHOWN = 4  # private parameters side by side in one table
@@ -61,7 +60,6 @@ class Baseline:
     name: str
     at_equal_utility: Point | None
     at_equal_privacy: Point | None
-    curve: tuple[Point, ...]
     is_plan: bool = False
     trusts: str = ""
 
@@ -71,7 +69,7 @@ def baselines(plan: Plan) -> list[Baseline]:
     network = plan.network
     own = _point(1.0, knowledge(network, plan.sanitizers))
     spread = Spread(network)
-    found = [Baseline("this plan", own, own, (own,), is_plan=True)]
+    found = [Baseline("this plan", own, own, is_plan=True)]
 
     def noisy(strength: float) -> Point:
         return _point(strength, _isotropic(spread, strength))
@@ -97,7 +95,7 @@ def baseline_rows(network: Network, found: list[Baseline]) -> list[Row]:
     for start in range(0, len(names), _NAMES_SHOWN):
         some = {name: errors[name] for name in names[start : start + _NAMES_SHOWN]}
         rows += [_at_equal_utility(baseline, some, found[0]) for baseline in found]
-    return rows + [_at_equal_privacy(baseline, found[0].curve[0]) for baseline in found]
+    return rows + [_at_equal_privacy(baseline, found[0]) for baseline in found]
 
 
 def _errors(error: InUnits, found: list[Baseline]) -> dict[str, str]:
@@ -127,9 +125,10 @@ def _at_equal_utility(baseline: Baseline, errors: Mapping[str, Mapping[str, str]
     )
 
 
-def _at_equal_privacy(baseline: Baseline, own: Point) -> Row:
+def _at_equal_privacy(baseline: Baseline, plan: Baseline) -> Row:
     """What the public estimate loses when a protection hides every private parameter as well as the plan does."""
-    point = baseline.at_equal_privacy
+    point, own = baseline.at_equal_privacy, plan.at_equal_privacy
+    assert own is not None  # the plan is as private as itself
     grows = _NEVER if point is None else times(1 + point.loss)
     sentence = f"{baseline.name}: " + (
         "no strength of it hides every private parameter as well as the plan does."
@@ -165,15 +164,13 @@ def continuous(
     name: str,
     point: Callable[[float], Point],
     own: Point,
-    strengths: Array = _STRENGTHS,
     reach: tuple[float, float] = ANY_STRENGTH,
 ) -> Baseline:
     """A protection with a strength: privacy and loss both grow with it."""
-    curve = tuple(point(float(s)) for s in strengths)
     allowed = max(own.loss, NO_LOSS)
     equal_utility = strongest(point, lambda p: p.loss <= allowed, reach)
     equal_privacy = weakest(point, lambda p: private_enough(p, own), reach)
-    return Baseline(name, equal_utility, equal_privacy, curve)
+    return Baseline(name, equal_utility, equal_privacy)
 
 
 def strongest(
@@ -219,7 +216,6 @@ def discrete(name: str, curve: list[Point], own: Point, trusts: str = "") -> Bas
         name,
         max(useful, key=lambda p: min(p.privacy.values()), default=None),
         min(private, key=lambda p: p.loss, default=None),
-        tuple(curve),
         trusts=trusts,
     )
 

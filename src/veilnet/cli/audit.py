@@ -57,7 +57,6 @@ def command(
     out: Annotated[
         Path | None, Option("--out", "Write every figure as JSON to this file too, for report --audit.")
     ] = None,
-    plot: Annotated[Path | None, Option("--plot", "Draw the baselines: .svg, .png, .pdf.")] = None,
     only: Annotated[
         list[str] | None,
         Option(
@@ -87,23 +86,19 @@ def command(
     """
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
-    from veilnet.auditing import plot_baselines
     from veilnet.cli._parts import audit_parts, is_parts, refuse_options
-    from veilnet.cli._shared import amounts, check_file, check_plot, fraction, progress
+    from veilnet.cli._shared import amounts, check_file, fraction, progress
     from veilnet.model.doubts import accepted
 
-    check_plot(plot)
     check_file(out)
     if cluster is not None or is_parts(plan):
         unused = {
             "--data": data, "--deployed": deployed, "--run": run, "--colluding": colluding, "--releases": releases,
             "--least-privacy": least_privacy, "--ledger": ledger, "--head": head, "--released": released,
-            "--plot": plot, "--only": only, "--accept": accept, "--model-error": model_error != _MODEL_ERROR,
+            "--only": only, "--accept": accept, "--model-error": model_error != _MODEL_ERROR,
         }  # fmt: skip
         refuse_options(unused, cluster, plan)
         return _tell(audit_parts(plan, cluster, seed, quick=quick), out, json=json)
-    if plot is not None and only and "baselines" not in only:
-        raise InvalidRequest("--plot: it draws the baselines; add --only baselines, or leave --only out")
     for option, value in (("--head", head), ("--released", released)):
         if value is not None and ledger is None:
             raise InvalidRequest(
@@ -129,8 +124,6 @@ def command(
             only=only or None,
             progress=lambda _what, part: steps.update(part),
         )
-    if plot is not None:
-        plot_baselines(report, plot)
     return _tell(replace(report, doubts=doubts), out, json=json)
 
 

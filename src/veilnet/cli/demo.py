@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from veilnet.cli._command_line import Json, Option
@@ -21,9 +20,6 @@ def command(
     privacy: Annotated[
         float, Option("--privacy", "Privacy asked of every private parameter in the second plan.")
     ] = 10.0,
-    plot: Annotated[
-        Path | None, Option("--plot", "Write the last act's figure here too: .svg, .png or .pdf.")
-    ] = None,
     cluster: Annotated[
         str | None,
         Option(
@@ -41,11 +37,10 @@ def command(
         play_on_cluster(cluster, json=json)
         return
     import veilnet as vn
-    from veilnet.cli._curves import plot_track, track_in_blocks
     from veilnet.cli._shared import console, print_json, progress
     from veilnet.cli._views import sending_table
     from veilnet.cli.story import play
-    from veilnet.cli.stream_story import play_stream
+    from veilnet.cli.stream_story import play_stream, track_in_blocks
     from veilnet.io.template import house
 
     network = house()
@@ -57,8 +52,6 @@ def command(
         stream = vn.design(house(stream=True))
         steps.update(0.5)
         followed = play_stream(stream, _STREAM_ROWS, seed=1)
-    if plot is not None:
-        plot_track(followed.track, _SHOWN, plot)
     played = {"free": play(free, _ROWS, seed=1), "strict": play(strict, _ROWS, seed=1)}
     if json:
         print_json(
@@ -113,8 +106,6 @@ def command(
     for line in track_in_blocks(followed.track, _SHOWN):
         console.print(line, no_wrap=True, crop=False, overflow="ignore")
     console.print(f"Errors were measured on {_STREAM_ROWS} rows that follow one another.")
-    if plot is not None:
-        console.print(f"Wrote {plot}.")
     _say("Your own network")
     console.print(
         "  veilnet init house.toml      a commented file to edit (--stream: rows that follow one another)"

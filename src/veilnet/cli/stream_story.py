@@ -20,6 +20,7 @@ from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
 _SETTLING = 200  # rows after which the centre's filter and the agents' memories have settled
+_BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,3 +96,25 @@ def _before(network: Network, wanted: Array) -> Array:
 def _promised(network: Network, plan: Plan | None, wanted: Array, public: int) -> Array:
     now, hindsight = crlb(network, plan, when="now"), crlb(network, plan, when="hindsight")
     return np.concatenate([deviations(wanted[:public], now), deviations(wanted[public:], hindsight)])
+
+
+def in_blocks(values: Array, lowest: float, highest: float) -> str:
+    """One character per value, from low to high between the two ends."""
+    part = (values - lowest) / (highest - lowest)
+    levels = np.clip((part * len(_BLOCKS)).astype(int), 0, len(_BLOCKS) - 1)
+    return "".join(_BLOCKS[level] for level in levels)
+
+
+def track_in_blocks(track: Track, rows: int) -> list[str]:
+    """The truth and both estimates over the first rows, on one scale."""
+    curves = {
+        f"{track.name}, true": track.truth[:rows],
+        "from raw readings": track.from_raw[:rows],
+        "from what is sent": track.from_sent[:rows],
+    }
+    together = np.concatenate(list(curves.values()))
+    width = max(map(len, curves))
+    return [
+        f"{label:>{width}}  {in_blocks(values, float(together.min()), float(together.max()))}"
+        for label, values in curves.items()
+    ]

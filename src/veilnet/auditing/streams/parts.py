@@ -116,9 +116,9 @@ class StreamParts(Parts):
         """The plan beside other protections of a stream, which are added to ``found``."""
         from veilnet.auditing.streams.baselines import epsilon_rows, stream_baselines
 
-        baselines, left_out = stream_baselines(self.plan)
+        baselines = stream_baselines(self.plan)
         found.extend(baselines)
-        return baseline_rows(self.plan.network, baselines) + epsilon_rows(baselines) + left_out
+        return baseline_rows(self.plan.network, baselines) + epsilon_rows(baselines)
 
     def refuse(self, what_if: WhatIf, ledger: LedgerCheck | None) -> None:
         """Releases of an x that stays are counted neither by --releases nor by a ledger where x moves.

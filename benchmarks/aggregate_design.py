@@ -24,7 +24,9 @@ of V is needed, so that coloured noise without a white floor is allowed.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
@@ -33,7 +35,17 @@ from veilnet._core.errors import VeilnetError
 from veilnet._core.extras import missing_extra
 from veilnet._core.linalg import cholesky, positive_root, solve_lower
 from veilnet._core.types import Array
+from veilnet.auditing.baselines import NO_LOSS, Baseline, Point, Spread, private_enough, strongest, weakest
+from veilnet.auditing.streams.baselines import point
+from veilnet.auditing.streams.steady import Filtered, Measured, filtered, filtered_messages
+from veilnet.auditing.streams.window import Noises
+from veilnet.bounds.streams.riccati import Messages
+from veilnet.model.network import Network
+from veilnet.plans.plan import Plan
 
+_REACH = (1e-8, 1e4)  # deviations of noise among which the one that is looked for may lie
+_LEAST_LOSS = 1e-3  # what the semidefinite solver resolves; for less, its noise is made smaller
+_LOSSES = (0.01, 0.1, 0.3, 1.0, 4.0)  # at which aggregates are designed, beside the plan's own
 _LEAST_NOISE = 1e-9  # of the process noise's mean variance, where it is singular: for the design alone
 _LEAST_SHARE = 1e-7  # combinations that carry less than this of the strongest are left out
 
@@ -157,3 +169,81 @@ def _scaled(signals: Signals) -> tuple[Array, Array, Array, Array]:
     root = cholesky(process)
     transition = solve_lower(root, signals.transition @ root)
     return transition, signals.observe @ root, signals.wanted @ root, positive_root(signals.floor).T
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregates:
+    """Mechanisms z_t = D y_t + noise of a trusted aggregator for a stream network, readings in their deviations."""
+
+    network: Network
+    deviations: Array
+
+    @cached_property
+    def signals(self) -> Signals:
+        """The network as Degue and Le Ny write it, with coloured noise as part of x."""
+        network, noises = self.network, Noises.of(self.network)
+        assert network.dynamics is not None
+        transition, process, observe = network.dynamics.transition, network.dynamics.noise, network.H
+        wanted = network.U
+        if network.colour is not None:
+            none = np.zeros((network.L, network.N))
+            transition = np.block([[transition, none], [none.T, noises.memory]])
+            process = np.block([[process, none], [none.T, noises.innovation]])
+            observe = np.concatenate([observe, np.eye(network.N)], axis=1)
+            wanted = np.concatenate([wanted, np.zeros((len(wanted), network.N))], axis=1)
+        scale = 1.0 / self.deviations
+        return Signals(
+            transition,
+            process,
+            scale[:, None] * observe,
+            noises.floor * scale[:, None] * scale,
+            wanted,
+            tuple(int(size) for size in network.blocks.sizes),
+            np.ones(network.S),
+        )
+
+    def told(self, combine: Array, noise: float) -> Filtered:
+        """What combinations D tell whose noise has ``noise`` times their sensitivity as deviation."""
+        signals = self.signals
+        unit = combine / sensitivity(signals, combine)
+        floor = unit @ signals.floor @ unit.T + noise**2 * np.eye(len(unit))
+        messages = Messages(signals.transition, signals.process, unit @ signals.observe, floor)
+        return filtered_messages(self.network, messages)
+
+
+def trusted_aggregate(plan: Plan) -> Baseline:
+    """Designs at several losses, each with its noise tuned: the best at the plan's utility, and at its privacy."""
+    network = plan.network
+    measured, spread = Measured(network), Spread(network.one_row)
+    own = point(measured, 1.0, filtered(network, plan.sanitizers))
+    deviations = np.concatenate([spread.deviations(agent) for agent in network.agents])
+    aggregates = Aggregates(network, deviations)
+    raw = measured.raw.error(network.U, "now")
+    tuned = max(own.loss, _LEAST_LOSS)
+    designs = _designs(aggregates, raw, sorted({tuned, *_LOSSES} - {np.inf}))
+    allowed = max(own.loss, NO_LOSS)
+
+    def of(combine: Array) -> Callable[[float], Point]:
+        return lambda noise: point(measured, noise, aggregates.told(combine, noise))
+
+    useful = [strongest(of(each), lambda p: p.loss <= allowed, _REACH) for each in designs.values()]
+    private = [weakest(of(each), lambda p: private_enough(p, own), _REACH) for each in designs.values()]
+    return Baseline(
+        "aggregate, then perturb",
+        max((p for p in useful if p is not None), key=lambda p: min(p.privacy.values()), default=None),
+        min((p for p in private if p is not None), key=lambda p: p.loss, default=None),
+    )
+
+
+def _designs(aggregates: Aggregates, raw: float, losses: list[float]) -> dict[float, Array]:
+    """Designs by the loss they were made for; those that the solver cannot find are left out, but not all."""
+    found: dict[float, Array] = {}
+    trouble: NoDesign | None = None
+    for loss in losses:
+        try:
+            found[loss] = most_private(aggregates.signals, raw * (1.0 + loss))
+        except NoDesign as error:
+            trouble = error
+    if not found and trouble is not None:
+        raise trouble
+    return found
