@@ -19,6 +19,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 import veilnet as vn  # noqa: E402
+from veilnet.designs.joint import SearchOptions
 from veilnet.designs.joint.problem import LeastLoss  # noqa: E402
 from veilnet.designs.streams.arrays import memories_of  # noqa: E402
 from veilnet.designs.streams.tradeoff import StreamTradeoff  # noqa: E402
@@ -36,7 +37,7 @@ ABOVE = 1.5
 
 def memoryless_loss(verdict: StreamVerdict, target: float) -> float:
     """The least loss that the same search finds over sanitizers without memory."""
-    curve = StreamTradeoff(verdict).curve(np.ones(1))
+    curve = StreamTradeoff(verdict, SearchOptions()).curve(np.ones(1), {})._plain
     targets = np.array([target])
     shrink = curve._memoryless(LeastLoss(targets, curve._room(targets)))
     assert shrink is not None

@@ -23,7 +23,9 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import veilnet as vn
-from veilnet.designs.tradeoff import curve_of, least_loss_plan
+from veilnet.designs.joint import SearchOptions
+from veilnet.designs.tradeoff import RowTradeoff
+from veilnet.plans.asked import Asked
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -57,14 +59,14 @@ def study(number: int, starts: int, points: int) -> Outcome:
     """One network: against the reference, over the grid, and the question turned round."""
     network = structured_network(number)
     levels = grid_of_levels(network, points)
-    verdict = vn.check(network)
+    tradeoff = RowTradeoff(vn.check(network), SearchOptions())
     begin = time.process_time()
-    curve = curve_of(verdict, np.ones(len(network.private)), {})
+    curve = tradeoff.curve(np.ones(len(network.private)), {})
     losses, errors = [], []
     for level in levels:
         targets = dict.fromkeys(network.private, level)
         try:
-            losses.append(-least_loss_plan(verdict, targets, {}, curve=curve).utility)
+            losses.append(-tradeoff.least_loss(Asked(targets), curve).utility)
         except vn.VeilnetError as error:
             losses.append(np.nan)
             errors.append(f"privacy={level:.6g}: {error}")

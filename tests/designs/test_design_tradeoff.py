@@ -12,7 +12,7 @@ import veilnet as vn
 from helpers.made_once import designed
 from helpers.networks import direct_error, direct_information, random_network
 from helpers.paper_networks import paper_network
-from veilnet.designs.joint.curve import Curve
+from veilnet.designs.joint.curve import JointCurve
 from veilnet.designs.joint.search import JointResult
 
 pytestmark = [pytest.mark.slow, pytest.mark.small_search]
@@ -213,16 +213,16 @@ def test_just_below_the_limit_costs_no_more_than_at_it() -> None:
 def test_a_solver_that_lies_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     network = random_network(19, prior="covariance")
     targets = costly_targets(network)
-    honest = Curve.at
+    honest = JointCurve.at
     asked = []
 
-    def liar(self: Curve, level: float) -> JointResult:
+    def liar(self: JointCurve, level: float) -> JointResult:
         asked.append(level)
         result = honest(self, level)
         bold = [np.broadcast_to(np.eye(x.shape[1]), x.shape).copy() for x in result.shrink]
         return replace(result, shrink=bold)
 
-    monkeypatch.setattr(Curve, "at", liar)
+    monkeypatch.setattr(JointCurve, "at", liar)
     with pytest.raises(
         vn.InvalidPlan, match=r"is not confirmed and was not returned: target of g0.*ask for a privacy"
     ):

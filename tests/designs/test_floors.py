@@ -13,7 +13,7 @@ import veilnet as vn
 from helpers.made_once import designed
 from helpers.networks import direct_growth, direct_information
 from veilnet.designs.lower_bound.proving import prove_most_privacy
-from veilnet.designs.questions import divided_by
+from veilnet.designs.questions import read_asked
 
 pytestmark = pytest.mark.small_search
 
@@ -293,11 +293,16 @@ def test_giving_up_where_nothing_is_paid_is_refused(arguments: dict[str, Any], c
 def test_nothing_is_looked_for_of_what_is_given_up() -> None:
     """Within a loss, what is given up is not raised at the cost of the others, unless weights say so."""
     network = beside(TIED)
-    assert divided_by(network, None, frozenset({"aside"})) == {"mixed": 1.0}
-    assert divided_by(network, {"aside": 2.0}, frozenset({"aside"})) == {"aside": 2.0}
-    assert (
-        divided_by(network, None, frozenset({"aside", "mixed"})) is None
-    )  # then nothing is kept, and all is looked for
+    for weights, give_up, divided in (
+        (None, "aside", {"mixed": 1.0, "aside": 0.0}),
+        ({"aside": 2.0}, "aside", {"mixed": 0.0, "aside": 2.0}),
+        (
+            None,
+            ["aside", "mixed"],
+            {"mixed": 1.0, "aside": 1.0},
+        ),  # then nothing is kept, and all is looked for
+    ):
+        assert read_asked(network, None, 0.1, weights, give_up).weights == divided
     given = designed(network, utility_loss=0.1, prove=0.05, starts=2, give_up="aside")
     both = {"mixed": 1.0, "aside": 4.0}
     shared = vn.design(network, utility_loss=0.1, starts=1, give_up="aside", weights=both)

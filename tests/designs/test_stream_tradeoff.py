@@ -16,6 +16,7 @@ from helpers.stream_oracle import best_by_slsqp, loss_and_privacy
 from veilnet._core.types import Array
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.cli import run
+from veilnet.designs.joint import SearchOptions
 from veilnet.designs.joint.problem import LeastLoss, MostPrivacy
 from veilnet.designs.joint.run import Run
 from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge, stream_of
@@ -23,7 +24,7 @@ from veilnet.designs.streams.curve import StreamCurve
 from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, knowledge_of
 from veilnet.designs.streams.objective import StreamObjective
 from veilnet.designs.streams.tradeoff import StreamTradeoff
-from veilnet.verdict.streams.exact_test import check_stream
+from veilnet.verdict.streams.exact_test import StreamVerdict, check_stream
 
 
 def known_by(network: vn.Network) -> tuple[Knowledge, list[ShareFilter]]:
@@ -96,7 +97,7 @@ def test_the_search_judges_messages_as_the_bounds_and_scipy_do(kind: str) -> Non
 def test_share_filters_and_silence_are_points_of_the_family() -> None:
     network = small_stream(2)
     verdict = check_stream(network)
-    curve = StreamTradeoff(verdict).curve(np.ones(len(network.private)))
+    curve = plain_curve(verdict, np.ones(len(network.private)))
     at = curve.objective(curve.sharing)
     assert at.loss < 1e-7
     assert at.privacy == pytest.approx(list(verdict.ceiling.values()), rel=1e-6, abs=1e-6)
@@ -104,6 +105,11 @@ def test_share_filters_and_silence_are_points_of_the_family() -> None:
     silent = curve.objective([0 * x for x in curve.sharing])
     assert silent.privacy == pytest.approx(list(verdict.limit.values()), rel=1e-9)
     assert silent.loss == pytest.approx(-vn.utility(network, silence), rel=1e-9)
+
+
+def plain_curve(verdict: StreamVerdict, weights: Array) -> StreamCurve:
+    """The curve that no floor bounds."""
+    return StreamTradeoff(verdict, SearchOptions()).curve(weights, {})._plain
 
 
 def memoryless_loss(curve: StreamCurve, level: float) -> float:
@@ -124,7 +130,7 @@ def test_a_design_reaches_its_target_and_memory_pays(seed: int) -> None:
     assert plan.gap == np.inf
     assert all(plan.privacy[name] >= target for name, target in targets.items())
     wanted = np.array(list(targets.values()))
-    curve = StreamTradeoff(verdict).curve(wanted)
+    curve = plain_curve(verdict, wanted)
     assert 0 < -plan.utility < memoryless_loss(curve, float(wanted.max()))
     assert "no bound has been found for streams" in str(plan)
 
@@ -184,7 +190,7 @@ def test_share_filters_answer_where_nothing_that_loses_is_confirmed(monkeypatch:
     def refuse(*_: object) -> None:
         raise vn.InvalidRequest("no steady state")
 
-    monkeypatch.setattr("veilnet.designs.streams.tradeoff.stream_knowledge", refuse)
+    monkeypatch.setattr("veilnet.designs.confirmed.stream_knowledge", refuse)
     plan = vn.design(network, utility_loss=0.01, starts=1, progress=lambda _what, _part: False)
     assert plan.privacy == check_stream(network).ceiling
     assert plan.utility == 0.0

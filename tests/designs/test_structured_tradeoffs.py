@@ -16,7 +16,9 @@ import veilnet as vn
 from helpers.made_once import designed
 from helpers.reference_optimiser import Reference, best_loss
 from helpers.structured_networks import grid_of_levels, levels_between, structured_network
-from veilnet.designs.tradeoff import curve_of, least_loss_plan
+from veilnet.designs.joint import SearchOptions
+from veilnet.designs.tradeoff import RowTradeoff
+from veilnet.plans.asked import Asked
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +43,10 @@ def test_an_agent_falls_silent_where_everything_in_between_is_dearer() -> None:
 
 def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     network = structured_network(59)
-    verdict = vn.check(network)
-    curve = curve_of(verdict, np.ones(1), {})
+    tradeoff = RowTradeoff(vn.check(network), SearchOptions())
+    curve = tradeoff.curve(np.ones(1), {})
     levels = grid_of_levels(network, 25)[20:24:3]
-    plans = [least_loss_plan(verdict, {"secret 1": level}, {}, curve=curve) for level in levels]
+    plans = [tradeoff.least_loss(Asked({"secret 1": level}), curve) for level in levels]
     losses = [-plan.utility for plan in plans]
     assert min(levels) > 1e4
     assert all(more >= less * (1 - 1e-9) for less, more in pairwise(losses))
@@ -58,10 +60,10 @@ def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
 @pytest.mark.parametrize("number", [15, pytest.param(28, marks=pytest.mark.long)])
 def test_more_privacy_never_costs_less(number: int) -> None:
     network = structured_network(number)
-    verdict = vn.check(network)
-    curve = curve_of(verdict, np.ones(len(network.private)), {})  # design() makes it anew each time
+    tradeoff = RowTradeoff(vn.check(network), SearchOptions())
+    curve = tradeoff.curve(np.ones(len(network.private)), {})  # design() makes it anew each time
     losses = [
-        -least_loss_plan(verdict, dict.fromkeys(network.private, level), {}, curve=curve).utility
+        -tradeoff.least_loss(Asked(dict.fromkeys(network.private, level)), curve).utility
         for level in grid_of_levels(network, 5)
     ]
     assert all(more >= less * (1 - 1e-6) - 1e-12 for less, more in pairwise(losses))

@@ -7,11 +7,12 @@ import pytest
 
 import veilnet as vn
 from veilnet._core.types import Array
-from veilnet.designs.joint import Curve
+from veilnet.designs.joint import JointCurve, SearchOptions
 from veilnet.designs.many import FormCrowd, ManyCurve, Question, Recipe, curve, mixed, mixture, pulled, sample
 from veilnet.model.standard_form import standard_form
 
 L = 4
+ONE = SearchOptions(starts=1)
 
 
 def network(seed: int, *, prior: bool = True, agents: int = 90) -> vn.Network:
@@ -89,7 +90,7 @@ def test_prices_find_what_the_search_for_every_agent_finds(seed: int, prior: boo
     """Oracle: the search with one matrix per agent, on the same network; 1 % at most may lie between."""
     form = standard_form(network(seed, prior=prior, agents=60))
     weights = np.array([1.0, 0.7])
-    by_prices, one_by_one = ManyCurve(form, weights), Curve(form, weights, starts=1)
+    by_prices, one_by_one = ManyCurve(form, weights, SearchOptions()), JointCurve(form, weights, ONE)
     level = 2.5 * one_by_one.ceiling
     found, expected = by_prices.at(level), one_by_one.at(level)
     assert found.loss <= 1.01 * expected.loss
@@ -136,7 +137,7 @@ def test_most_agents_may_have_nothing_to_do_with_what_is_asked() -> None:
         vn.Prior(np.eye(5)),
     )
     alone = standard_form(vn.Network([near], 1.0, public, private, vn.Prior(np.eye(3))))
-    expected = Curve(alone, np.ones(2), starts=1).within(0.2)
+    expected = JointCurve(alone, np.ones(2), ONE).within(0.2)
     found = vn.design(whole, utility_loss=0.2, starts=1)
     assert -0.2 <= found.utility < -0.19
     assert min(found.privacy.values()) >= expected.privacy.min() / 1.01
@@ -153,7 +154,7 @@ def test_much_privacy_without_a_prior_costs_no_more_than_hiding_a_direction() ->
     drawn = blind @ np.random.default_rng(9).standard_normal((L - 1, 200))
     hidden = [crowd.ask(Recipe.withhold(each[:, None])) for each in drawn.T]
     losses = [mixture.Answers(crowd.wanted, crowd.owner, [each]).at(np.ones(1)).loss for each in hidden]
-    found = ManyCurve(form, np.array([1.0, 0.0]), starts=1).at(1e6)
+    found = ManyCurve(form, np.array([1.0, 0.0]), ONE).at(1e6)
     assert found.privacy[0] >= 1e6
     assert found.loss <= min(losses)
 

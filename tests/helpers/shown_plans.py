@@ -9,6 +9,7 @@ import numpy as np
 import veilnet as vn
 from helpers.streams import random_stream
 from veilnet.designs.frontiers import Frontier, Point
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import make_plan
 
 # By hand, so that nothing has to be searched for: one number exactly, one with noise, the rest withheld.
@@ -55,11 +56,11 @@ def plan_of(kind: str) -> vn.Plan:
     if kind == "power":
         return vn.design(house(), power=10.0)
     if kind == "trade-off":
-        return make_plan(house(), NOISY, "joint", targets={"gait": 1.5, "presence": 1.0})
+        return make_plan(house(), NOISY, "joint", Asked({"gait": 1.5, "presence": 1.0}))
     if kind == "loss":
-        return make_plan(house(), NOISY, "joint", most_loss=0.9)
+        return make_plan(house(), NOISY, "joint", Asked(most_loss=0.9))
     if kind == "worst":
-        return make_plan(house(), NOISY, "joint", worst_targets={"presence": 0.5})
+        return make_plan(house(), NOISY, "joint", Asked(worst={"presence": 0.5}))
     if kind == "stream":
         return vn.design(random_stream(4))
     if kind == "wandering":

@@ -14,6 +14,7 @@ from helpers.networks import PRIORS, random_network
 from helpers.paper_networks import paper_network
 from veilnet import recheck
 from veilnet.plans import certificate
+from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import Promise, certify
 from veilnet.plans.plan import make_plan
 
@@ -78,9 +79,9 @@ def test_a_plan_whose_target_is_missed_is_not_returned() -> None:
     network = random_network(4, prior="covariance")
     sanitizers = dict(vn.design(network).sanitizers)
     with pytest.raises(vn.InvalidPlan, match="target of g0: promised"):
-        make_plan(network, sanitizers, "perfect", targets={"g0": 1e6})
+        make_plan(network, sanitizers, "perfect", Asked({"g0": 1e6}))
     with pytest.raises(vn.InvalidPlan, match="utility loss allowed"):
-        make_plan(network, {"a0": vn.Sanitizer.silent(3)}, "made up", most_loss=0.0)
+        make_plan(network, {"a0": vn.Sanitizer.silent(3)}, "made up", Asked(most_loss=0.0))
 
 
 MAY_BE_IMPORTED = {

@@ -26,13 +26,12 @@ from veilnet.cluster.promises import forget_begun, promise_of, put_in_service
 from veilnet.cluster.results import ROUNDING, PartsPlan, PartsVerdict
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums
-from veilnet.cluster.tradeoff import Asked, Search, refuse_beyond
-from veilnet.designs.floors import read_give_up
+from veilnet.cluster.tradeoff import Search, refuse_beyond
+from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.power import PARTS_OF_POWER
-from veilnet.designs.questions import Worst, read_loss, read_spared
-from veilnet.designs.questions import read_targets as targets_and_worst
-from veilnet.designs.tradeoff import MARGINS
+from veilnet.designs.questions import Worst, read_asked
 from veilnet.model.network import Network
+from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify, power_finding
 from veilnet.recheck.summed import SummedRecheck
 from veilnet.verdict.share_stacks import share_tolerance, share_weights
@@ -89,8 +88,8 @@ def design(
     run finished are not computed again. InvalidPlan where the promise is not confirmed.
     """
     network = opened(parts)
-    asked = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
-    given = [name for name, value in asked.items() if value is not None]
+    by_name = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
+    given = [name for name, value in by_name.items() if value is not None]
     if len(given) > 1:
         raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
     if give_up and privacy is None and utility_loss is None:
@@ -100,17 +99,18 @@ def design(
         )
     powers = {} if power is None else read_power_of_parts(network, power)
     whole, first = _added_up(network, client, progress, keep=True)
-    given_up, spared = read_spared(whole, privacy, read_give_up(whole, give_up))
+    asked = read_asked(whole, privacy, utility_loss, give_up=give_up)
+    if asked.worst:
+        raise InvalidRequest(f"privacy: {Worst.__name__}(...) is for networks in one piece; ask for a number")
     if power is not None:
         return _powered(network, whole, first, PowerSearch(network, whole, first, powers, client, progress))
-    targets = {} if privacy is None else read_targets(whole, privacy)
-    loss = None if utility_loss is None else read_loss(utility_loss)
+    targets = {} if privacy is None else asked.targets
     refuse_beyond(targets, privacy_limit(whole), ROUNDING)
-    if any(targets.values()) or loss:
+    if any(targets.values()) or asked.most_loss:
         search = Search(network, whole, first.readings, starts, seed, progress, client)
-        if loss or any(target > search.ceiling[name] for name, target in targets.items()):
-            question = search.asked(targets, loss, privacy_limit(whole), spared)
-            return _traded(network, whole, first, search, question, given_up, progress)
+        if asked.most_loss or any(target > search.ceiling[name] for name, target in targets.items()):
+            kept = search.keeping(asked, privacy_limit(whole))
+            return _traded(network, whole, first, search, kept, progress)
         search.crowd.forget()
     found = _free(network, whole, first, targets, client, progress, keep=True)
     return _in_service(network, first, found, targets, 0.0, {})
@@ -160,7 +160,6 @@ def _traded(
     first: Sums,
     search: Search,
     asked: Asked,
-    given_up: frozenset[str],
     progress: Progress | None,
 ) -> PartsPlan:
     """The trade-off found, with more margin where the first was not confirmed."""
@@ -177,8 +176,8 @@ def _traded(
     else:
         raise _not_confirmed(network, certificate)
     verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
-    if given_up:
-        details = {**details, "given_up": sorted(given_up)}
+    if asked.given_up:
+        details = {**details, "given_up": sorted(asked.given_up)}
     found = _Found(promise, certificate, sums, verdict)
     plan = _in_service(network, first, found, targets, loss, details)
     search.crowd.forget()
@@ -288,14 +287,6 @@ def _certified(whole: Network, promise: Promise, sums: Sums) -> Certificate:
     allowed = np.array([promise.power[part] for part, _, _ in sums.noisiest])
     used = np.array([each for _, _, each in sums.noisiest])
     return Certificate((*found.findings, power_finding(names, allowed, used)))
-
-
-def read_targets(whole: Network, privacy: float | Mapping[str, float]) -> dict[str, float]:
-    """The privacy asked of every private parameter; nothing is asked of single directions in parts."""
-    targets, worst = targets_and_worst(whole, privacy)
-    if worst:
-        raise InvalidRequest(f"privacy: {Worst.__name__}(...) is for networks in one piece; ask for a number")
-    return targets
 
 
 def _summary(parts: Parts, sums: Sums) -> Network:

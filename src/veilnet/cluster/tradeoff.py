@@ -9,7 +9,6 @@ it was.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,8 +28,8 @@ from veilnet.cluster.answering import (
 from veilnet.cluster.asking import Asking
 from veilnet.cluster.parts import Parts
 from veilnet.cluster.tasks import Sums
-from veilnet.designs.floors import KEPT_OF_FREE
-from veilnet.designs.joint import SETTINGS
+from veilnet.designs.floors import floors_of
+from veilnet.designs.joint import SETTINGS, SearchOptions
 from veilnet.designs.many import (
     SAMPLE_ENTRIES,
     Effort,
@@ -42,13 +41,12 @@ from veilnet.designs.many import (
     search_closed_forms,
     standing_for,
 )
-from veilnet.designs.questions import divided_by
 from veilnet.model.network import Network
 from veilnet.model.standard_form import standard_form
+from veilnet.plans.asked import Asked
 
 EFFORT = Effort(first=20, steps=20, rounds=2, last=20)
 """Passes over all parts: fewer than in one piece, as each reads or asks for all of them."""
-_NOTHING = 1e-9  # less is not protection, but rounding
 _WITHOUT_BOUND = 1e12
 
 
@@ -91,27 +89,15 @@ class PartsCrowd:
         self._asking.forget()
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """A question in words: privacy by name, or the loss allowed; what is free and stays; and how what the loss buys
-    is divided, equally when left out.
-    """
-
-    targets: Mapping[str, float]
-    most_loss: float | None
-    floors: Mapping[str, float]
-    weights: Mapping[str, float] | None = None
-
-    def question(self, names: list[str], margin: float) -> Question:
-        """For the search, aimed at with a margin so that rounding decides nothing."""
-        wanted, kept = (
-            np.array([each.get(name, 0.0) for name in names]) for each in (self.targets, self.floors)
-        )
-        if self.most_loss is not None:
-            weights = dict.fromkeys(names, 1.0) if self.weights is None else self.weights
-            divided = np.array([weights.get(name, 0.0) for name in names])
-            return Question(kept, divided, self.most_loss * (1 - margin))
-        return Question(np.maximum(wanted * (1 + margin), kept))
+def question_of(asked: Asked, names: list[str], margin: float) -> Question:
+    """What is asked, for the search, aimed at with a margin so that rounding decides nothing."""
+    wanted, kept, divided = (
+        np.array([(each or {}).get(name, 0.0) for name in names])
+        for each in (asked.targets, asked.floors, asked.weights)
+    )
+    if asked.most_loss is not None:
+        return Question(kept, divided, asked.most_loss * (1 - margin))
+    return Question(np.maximum(wanted * (1 + margin), kept))
 
 
 def refuse_beyond(targets: Mapping[str, float], limit: Mapping[str, float], slack: float = 0.0) -> None:
@@ -135,11 +121,11 @@ class Search:
         client: Any,
     ) -> None:  # fmt: skip
         self.crowd = PartsCrowd(parts, whole, client)
-        self._whole, self._names = whole, list(whole.private)
+        self._names = list(whole.private)
         stacks, stand_for = self.crowd.chosen(SAMPLE_ENTRIES * parts.agents / readings**2)
         with one_thread():
             sample = standing_for(self.crowd.form, stacks, stand_for)
-            self._search = ManySearch(self.crowd, sample, starts, seed, progress, EFFORT)
+            self._search = ManySearch(self.crowd, sample, SearchOptions(starts, seed, progress), EFFORT)
             search_closed_forms(self._search, self.crowd.form, np.ones(len(self._names), bool))
 
     @property
@@ -147,18 +133,12 @@ class Search:
         """Name -> privacy that is free."""
         return dict(zip(self._names, self._search.ceiling.tolist(), strict=True))
 
-    def asked(
-        self,
-        targets: Mapping[str, float],
-        most_loss: float | None,
-        limit: Mapping[str, float],
-        spared: frozenset[str] = frozenset(),
-    ) -> Asked:
-        """The question, refused where the search for parts has no answer; what is free becomes a floor, but for what
-        is spared (:func:`veilnet.designs.questions.read_spared`).
+    def keeping(self, asked: Asked, limit: Mapping[str, float]) -> Asked:
+        """What is asked, refused where the search for parts has no answer; what is free becomes a floor, but for what
+        is spared.
         """
-        refuse_beyond(targets, limit)
-        for name, target in targets.items():
+        refuse_beyond(asked.targets, limit)
+        for name, target in asked.targets.items():
             if 0 < target > limit[name] * (1 - SETTINGS.near_limit):
                 raise InvalidRequest(
                     f"privacy: {name} is asked for at its very limit, {limit[name]:.6g}; networks in parts reach any "
@@ -170,18 +150,12 @@ class Search:
                 f"privacy: {unbounded[0]} is hidden without bound for free, which sums in doubles cannot keep; give "
                 "save_parts a prior, or design without a target"
             )
-        floors = {
-            name: free * (1 - KEPT_OF_FREE)
-            for name, free in self.ceiling.items()
-            if free > _NOTHING and name not in spared
-        }
-        weights = divided_by(self._whole, None, spared)
-        return Asked(targets, most_loss, floors if len(self._names) > 1 else {}, weights)
+        return asked.keeping(floors_of(self.ceiling, asked.spared) if len(self._names) > 1 else {})
 
     def answer(self, asked: Asked, margin: float, progress: Progress | None) -> tuple[Sums, dict[str, Any]]:
         """The mixture found, written by all parts; its sums, and how it was found."""
         with one_thread():
-            found, agreed = self._search.answer(asked.question(self._names, margin))
+            found, agreed = self._search.answer(question_of(asked, self._names, margin))
         sums = self.crowd.send(found.recipes, found.weights, progress)
         return sums, {
             "starts": self._search.starts,

@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from veilnet._core.errors import Infeasible, InvalidRequest
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
-from veilnet._core.words import number
 from veilnet.bounds.streams.gap_promise import read_gap_privacy
 from veilnet.designs.alternating.plan import alternating_plan
-from veilnet.designs.floors import floors_of, noting, read_give_up
+from veilnet.designs.floors import keeping_what_is_free
+from veilnet.designs.joint import SearchOptions
 from veilnet.designs.noise import noise_plan
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.power import power_plan
-from veilnet.designs.proved import proved_plan
+from veilnet.designs.proved import proved_plan, refuse_proof_of_streams
 from veilnet.designs.questions import (
     Worst,
     above_ceiling,
-    divided_by,
+    read_asked,
     read_count,
     read_gap,
-    read_loss,
     read_power,
-    read_spared,
-    read_targets,
     refuse_above_limit,
     refuse_worst_above_limit,
+    worst_above_ceiling,
 )
-from veilnet.designs.streams.choice import stream_design
-from veilnet.designs.tradeoff import least_loss_plan, most_privacy_plan
+from veilnet.designs.streams.tradeoff import StreamTradeoff
+from veilnet.designs.tradeoff import RowTradeoff, Tradeoff
 from veilnet.designs.worst import worst_ceilings, worst_direction_plan, worst_limits
 from veilnet.model.network import Network
 from veilnet.model.step import with_step
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, with_its_dither
 from veilnet.verdict.exact_test import Verdict, check
+from veilnet.verdict.streams.exact_test import StreamVerdict
 
 __all__ = ["Method", "design"]
 
 Method = Literal["auto", "perfect", "noise", "power", "joint", "alternating"]
 _SWEEPS = 20  # of Algorithm 3, when nothing is said
+_NOT_FOR_STREAMS = {
+    "power": "noise of limited power is",
+    "noise": "Algorithms 1 and 2 of the paper are",
+    "alternating": "Algorithm 3 of the paper is",
+}
 
 
 def design(
@@ -104,21 +108,21 @@ def design(
     """
     if method not in get_args(Method):
         raise InvalidRequest(f"method: expected one of {', '.join(get_args(Method))}, found {method!r}")
-    asked = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
-    given = [name for name, value in asked.items() if value is not None]
+    targets = {"privacy": privacy, "utility_loss": utility_loss, "power": power}
+    given = [name for name, value in targets.items() if value is not None]
     if len(given) > 1:
         raise InvalidRequest(f"{' and '.join(given)}: expected one target, found {len(given)}; choose one")
     options: dict[str, object] = {"weights": weights, "partial": partial or None}
     options |= {"sweeps": sweeps, "starts": starts, "seed": seed, "prove": prove or None}
     options |= {"give_up": give_up or None}
     _refuse_stray_options(method, given, {name for name, value in options.items() if value is not None})
-    search = _Search(
+    search = SearchOptions(
         starts=None if starts is None else read_count(starts, "starts"),
         seed=0 if seed is None else read_count(seed, "seed", least=0),
-        expected=method == "joint" or starts is not None or seed is not None,
         progress=progress,
+        expected=method == "joint" or starts is not None or seed is not None,
     )
-    wanted = read_gap(prove)
+    gap = read_gap(prove)
     visits = _SWEEPS if sweeps is None else read_count(sweeps, "sweeps")
     expect(network, Network, "network")
     if model_error is not None:
@@ -131,144 +135,93 @@ def design(
             raise InvalidRequest(
                 "gap_privacy: goes with streams, and the network has no dynamics; leave it out"
             )
-    given_up, spared = read_spared(network, privacy, read_give_up(network, give_up))
-    if utility_loss is not None:
-        weights = divided_by(network, weights, given_up)
+    asked = read_asked(network, privacy, utility_loss, weights, give_up)
+    if network.is_stream:
+        _refuse_for_streams(asked, method, power=power is not None, proving=gap is not None)
+    if gap is not None and asked.worst:
+        raise InvalidRequest(
+            "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for numbers"
+        )
 
     def answer(network: Network) -> Plan:
-        if network.is_stream:
-            plan = stream_design(
-                network, privacy=privacy, utility_loss=utility_loss, power=power, method=method,
-                proving=wanted is not None, searching=search.expected, weights=weights, given_up=spared,
-                **search.options,
-            )  # fmt: skip
-            plan = noting(plan, given_up)
-            return plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
         verdict = check(network)
         if power is not None or method == "power":
             return _by_power(verdict, power, method, progress)
-        if utility_loss is not None:
-            plan = _within_loss(verdict, read_loss(utility_loss), weights, method, search, spared)
-            return noting(_proved(plan, wanted, weights, search), given_up)
-        targets, worst = read_targets(network, privacy)
-        refuse_above_limit(verdict, targets)
-        if worst:
-            if wanted is not None:
-                raise InvalidRequest(
-                    "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for "
-                    "numbers"
-                )
-            return noting(_for_every_direction(verdict, targets, worst, method, search, spared), given_up)
-        plan = _for_privacy(verdict, targets, method, search, spared, partial=partial, sweeps=visits)
-        return noting(_proved(plan, wanted, None, search), given_up)
+        refuse_above_limit(verdict, asked.targets)
+        if method in ("noise", "alternating"):
+            plan = _by_the_paper(verdict, asked, method, partial=partial, sweeps=visits, progress=progress)
+        else:
+            plan = _answered(verdict, asked, method, search)
+        if gap is not None and plan.gap > gap:
+            plan = proved_plan(plan, gap, asked.weights, seed=search.seed, progress=progress)
+        return plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
 
     return with_its_dither(network, answer)
 
 
-@dataclass(frozen=True)
-class _Search:
-    """How the joint search is to go, if it is needed; ``expected`` where the user asked for one."""
-
-    starts: int | None
-    seed: int
-    expected: bool
-    progress: Progress | None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"starts": self.starts, "seed": self.seed, "progress": self.progress}
-
-    def answered_without(self, why: str) -> str | None:
-        """What to say when the closed form answers instead."""
-        return why if self.expected else None
+def tradeoff_of(verdict: Verdict, options: SearchOptions) -> Tradeoff:
+    """The trade-offs of a network, of rows or of a stream."""
+    if isinstance(verdict, StreamVerdict):
+        return StreamTradeoff(verdict, options)
+    return RowTradeoff(verdict, options)
 
 
-def _proved(plan: Plan, wanted: float | None, weights: Mapping[str, float] | None, search: _Search) -> Plan:
-    """The plan with a proof of its gap, where one was wanted and is not already closed."""
-    if wanted is None or plan.gap <= wanted:
-        return plan
-    return proved_plan(plan, wanted, weights, seed=search.seed, progress=search.progress)
-
-
-def _for_privacy(
-    verdict: Verdict,
-    targets: dict[str, float],
-    method: Method,
-    search: _Search,
-    spared: frozenset[str],
-    *,
-    partial: bool,
-    sweeps: int,
-) -> Plan:
-    free = all(verdict.ceiling[name] >= target for name, target in targets.items())
-    if method == "noise":
-        if not any(targets.values()):
-            raise InvalidRequest("privacy: method='noise' needs a target; noise without one has no strength")
-        return noise_plan(verdict, targets, partial=partial)
-    if method == "alternating":
-        if not any(targets.values()):
-            raise InvalidRequest("privacy: method='alternating' needs a target, for example privacy=10")
-        return alternating_plan(verdict, targets, sweeps=sweeps, progress=search.progress)
-    if method == "perfect" and not free:
-        raise above_ceiling(verdict.ceiling, targets)
-    if free:
-        goal = "reaches the target" if any(targets.values()) else "gives the most privacy at perfect utility"
-        return perfect_plan(
-            verdict, targets, remark=search.answered_without(f"free: the closed form already {goal}")
-        )
-    return least_loss_plan(verdict, targets, _floors(verdict, spared), **search.options)
-
-
-def _floors(verdict: Verdict, spared: frozenset[str]) -> dict[str, float]:
-    """What a plan keeps that is paid for; nothing where there is only what is paid for."""
-    if spared >= set(verdict.network.private) or len(verdict.network.private) == 1:
-        return {}
-    return floors_of(perfect_plan(verdict, {}), spared)
-
-
-def _for_every_direction(
-    verdict: Verdict,
-    targets: dict[str, float],
-    worst: dict[str, float],
-    method: Method,
-    search: _Search,
-    spared: frozenset[str],
-) -> Plan:
-    if method not in ("auto", "perfect", "joint"):
-        raise InvalidRequest(f"method: Worst(...) goes with 'auto', 'perfect' or 'joint', found {method!r}")
-    refuse_worst_above_limit(worst_limits(verdict.network), worst)
-    ceilings = worst_ceilings(verdict)
-    free = all(verdict.ceiling[name] >= target for name, target in targets.items())
-    if free and all(ceilings[name] >= target for name, target in worst.items()):
-        remark = search.answered_without("free: the closed form already reaches the target")
-        return perfect_plan(verdict, targets, worst_targets=worst, remark=remark)
-    if method == "perfect":
-        reached = ", ".join(f"{number(ceilings[name])} ({name})" for name in worst)
-        raise Infeasible(
-            f"privacy: at perfect utility the most exposed directions reach only {reached}; ask for less, or use "
-            "method='auto' to trade utility for it"
-        )
-    return worst_direction_plan(verdict, targets, worst, _floors(verdict, spared), **search.options)
-
-
-def _within_loss(
-    verdict: Verdict,
-    loss: float,
-    weights: Mapping[str, float] | None,
-    method: Method,
-    search: _Search,
-    spared: frozenset[str],
-) -> Plan:
-    if method not in ("auto", "joint"):
+def _answered(verdict: Verdict, asked: Asked, method: Method, search: SearchOptions) -> Plan:
+    """The closed form where what is asked is free, a trade-off where it is not."""
+    if asked.most_loss is not None and method not in ("auto", "joint"):
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
-    if loss == 0.0 or verdict.achievable:
-        why = (
-            "the closed form already gives all the privacy there is"
-            if verdict.achievable
-            else ("at no loss the closed form gives the most privacy")
+    if asked.worst:
+        refuse_worst_above_limit(worst_limits(verdict.network), asked.worst)
+    why = _free(verdict, asked)
+    if why is not None:
+        free = Asked(asked.targets, asked.worst)
+        return perfect_plan(verdict, free, remark=f"free: {why}" if search.expected else None)
+    if method == "perfect":
+        if asked.worst and all(verdict.ceiling[name] >= each for name, each in asked.targets.items()):
+            raise worst_above_ceiling(worst_ceilings(verdict), asked.worst)
+        raise above_ceiling(
+            verdict.ceiling, asked.targets, " with hindsight" if verdict.network.is_stream else ""
         )
-        return perfect_plan(verdict, {}, remark=search.answered_without(f"free: {why}"))
-    return most_privacy_plan(verdict, loss, weights, _floors(verdict, spared), **search.options)
+    kept = keeping_what_is_free(verdict, asked)
+    if asked.worst:
+        return worst_direction_plan(verdict, kept, search)
+    tradeoff = tradeoff_of(verdict, search)
+    return tradeoff.least_loss(kept) if asked.most_loss is None else tradeoff.most_privacy(kept)
+
+
+def _free(verdict: Verdict, asked: Asked) -> str | None:
+    """Why the closed form is the answer; None where it is not."""
+    if asked.most_loss is not None:
+        if verdict.achievable:
+            return "the closed form already gives all the privacy there is"
+        return "at no loss the closed form gives the most privacy" if asked.most_loss == 0.0 else None
+    if any(verdict.ceiling[name] < target for name, target in asked.targets.items()):
+        return None
+    if asked.worst:
+        ceilings = worst_ceilings(verdict)
+        if any(ceilings[name] < target for name, target in asked.worst.items()):
+            return None
+    goal = "reaches the target" if asked.numbered else "gives the most privacy at perfect utility"
+    return f"the closed form already {goal}"
+
+
+def _by_the_paper(
+    verdict: Verdict, asked: Asked, method: Method, *, partial: bool, sweeps: int, progress: Progress | None
+) -> Plan:
+    """Algorithms 1 and 2, or 3."""
+    if asked.most_loss is not None:
+        raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
+    if asked.worst:
+        raise InvalidRequest(f"method: Worst(...) goes with 'auto', 'perfect' or 'joint', found {method!r}")
+    if not asked.numbered:
+        needs = {
+            "noise": "needs a target; noise without one has no strength",
+            "alternating": "needs a target, for example privacy=10",
+        }
+        raise InvalidRequest(f"privacy: method={method!r} {needs[method]}")
+    if method == "noise":
+        return noise_plan(verdict, asked.targets, partial=partial)
+    return alternating_plan(verdict, asked.targets, sweeps=sweeps, progress=progress)
 
 
 def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress | None) -> Plan:
@@ -277,6 +230,23 @@ def _by_power(verdict: Verdict, power: Any, method: Method, progress: Progress |
     if power is None:
         raise InvalidRequest("power: method='power' needs the largest noise power of an agent, power=1e4 say")
     return power_plan(verdict, read_power(verdict.network, power), progress=progress)
+
+
+def _refuse_for_streams(asked: Asked, method: Method, *, power: bool, proving: bool) -> None:
+    """Refuse what is not built for streams."""
+    named = "power" if power else method
+    if named in _NOT_FOR_STREAMS:
+        raise InvalidRequest(
+            f"{'power' if power else 'method'}: {_NOT_FOR_STREAMS[named]} made for rows that have nothing to do "
+            "with one another, not for a stream; use method='auto', or design for network.one_row"
+        )
+    if proving:
+        refuse_proof_of_streams()
+    if asked.worst:
+        raise InvalidRequest(
+            "privacy: targets on every direction (Worst) are not built for streams; ask for numbers, and look at "
+            "plan.worst_direction"
+        )
 
 
 def _refuse_stray_options(method: Method, targets: Sequence[str], options: Set[str]) -> None:

@@ -11,58 +11,53 @@ search goes on within that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans
-from veilnet._core.validation import refuse_unknown
-from veilnet.designs.joint import Curve, JointObjective, JointResult, inside, within
+from veilnet.designs.joint import (
+    Curve,
+    JointCurve,
+    JointObjective,
+    JointResult,
+    SearchOptions,
+    inside,
+    within,
+)
 from veilnet.designs.joint.withholding import both, hiding_what_shares_hide, telling_nothing
 from veilnet.designs.many import ManyCurve, are_many
-from veilnet.model.network import Network
+from veilnet.designs.perfect import perfect_plan
 from veilnet.model.standard_form import StandardForm
-from veilnet.plans.plan import Plan
+from veilnet.plans.asked import Asked
+from veilnet.verdict.exact_test import Verdict
 
-# A floor lies so far below what the free plan was confirmed to reach, relative, that rounding does not decide.
 KEPT_OF_FREE = 1e-7
-_NOTHING = 1e-9  # less is not protection, but rounding
-# A floor so near its limit, relative, is the limit.
-_AT_LIMIT = 1e-6
+"""A floor lies so far below what the free plan was confirmed to reach, relative, that rounding does not decide."""
+NO_PROTECTION = 1e-9
+"""Less is not protection, but rounding."""
+AT_LIMIT = 1e-6
+"""A floor so near its limit, relative, is the limit."""
 
 
-def read_give_up(network: Network, give_up: Any) -> frozenset[str]:
-    """The names given up: one, or several."""
-    names = [give_up] if isinstance(give_up, str) or not isinstance(give_up, Iterable) else list(give_up)
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidRequest(
-            f"give_up: expected the name of a private parameter, or several, found {give_up!r}"
-        )
-    refuse_unknown(names, list(network.private), "give_up", error=InvalidRequest)
-    return frozenset(names)
+def keeping_what_is_free(verdict: Verdict, asked: Asked) -> Asked:
+    """What is asked, with a floor for every parameter that is not spared, where there is another to pay for."""
+    if asked.spared >= set(verdict.network.private) or len(verdict.network.private) == 1:
+        return asked
+    return asked.keeping(floors_of(perfect_plan(verdict, Asked()).privacy, asked.spared))
 
 
-def noting(plan: Plan, given_up: frozenset[str]) -> Plan:
-    """The plan with a note of what was given up, where that could matter."""
-    if not given_up or plan.method != "joint":
-        return plan
-    return replace(plan, details=MappingProxyType({**plan.details, "given_up": sorted(given_up)}))
-
-
-def floors_of(free: Plan, spared: frozenset[str]) -> dict[str, float]:
+def floors_of(free: Mapping[str, float], spared: frozenset[str]) -> dict[str, float]:
     """The privacy that a paid plan keeps of each parameter that is not spared; inf where nothing is told of it.
 
-    free: the plan without loss, as it was confirmed.
+    free: the privacies without loss, as they were confirmed.
     """
     return {
         name: reached * (1 - KEPT_OF_FREE)
-        for name, reached in free.privacy.items()
-        if name not in spared and reached > _NOTHING
+        for name, reached in free.items()
+        if name not in spared and reached > NO_PROTECTION
     }
 
 
@@ -71,87 +66,97 @@ def in_order(floors: Mapping[str, float], names: Iterable[str]) -> Array:
     return np.array([floors.get(name, 0.0) for name in names])
 
 
-def curve_through(form: StandardForm, weights: Array, **options: Any) -> Curve | ManyCurve:
+def curve_through(
+    form: StandardForm, weights: Array, options: SearchOptions, floors: Array | None = None
+) -> Curve:
     """The curve of a network: by prices where its agents are very many."""
-    return ManyCurve(form, weights, **options) if are_many(form) else Curve(form, weights, **options)
+    return (ManyCurve if are_many(form) else JointCurve)(form, weights, options, floors=floors)
 
 
 class FlooredCurve:
     """A trade-off curve on which no privacy falls below its floor.
 
     The curve without floors is asked first: where its answer breaks none, it is the best with them too.
+
+    plain, kept: make the curves without and with floors.
+    floors:      in the order of the private parameters, 0 for none.
     """
 
-    def __init__(self, form: StandardForm, weights: Array, floors: Array, **options: Any) -> None:
-        self._form, self._weights, self._floors, self._options = form, weights, floors, options
+    def __init__(self, plain: Callable[[], Curve], kept: Callable[[], Curve], floors: Array) -> None:
+        self._make_plain, self._make_kept, self._floors = plain, kept, floors
 
-    def at(self, level: float) -> JointResult:
-        """The least loss found at a level between the ceiling and the limit."""
-        found = self._plain.at(level)
-        return found if self._keeps(found) else self._kept.at(level)
+    def ask(self, *, level: float | None = None, loss: float | None = None) -> tuple[Curve, JointResult]:
+        """The least loss at a level, or the most privacy within a loss; and the curve that it is on."""
 
-    def within(self, budget: float) -> JointResult:
-        """The largest level found whose loss is at most ``budget``."""
-        found = self._plain.within(budget)
-        return found if self._keeps(found) else self._kept.within(budget)
+        def answer(curve: Curve) -> JointResult:
+            return curve.within(loss or 0.0) if level is None else curve.at(level)
 
-    def _keeps(self, found: JointResult) -> bool:
-        return bool(np.all((found.privacy >= self._floors) | (self._floors <= 0)))
+        found = answer(self._plain)
+        if np.all((found.privacy >= self._floors) | (self._floors <= 0)):
+            return self._plain, found
+        return self._kept, answer(self._kept)
 
     @cached_property
-    def _plain(self) -> Curve | ManyCurve:
-        return curve_through(self._form, self._weights, **self._options)
+    def _plain(self) -> Curve:
+        return self._make_plain()
 
     @cached_property
-    def _kept(self) -> Curve | ManyCurve | Within:
-        hidden = at_limit(self._form, self._floors)
+    def _kept(self) -> Curve:
+        return self._make_kept()
+
+
+def row_curve(form: StandardForm, weights: Array, floors: Array, options: SearchOptions) -> FlooredCurve:
+    """The curve with floors of a network whose rows are told one by one."""
+
+    def kept() -> Curve:
+        hidden = at_limit(form, floors)
         if not np.any(hidden):
-            return curve_through(self._form, self._weights, floors=self._floors, **self._options)
-        return Within(self._form, self._weights, self._floors, hidden, **self._options)
+            return curve_through(form, weights, options, floors)
+        return Within(form, weights, floors, hidden, options)
+
+    return FlooredCurve(lambda: curve_through(form, weights, options), kept, floors)
 
 
 class Within:
     """A curve of the plans that tell nothing of some parameters, each at its limit."""
 
     def __init__(
-        self, form: StandardForm, weights: Array, floors: Array, hidden: Booleans, **options: Any
+        self, form: StandardForm, weights: Array, floors: Array, hidden: Booleans, options: SearchOptions
     ) -> None:
         self._objective = JointObjective(form)
-        self._faces = hiding_faces(form, hidden, options.get("seed", 0))
+        self._faces = hiding_faces(form, hidden, options.seed)
         self._curve = curve_through(
             within(form, self._faces),
             np.where(hidden, 0.0, weights),
-            floors=np.where(hidden, 0.0, floors),
-            **options,
+            options,
+            np.where(hidden, 0.0, floors),
         )
+        self.ceiling, self.limit = self._curve.ceiling, self._curve.limit
 
     def at(self, level: float) -> JointResult:
-        """As :meth:`FlooredCurve.at`."""
+        """As :meth:`Curve.at`."""
         return self._as_sent(self._curve.at(level))
 
     def within(self, budget: float) -> JointResult:
-        """As :meth:`FlooredCurve.within`."""
+        """As :meth:`Curve.within`."""
         return self._as_sent(self._curve.within(budget))
 
     def _as_sent(self, found: JointResult) -> JointResult:
         shrink = inside(self._faces, found.shrink)
-        privacy = self._objective.with_infinities(shrink, self._objective(shrink).privacy)
-        return replace(found, shrink=shrink, privacy=privacy)
+        return replace(found, shrink=shrink, privacy=self._objective.privacy(shrink))
 
 
 def at_limit(form: StandardForm, floors: Array) -> Booleans:
     """Which floors are limits: silence leaves no more."""
     objective = JointObjective(form)
-    silent = [np.zeros((group.count, group.size, group.size)) for group in objective.groups]
-    limits = objective.with_infinities(silent, objective(silent).privacy)
-    return np.asarray((floors > 0) & (np.isinf(floors) | (floors > limits * (1 - _AT_LIMIT))))
+    limits = objective.privacy(objective.silent)
+    return np.asarray((floors > 0) & (np.isinf(floors) | (floors > limits * (1 - AT_LIMIT))))
 
 
 def hiding_faces(form: StandardForm, hidden: Booleans, seed: int) -> list[Array]:
     """What every agent may send where nothing is to be told of parameters of which free plans tell nothing."""
     objective = JointObjective(form)
-    silent = [np.zeros((group.count, group.size, group.size)) for group in objective.groups]
-    unbounded = hidden & np.isinf(objective.with_infinities(silent, objective(silent).privacy))
+    unbounded = hidden & np.isinf(objective.privacy(objective.silent))
     faces: list[Array] | None = None
     if np.any(unbounded):
         faces = hiding_what_shares_hide(objective, form, unbounded)

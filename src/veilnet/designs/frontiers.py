@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from io import StringIO
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -18,19 +17,17 @@ from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet._core.words import join_names, number, percent, times
+from veilnet.designs.choice import tradeoff_of
 from veilnet.designs.floors import FlooredCurve
+from veilnet.designs.joint import SearchOptions
 from veilnet.designs.perfect import perfect_plan
-from veilnet.designs.proved import proved_plan
+from veilnet.designs.proved import proved_plan, refuse_proof_of_streams
 from veilnet.designs.questions import read_count, read_gap, refuse_worst
-from veilnet.designs.streams.choice import refuse_proof
-from veilnet.designs.streams.curve import StreamCurve
-from veilnet.designs.streams.perfect import perfect_stream_plan
-from veilnet.designs.streams.tradeoff import StreamTradeoff
-from veilnet.designs.tradeoff import curve_of, least_loss_plan
+from veilnet.designs.tradeoff import Tradeoff
 from veilnet.model.network import Network
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, with_its_dither
 from veilnet.verdict.exact_test import Verdict, check
-from veilnet.verdict.streams.exact_test import StreamVerdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -231,7 +228,7 @@ def _frontier(
     asked = _default_levels(count, ceiling, limit) if privacy is None else _read_levels(privacy)
     wanted = read_gap(prove)
     if wanted is not None and network.is_stream:
-        refuse_proof()
+        refuse_proof_of_streams()
     plans, interrupted = _plans(verdict, asked, seed, progress)
     rows = [_point(level, limit, plans) for level in asked if level > limit or level in plans]
     if wanted is not None and not interrupted:
@@ -282,59 +279,24 @@ def _plans(
             answers.append(progress(f"privacy {number(levels[place])}: {what}", place / len(levels)))
         return answers[-1] if answers else None
 
-    way: _Rows | _Streams = _Rows(verdict, seed, tell)
-    if isinstance(verdict, StreamVerdict):
-        way = _Streams(verdict, seed, tell)
+    options = SearchOptions(seed=seed, progress=tell)
+    tradeoff: Tradeoff | None = None
+    curve: FlooredCurve | None = None
     plans: dict[float, Plan] = {}
     for place, level in enumerate(levels):  # noqa: B007 (progress names the level it is at)
-        targets = dict.fromkeys(names, level)
+        wanted = Asked(dict.fromkeys(names, level))
         if level <= min(verdict.ceiling.values()):
-            plans[level] = way.free(targets)
+            plans[level] = perfect_plan(verdict, wanted)
             continue
         if tell("begun", 0.0) is False:
             break
-        plans[level] = way.traded(targets)
+        if tradeoff is None or curve is None:
+            tradeoff = tradeoff_of(verdict, options)
+            curve = tradeoff.curve(np.ones(len(names)), {})
+        plans[level] = tradeoff.least_loss(wanted, curve)
         if False in answers:
             break
     return plans, False in answers
-
-
-class _Rows:
-    """Plans of one network, every row by itself, all trade-offs from one curve."""
-
-    def __init__(self, verdict: Verdict, seed: int, progress: Progress) -> None:
-        self._verdict, self._seed, self._progress = verdict, seed, progress
-
-    def free(self, targets: Mapping[str, float]) -> Plan:
-        return perfect_plan(self._verdict, targets)
-
-    def traded(self, targets: Mapping[str, float]) -> Plan:
-        return least_loss_plan(
-            self._verdict, targets, {}, curve=self._curve, seed=self._seed, progress=self._progress
-        )
-
-    @cached_property
-    def _curve(self) -> FlooredCurve:
-        everyone = np.ones(len(self._verdict.network.private))
-        return curve_of(self._verdict, everyone, {}, seed=self._seed, progress=self._progress)
-
-
-class _Streams:
-    """Plans of one stream, all trade-offs from one curve."""
-
-    def __init__(self, verdict: StreamVerdict, seed: int, progress: Progress) -> None:
-        self._verdict = verdict
-        self._tradeoff = StreamTradeoff(verdict, None, seed, progress, frozenset(verdict.network.private))
-
-    def free(self, targets: Mapping[str, float]) -> Plan:
-        return perfect_stream_plan(self._verdict, targets)
-
-    def traded(self, targets: Mapping[str, float]) -> Plan:
-        return self._tradeoff.least_loss(targets, self._curve)
-
-    @cached_property
-    def _curve(self) -> StreamCurve:
-        return self._tradeoff.curve(np.ones(len(self._verdict.network.private)))
 
 
 def _point(level: float, limit: float, plans: Mapping[float, Plan]) -> Point:

@@ -8,14 +8,15 @@ free is lost; it may cost a little more than a design would, and the caller runs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.designs.floors import at_limit, floors_of, in_order, noting
+from veilnet.designs.confirmed import MARGINS
+from veilnet.designs.floors import at_limit, floors_of, in_order
 from veilnet.designs.joint import JointObjective
 from veilnet.designs.joint.curve import least_loss_problem
 from veilnet.designs.joint.problem import MostPrivacy, Problem
@@ -24,10 +25,11 @@ from veilnet.designs.joint.search import JointResult, Search, converge, result_o
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.starts import share_projectors
 from veilnet.designs.joint.telling import Teller
-from veilnet.designs.perfect import perfect_plan
+from veilnet.designs.perfect import perfect_plan, reachable
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
-from veilnet.designs.tradeoff import MARGINS, told
+from veilnet.designs.tradeoff import how_found
 from veilnet.model.standard_form import standard_form
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import OtherDither, Plan, make_plan
 from veilnet.verdict.exact_test import Verdict, check
 
@@ -63,7 +65,7 @@ class Nearby:
     def _begin(self, verdict: Verdict) -> None:
         self.verdict = verdict
         given_up = self.given_up
-        self._floors = floors_of(perfect_plan(verdict, {}), given_up)
+        self._floors = floors_of(perfect_plan(verdict, Asked()).privacy, given_up)
         form = standard_form(verdict.network)
         self._objective = JointObjective(form)
         self._kept = in_order(self._floors, verdict.network.private)
@@ -114,13 +116,13 @@ class Nearby:
             ]
             raise Infeasible(f"privacy: {'; '.join(each)}")
         if all(targets[name] <= self.verdict.ceiling[name] for name in names):
-            return perfect_plan(self.verdict, dict(targets))
+            return perfect_plan(self.verdict, Asked(dict(targets)))
         kept = np.where(wanted > 0, wanted * (1 + MARGINS[0]), self._kept)
         problem = least_loss_problem(self._objective, kept)
         asked = np.log1p(wanted)
         near = min(self._known, key=lambda known: float(np.abs(known.privacy - asked).max()))
         try:
-            return self._as_plan(self._followed(problem, near.shrink), targets=dict(targets))
+            return self._as_plan(self._followed(problem, near.shrink), Asked(dict(targets)))
         except OtherDither as other:
             self._begin(check(other.network))
             return self.plan(targets)
@@ -131,12 +133,12 @@ class Nearby:
         loss: the utility loss allowed, as a part of the raw error.
         """
         if loss <= 0:
-            return perfect_plan(self.verdict, dict(self.verdict.ceiling))
+            return perfect_plan(self.verdict, Asked(dict(self.verdict.ceiling)))
         problem = MostPrivacy(loss, np.ones(self._kept.size), self._kept, self._free)
         affordable = [known for known in self._known if known.loss <= loss]
         near = max(affordable, key=lambda known: float(known.privacy.min()))
         try:
-            return self._as_plan(self._followed(problem, near.shrink), most_loss=loss)
+            return self._as_plan(self._followed(problem, near.shrink), Asked(most_loss=loss))
         except OtherDither as other:
             self._begin(check(other.network))
             return self.within(loss)
@@ -156,17 +158,13 @@ class Nearby:
         self._known = [old for old in self._known if np.abs(old.privacy - made.privacy).max() > _SAME]
         self._known.append(made)
 
-    def _as_plan(
-        self, found: JointResult, *, targets: dict[str, float] | None = None, most_loss: float | None = None
-    ) -> Plan:
+    def _as_plan(self, found: JointResult, asked: Asked) -> Plan:
         network = self.verdict.network
-        plan = make_plan(
+        floors = {name: floor for name, floor in self._floors.items() if name not in asked.numbered}
+        return make_plan(
             network,
             sanitizers_from_shrink(network, found.shrink),
             "joint",
-            targets=targets,
-            most_loss=most_loss,
-            floors={name: floor for name, floor in self._floors.items() if not (targets or {}).get(name)},
-            details={"ceiling": dict(self.verdict.ceiling), "limit": dict(self.verdict.limit), **told(found)},
+            replace(asked, floors=floors, given_up=self.given_up),
+            details={**reachable(self.verdict), **how_found(found)},
         )
-        return noting(plan, self.given_up)

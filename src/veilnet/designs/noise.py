@@ -30,6 +30,7 @@ from veilnet._core.words import join_names, number
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import residual_information, share_of_estimate
 from veilnet.model.network import Network
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
 
@@ -112,8 +113,7 @@ def noise_plan(verdict: Verdict, targets: Mapping[str, float], *, partial: bool)
         network,
         sanitizers,
         "noise",
-        targets=targets if met else {},
-        most_loss=0.0,
+        Asked(targets if met else {}, most_loss=0.0),
         details={
             "construction": shape.label,
             "power": {agent: float(np.trace(s.noise)) for agent, s in sanitizers.items()},

@@ -1,42 +1,45 @@
 """Most privacy at perfect utility, in closed form: send your share and nothing else.
 
-Agent i sends Q_i'y_i, Q_i a basis of the row space of U Ψ_i: rank(U Ψ_i) numbers, without noise. No mechanism
-that keeps perfect utility, linear or not, tells less (mathematics, section 3).
+Agent i sends Q_i'y_i, Q_i a basis of the row space of U Ψ_i: rank(U Ψ_i) numbers, without noise; on a stream it runs
+its share filter, and the sum of what all send is the centre's own Kalman estimate. No mechanism that keeps perfect
+utility, linear or not, tells less, now or with hindsight (mathematics, sections 3 and 7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
 from veilnet.verdict.shares import share_sanitizers
+from veilnet.verdict.streams.exact_test import StreamVerdict
 
 
-def perfect_plan(
-    verdict: Verdict,
-    targets: Mapping[str, float],
-    *,
-    worst_targets: Mapping[str, float] | None = None,
-    remark: str | None = None,
-) -> Plan:
+def perfect_plan(verdict: Verdict, asked: Asked, *, remark: str | None = None) -> Plan:
     """The plan that reaches the ceiling of every private parameter with no loss of utility.
 
     ``remark`` says why it is the answer where another way was asked for.
     """
-    return make_plan(
-        verdict.network,
-        share_sanitizers(verdict.shares),
-        "perfect",
-        targets=targets,
-        worst_targets=worst_targets,
-        most_loss=0.0,
-        details={
-            "ceiling": dict(verdict.ceiling),
-            "limit": dict(verdict.limit),
-            "numbers_sent": int(verdict.shares.ranks.sum()),
-            "smallest_part_kept": verdict.shares.kept,
-            "largest_part_dropped": verdict.shares.dropped,
-        }
-        | ({} if remark is None else {"remark": remark}),
-    )
+    shares = verdict.shares
+    details: dict[str, Any] = {
+        **reachable(verdict),
+        "numbers_sent": int(shares.ranks.sum()),
+        "smallest_part_kept": shares.kept,
+        "largest_part_dropped": shares.dropped,
+    }
+    if remark is not None:
+        details["remark"] = remark
+    lossless = replace(asked, most_loss=0.0)
+    if not isinstance(verdict, StreamVerdict):
+        return make_plan(verdict.network, share_sanitizers(shares), "perfect", lossless, details=details)
+    details["ceiling_now"] = dict(verdict.ceiling_now)
+    details["numbers_kept"] = int(sum(verdict.shares.orders.values()))
+    made = verdict.shares.sanitizers
+    return make_plan(verdict.network, made, "perfect", lossless, details=details, known=verdict.known)
+
+
+def reachable(verdict: Verdict) -> dict[str, dict[str, float]]:
+    """What is free and what silence reaches, for a plan's details."""
+    return {"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit)}

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import NoReturn
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import hiding
@@ -24,6 +25,7 @@ from veilnet.designs.questions import read_weights
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.designs.tradeoff import aimed_at
 from veilnet.model.standard_form import standard_form
+from veilnet.plans.asked import Asked
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan, make_plan
 
@@ -54,6 +56,14 @@ def proved_plan(
     if not watch.stopped:
         return best
     return replace(best, details=MappingProxyType({**best.details, "interrupted": True}))
+
+
+def refuse_proof_of_streams() -> NoReturn:
+    """Refuse to prove how good a trade-off on a stream is."""
+    raise InvalidRequest(
+        "prove: no bound on what a design can reach is known for streams; leave it out (share filters at perfect "
+        "utility are optimal by theorem)"
+    )
 
 
 class _Watch:
@@ -133,14 +143,9 @@ def _restarted(
     if not better:
         return None
     try:
-        return make_plan(
-            plan.network,
-            sanitizers_from_shrink(plan.network, found.shrink),
-            "joint",
-            targets=plan.targets,
-            most_loss=plan.most_loss,
-            floors=plan.floors,
-            details={**plan.details, "restarted_from_proof": True, "kkt_residual": found.kkt_residual},
-        )
+        details = {**plan.details, "restarted_from_proof": True, "kkt_residual": found.kkt_residual}
+        asked = Asked(plan.targets, most_loss=plan.most_loss, floors=plan.floors)
+        made = sanitizers_from_shrink(plan.network, found.shrink)
+        return make_plan(plan.network, made, "joint", asked, details=details)
     except InvalidPlan:
         return None  # the plan at hand is confirmed; one that is not takes nobody's place

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from veilnet._core.types import Array
 from veilnet._core.validation import as_array, refuse_unknown
 from veilnet._core.words import join_names, number, times
 from veilnet.model.network import Network
+from veilnet.plans.asked import Asked
 from veilnet.verdict.exact_test import Verdict
 
 
@@ -85,35 +86,39 @@ def read_weights(network: Network, weights: Any) -> Array:
     return np.array(list(given.values()))
 
 
-def divided_by(network: Network, weights: Any, given_up: Set[str]) -> Any:
-    """The weights asked for; where none are, nothing is looked for of what was given up, if anything else is left."""
-    if weights is not None or not given_up or given_up >= set(network.private):
-        return weights
-    return {name: 1.0 for name in network.private if name not in given_up}
-
-
-def read_spared(
-    network: Network, privacy: Any, given_up: frozenset[str]
-) -> tuple[frozenset[str], frozenset[str]]:
-    """The parameters given up, and all that need not keep what is free: these, and those asked for in numbers.
-
-    A number, for one parameter or for all, is what is asked and no more; 0 by name gives a parameter up.
+def read_asked(
+    network: Network, privacy: Any = None, utility_loss: Any = None, weights: Any = None, give_up: Any = ()
+) -> Asked:
+    """What is asked for. A number, for one parameter or for all, is what is asked and no more; 0 by name gives a
+    parameter up. Of a loss nothing is spent on what was given up, unless weights say so or nothing else is left.
     """
     targets, worst = read_targets(network, privacy)
-    numbered = frozenset(name for name, target in targets.items() if target > 0 or name in worst)
-    if given_up & numbered:
+    given_up = read_give_up(network, give_up)
+    asked = Asked(targets, worst, given_up=given_up)
+    if given_up & asked.numbered:
         raise InvalidRequest(
-            f"give_up: {join_names(sorted(given_up & numbered))} is asked for in numbers (privacy=), and no more "
-            "than the number is kept of it. Leave out one of the two"
+            f"give_up: {join_names(sorted(given_up & asked.numbered))} is asked for in numbers (privacy=), and no "
+            "more than the number is kept of it. Leave out one of the two"
         )
     if isinstance(privacy, Mapping):
-        given_up |= set(privacy) - numbered
-    return given_up, given_up | numbered
+        asked = replace(asked, given_up=given_up | (set(privacy) - asked.numbered))
+    if utility_loss is None:
+        return asked
+    if weights is None and given_up < set(network.private):
+        weights = {name: 1.0 for name in network.private if name not in given_up}
+    divided = dict(zip(network.private, read_weights(network, weights).tolist(), strict=True))
+    return Asked(most_loss=_at_least_zero(utility_loss, "utility_loss"), weights=divided, given_up=given_up)
 
 
-def read_loss(loss: Any) -> float:
-    """A utility loss allowed, a fraction: 0.05 is 5 %."""
-    return _at_least_zero(loss, "utility_loss")
+def read_give_up(network: Network, give_up: Any) -> frozenset[str]:
+    """The names given up: one, or several."""
+    names = [give_up] if isinstance(give_up, str) or not isinstance(give_up, Iterable) else list(give_up)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidRequest(
+            f"give_up: expected the name of a private parameter, or several, found {give_up!r}"
+        )
+    refuse_unknown(names, list(network.private), "give_up", error=InvalidRequest)
+    return frozenset(names)
 
 
 def read_gap(prove: Any) -> float | None:
@@ -157,6 +162,15 @@ def above_ceiling(ceiling: Mapping[str, float], targets: Mapping[str, float], wh
     ]
     return Infeasible(
         f"privacy: {'; '.join(each)}. Ask for less, or use method='auto' to trade utility for it"
+    )
+
+
+def worst_above_ceiling(ceilings: Mapping[str, float], worst: Mapping[str, float]) -> Infeasible:
+    """The refusal that says how far the most exposed directions get where no utility may be lost."""
+    reached = ", ".join(f"{number(ceilings[name])} ({name})" for name in worst)
+    return Infeasible(
+        f"privacy: at perfect utility the most exposed directions reach only {reached}; ask for less, or use "
+        "method='auto' to trade utility for it"
     )
 
 

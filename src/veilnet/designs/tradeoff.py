@@ -1,194 +1,191 @@
-"""Trading utility for privacy, all agents at once (problem P1; mathematics, sections 5 and 8).
+"""Trading utility for privacy, all agents at once (problem P1; mathematics, sections 5, 7 and 8).
 
-Above the ceiling privacy costs utility. The joint solver looks for the least loss that reaches the privacy asked,
-or the most privacy within a loss; many starts, deterministic, and the plan tells how many of them agreed. Both
-questions, and every point of a frontier, are asked of the same curve. What is free stays a floor of what nobody gave
-a number for (:mod:`veilnet.designs.floors`).
+Above the ceiling privacy costs utility. A search looks for the least loss that reaches the privacy asked, or the most
+privacy within a loss; many starts, deterministic, and the plan tells how many of them agreed. Both questions, and
+every point of a frontier, are asked of the same curve. What is free stays a floor of what nobody gave a number for
+(:mod:`veilnet.designs.floors`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan, VeilnetError
-from veilnet._core.progress import Progress
+from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array
-from veilnet.designs.floors import FlooredCurve, at_limit, curve_through, hiding_faces, in_order
+from veilnet.agent.sanitizer import Sanitizer
+from veilnet.designs.confirmed import MARGINS, Answer, confirmed_plan
+from veilnet.designs.floors import FlooredCurve, at_limit, curve_through, hiding_faces, in_order, row_curve
 from veilnet.designs.joint import (
     SETTINGS,
     JointObjective,
     JointResult,
+    SearchOptions,
     inside,
     telling_nothing,
     within,
 )
 from veilnet.designs.joint.withholding import both
-from veilnet.designs.questions import read_weights
+from veilnet.designs.perfect import reachable
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.model.standard_form import StandardForm, standard_form
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
 from veilnet.verdict.shares import share_sanitizers
 
-# Targets are aimed at with this relative margin, so that no rounding on the way to the agents eats into them;
-# with the next one where the first was not confirmed.
-MARGINS = (1e-8, 1e-6, 1e-4)
+
+class CannotKeep(InvalidRequest):
+    """No plan is known that is paid for and keeps what is free."""
 
 
-def curve_of(
-    verdict: Verdict,
-    weights: Array,
-    floors: Mapping[str, float],
-    *,
-    starts: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> FlooredCurve:
-    """The curve of least loss against privacy, divided between the private parameters by ``weights``."""
-    kept = in_order(floors, verdict.network.private)
-    form = standard_form(verdict.network)
-    return FlooredCurve(form, weights, kept, starts=starts, seed=seed, progress=progress)
+class Tradeoff(ABC):
+    """The trade-offs of one network, each question to a curve and each answer a plan that was confirmed.
 
-
-def least_loss_plan(
-    verdict: Verdict,
-    targets: Mapping[str, float],
-    floors: Mapping[str, float],
-    *,
-    curve: FlooredCurve | None = None,
-    starts: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Plan:
-    """The plan of least utility loss that reaches every target and keeps every floor.
-
-    ``curve`` where one was begun for these weights and floors.
+    verdict: what is free.
+    options: of the searches.
     """
-    wanted = np.array(list(targets.values()))
-    near = [name for name, target in targets.items() if _at_limit(verdict, name, target)]
-    if near:
-        answers = _at_the_limit(verdict, near, targets, floors, starts=starts, seed=seed, progress=progress)
-        return first_confirmed(verdict, answers, targets=targets, floors=floors)
-    asked = curve or curve_of(verdict, wanted, floors, starts=starts, seed=seed, progress=progress)
 
-    def answers_by_margin() -> Iterator[tuple[list[Array], dict[str, Any]]]:
-        for margin in MARGINS:
-            found = asked.at(float(wanted.max()) * (1 + margin))
-            yield found.shrink, told(found)
+    def __init__(self, verdict: Verdict, options: SearchOptions) -> None:
+        self.verdict, self.options = verdict, options
 
-    return first_confirmed(verdict, answers_by_margin(), targets=targets, floors=floors)
+    def least_loss(self, asked: Asked, curve: FlooredCurve | None = None) -> Plan:
+        """The plan of least loss that reaches every target and keeps every floor.
 
+        ``curve`` where one was begun for these weights and floors.
+        """
+        near = [name for name, target in asked.targets.items() if self._at_limit(name, target)]
+        if near:
+            return self._at_the_limit(near, asked)
+        wanted = np.array(list(asked.targets.values()))
+        curve = curve or self.curve(wanted, asked.floors)
+        aims = [{"level": float(wanted.max()) * (1 + margin)} for margin in MARGINS]
+        return confirmed_plan(self.verdict.network, self._answers(curve, aims), asked)
 
-def most_privacy_plan(
-    verdict: Verdict,
-    loss: float,
-    weights: Mapping[str, float] | None,
-    floors: Mapping[str, float],
-    *,
-    starts: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Plan:
-    """The plan with p_j >= t·weights_j for the largest common t and no p_j below its floor, losing at most ``loss``.
+    def most_privacy(self, asked: Asked) -> Plan:
+        """The plan with p_j >= t·weights_j for the largest common t and no p_j below its floor, within the loss.
 
-    Where no prior limits it, a direction of x may be hidden altogether at a finite loss; if that is allowed,
-    it is the answer, and privacy is infinite.
-    """
-    divided = read_weights(verdict.network, weights)
-    curve = curve_of(verdict, divided, floors, starts=starts, seed=seed, progress=progress)
-
-    def answers() -> Iterator[tuple[list[Array], dict[str, Any]]]:
-        for margin in (0.0, *MARGINS):
-            found = curve.within(loss * (1 - margin))
-            yield found.shrink, told(found)
-
-    try:
-        return first_confirmed(verdict, answers(), most_loss=loss, floors=floors)
-    except InvalidPlan as refusal:
-        return _shares_alone(verdict, loss, refusal)
-
-
-def _shares_alone(verdict: Verdict, loss: float, refusal: InvalidPlan) -> Plan:
-    """The shares, which lose nothing and so keep within any loss, where no plan that loses some is confirmed."""
-    remark = (
-        "this is the most privacy at no loss: the network amplifies rounding "
-        f"{verdict.network.conditioning:.1g}-fold, and no plan that uses the loss allowed was confirmed"
-    )
-    try:
-        return make_plan(
-            verdict.network,
-            share_sanitizers(verdict.shares),
-            "joint",
-            most_loss=loss,
-            details={
-                "ceiling": dict(verdict.ceiling),
-                "limit": dict(verdict.limit),
-                "interrupted": False,
-                "remark": remark,
-            },
+        Where no prior limits it, a direction of x may be hidden altogether at a finite loss; if that is allowed,
+        it is the answer, and privacy is infinite.
+        """
+        weights = {} if asked.weights is None else asked.weights
+        curve = self.curve(
+            np.array([weights.get(name, 0.0) for name in self.verdict.network.private]), asked.floors
         )
-    except InvalidPlan:
-        raise refusal from None
-
-
-def first_confirmed(
-    verdict: Verdict,
-    answers: Iterator[tuple[list[Array], dict[str, Any]]],
-    *,
-    targets: Mapping[str, float] | None = None,
-    worst_targets: Mapping[str, float] | None = None,
-    most_loss: float | None = None,
-    floors: Mapping[str, float] | None = None,
-) -> Plan:
-    """The first answer (X, and how it was found) that the independent recheck confirms, as a plan."""
-    refusal: InvalidPlan | None = None
-    for shrink, details in _as_long_as_numbers_last(answers):
+        loss = asked.most_loss or 0.0
+        aims = [{"loss": loss * (1 - margin)} for margin in (0.0, *MARGINS)]
         try:
-            return make_plan(
-                verdict.network,
-                sanitizers_from_shrink(verdict.network, shrink),
-                "joint",
-                targets=targets,
-                worst_targets=worst_targets,
-                most_loss=most_loss,
-                floors=floors,
-                details={"ceiling": dict(verdict.ceiling), "limit": dict(verdict.limit), **details},
-            )
-        except InvalidPlan as error:
-            refusal = refusal or error
-    reason = (
-        "the search met numbers beyond floating point"
-        if refusal is None
-        else f"{refusal}; aiming higher did not help"
-    )
-    raise InvalidPlan(
-        f"{reason}. The network amplifies rounding "
-        f"{verdict.network.conditioning:.1g}-fold: ask for a privacy further from its limit, or scale and reduce "
-        "the parameters of x until fewer of them are nearly indistinguishable"
-    ) from refusal
-
-
-def _as_long_as_numbers_last(
-    answers: Iterator[tuple[list[Array], dict[str, Any]]],
-) -> Iterator[tuple[list[Array], dict[str, Any]]]:
-    """The answers up to the first for which floating point does not suffice."""
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        while True:
+            return confirmed_plan(self.verdict.network, self._answers(curve, aims), asked)
+        except CannotKeep as refusal:
+            return self._shares_alone(asked, str(refusal).removeprefix("privacy: "))
+        except InvalidPlan as refusal:
             try:
-                yield next(answers)
-            except StopIteration:
-                return
-            except VeilnetError:
-                raise
-            except (np.linalg.LinAlgError, ValueError):
-                return  # no convergence, or an overflow on the way: the caller says what to change
+                return self._shares_alone(asked, self._unconfirmed())
+            except InvalidPlan:
+                raise refusal from None
+
+    @abstractmethod
+    def curve(self, weights: Array, floors: Mapping[str, float]) -> FlooredCurve:
+        """The curve of least loss against privacy, divided between the private parameters by ``weights``."""
+
+    @abstractmethod
+    def _answers(self, curve: FlooredCurve, aims: list[dict[str, float]]) -> Iterator[Answer]:
+        """What the curve answers to the first aim, and to the next where that was not confirmed."""
+
+    @abstractmethod
+    def _at_the_limit(self, near: list[str], asked: Asked) -> Plan:
+        """The plan that tells nothing of some parameters, and of the others no more than is asked."""
+
+    @abstractmethod
+    def _shares(self) -> Mapping[str, Sanitizer]:
+        """What agents send at no loss."""
+
+    def _shares_alone(self, asked: Asked, why: str) -> Plan:
+        """The shares, which lose nothing and so keep within any loss, where no plan that loses some is confirmed."""
+        details = {"interrupted": False, "remark": f"this is the most privacy at no loss: {why}"}
+        details |= reachable(self.verdict)
+        return make_plan(
+            self.verdict.network, self._shares(), "joint", replace(asked, floors={}), details=details
+        )
+
+    def _unconfirmed(self) -> str:
+        return "no plan that uses the loss allowed was confirmed"
+
+    def _at_limit(self, name: str, target: float) -> bool:
+        """Whether a target is so close to its limit that the margin above it cannot be reached."""
+        return 0 < target > self.verdict.limit[name] * (1 - SETTINGS.near_limit)
 
 
-def told(result: JointResult) -> dict[str, Any]:
+class RowTradeoff(Tradeoff):
+    """The trade-offs of a network whose rows are told one by one."""
+
+    @cached_property
+    def form(self) -> StandardForm:
+        """The network in standard form."""
+        return standard_form(self.verdict.network)
+
+    def curve(self, weights: Array, floors: Mapping[str, float]) -> FlooredCurve:
+        """As :meth:`Tradeoff.curve`."""
+        return row_curve(self.form, weights, in_order(floors, self.verdict.network.private), self.options)
+
+    def answer(self, shrink: list[Array], details: Mapping[str, Any]) -> Answer:
+        """What agents send, from X."""
+        return (
+            sanitizers_from_shrink(self.verdict.network, shrink),
+            {**reachable(self.verdict), **details},
+        )
+
+    def _answers(self, curve: FlooredCurve, aims: list[dict[str, float]]) -> Iterator[Answer]:
+        for aim in aims:
+            found = curve.ask(**aim)[1]
+            yield self.answer(found.shrink, how_found(found))
+
+    def _shares(self) -> Mapping[str, Sanitizer]:
+        return share_sanitizers(self.verdict.shares)
+
+    def _unconfirmed(self) -> str:
+        amplified = self.verdict.network.conditioning
+        return f"the network amplifies rounding {amplified:.1g}-fold, and {super()._unconfirmed()}"
+
+    def _at_the_limit(self, near: list[str], asked: Asked) -> Plan:
+        answers = (self.answer(*each) for each in self._telling_nothing_of(near, asked))
+        return confirmed_plan(self.verdict.network, answers, asked)
+
+    def _telling_nothing_of(
+        self, near: list[str], asked: Asked
+    ) -> Iterator[tuple[list[Array], dict[str, Any]]]:
+        """Everything but what tells of the parameters at their limit, less what others ask; last, silence."""
+        form, seed = self.form, self.options.seed
+        about = np.array([name in near for name in asked.targets])
+        kept = in_order(asked.floors, asked.targets)
+        hidden = ~about & at_limit(form, kept)
+        spared = None if not np.any(hidden) else hiding_faces(form, hidden, seed)
+        others = np.where(about | hidden, 0.0, np.maximum(aimed_at(asked.targets), kept))
+        details: dict[str, Any] = {"tells_nothing_of": near}
+        found = []
+        for plan in telling_nothing(form, about, seed):
+            faces = plan.shrink if spared is None else both(plan.shrink, spared)
+            at = JointObjective(form)(faces)
+            if np.all(at.privacy >= others):
+                found.append((at.loss, faces, details))
+                break
+            curve = curve_through(within(form, faces), others, self.options)
+            narrowed = curve.at(float(others.max()))
+            shrink = inside(faces, narrowed.shrink)
+            found.append((narrowed.loss, shrink, details | how_found(narrowed)))
+            if len(found) == 2:
+                break
+        for _, shrink, how in sorted(found, key=lambda each: each[0]):
+            yield shrink, how
+        yield [0 * x for x in found[0][1]], details
+
+
+def how_found(result: JointResult) -> dict[str, Any]:
     """How a joint solution was found, for the plan's details."""
     return {
         "starts": result.starts,
@@ -204,45 +201,3 @@ def aimed_at(targets: Mapping[str, float]) -> Array:
     """The targets with their margin, in the order of the private parameters."""
     wanted = np.array(list(targets.values()))
     return np.asarray(wanted * (1 + MARGINS[0]))
-
-
-def _at_limit(verdict: Verdict, name: str, target: float) -> bool:
-    """Whether a target is so close to its limit that the margin above it cannot be reached."""
-    return 0 < target > verdict.limit[name] * (1 - SETTINGS.near_limit)
-
-
-def _at_the_limit(
-    verdict: Verdict,
-    near: list[str],
-    targets: Mapping[str, float],
-    floors: Mapping[str, float],
-    **options: Any,
-) -> Iterator[tuple[list[Array], dict[str, Any]]]:
-    """Everything but what tells of the parameters at their limit, less what others ask; last, silence."""
-    form = standard_form(verdict.network)
-    about = np.array([name in near for name in targets])
-    kept = in_order(floors, targets)
-    hidden = ~about & at_limit(form, kept)
-    spared = None if not np.any(hidden) else hiding_faces(form, hidden, options["seed"])
-    others = np.where(about | hidden, 0.0, np.maximum(aimed_at(targets), kept))
-    details: dict[str, Any] = {"tells_nothing_of": near}
-    found = []
-    for plan in telling_nothing(form, about, options["seed"]):
-        faces = plan.shrink if spared is None else both(plan.shrink, spared)
-        at = JointObjective(form)(faces)
-        if np.all(at.privacy >= others):
-            found.append((at.loss, faces, details))
-            break
-        narrowed = _within_faces(form, faces, others, **options)
-        found.append((narrowed.loss, narrowed.shrink, details | told(narrowed)))
-        if len(found) == 2:
-            break
-    for _, shrink, how in sorted(found, key=lambda each: each[0]):
-        yield shrink, how
-    yield [0 * x for x in found[0][1]], details
-
-
-def _within_faces(form: StandardForm, faces: list[Array], others: Array, **options: Any) -> JointResult:
-    """The least loss that reaches the other targets with what the faces leave to send."""
-    found = curve_through(within(form, faces), others, **options).at(float(others.max()))
-    return replace(found, shrink=inside(faces, found.shrink))

@@ -11,29 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from veilnet._core.linalg import orthonormal_rows
-from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
+from veilnet.designs.confirmed import Answer, confirmed_plan
 from veilnet.designs.floors import at_limit, hiding_faces, in_order
 from veilnet.designs.joint import (
     INFORMATION_FLOOR,
     SETTINGS,
-    Curve,
+    JointCurve,
     JointObjective,
     JointResult,
+    SearchOptions,
     inside,
     least_loss,
     telling_nothing,
     within,
 )
-from veilnet.designs.tradeoff import first_confirmed, told
+from veilnet.designs.tradeoff import RowTradeoff, how_found
 from veilnet.model.network import Network
-from veilnet.model.standard_form import StandardForm, standard_form
+from veilnet.model.standard_form import StandardForm
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict
 from veilnet.verdict.shares import share_sanitizers
@@ -51,62 +52,44 @@ def worst_ceilings(verdict: Verdict) -> dict[str, float]:
     return {name: known.worst_growth(rows) for name, rows in verdict.network.private.items()}
 
 
-def worst_direction_plan(
-    verdict: Verdict,
-    targets: Mapping[str, float],
-    worst: Mapping[str, float],
-    floors: Mapping[str, float],
-    *,
-    starts: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Plan:
+def worst_direction_plan(verdict: Verdict, asked: Asked, options: SearchOptions) -> Plan:
     """The plan of least loss found with p_j >= target_j, no floor broken, and every direction of g_j >= worst_j."""
-    form = standard_form(verdict.network)
-    kept = in_order(floors, targets)
+    tradeoff = RowTradeoff(verdict, options)
+    form, targets, worst = tradeoff.form, asked.targets, asked.worst
+    kept = in_order(asked.floors, targets)
 
-    def answers() -> Iterator[tuple[list[Array], dict[str, Any]]]:
+    def answers() -> Iterator[Answer]:
         limits = worst_limits(verdict.network)
         near = [name for name, value in worst.items() if value > limits[name] * (1 - SETTINGS.near_limit)]
         if not near:
-            options: dict[str, Any] = {"starts": starts, "seed": seed, "progress": progress}
-            found = _every_direction(verdict, form, targets, worst, **options)
-            if np.any(_privacy(form, found.shrink) < kept):
-                found = _with_floors(verdict, form, targets, worst, kept, **options)
-            yield found.shrink, told(found)
+            found = _every_direction(verdict, form, targets, worst, options)
+            if np.any(JointObjective(form).privacy(found.shrink) < kept):
+                found = _with_floors(verdict, form, asked, kept, options)
+            yield tradeoff.answer(found.shrink, how_found(found))
         # Nothing told of a parameter leaves every direction of it at its limit.
-        asked = np.array(
-            [name in worst or targets[name] > 0 or floors.get(name, 0.0) > 0 for name in targets]
+        about = np.array(
+            [name in worst or targets[name] > 0 or asked.floors.get(name, 0.0) > 0 for name in targets]
         )
-        yield telling_nothing(form, asked, seed)[0].shrink, {"tells_nothing_of": [*worst]}
+        nothing = telling_nothing(form, about, options.seed)[0].shrink
+        yield tradeoff.answer(nothing, {"tells_nothing_of": [*worst]})
 
-    return first_confirmed(verdict, answers(), targets=targets, worst_targets=worst, floors=floors)
+    return confirmed_plan(verdict.network, answers(), asked)
 
 
 def _with_floors(
-    verdict: Verdict,
-    form: StandardForm,
-    targets: Mapping[str, float],
-    worst: Mapping[str, float],
-    kept: Array,
-    **options: Any,
+    verdict: Verdict, form: StandardForm, asked: Asked, kept: Array, options: SearchOptions
 ) -> JointResult:
     """The same where floors bind: among plans that tell nothing of parameters whose floor is their limit."""
     hidden = at_limit(form, kept)
     raised = {
         name: target if hidden[place] else max(target, float(kept[place]))
-        for place, (name, target) in enumerate(targets.items())
+        for place, (name, target) in enumerate(asked.targets.items())
     }
     if not np.any(hidden):
-        return _every_direction(verdict, form, raised, worst, **options)
-    faces = hiding_faces(form, hidden, options["seed"])
-    found = _every_direction(verdict, within(form, faces), raised, worst, **options)
+        return _every_direction(verdict, form, raised, asked.worst, options)
+    faces = hiding_faces(form, hidden, options.seed)
+    found = _every_direction(verdict, within(form, faces), raised, asked.worst, options)
     return replace(found, shrink=inside(faces, found.shrink))
-
-
-def _privacy(form: StandardForm, shrink: list[Array]) -> Array:
-    objective = JointObjective(form)
-    return objective.with_infinities(shrink, objective(shrink).privacy)
 
 
 def _every_direction(
@@ -114,7 +97,7 @@ def _every_direction(
     form: StandardForm,
     targets: Mapping[str, float],
     worst: Mapping[str, float],
-    **options: Any,
+    options: SearchOptions,
 ) -> JointResult:
     bases = {
         name: orthonormal_rows(verdict.network.in_raw_coordinates(verdict.network.private[name]))
@@ -132,9 +115,9 @@ def _every_direction(
         rows, wanted = zip(*plain, *aimed, strict=True)
         extended = replace(form, private=tuple(rows))
         if found is None:
-            found = Curve(extended, np.array(wanted), **options).at(max(wanted))
+            found = JointCurve(extended, np.array(wanted), options).at(max(wanted))
         else:
-            followed = least_loss(extended, np.array(wanted), warm=[found.shrink], seed=options["seed"])
+            followed = least_loss(extended, np.array(wanted), warm=[found.shrink], seed=options.seed)
             found = replace(followed, starts=found.starts, agreed=found.agreed)
         exposed = [
             (direction, worst[name])

@@ -25,6 +25,7 @@ from veilnet.centre.models import Messages, messages_of
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
+from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.in_words import plan_in_words
 from veilnet.plans.lower_bound.proof import Proof
@@ -36,6 +37,7 @@ from veilnet.verdict.resolution import resolution_notes, unstated
 __all__ = ["Plan"]
 
 _NO_LOSS = 1e-13
+_NOTHING_ASKED = Asked()
 Answer = TypeVar("Answer")
 
 
@@ -126,10 +128,10 @@ class Plan(Frozen):
         """
         if not self.privacy_with_gaps:
             raise InvalidRequest("gap_privacy: goes with streams whose gaps are computed; leave it out")
+        asked = Asked(self.targets, self.worst_targets, self.most_loss, self.floors)
         return make_plan(
-            self.network, self.sanitizers, self.method, targets=self.targets, worst_targets=self.worst_targets,
-            most_loss=self.most_loss, floors=self.floors, details=self.details, gap_privacy=part,
-        )  # fmt: skip
+            self.network, self.sanitizers, self.method, asked, details=self.details, gap_privacy=part
+        )
 
     @derived
     def worst_direction(self) -> dict[str, float]:
@@ -286,21 +288,15 @@ def make_plan(
     network: Network,
     sanitizers: Mapping[str, Sanitizer],
     method: str,
+    asked: Asked = _NOTHING_ASKED,
     *,
-    targets: Mapping[str, float] | None = None,
-    worst_targets: Mapping[str, float] | None = None,
-    most_loss: float | None = None,
-    floors: Mapping[str, float] | None = None,
-    power: Mapping[str, float] | None = None,
     details: Mapping[str, Any] | None = None,
     known: StreamKnowledge | None = None,
     gap_privacy: float = GAP_PRIVACY,
 ) -> Plan:
     """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
 
-    ``targets`` are the privacies asked for, ``worst_targets`` those asked of every direction of a parameter,
-    ``most_loss`` the utility loss allowed, ``floors`` the privacies kept because they are free, ``power`` the noise
-    power allowed to every agent, ``known`` what these very sanitizers tell of a stream, where that was computed
+    ``asked`` is what it was made for, ``known`` what these very sanitizers tell of a stream, where that was computed
     already, ``gap_privacy`` the part of an error without gaps that has to be left around one.
     """
     refuse_narrow_limits(network)
@@ -310,6 +306,8 @@ def make_plan(
     gridded = with_release_grid(network, sanitizers, known=known)
     utility, hidden = _figures(network, gridded) if known is None else (known.utility, known.privacy)
     noted, with_gaps = dict(details or {}), {}
+    if asked.given_up and method == "joint":
+        noted["given_up"] = sorted(asked.given_up)
     if known is not None and not by_stacks(network):
         masked = promise_with_gaps(network, gridded, known, read_gap_privacy(gap_privacy))
         gridded, with_gaps = masked.sanitizers, dict(masked.privacy)
@@ -319,11 +317,11 @@ def make_plan(
     promise = Promise(
         utility,
         hidden,
-        dict(targets or {}),
-        most_loss,
-        dict(worst_targets or {}),
-        dict(floors or {}),
-        power or {},
+        dict(asked.targets),
+        asked.most_loss,
+        dict(asked.worst),
+        dict(asked.floors),
+        asked.power,
         with_gaps,
     )
     other = with_more_dither(network, gridded)
@@ -342,10 +340,10 @@ def make_plan(
         utility=promise.utility,
         privacy=MappingProxyType(dict(promise.privacy)),
         certificate=certificate,
-        targets=MappingProxyType(dict(targets or {})),
-        worst_targets=MappingProxyType(dict(worst_targets or {})),
+        targets=MappingProxyType(dict(asked.targets)),
+        worst_targets=MappingProxyType(dict(asked.worst)),
         details=MappingProxyType(noted),
-        floors=MappingProxyType(dict(floors or {})),
+        floors=MappingProxyType(dict(asked.floors)),
         privacy_with_gaps=MappingProxyType(with_gaps),
     )
 

@@ -14,9 +14,11 @@ from veilnet.auditing.attack.on_data import SECTION
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.calibration.fitting import Calibration, fit_report
 from veilnet.designs.frontiers import Frontier, Point
-from veilnet.designs.tradeoff import curve_of, least_loss_plan
+from veilnet.designs.joint import SearchOptions
+from veilnet.designs.tradeoff import RowTradeoff
 from veilnet.io.table_files import TableFile
 from veilnet.model.network import Network
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan
 from veilnet.report.building import traced_frontier, traced_levels
 from veilnet.studio.asking import Ask
@@ -39,14 +41,15 @@ def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
         return traced_frontier(plan, seconds=_SECONDS, progress=progress)
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
-    curve = curve_of(verdict, np.ones(len(network.private)), {})
+    tradeoff = RowTradeoff(verdict, SearchOptions())
+    curve = tradeoff.curve(np.ones(len(network.private)), {})
     levels = traced_levels(plan, verdict)
     rows: list[Point] = []
     for done, level in enumerate(levels):
         progress("tracing", done / len(levels))
         found = plan
         if level > ceiling:
-            found = least_loss_plan(verdict, dict.fromkeys(network.private, level), {}, curve=curve)
+            found = tradeoff.least_loss(Asked(dict.fromkeys(network.private, level)), curve)
         rows.append(Point(level, found.utility, dict(found.privacy), found.method, found))
         tell(Frontier(network, tuple(rows), ceiling, limit))
     return Frontier(network, tuple(rows), ceiling, limit)

@@ -9,6 +9,7 @@ from veilnet.designs.alternating.sweeps import alternate
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.designs.tradeoff import aimed_at
 from veilnet.model.standard_form import standard_form
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
 
@@ -27,7 +28,7 @@ def alternating_plan(
         network,
         sanitizers_from_shrink(network, result.shrink),
         "alternating",
-        targets=targets,
+        Asked(targets),
         details={
             "sweeps": [
                 {

@@ -4,22 +4,26 @@ Read in this order: ``problem`` (the information as a function of what agents se
 Lagrangian), ``chart`` and ``lbfgs`` (how it is minimised), ``run`` (one start to its end), ``starts`` (where to
 start), ``snap`` (eigenvalues to 0 and 1), ``hidden`` (one direction of x hidden altogether), ``search`` (many
 starts), ``scout`` and ``pool`` (very many starts at once, on small networks), ``hiding`` and ``withholding`` (privacy
-without bound, and at its limit), ``curve`` (both questions asked of one curve) and ``solver`` (the two questions).
-``settings`` holds the numbers of the search, ``telling`` how it reports and is stopped.
+without bound, and at its limit), ``levels`` (what a curve is), ``curve`` (both questions asked of one curve) and
+``solver`` (the two questions). ``settings`` holds the numbers of the search, ``telling`` what callers say of it.
 """
 
-from veilnet.designs.joint.curve import Curve
+from veilnet.designs.joint.curve import JointCurve
+from veilnet.designs.joint.levels import Curve
 from veilnet.designs.joint.objective import INFORMATION_FLOOR, JointObjective
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
+from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.joint.withholding import inside, telling_nothing, within
 
 __all__ = [
     "INFORMATION_FLOOR",
     "SETTINGS",
     "Curve",
+    "JointCurve",
     "JointObjective",
     "JointResult",
+    "SearchOptions",
     "inside",
     "least_loss",
     "most_privacy",

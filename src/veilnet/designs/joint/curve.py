@@ -1,8 +1,8 @@
 """One trade-off curve: the least loss against a level t, where every p_j is to be at least t·weight_j.
 
-Both questions are asked of the same curve. `Curve.at` gives the least loss at a level; `Curve.within` the largest
-level within a loss, found as the root of the former, so that the two are inverse to each other. What is known in
-closed form bounds the curve everywhere: shares are free up to the ceiling, telling nothing reaches the limit, and
+Both questions are asked of the same curve. `JointCurve.at` gives the least loss at a level; `JointCurve.within` the
+largest level within a loss, found as the root of the former, so that the two are inverse to each other. What is known
+in closed form bounds the curve everywhere: shares are free up to the ceiling, telling nothing reaches the limit, and
 hiding directions altogether is privacy without bound; a plan for more privacy serves for less.
 
 In between, plans are followed from levels that depend on the network alone, upwards and downwards: on small
@@ -16,11 +16,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from veilnet._core.progress import Progress, Stopped
+from veilnet._core.progress import Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.flat import as_it_is, between, sharpened
 from veilnet.designs.joint.hidden import hidden_exactly
 from veilnet.designs.joint.hiding import hiding_like, hiding_plans
+from veilnet.designs.joint.levels import Levels
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.pool import Pool, leaders, least_loss_problem
 from veilnet.designs.joint.problem import LeastLoss, MostPrivacy, Problem
@@ -38,44 +39,31 @@ from veilnet.designs.joint.search import (
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import share_projectors
-from veilnet.designs.joint.telling import Teller
+from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
 
-__all__ = ["Curve", "least_loss_problem"]
+__all__ = ["JointCurve", "least_loss_problem"]
 
 
-class Curve:
-    """Least loss against the level t with p_j >= t·weights_j; weights that are zero ask nothing.
-
-    ``floors`` are privacies that hold at every level (zero: none); shares have them at no loss.
+class JointCurve(Levels):
+    """Least loss against the level t; shares have the floors at no loss.
 
     ceiling, limit: the levels that are free and that silence reaches.
     stopped:        whether the caller asked the search to stop; answers are then the best found so far.
     """
 
     def __init__(
-        self,
-        form: StandardForm,
-        weights: Array,
-        *,
-        floors: Array | None = None,
-        starts: int | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        self, form: StandardForm, weights: Array, options: SearchOptions, *, floors: Array | None = None
     ) -> None:
+        super().__init__(weights, floors)
         self.form = form
         self.objective = JointObjective(form)
-        self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
-        self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
         self.stopped = False
-        self._starts, self._seed = starts, seed
-        self._tell = Teller(progress)
-        asked = self.weights > 0
-        sharing = share_projectors(self.objective)
-        silent = [0 * x for x in sharing]
+        self._starts, self._seed, self._tell = options.starts, options.seed, options.tell
         self.ceiling, self.limit = (
-            float(np.min(self._privacy(shrink)[asked] / self.weights[asked])) for shrink in (sharing, silent)
+            self.reached(self.objective.privacy(shrink))
+            for shrink in (share_projectors(self.objective), self.objective.silent)
         )
         self._bounds = self._closed_forms()
         self._pool: Pool | None = None
@@ -90,13 +78,9 @@ class Curve:
         dense = 1.0 if self.form.coupling is None else float(sizes.sum()) / 4
         return float((sizes**2).sum()) * max(dense, 1.0) <= SETTINGS.small_entries
 
-    def _targets(self, level: float) -> Array:
-        """What every p_j has to reach at a level."""
-        return np.maximum(level * self.weights, self.floors)
-
     def at(self, level: float) -> JointResult:
         """The least loss found at a level between the ceiling and the limit."""
-        targets = self._targets(level)
+        targets = self.targets(level)
         eased = np.minimum(targets, SETTINGS.far)
         near = min(level, SETTINGS.far)
         found = self._least_loss(near, self._step_above(near), eased)
@@ -135,10 +119,10 @@ class Curve:
         free = [
             bound
             for bound in self._bounds
-            if bound.at.loss <= allowed and problem.keeps_floors(self._privacy(bound.shrink))
+            if bound.at.loss <= allowed and problem.keeps_floors(self.objective.privacy(bound.shrink))
         ]
         highest = min(self.limit, SETTINGS.far) * (1 - SETTINGS.near_limit)
-        if any(problem.level(self._privacy(bound.shrink)) >= highest for bound in free):
+        if any(problem.level(self.objective.privacy(bound.shrink)) >= highest for bound in free):
             return self._best(problem, self._nothing_run(problem), free)
         low, high = self._bracket(allowed, highest)
         warm = [result.shrink for result in (low, high) if result is not None]
@@ -168,8 +152,7 @@ class Curve:
             result = self.at(level) if closely else self._least_loss(level)
             if result.loss <= budget:
                 # A plan often reaches more than was asked of it.
-                reached = float(np.min(result.privacy[self.weights > 0] / self.weights[self.weights > 0]))
-                inside = (max(level, min(reached, highest)), result)
+                inside = (max(level, min(self.reached(result.privacy), highest)), result)
             else:
                 outside = (level, result)
                 dearer.append((level, result))
@@ -231,16 +214,10 @@ class Curve:
     def _race_starts(self) -> int:
         return default_starts(self.form) if self._starts is None else self._starts
 
-    def _privacy(self, shrink: list[Array]) -> Array:
-        return self.objective.with_infinities(shrink, self.objective(shrink).privacy)
-
-    def _finished(self, shrink: list[Array]) -> Finished:
-        return as_it_is(self.objective, shrink)
-
     def _closed_forms(self) -> list[Finished]:
         """Plans that serve at every level: nothing told of what is asked about, or directions hidden altogether."""
-        asked = self.weights > 0
-        silent = self._privacy([0 * x for x in share_projectors(self.objective)])
+        asked = self.asked
+        silent = self.objective.privacy(self.objective.silent)
         unbounded = asked & np.isinf(silent)
         plans = [plan.shrink for plan in hiding_plans(self.form, unbounded, self._seed)]
         if not np.any(unbounded):
@@ -248,7 +225,7 @@ class Curve:
         elif np.any(asked & ~unbounded):
             nothing = telling_nothing(self.form, asked & ~unbounded, self._seed)[0].shrink
             plans = [both(plan, nothing) for plan in plans]
-        return [self._finished(plan) for plan in plans]
+        return [as_it_is(self.objective, plan) for plan in plans]
 
     def _step_above(self, level: float) -> JointResult | None:
         """The answer at the next of many levels that depend on the network alone: a plan for more privacy serves."""
@@ -272,7 +249,7 @@ class Curve:
         self, level: float, above: JointResult | None = None, targets: Array | None = None
     ) -> JointResult:
         """The least loss at a level, or at ``targets`` that are hardly below it."""
-        targets = self._targets(level) if targets is None else targets
+        targets = self.targets(level) if targets is None else targets
         problem = least_loss_problem(self.objective, targets)
         search = Search.of(self.objective, problem, self._tell)
         starts = agreed = iterations = 0
@@ -285,15 +262,15 @@ class Curve:
                 reached = pool.visit(targets)
                 leading = leaders(reached, targets, SETTINGS.polished)
                 self._leading = [reached.one(place) for place in leading]
-                ready = [self._finished(point) for point in self._leading]
+                ready = [as_it_is(self.objective, point) for point in self._leading]
                 worth = [
                     p
                     for p in leading
                     if reached.estimate[p] < reached.estimate[leading[0]] + SETTINGS.promising
                 ]
                 polish(search, [reached.one(place) for place in worth])
-                higher = [] if above is None else [self._finished(above.shrink)]
-                higher += [self._finished(plan) for plan in pool.plans]
+                higher = [] if above is None else [as_it_is(self.objective, above.shrink)]
+                higher += [as_it_is(self.objective, plan) for plan in pool.plans]
                 ready += [plan for plan in higher if problem.safe(plan.at)]
                 best = min((finished.value for finished, _ in search.finished), default=np.inf)
                 cheaper = [plan for plan in ready if problem.safe(plan.at) and plan.value < best]
@@ -353,7 +330,7 @@ class Curve:
             top = self.limit if np.isfinite(self.limit) else max(SETTINGS.far, 10 * self.ceiling)
             span = np.log1p(top) - np.log1p(self.ceiling)
             levels = [
-                self._targets(float(np.expm1(np.log1p(self.ceiling) + part * span)))
+                self.targets(float(np.expm1(np.log1p(self.ceiling) + part * span)))
                 for part in SETTINGS.scouted_levels
             ]
             starts = SETTINGS.scouts if self._starts is None else self._starts
@@ -365,13 +342,15 @@ class Curve:
 
     def _hidden_like(self, plans: list[list[Array]]) -> list[Finished]:
         """What the pool nearly hides, hidden altogether, where no prior limits what is asked about."""
-        asked = self.weights > 0
+        asked = self.asked
         if np.isfinite(self.limit):
             return []
         made = [hidden_exactly(self.objective, plan, count) for plan in plans for count in (1, 2)]
         made += [plan.shrink for plan in hiding_like(self.form, asked, plans)]
-        unbounded = [shrink for shrink in made if np.all(np.isinf(self._privacy(shrink)[asked]))]
-        return sorted((self._finished(shrink) for shrink in unbounded), key=lambda one: one.value)[:3]
+        unbounded = [shrink for shrink in made if np.all(np.isinf(self.objective.privacy(shrink)[asked]))]
+        return sorted((as_it_is(self.objective, shrink) for shrink in unbounded), key=lambda one: one.value)[
+            :3
+        ]
 
     def _raced(self, level: float) -> list[JointResult]:
         """Results at the rungs below and above a level; rungs are the same whatever is asked."""
@@ -386,7 +365,7 @@ class Curve:
             if rung < 0 or rung_height >= top * (1 - 1e-6):
                 continue
             if rung not in self._rungs:
-                wanted = self._targets(float(np.expm1(np.log1p(self.ceiling) + rung_height)))
+                wanted = self.targets(float(np.expm1(np.log1p(self.ceiling) + rung_height)))
                 starts = self._race_starts if self._starts is not None else -(-self._race_starts // 2)
                 problem = least_loss_problem(self.objective, wanted)
                 self._rungs[rung] = solve(

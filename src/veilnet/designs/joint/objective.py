@@ -126,6 +126,15 @@ class JointObjective:
         values, vectors = np.linalg.eigh(self._information(shrink, self._views(shrink)))
         return values, vectors
 
+    @property
+    def silent(self) -> list[Array]:
+        """X = 0: nothing is sent."""
+        return [np.zeros((group.count, group.size, group.size)) for group in self.groups]
+
+    def privacy(self, shrink: Sequence[Array]) -> Array:
+        """The privacies at X, infinite where nothing bounds them."""
+        return self.with_infinities(shrink, self(shrink).privacy)
+
     def with_infinities(self, shrink: Sequence[Array], privacy: Array) -> Array:
         """The privacies, infinite where a private row leaves the range of J̃."""
         return infinite_where_unknown(*self.least_known(shrink), self._wanted, self.row_owner, privacy)

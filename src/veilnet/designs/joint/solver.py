@@ -8,11 +8,11 @@ import numpy as np
 
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
-from veilnet.designs.joint.curve import Curve, least_loss_problem
+from veilnet.designs.joint.curve import JointCurve, least_loss_problem
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import MostPrivacy
 from veilnet.designs.joint.search import JointResult, solve
-from veilnet.designs.joint.telling import Teller
+from veilnet.designs.joint.telling import SearchOptions, Teller
 from veilnet.model.standard_form import StandardForm
 
 __all__ = ["JointResult", "least_loss", "most_privacy"]
@@ -36,7 +36,7 @@ def least_loss(
         objective = JointObjective(form)
         problem = least_loss_problem(objective, targets)
         return solve(form, objective, problem, starts or 0, warm, seed, Teller(progress))
-    return Curve(form, targets, starts=starts, seed=seed, progress=progress).at(float(targets.max()))
+    return JointCurve(form, targets, SearchOptions(starts, seed, progress)).at(float(targets.max()))
 
 
 def most_privacy(
@@ -54,4 +54,4 @@ def most_privacy(
         objective = JointObjective(form)
         problem = MostPrivacy(loss, np.asarray(weights, dtype=np.float64))
         return solve(form, objective, problem, starts or 0, warm, seed, Teller(progress))
-    return Curve(form, weights, starts=starts, seed=seed, progress=progress).within(loss)
+    return JointCurve(form, weights, SearchOptions(starts, seed, progress)).within(loss)

@@ -8,14 +8,15 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import null_space
 
-from veilnet._core.progress import Progress, Stopped
+from veilnet._core.progress import Stopped
 from veilnet._core.types import Array, Booleans
 from veilnet.designs.joint import JointResult
 from veilnet.designs.joint.hiding import hiding_directions
+from veilnet.designs.joint.levels import Levels
 from veilnet.designs.joint.objective import infinite_where_unknown
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.starts import unseen_by
-from veilnet.designs.joint.telling import Teller
+from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.many.crowd import Crowd, FormCrowd
 from veilnet.designs.many.descent import Descent, Effort, Found
 from veilnet.designs.many.mixture import Question
@@ -40,7 +41,7 @@ class ManySearch:
 
     crowd:   all agents.
     sample:  a few agents that stand for all.
-    starts, seed: beginnings on the sample, and what the later ones are drawn from.
+    options: how many beginnings there are on the sample, and what the later ones are drawn from.
     effort:  among all agents.
     stopped: whether the caller asked the search to stop.
     """
@@ -49,14 +50,12 @@ class ManySearch:
         self,
         crowd: Crowd,
         sample: Sample,
-        starts: int | None,
-        seed: int,
-        progress: Progress | None,
+        options: SearchOptions,
         effort: Effort = _ON_ALL,
     ) -> None:
-        self._sample, self._tell, self._effort = sample, Teller(progress), effort
-        self.starts = _STARTS if starts is None else starts
-        self._seed = seed
+        self._sample, self._tell, self._effort = sample, options.tell, effort
+        self.starts = _STARTS if options.starts is None else options.starts
+        self._seed = options.seed
         self._all = Descent(crowd, sample.scale, self._tell)
         self._hiding_all: Recipe | None = None
         self.stopped = False
@@ -135,38 +134,34 @@ class ManySearch:
             yield Recipe.withhold((blind @ inner)[:, None])
 
 
-class ManyCurve:
-    """As :class:`veilnet.designs.joint.Curve`, for very many agents: loss against level t, p_j >= t·weights_j."""
+class ManyCurve(Levels):
+    """As :class:`veilnet.designs.joint.JointCurve`, for very many agents."""
 
     def __init__(
-        self,
-        form: StandardForm,
-        weights: Array,
-        *,
-        floors: Array | None = None,
-        starts: int | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        self, form: StandardForm, weights: Array, options: SearchOptions, *, floors: Array | None = None
     ) -> None:
-        self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
-        self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
-        self._form, self._crowd = form, FormCrowd(form)
-        self._options = (starts, seed, progress)
+        super().__init__(weights, floors)
+        self._form, self._crowd, self._options = form, FormCrowd(form), options
+
+    @property
+    def ceiling(self) -> float:
+        """The level that is free."""
+        return self.reached(self._search.ceiling)
+
+    @property
+    def limit(self) -> float:
+        """The level that silence reaches."""
+        return self.reached(self._search.limit)
 
     @cached_property
     def _search(self) -> ManySearch:
-        search = ManySearch(self._crowd, sample_of(self._form), *self._options)
-        search_closed_forms(search, self._form, self.weights > 0)
+        search = ManySearch(self._crowd, sample_of(self._form), self._options)
+        search_closed_forms(search, self._form, self.asked)
         return search
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the caller asked the search to stop."""
-        return self._search.stopped
 
     def at(self, level: float) -> JointResult:
         """The least loss found at a level between the ceiling and the limit."""
-        return self._answered(Question(np.maximum(level * self.weights, self.floors)))
+        return self._answered(Question(self.targets(level)))
 
     def within(self, budget: float) -> JointResult:
         """The largest level found whose loss is at most ``budget``."""

@@ -26,6 +26,7 @@ from veilnet.designs.many_power import noise_of_many, relative_gap
 from veilnet.designs.power.reduction import free_noise_problem
 from veilnet.designs.power.solver import maximize_privacy
 from veilnet.model.network import Network
+from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
 
@@ -66,7 +67,7 @@ def power_plan(verdict: Verdict, power: Array, *, progress: Progress | None = No
         found = (_of_many if many else _of_few)(verdict, part * power, progress)
         upper_bound = min(upper_bound, found.upper_bound) if part == 1.0 else upper_bound
         try:
-            plan = make_plan(network, found.sanitizers, "power", most_loss=0.0, power=allowed)
+            plan = make_plan(network, found.sanitizers, "power", Asked(most_loss=0.0, power=allowed))
         except InvalidPlan as error:
             refusal = refusal or error
             continue

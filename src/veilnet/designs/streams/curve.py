@@ -13,14 +13,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from veilnet._core.progress import Progress, Stopped
+from veilnet._core.progress import Stopped
 from veilnet._core.types import Array
+from veilnet.designs.joint.levels import Levels
 from veilnet.designs.joint.problem import LeastLoss, MostPrivacy, Problem
 from veilnet.designs.joint.run import toward_vertex
 from veilnet.designs.joint.search import JointResult
 from veilnet.designs.joint.snap import finish, retreat
 from veilnet.designs.joint.starts import random_shrink
-from veilnet.designs.joint.telling import Teller
+from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.streams.knowledge import Knowledge
 from veilnet.designs.streams.objective import StreamObjective
 from veilnet.designs.streams.search import STREAM_SETTINGS, Race, Start, embedded, projectors
@@ -33,11 +34,10 @@ _PLAIN_STARTS = 5
 _DISTURBANCE = 0.5
 
 
-class StreamCurve:
-    """Least loss against the level t with p_j >= t·weights_j; weights that are zero ask nothing.
+class StreamCurve(Levels):
+    """Least loss against the level t; share filters have the floors at no loss.
 
-    ``knowledge`` is what agents know, ``plain`` the same without memories (None: no memoryless design is looked for),
-    ``floors`` privacies that hold at every level (zero: none); share filters have them at no loss.
+    ``knowledge`` is what agents know, ``plain`` the same without memories (None: no memoryless design is looked for).
 
     ceiling, limit: the levels that share filters give for nothing, and that silence reaches.
     stopped:        whether the caller asked the search to stop; answers are then the best found so far.
@@ -48,29 +48,22 @@ class StreamCurve:
         knowledge: Knowledge,
         plain: Knowledge | None,
         weights: Array,
+        options: SearchOptions,
         *,
         floors: Array | None = None,
-        starts: int | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
     ) -> None:
+        super().__init__(weights, floors)
         self.objective = StreamObjective(knowledge)
         self.plain = None if plain is None else StreamObjective(plain)
-        self.weights = np.asarray(weights, dtype=np.float64) / np.max(weights)
-        self.floors = np.zeros(self.weights.size) if floors is None else np.asarray(floors, dtype=np.float64)
         self.stopped = False
-        self._seed = seed
-        self._tell = Teller(progress)
+        self._seed, self._tell = options.seed, options.tell
         size = 0 if len(knowledge.transition) <= _SMALL else 1
-        self._starts = _STARTS[size] if starts is None else starts
+        self._starts = _STARTS[size] if options.starts is None else options.starts
         self._finishers, self._rounds = _FINISHERS[size], _ROUNDS[size]
         self.sharing = projectors(self.objective, self.objective.knowledge.shares)
         self._ceilings = self.objective(self.sharing).privacy
         self._limits = self.objective([0 * x for x in self.sharing]).privacy
-        asked = self.weights > 0
-        self.ceiling, self.limit = (
-            float(np.min(each[asked] / self.weights[asked])) for each in (self._ceilings, self._limits)
-        )
+        self.ceiling, self.limit = self.reached(self._ceilings), self.reached(self._limits)
         self._found: dict[float, JointResult] = {}
 
     def at(self, level: float) -> JointResult:
@@ -126,7 +119,7 @@ class StreamCurve:
         return self._polished(problem.copy(), inverse, direct)
 
     def _least_loss(self, level: float) -> Problem:
-        targets = np.maximum(level * self.weights, self.floors)
+        targets = self.targets(level)
         return LeastLoss(targets, self._room(targets))
 
     def _most_privacy(self, budget: float) -> Problem:
