@@ -19,7 +19,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 import veilnet as vn  # noqa: E402
-from veilnet.designs.joint import SearchOptions
+from veilnet.designs.joint import SearchOptions  # noqa: E402
 from veilnet.designs.joint.problem import LeastLoss  # noqa: E402
 from veilnet.designs.streams.arrays import memories_of  # noqa: E402
 from veilnet.designs.streams.tradeoff import StreamTradeoff  # noqa: E402
