@@ -1,6 +1,6 @@
-"""Designs for streams: share filters where privacy is free, searches where it is traded for utility.
+"""Trading utility for privacy on streams; where privacy is free, share filters answer (``designs.perfect``).
 
-Read ``choice`` (which of them answers), ``perfect``, ``tradeoff`` (utility against privacy), then what it is made of:
+Read ``tradeoff`` (utility against privacy), then what it is made of:
 ``arrays`` and ``knowledge`` (what agents know), ``objective`` (loss and privacies with gradients, by ``doubling``),
 ``search``, ``curve`` and ``limit``.
 """
