@@ -43,8 +43,9 @@ import numpy as np  # noqa: E402
 
 import veilnet as vn  # noqa: E402
 from live_children import PATIENCE, Child, Line  # noqa: E402
+from veilnet.cli._mosquitto import Broker  # noqa: E402
 from veilnet.io.live_ledger import audit_live_releases  # noqa: E402
-from veilnet.live.broker import Broker, BrokerPlan  # noqa: E402
+from veilnet.live.broker import BrokerPlan  # noqa: E402
 from veilnet.live.keys import KeyFolder, make_keys  # noqa: E402
 from veilnet.live.messages import Message, Seal  # noqa: E402
 from veilnet.live.seals import agent_seal, make_seals  # noqa: E402

@@ -31,7 +31,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 import veilnet as vn  # noqa: E402
-from veilnet.live.broker import Broker, BrokerPlan  # noqa: E402
+from veilnet.cli._mosquitto import Broker  # noqa: E402
+from veilnet.live.broker import BrokerPlan  # noqa: E402
 from veilnet.live.centre import Centre  # noqa: E402
 from veilnet.live.centre_store import CentreStore  # noqa: E402
 from veilnet.live.connecting import make_client  # noqa: E402

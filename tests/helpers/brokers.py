@@ -12,7 +12,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from veilnet._core.errors import MissingExtra
-from veilnet.live.broker import Broker, find_mosquitto
+from veilnet.cli._mosquitto import Broker, find_mosquitto
 from veilnet.live.keys import Credentials
 
 PATIENCE = 120.0  # seconds; far more than any machine needs

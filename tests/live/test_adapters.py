@@ -18,11 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.brokers import Client, eventually, require_mosquitto
-from veilnet._core.errors import InvalidRequest
+from helpers.code_blocks import ROOT
+from veilnet.cli._mosquitto import Broker
 from veilnet.live import home_assistant, telegraf
-from veilnet.live.broker import Broker, BrokerPlan
+from veilnet.live.broker import BrokerPlan
 from veilnet.live.keys import KeyFolder
-from veilnet.live.topics import Topics
+from veilnet.live.topics import Topics, reader_identity
 
 TOPICS = Topics("home/veilnet")
 LABELS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
@@ -182,26 +183,17 @@ def test_a_name_cannot_end_or_add_a_line(label: str) -> None:
     assert read_line(found[0])[2]["value"] == 1.0
 
 
-def test_telegraf_s_configuration() -> None:
-    text = telegraf.configuration(TOPICS, "broker.example", reader="telegraf")
-    read = tomllib.loads(text)
-    consumer = read["inputs"]["mqtt_consumer"][0]
+def test_telegraf_s_configuration_reads_what_is_published() -> None:
+    text = (ROOT / "examples" / "live" / "telegraf.conf").read_text()
+    consumer = tomllib.loads(text)["inputs"]["mqtt_consumer"][0]
     assert consumer["servers"] == ["ssl://broker.example:8883"]
-    assert consumer["topics"] == [TOPICS.influx]
+    assert consumer["topics"] == [Topics().influx]
     assert consumer["persistent_session"] is True
-    assert consumer["client_id"] == "@telegraf"
+    assert consumer["client_id"] == reader_identity("telegraf")
     assert (consumer["data_format"], consumer["protocol"], consumer["qos"]) == ("influx", "5", 1)
-    assert {Path(consumer[name]).name for name in ("tls_ca", "tls_cert", "tls_key")} == {
-        "ca.crt",
-        "party.crt",
-        "party.key",
-    }
+    keys = [Path(consumer[name]).name for name in ("tls_ca", "tls_cert", "tls_key")]
+    assert keys == ["ca.crt", "party.crt", "party.key"]
     assert "insecure_skip_verify" not in text
-    assert tomllib.loads(telegraf.configuration(TOPICS, "::1"))["inputs"]["mqtt_consumer"][0]["servers"] == [
-        "ssl://[::1]:8883"
-    ]
-    with pytest.raises(InvalidRequest, match="host: expected text without quotes"):
-        telegraf.configuration(TOPICS, 'a"\n[[outputs.file]]')
 
 
 def test_all_of_it_passes_the_broker(keys: KeyFolder) -> None:

@@ -12,8 +12,9 @@ import pytest
 from helpers.brokers import Client, eventually, require_mosquitto
 from live.conftest import AGENTS
 from veilnet._core.errors import MissingExtra, VeilnetError
-from veilnet.live import broker as module
-from veilnet.live.broker import Broker, BrokerPlan, access_list, configuration
+from veilnet.cli import _mosquitto
+from veilnet.cli._mosquitto import Broker
+from veilnet.live.broker import BrokerPlan, access_list, configuration
 from veilnet.live.keys import Authority, Credentials, KeyFolder, make_keys
 from veilnet.live.topics import Topics, identity
 
@@ -222,16 +223,11 @@ def test_what_is_kept_over_a_restart(keys: KeyFolder, tmp_path: Path) -> None:
             running.stop()
 
 
-def test_a_port_that_is_taken_is_an_error(broker: Broker, keys: KeyFolder) -> None:
-    with pytest.raises(VeilnetError, match="is in use; choose another"):
-        Broker(keys.broker, PLAN, port=broker.port).start()
-
-
 def test_a_missing_broker_is_an_error_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, keys: KeyFolder
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(module, "_PLACES", ())
+    monkeypatch.setattr(_mosquitto, "_PLACES", ())
     with pytest.raises(MissingExtra, match="sudo apt-get install mosquitto"):
         Broker(keys.broker, PLAN).start()
 

@@ -19,12 +19,11 @@ import veilnet as vn
 from helpers.brokers import PATIENCE, Client, eventually, require_mosquitto
 from helpers.small_network import small_network
 from veilnet.cli import run
+from veilnet.cli._mosquitto import find_mosquitto, free_port
 from veilnet.io.acceptance import accept
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.signing import sign_files
 from veilnet.io.statements import Statement
-from veilnet.live import broker as module
-from veilnet.live.broker import find_mosquitto
 from veilnet.live.home_assistant import birth_topic, discovery_topic
 from veilnet.live.keys import KeyFolder
 from veilnet.live.topics import Topics
@@ -55,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def broker(place: Path) -> Iterator[Somewhere]:
     """Mosquitto by the very configuration that 'veilnet live keys' wrote."""
-    found = Somewhere(module._free_port())
+    found = Somewhere(free_port())
     arguments = ["--out", str(place / "keys"), "--port", str(found.port), "--reader", "telegraf"]
     assert run(["live", "keys", str(place / "plan"), *arguments]) == 0
     written = place / "keys" / "broker" / "mosquitto.conf"

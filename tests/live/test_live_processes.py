@@ -17,7 +17,8 @@ from helpers.brokers import eventually, require_mosquitto
 from helpers.live_networks import house_plan
 from helpers.small_network import small_network
 from veilnet.cli import run
-from veilnet.live.broker import Broker, BrokerPlan
+from veilnet.cli._mosquitto import Broker
+from veilnet.live.broker import BrokerPlan
 from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals
 from veilnet.live.status import read_status

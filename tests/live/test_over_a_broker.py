@@ -20,8 +20,9 @@ import pytest
 from helpers.brokers import Client, eventually, require_mosquitto
 from helpers.live_networks import TOPICS, Wired, house_plan, house_readings
 from veilnet.centre.fusion import Fusion
+from veilnet.cli._mosquitto import Broker
 from veilnet.io.template import house
-from veilnet.live.broker import Broker, BrokerPlan
+from veilnet.live.broker import BrokerPlan
 from veilnet.live.centre import Centre
 from veilnet.live.epochs import Epochs
 from veilnet.live.keys import KeyFolder, make_keys

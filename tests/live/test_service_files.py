@@ -14,8 +14,6 @@ import pytest
 import yaml
 
 from veilnet.cli import VERBS, _options, live
-from veilnet.live.telegraf import configuration
-from veilnet.live.topics import Topics
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "live"
 UNITS = sorted(EXAMPLES.glob("*.service"))
@@ -116,10 +114,6 @@ def test_the_image_has_what_it_copies() -> None:
         if line.startswith("COPY "):
             for name in line.split()[1:-1]:
                 assert (root / name).exists(), name
-
-
-def test_telegraf_s_example_is_the_one_that_is_made() -> None:
-    assert (EXAMPLES / "telegraf.conf").read_text() == configuration(Topics(), "broker.example")
 
 
 def test_commands_in_the_words_exist() -> None:

@@ -145,7 +145,7 @@ def _algebra() -> Finding:
     import numpy as np
 
     set_ = next((f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ), "")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
     try:
         pools = import_module("threadpoolctl").threadpool_info()
     except ImportError:
@@ -192,9 +192,7 @@ def _entropy() -> Finding:
         return Finding(
             "entropy", "problem", "the operating system repeats itself", "no agent may send from here"
         )
-    return Finding(
-        "entropy", "ok", "getrandom of the operating system" if hasattr(os, "getrandom") else "os.urandom"
-    )
+    return Finding("entropy", "ok", "getrandom of the operating system")
 
 
 def _clock() -> Finding:

@@ -20,7 +20,7 @@ from veilnet.cli._command_line import Option
 
 if TYPE_CHECKING:
     from veilnet._core.types import Array
-    from veilnet.live.broker import Broker
+    from veilnet.cli._mosquitto import Broker
     from veilnet.live.keys import KeyFolder
     from veilnet.plans.plan import Plan
 
@@ -58,9 +58,10 @@ class Show:
     """
 
     def __init__(self, folder: Path, stack: ExitStack, epochs: int, say: Any) -> None:
+        from veilnet.cli._mosquitto import Broker
         from veilnet.designs import design
         from veilnet.io.template import house
-        from veilnet.live.broker import Broker, BrokerPlan
+        from veilnet.live.broker import BrokerPlan
         from veilnet.live.keys import make_keys
         from veilnet.live.seals import make_seals
 

@@ -67,7 +67,7 @@ def command(
         soft_wrap=True,
     )
     console.print(f"Start the broker with: mosquitto -c {written}", soft_wrap=True)
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
+    if os.geteuid() == 0:
         console.print(
             f"As root it becomes the user mosquitto; let that one read it: chown -R mosquitto {written.parent}",
             soft_wrap=True,

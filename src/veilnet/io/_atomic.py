@@ -38,7 +38,6 @@ def replacing(path: str | PathLike[str], *, mode: int | None = None) -> Iterator
         os.fsync(file.fileno())
         if mode is not None:
             beside.chmod(mode)
-        _release_on_windows(file)
         beside.replace(target)
     remember_folder(target.parent)
 
@@ -52,7 +51,6 @@ def moved_into_place(path: Path, content: bytes, mode: int) -> int:
         os.fsync(file.fileno())
         handle = os.dup(file.fileno())  # the lock belongs to both, and stays with the one that is kept
         try:
-            _release_on_windows(file)
             beside.replace(target)
         except BaseException:
             os.close(handle)
@@ -74,7 +72,6 @@ def create(path: str | PathLike[str], content: bytes, *, mode: int = 0o666) -> N
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-        _release_on_windows(file)
         try:
             os.link(beside, target)  # unlike renaming, this refuses to replace
         except FileExistsError:
@@ -85,7 +82,7 @@ def create(path: str | PathLike[str], content: bytes, *, mode: int = 0o666) -> N
 
 
 def _create_in_place(target: Path, content: bytes, mode: int) -> None:
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             lock(handle, wait=False)  # whoever opens it meanwhile waits, or is told that it is in use
@@ -141,7 +138,7 @@ def _beside(target: Path, path: str | PathLike[str], mode: int = 0o666) -> Itera
 
 
 def _open_beside(target: Path, mode: int) -> tuple[int, Path]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     while True:
         beside = target.with_name(f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
         handle = os.open(beside, flags, mode)
@@ -165,12 +162,6 @@ def _remove_dead(target: Path) -> None:
                     left.unlink()
             finally:
                 os.close(handle)
-
-
-def _release_on_windows(file: IO[bytes]) -> None:
-    """Windows renames no open file; elsewhere it stays open, and locked, until it has its name."""
-    if os.name == "nt":  # pragma: no cover
-        file.close()
 
 
 def _prefix(target: Path) -> str:

@@ -8,39 +8,17 @@ processes. Not every file system has such locks. Callers that can do without wha
 from __future__ import annotations
 
 import errno
-import sys
+import fcntl
 from pathlib import Path
 
 from veilnet._core.errors import VeilnetError
 
-_TAKEN = (
-    errno.EWOULDBLOCK,
-    errno.EAGAIN,
-    errno.EACCES,
-    errno.EDEADLK,
-)  # the last where Windows gave up waiting
+_TAKEN = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
-if sys.platform == "win32":  # pragma: no cover
 
-    def _take(handle: int, *, wait: bool, shared: bool) -> None:
-        import msvcrt
-        import os
-
-        del shared
-        place = os.lseek(handle, 0, os.SEEK_CUR)
-        os.lseek(handle, 2**40, os.SEEK_SET)  # beyond any content: a locked byte cannot be read
-        try:
-            msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-        finally:
-            os.lseek(handle, place, os.SEEK_SET)
-
-else:
-
-    def _take(handle: int, *, wait: bool, shared: bool) -> None:
-        import fcntl
-
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
+def _take(handle: int, *, wait: bool, shared: bool) -> None:
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
 
 
 def lock(handle: int, *, wait: bool = True, shared: bool = False) -> bool:

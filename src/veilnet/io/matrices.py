@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
@@ -36,18 +36,15 @@ def read_matrix(path: Path, variable: str | None = None) -> NDArray[Any]:
 
 def confined(reference: str, folder: Path) -> Path:
     """The path of a file named inside another file: relative, and inside the folder of that file."""
-    windows = PureWindowsPath(reference)
-    parts = {*PurePosixPath(reference).parts, *windows.parts}
     inside = folder.resolve()
     try:
         path = (inside / reference).resolve()
     except (OSError, ValueError, RuntimeError) as error:  # a null character, a loop of links
         raise InvalidNetwork(f"file {reference!r} is not a file name") from error
-    if reference.startswith("/") or windows.drive or windows.root or ".." in parts:
-        escapes = True
-    else:
-        escapes = not path.is_relative_to(inside)  # through a link
-    if escapes:
+    named = PurePosixPath(reference)
+    if (
+        named.is_absolute() or ".." in named.parts or not path.is_relative_to(inside)
+    ):  # the last through a link
         raise InvalidNetwork(
             f"file {reference!r} leads outside the folder of the network file; "
             "put the matrix beside it and give a relative path without '..'"

@@ -20,61 +20,41 @@ _HOST = re.compile(
     r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE | re.ASCII
 )  # any port: tunnels
 
+_OF_AGENTS = (
+    ("messages_total", "messages", "Messages kept, each once."),
+    ("missed_total", "missed", "Epochs of which an agent said that it had no reading to release."),
+    ("duplicates_total", "duplicates", "Messages that came again, and changed nothing."),
+    ("silent_epochs", "silent", "Epochs estimated without a word of an agent."),
+    ("lag_epochs", "lag", "How many epochs an agent is behind the newest one."),
+    ("heard_seconds", "heard", "When an agent was last heard, in seconds since 1970; 0 for never."),
+)
+
 
 def as_metrics(status: Status, *, connected: bool) -> str:
     """What a centre counts, in Prometheus' text format."""
-    lines: list[str] = []
-
-    def add(name: str, kind: str, words: str, samples: list[tuple[str, float]]) -> None:
-        lines.extend([f"# HELP {name} {words}", f"# TYPE {name} {kind}"])
-        lines.extend(f"{name}{labels} {value:.17g}" for labels, value in samples)
-
-    agents = status.agents
-    add(
-        "veilnet_connected",
-        "gauge",
-        "Whether the centre is connected to its broker.",
-        [("", float(connected))],
+    families: list[tuple[str, str, dict[str, float]]] = [
+        ("connected", "Whether the centre is connected to its broker.", {"": connected}),
+        ("epoch", "The newest epoch that any agent told.", {"": status.newest}),
+        ("estimates_total", "Estimates made, revisions included.", {"": status.estimates}),
+        ("epochs_total", "Epochs that were estimated.", {"": status.epochs}),
+    ]
+    for name, field, words in _OF_AGENTS:
+        families.append(
+            (name, words, {_labels(agent=each.agent): getattr(each, field) for each in status.agents})
+        )
+    refused = {
+        _labels(agent=agent, reason=reason): count
+        for (agent, reason), count in sorted(status.counts.items())
+        if reason != "duplicate"
+    }
+    families.append(
+        ("refused_total", "Messages refused or not used, by reason; agent is empty for strangers.", refused)
     )
-    add("veilnet_epoch", "gauge", "The newest epoch that any agent told.", [("", status.newest)])
-    add("veilnet_estimates_total", "counter", "Estimates made, revisions included.", [("", status.estimates)])
-    add("veilnet_epochs_total", "counter", "Epochs that were estimated.", [("", status.epochs)])
-    add(
-        "veilnet_messages_total", "counter", "Messages kept, each once.",
-        [(_labels(agent=each.agent), each.messages) for each in agents],
-    )  # fmt: skip
-    add(
-        "veilnet_missed_total", "counter", "Epochs of which an agent said that it had no reading to release.",
-        [(_labels(agent=each.agent), each.missed) for each in agents],
-    )  # fmt: skip
-    add(
-        "veilnet_silent_epochs", "gauge", "Epochs estimated without a word of an agent.",
-        [(_labels(agent=each.agent), each.silent) for each in agents],
-    )  # fmt: skip
-    add(
-        "veilnet_lag_epochs", "gauge", "How many epochs an agent is behind the newest one.",
-        [(_labels(agent=each.agent), each.lag) for each in agents],
-    )  # fmt: skip
-    add(
-        "veilnet_heard_seconds", "gauge", "When an agent was last heard, in seconds since 1970; 0 for never.",
-        [(_labels(agent=each.agent), each.heard) for each in agents],
-    )  # fmt: skip
-    add(
-        "veilnet_refused_total", "counter", "Messages refused or not used, by reason; agent is empty for strangers.",
-        [
-            (_labels(agent=agent, reason=reason), count)
-            for (agent, reason), count in sorted(status.counts.items())
-            if reason != "duplicate"
-        ],
-    )  # fmt: skip
-    add(
-        "veilnet_duplicates_total", "counter", "Messages that came again, and changed nothing.",
-        [
-            (_labels(agent=agent), count)
-            for (agent, reason), count in sorted(status.counts.items())
-            if reason == "duplicate"
-        ],
-    )  # fmt: skip
+    lines = []
+    for name, words, samples in families:
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines += [f"# HELP veilnet_{name} {words}", f"# TYPE veilnet_{name} {kind}"]
+        lines += [f"veilnet_{name}{labels} {value:.17g}" for labels, value in samples.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Estimates in InfluxDB, by Telegraf: the lines that the centre publishes, and Telegraf's configuration.
+"""Estimates in InfluxDB, by Telegraf: the lines that the centre publishes; examples/live/telegraf.conf reads them.
 
     veilnet,network=home,parameter=warmth value=21.3,deviation=0.2,missing=0i,revision=0i,epoch=9i 1763371800000000000
 
@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from veilnet._core.errors import InvalidRequest
-from veilnet.live.topics import Topics, reader_identity
+from veilnet.live.topics import Topics
 
 MEASUREMENT = "veilnet"
 
@@ -39,47 +38,6 @@ def lines(estimate: Mapping[str, Any], topics: Topics) -> str:
         tags = f"network={_tag(topics.root)},parameter={_tag(label)}{unit}"
         found.append(f"{MEASUREMENT},{tags} {','.join(fields)},{counts}{end}\n")
     return "".join(found)
-
-
-def configuration(
-    topics: Topics,
-    host: str,
-    *,
-    port: int = 8883,
-    folder: str = "/etc/telegraf/veilnet",
-    reader: str = "telegraf",
-) -> str:
-    """telegraf.conf: reads the lines as a reader of 'veilnet live keys --reader telegraf', writes to InfluxDB 2.
-
-    host and port: of the broker. folder: the reader's folder of keys on Telegraf's machine.
-    """
-    for name, value in (("host", host), ("folder", folder)):
-        if any(mark in value for mark in '"\\\n'):
-            raise InvalidRequest(
-                f"{name}: expected text without quotes, backslashes and line ends, found {value!r}"
-            )
-    server = f"[{host}]" if ":" in host else host
-    return f"""\
-# Estimates of a network of veilnet, from its broker to InfluxDB.
-[[inputs.mqtt_consumer]]
-  servers = ["ssl://{server}:{port}"]
-  topics = ["{topics.influx}"]
-  protocol = "5"
-  qos = 1
-  # What arrives while Telegraf is away waits at the broker; that takes a fixed name, which is the certificate's.
-  persistent_session = true
-  client_id = "{reader_identity(reader)}"
-  tls_ca = "{folder}/ca.crt"
-  tls_cert = "{folder}/party.crt"
-  tls_key = "{folder}/party.key"
-  data_format = "influx"
-
-[[outputs.influxdb_v2]]
-  urls = ["http://127.0.0.1:8086"]
-  token = "${{INFLUX_TOKEN}}"
-  organization = "home"
-  bucket = "veilnet"
-"""
 
 
 def _tag(text: str) -> str:
