@@ -11,7 +11,7 @@ from veilnet.agent.memory import Memory
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.recheck.stream import StreamRecheck
 from veilnet.verdict.streams.exact_test import StreamVerdict, check_stream
-from veilnet.verdict.streams.minimal import minimal_filter
+from veilnet.verdict.streams.minimal import Reduction
 from veilnet.verdict.streams.share_filters import share_filters
 
 # The long form, 50 models with up to 12 parameters and 18 agents, is benchmarks/stream_models.py.
@@ -164,13 +164,15 @@ def test_minimal_filters_equal_the_ones_they_came_from() -> None:
     K, rows = np.zeros((6, 2)), np.zeros((1, 6))
     K[:3], rows[0, :3] = rng.standard_normal((3, 2)), rng.standard_normal(3)
     F[3, 0] = 1.0  # reached, never shown
-    small = minimal_filter(F, K, rows, tolerance=1e-9)
-    assert small.order == 3
-    for k in range(30):
-        expected = rows @ np.linalg.matrix_power(F, k) @ K
-        found = small.from_memory @ np.linalg.matrix_power(small.transition, k) @ small.gain
-        found = found + (small.from_reading if k == 0 else 0.0)
-        np.testing.assert_allclose(found, expected, atol=1e-9)
+    reduction = Reduction(F, rows, 1e-9)
+    for ways in (reduction.minimal, reduction.remembered):
+        [small] = ways(K[None])
+        assert small.order == 3
+        for k in range(30):
+            expected = rows @ np.linalg.matrix_power(F, k) @ K
+            found = small.from_memory[0] @ np.linalg.matrix_power(small.transition[0], k) @ small.gain[0]
+            found = found + (small.from_reading[0] if k == 0 else 0.0)
+            np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 def test_wandering_streams_can_hide_without_bound() -> None:

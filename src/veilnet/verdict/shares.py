@@ -28,15 +28,13 @@ from veilnet.verdict.share_stacks import (
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
-    """The shares of all agents.
+class ShareRanks:
+    """How many numbers each agent has to send, and how close the decisions were.
 
-    ranks:     rank(U Ψ_i) for each agent: how many numbers it has to send.
+    ranks:     of the agents' shares, (S,).
     kept:      the smallest part that counts, over all agents (inf when none does), and
-    dropped:   the largest one that does not (0 when all do): how close the rank decisions were, both as a
-               fraction of the deviation of the public estimate; the line between them is ``tolerance``.
-    rows:      for each size of agents, (count, most, n): the first ``ranks[i]`` rows of agent i are a basis of its
-               share of raw readings.
+    dropped:   the largest one that does not (0 when all do), both as a fraction of the deviation of the public
+               estimate; the line between them is ``tolerance``.
     """
 
     network: Network
@@ -44,6 +42,16 @@ class Shares:
     kept: float
     dropped: float
     tolerance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Shares(ShareRanks):
+    """The shares of all agents: ``ranks`` are rank(U Ψ_i).
+
+    rows:      for each size of agents, (count, most, n): the first ``ranks[i]`` rows of agent i are a basis of its
+               share of raw readings.
+    """
+
     rows: tuple[Array, ...]
 
     def needed(self) -> Iterator[tuple[int, Array]]:

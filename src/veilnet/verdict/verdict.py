@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from veilnet._core.linalg import EPS
+from veilnet._core.types import Array
 from veilnet._core.words import NOTHING, VARIANCES, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge
@@ -83,21 +84,29 @@ class Verdict:
         An agent is in the way when its silence (the others still sending their shares) would raise the
         ceiling; the one whose silence would raise it most comes first. Empty where privacy is free.
         """
-        messages = dict(share_sanitizers(self.shares))
         found: dict[str, dict[str, float]] = {name: {} for name in self.ceiling}
         if not self.blocked:
             return found
+        messages = dict(self._sent())
         for agent, sanitizer in messages.items():
             if sanitizer.sent == 0:
                 continue
-            without = knowledge(self.network, messages | {agent: Sanitizer.silent(sanitizer.readings)})
+            growth = self._growth(messages | {agent: Sanitizer.silent(sanitizer.readings)})
             for name in self.blocked:
-                raised = without.growth(self.network.private[name])
+                raised = growth(self.network.private[name])
                 if raised > self.ceiling[name] * (1 + 1e-9) + self.tolerance:
                     found[name][agent] = raised
         return {
             name: dict(sorted(agents.items(), key=lambda item: -item[1])) for name, agents in found.items()
         }
+
+    def _sent(self) -> Mapping[str, Sanitizer]:
+        """What agents send at perfect utility."""
+        return share_sanitizers(self.shares)
+
+    def _growth(self, messages: Mapping[str, Sanitizer]) -> Callable[[Array], float]:
+        """How much the error of rows of x grows under some messages."""
+        return knowledge(self.network, messages).growth
 
     @cached_property
     def printed_theorem(self) -> PrintedTheorem:

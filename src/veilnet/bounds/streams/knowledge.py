@@ -26,6 +26,7 @@ from veilnet.bounds.streams.riccati import Messages, Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
 from veilnet.bounds.streams.telling import telling_raw
+from veilnet.model.apart import padded
 from veilnet.model.dynamics import refuse_without_steady_state
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
@@ -61,7 +62,7 @@ class StreamKnowledge:
 
     def growth(self, rows: Array, *, hindsight: bool) -> float:
         """tr(A P̃ A') / tr(A P A') - 1 for rows A of x; inf where the messages never bound a row."""
-        if not np.all(self.steady.bounded(_padded(rows, self.steady))):
+        if not np.all(self.steady.bounded(padded(rows, len(self.steady.basis)))):
             return np.inf
         told = self.error(rows, hindsight=hindsight)
         best = _positive_error(self.network, self.raw, rows, hindsight=hindsight)
@@ -72,7 +73,7 @@ class StreamKnowledge:
     def worst_growth(self, rows: Array, *, hindsight: bool) -> float:
         """The smallest growth over all directions of A x: the part of it that stays most exposed."""
         basis = orthonormal_rows(rows)
-        hidden = _padded(basis, self.steady) @ self.steady.unbounded
+        hidden = padded(basis, len(self.steady.basis)) @ self.steady.unbounded
         if hidden.shape[1] and np.linalg.norm(hidden) > 0:
             left, singular, _ = np.linalg.svd(hidden)
             rank = int(np.sum(singular > 1e-8))
@@ -88,7 +89,7 @@ class StreamKnowledge:
 
     def error(self, rows: Array, *, hindsight: bool) -> Array:
         """A P̃ A' for rows A of x; NotObservable, naming the direction, where it is unbounded."""
-        wide = _padded(rows, self.steady)
+        wide = padded(rows, len(self.steady.basis))
         bounded = self.steady.bounded(wide)
         if not np.all(bounded):
             unseen = self.steady.unbounded[: self.network.L]
@@ -165,7 +166,7 @@ def stream_bits(
 
 def _positive_error(network: Network, steady: Steady, rows: Array, *, hindsight: bool) -> Array:
     """The error from raw readings; refused where they already tell a row exactly, as no ratio exists then."""
-    best = steady.error(_padded(rows, steady), hindsight=hindsight)
+    best = steady.error(padded(rows, len(steady.basis)), hindsight=hindsight)
     assert network.dynamics is not None
     scale = (
         np.diag(rows @ np.abs(network.dynamics.noise) @ rows.T)
@@ -181,10 +182,3 @@ def _positive_error(network: Network, steady: Steady, rows: Array, *, hindsight:
             "long run, so that no error grows from there; give the readings noise, or x"
         )
     return best
-
-
-def _padded(rows: Array, steady: Steady | SteadyOfStacks) -> Array:
-    """Rows of x as rows of the state, where x comes first."""
-    wide = np.zeros((len(rows), len(steady.basis)))
-    wide[:, : rows.shape[1]] = rows
-    return wide

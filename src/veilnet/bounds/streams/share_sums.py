@@ -17,7 +17,10 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer_stacks import SanitizerStack
 from veilnet.bounds.streams.raw_stacks import readings_triangle
 from veilnet.bounds.streams.riccati import Steady
+from veilnet.bounds.streams.state_space import message_model
+from veilnet.model.apart import padded
 from veilnet.model.network import Network
+from veilnet.model.stream_size import by_stacks
 
 __all__ = ["ShareSystem", "share_weights", "tells_all"]
 
@@ -26,42 +29,46 @@ __all__ = ["ShareSystem", "share_weights", "tells_all"]
 class ShareSystem:
     """The best filter on raw readings, as far as agents have to know it.
 
-    error:      P, the error covariance of x now, (L, L).
-    transition: F, (L, L).
-    rows:       the public rows in which the error of the estimate is white, (r, L).
+    transition: F, (n, n).
+    rows:       the public rows in which the error of the estimate is white, (r, n).
     root:       lower triangular, U = root rows.
+    error:      P, the error covariance of x now, (L, L), where agents are very many and the state is x.
+    gain:       K of all readings, (n, N), where they are not.
     """
 
-    error: Array
     transition: Array
     rows: Array
     root: Array
+    error: Array | None = None
+    gain: Array | None = None
 
     @classmethod
     def of(cls, network: Network, steady: Steady) -> ShareSystem:
-        """That of a stream with white noise independent between agents.
-
-        steady: the steady state of the best filter on raw readings.
-        """
+        """That of a stream; ``steady`` is the steady state of the best filter on raw readings."""
         assert network.dynamics is not None
-        error = steady.error(np.eye(network.L), hindsight=False)
-        upper = readings_triangle(network)
-        taken = (error @ upper.T) @ upper
-        root = cholesky(regular(network.U @ error @ network.U.T))
-        return cls(
-            error,
-            network.dynamics.transition - taken @ network.dynamics.transition,
-            solve_lower(root, network.U),
-            root,
-        )
+        if by_stacks(network):
+            moves = network.dynamics.transition
+            error = steady.error(np.eye(network.L), hindsight=False)
+            upper = readings_triangle(network)
+            root = cholesky(_regular(network.U @ error @ network.U.T))
+            taken = (error @ upper.T) @ upper
+            return cls(moves - taken @ moves, solve_lower(root, network.U), root, error=error)
+        model = message_model(network)
+        gain = steady.basis @ steady.gain
+        public = padded(network.U, model.size)
+        # Rows in which the error of the public estimate is white: then every number counts alike.
+        root = cholesky(_regular(steady.error(public, hindsight=False)))
+        closed = model.transition - gain @ (model.observe @ model.transition)
+        return cls(closed, solve_lower(root, public), root, gain=gain)
 
     def gains(self, observe: Array, roots: Array) -> Array:
-        """K_i = P H_i'R_i^-1, (count, L, n), for H_i and the Cholesky roots of R_i."""
+        """K_i = P H_i'R_i^-1, (count, L, readings), of very many agents; for H_i and the Cholesky roots of R_i."""
+        assert self.error is not None
         white = solve_lower_batch(roots, observe)
         return self.error @ np.swapaxes(solve_lower_batch(roots, white, transposed=True), 1, 2)
 
 
-def regular(covariance: Array) -> Array:
+def _regular(covariance: Array) -> Array:
     """A covariance with repeated rows made regular: repeated public rows count as two of the same."""
     return np.asarray(covariance + 1e-12 * np.diag(np.diag(covariance)))
 

@@ -10,10 +10,12 @@ from veilnet._core.types import Array
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
+from veilnet.bounds.streams.share_sums import ShareSystem
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, Stream
+from veilnet.model.apart import padded
 from veilnet.model.network import Network
-from veilnet.verdict.streams.minimal import remembered_filter
+from veilnet.verdict.streams.minimal import Reduction
 from veilnet.verdict.streams.share_filters import ShareFilters
 
 # Parts of a share filter below these, in deviations of the public error, are left out of the memory; the next where
@@ -28,8 +30,8 @@ _NO_MEMORY = 1e-12
 def stream_of(network: Network) -> Stream:
     """The stream of raw readings, coloured noise among what moves."""
     model, raw = message_model(network), raw_stream(network)
-    wide = {name: _padded(rows, model.size) for name, rows in network.private.items()}
-    public = _padded(network.U, model.size)
+    wide = {name: padded(rows, model.size) for name, rows in network.private.items()}
+    public = padded(network.U, model.size)
     return Stream(
         transition=model.transition,
         noise=model.noise,
@@ -53,21 +55,21 @@ def memories_of(network: Network, shares: ShareFilters) -> list[ShareFilter]:
 
 
 def _memories(network: Network, shares: ShareFilters, tolerance: float) -> list[ShareFilter]:
-    model, raw = message_model(network), raw_stream(network)
-    gain = raw.basis @ raw.gain
-    transition = model.transition - gain @ (model.observe @ model.transition)
-    public = _padded(network.U, model.size)
+    raw = raw_stream(network)
+    system = ShareSystem.of(network, raw)
+    assert system.gain is not None
+    public = padded(network.U, len(system.transition))
     scale = float(np.sqrt(np.trace(raw.error(public, hindsight=False))))
+    reduction = Reduction(system.transition, public / scale, tolerance)
     filters = []
     for place, agent in enumerate(network.agents):
         root = cholesky(network.R.block(place))
-        in_deviations = gain[:, network.blocks.rows(place)] @ root
-        found = remembered_filter(transition, in_deviations, public / scale, tolerance=tolerance)
+        [found] = reduction.remembered(system.gain[None, :, network.blocks.rows(place)] @ root)
         filters.append(
             ShareFilter(
-                found.transition,
-                found.gain @ solve_lower(root, np.eye(len(root))),
-                found.from_memory * scale,
+                found.transition[0],
+                found.gain[0] @ solve_lower(root, np.eye(len(root))),
+                found.from_memory[0] * scale,
                 plain=shares.sanitizers[agent].order == 0,
             )
         )
@@ -122,9 +124,3 @@ def _uses_memory(vectors: Array, frame: Array, order: int) -> bool:
     """Whether any row sent has a part of knowledge that the reading alone does not give."""
     remembers = np.any(frame[:, :order] != 0, axis=1)
     return bool(np.any(np.abs(vectors[remembers]) > _NO_MEMORY))
-
-
-def _padded(rows: Array, size: int) -> Array:
-    wide = np.zeros((len(rows), size))
-    wide[:, : rows.shape[1]] = rows
-    return wide

@@ -7,8 +7,9 @@ filters never let the centre bound stays hidden for ever (``hidden``).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class StreamVerdict(Verdict):
     ceiling_with_gaps: the least of it around a missed row and at a start, empty likewise.
     """
 
-    shares: ShareFilters
+    shares: ShareFilters  # type: ignore[assignment]  # filters, not rows of readings
     known: StreamKnowledge = field(kw_only=True)
 
     @property
@@ -84,26 +85,20 @@ class StreamVerdict(Verdict):
         return np.asarray(np.linalg.qr(columns)[0]) if columns.shape[1] else columns
 
     @cached_property
-    def blocking(self) -> dict[str, dict[str, float]]:
+    def blocking(self) -> Mapping[str, Mapping[str, float]]:
         """Private parameter -> agent -> the ceiling if that agent kept silent, for agents in the way."""
-        found: dict[str, dict[str, float]] = {name: {} for name in self.ceiling}
-        if not self.blocked:
-            return found
-        if by_stacks(self.network):
+        if self.blocked and by_stacks(self.network):
             raise InvalidRequest(
                 f"blocking: who stands in the way is found by silencing one agent after another, which is not done "
                 f"for {self.network.S} agents of a stream; ask about a part of the network"
             )
-        messages = dict(self.shares.sanitizers)
-        for agent, sanitizer in messages.items():
-            if sanitizer.sent == 0:
-                continue
-            without = stream_knowledge(self.network, messages | {agent: Sanitizer.silent(sanitizer.readings)})
-            for name in self.blocked:
-                raised = without.growth(self.network.private[name], hindsight=True)
-                if raised > self.ceiling[name] * (1 + 1e-9) + self.tolerance:
-                    found[name][agent] = raised
-        return {name: dict(sorted(each.items(), key=lambda item: -item[1])) for name, each in found.items()}
+        return super().blocking
+
+    def _sent(self) -> Mapping[str, Sanitizer]:
+        return self.shares.sanitizers
+
+    def _growth(self, messages: Mapping[str, Sanitizer]) -> Callable[[Array], float]:
+        return partial(stream_knowledge(self.network, messages).growth, hindsight=True)
 
     @property
     def printed_theorem(self) -> PrintedTheorem:

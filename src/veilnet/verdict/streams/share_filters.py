@@ -11,27 +11,24 @@ readings: the same information, without a memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest
-from veilnet._core.linalg import cholesky, solve_lower
-from veilnet._core.lyapunov import stationary_root
-from veilnet._core.types import Array
-from veilnet.agent.memory import Memory
+from veilnet._core.linalg import cholesky, solve_lower_batch
+from veilnet._core.lyapunov import NOT_DYING
+from veilnet._core.stacks import parts
+from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import numbers_kept, offset_of
+from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, numbers_kept
 from veilnet.bounds.streams.knowledge import raw_stream
-from veilnet.bounds.streams.share_sums import regular
-from veilnet.bounds.streams.state_space import message_model
-from veilnet.bounds.streams.telling import tells_readings
+from veilnet.bounds.streams.share_sums import ShareSystem
+from veilnet.bounds.streams.telling import TOLD, tells_readings
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
-from veilnet.verdict.shares import Shares
-from veilnet.verdict.streams.filter_stacks import stacked_filters
-from veilnet.verdict.streams.minimal import Filter, minimal_filter
+from veilnet.verdict.shares import ShareRanks
+from veilnet.verdict.streams.minimal import Filters, Reduction
 
 __all__ = ["ShareFilters", "share_filters"]
 
@@ -41,7 +38,7 @@ _SMALLEST_PART = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class ShareFilters(Shares):
+class ShareFilters(ShareRanks):
     """The shares of a stream's agents. ``ranks`` are the numbers each sends in a row.
 
     sanitizers: agent -> what it runs.
@@ -54,85 +51,105 @@ class ShareFilters(Shares):
     def orders(self) -> Mapping[str, int]:
         return numbers_kept(self.network, self.sanitizers)
 
-    def needed(self) -> None:  # type: ignore[override]
-        raise InvalidRequest("shares: those of a stream are filters, not rows of readings; see sanitizers")
-
-    def free(self) -> None:  # type: ignore[override]
-        raise InvalidRequest("shares: those of a stream are filters, not rows of readings; see sanitizers")
-
 
 def share_filters(network: Network) -> ShareFilters:
     """The share filters of a stream network, each of minimal order."""
-    if by_stacks(network):
-        many = stacked_filters(network, _SMALLEST_PART)
-        sent = many.sanitizers.sent
-        return ShareFilters(network, sent, many.kept, many.dropped, _SMALLEST_PART, (), many.sanitizers)
-    model = message_model(network)
-    steady = raw_stream(network)
-    gain = steady.basis @ steady.gain
-    transition = model.transition - gain @ (model.observe @ model.transition)
-    public = np.zeros((len(network.U), model.size))
-    public[:, : network.L] = network.U
-    # Rows in which the error of the public estimate is white: then every number counts alike.
-    rows = solve_lower(cholesky(regular(steady.error(public, hindsight=False))), public)
-    ranks = np.zeros(network.S, dtype=np.intp)
-    found: dict[str, Sanitizer] = {}
+    system = ShareSystem.of(network, raw_stream(network))
+    reduction = Reduction(system.transition, system.rows, _SMALLEST_PART)
+    found: dict[tuple[int, int, int], list[SanitizerStack]] = {}
     kept, dropped = np.inf, 0.0
-    for place, agent in enumerate(network.agents):
-        mine = network.blocks.rows(place)
-        root = cholesky(_spread(network, place))
-        one = _share(transition, gain[:, mine] @ root, rows)
-        found[agent] = _sanitizer(network, place, one, root)
-        ranks[place] = found[agent].sent
-        kept, dropped = min(kept, one.kept), max(dropped, one.dropped)
-    return ShareFilters(network, ranks, kept, dropped, _SMALLEST_PART, (), found)
+    for places, gain, root in _agents(network, system):
+        for one in reduction.minimal(gain @ root):
+            kept, dropped = min(kept, one.kept), max(dropped, one.dropped)
+            for stack in _sent(one, places, root):
+                found.setdefault((stack.readings, stack.sent, stack.order), []).append(stack)
+    every = StackedSanitizers(network, [_joined(found[key]) for key in sorted(found)])
+    sanitizers = every if by_stacks(network) else dict(every)
+    return ShareFilters(network, every.sent, kept, dropped, _SMALLEST_PART, sanitizers)
 
 
-def _share(transition: Array, gain: Array, rows: Array) -> Filter:
-    """One agent's share as a filter of minimal order, sending only combinations that ever carry something."""
-    one = minimal_filter(transition, gain, rows, tolerance=_SMALLEST_PART)
-    parts = [one.from_reading + one.from_memory @ one.gain]
-    if one.order:
-        parts.append(one.from_memory @ one.transition @ stationary_root(one.transition, one.gain))
-    left, singular, _ = np.linalg.svd(np.concatenate(parts, axis=1), full_matrices=False)
-    carrying = left[:, singular > _SMALLEST_PART].T
-    return Filter(
-        one.transition,
-        one.gain,
-        carrying @ one.from_memory,
-        carrying @ one.from_reading,
-        one.kept,
-        one.dropped,
-    )
+def _agents(network: Network, system: ShareSystem) -> Iterator[tuple[Integers, Array, Array]]:
+    """(places, K_i, root of the covariance of readings in a row), some agents of one size at a time.
 
-
-def _sanitizer(network: Network, place: int, one: Filter, root: Array) -> Sanitizer:
-    """The sanitizer that sends the share of one agent, its filter counted in deviations of the readings."""
-    agent = network.agents[place]
-    offset = offset_of(network, place)
-    count = len(root)
-    if len(one.from_memory) >= count and tells_readings(
-        one.transition, one.gain, one.from_memory, one.from_reading
-    ):
-        return Sanitizer.exact(np.eye(count), offset=offset, agent=agent)
-    to_readings = solve_lower(root, np.eye(count))
-    from_reading = one.from_reading @ to_readings
-    if one.order == 0 or len(one.from_memory) == 0:
-        return Sanitizer.exact(from_reading, offset=offset, agent=agent)
-    return Sanitizer(
-        compression=np.concatenate([one.from_memory, from_reading], axis=1),
-        memory=Memory(transition=one.transition, gain=one.gain @ to_readings),
-        offset=offset,
-        agent=agent,
-    )
-
-
-def _spread(network: Network, place: int) -> Array:
-    """The covariance of one agent's readings in a row, or of their noise where x wanders off."""
-    mine = network.blocks.rows(place)
-    noise = network.R.block(place)
+    Where x wanders off, it is the covariance of their noise.
+    """
     assert network.dynamics is not None
     stationary = network.dynamics.stationary
-    if stationary is None:
-        return np.asarray(noise)
-    return np.asarray(noise + network.H[mine] @ stationary @ network.H[mine].T)
+    for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True):
+        spread = network.R.stack(group)
+        for part in parts(group.count, network.L, 4 * network.L):
+            places = group.agents[part]
+            observe = network.blocks.take(network.H, places)
+            seen = 0.0 if stationary is None else observe @ stationary @ np.swapaxes(observe, 1, 2)
+            if system.gain is None:
+                gains = system.gains(observe, roots[part])
+            else:
+                gains = np.moveaxis(system.gain[:, group.rows[part]], 0, 1)
+            yield places, gains, cholesky(spread[part] + seen)
+
+
+def _sent(one: Filters, places: Integers, root: Array) -> Iterator[SanitizerStack]:
+    """What these agents send, by how many numbers: combinations that ever carry something, or their readings."""
+    carried = one.from_memory @ one.transition * np.sqrt(one.spread)[:, None, :]
+    left, singular, _ = np.linalg.svd(
+        np.concatenate([one.from_reading + one.from_memory @ one.gain, carried], axis=2), full_matrices=False
+    )
+    counts = np.sum(singular > _SMALLEST_PART, axis=1)
+    size = root.shape[1]
+    for count in np.unique(counts).tolist():
+        chosen = np.flatnonzero(counts == count)
+        carrying = np.swapaxes(left[chosen][:, :, :count], 1, 2)
+        from_memory, from_reading = carrying @ one.from_memory[chosen], carrying @ one.from_reading[chosen]
+        telling = np.zeros(len(chosen), bool)
+        if count >= size:
+            telling = _telling(one.transition[chosen], one.gain[chosen], from_memory, from_reading)
+        if np.any(telling):
+            mine = places[one.members[chosen[telling]]]
+            yield SanitizerStack(mine, np.tile(np.eye(size), (len(mine), 1, 1)))
+        others = ~telling
+        if np.any(others):
+            agents = one.members[chosen[others]]
+            inverse = solve_lower_batch(root[agents], np.tile(np.eye(size), (len(agents), 1, 1)))
+            direct = from_reading[others] @ inverse
+            if one.order == 0 or count == 0:
+                yield SanitizerStack(places[agents], direct)
+                continue
+            yield SanitizerStack(
+                places[agents],
+                np.concatenate([from_memory[others], direct], axis=2),
+                transition=one.transition[chosen[others]],
+                gain=one.gain[chosen[others]] @ inverse,
+            )
+
+
+def _telling(transition: Array, gain: Array, from_memory: Array, from_reading: Array) -> Booleans:
+    """Whose numbers tell every reading anyway, as :func:`veilnet.bounds.streams.telling.tells_readings` decides."""
+    direct = from_reading + from_memory @ gain
+    singular = np.linalg.svd(direct, compute_uv=False)
+    told = np.asarray(singular[:, -1] > TOLD * np.maximum(1.0, singular[:, 0]))
+    if transition.shape[1] == 0 or not np.any(told):
+        return told
+    wrong = transition[told] - gain[told] @ (np.linalg.pinv(direct[told]) @ (from_memory @ transition)[told])
+    lasting = np.max(np.abs(np.linalg.eigvals(wrong)), axis=1) >= NOT_DYING
+    spare = direct.shape[1] > direct.shape[2]  # numbers to spare may show what lasts
+    for place in np.flatnonzero(told)[lasting].tolist():
+        told[place] = spare and tells_readings(
+            transition[place], gain[place], from_memory[place], from_reading[place]
+        )
+    return told
+
+
+def _joined(stacks: list[SanitizerStack]) -> SanitizerStack:
+    """Stacks of one kind as one, its places ascending."""
+    if len(stacks) == 1 and np.all(np.diff(stacks[0].places) > 0):
+        return stacks[0]
+    places = np.concatenate([stack.places for stack in stacks])
+    order = np.argsort(places)
+
+    def joined(name: str) -> Array | None:
+        arrays = [getattr(stack, name) for stack in stacks]
+        return None if arrays[0] is None else np.concatenate(arrays)[order]
+
+    compression = joined("compression")
+    assert compression is not None
+    return SanitizerStack(places[order], compression, transition=joined("transition"), gain=joined("gain"))
