@@ -56,7 +56,7 @@ def test_a_table_of_one_endless_line(tmp_path: Path, ending: str) -> None:
         path.write_bytes(part * count)
     else:
         packed(path, part, count)
-    with pytest.raises(vn.InvalidNetwork, match="found a longer one"):
+    with pytest.raises(vn.InvalidNetwork, match="longer than"):
         column_names(path)
 
 
@@ -68,7 +68,7 @@ def test_a_sheet_that_is_almost_empty_and_immense(tmp_path: Path) -> None:
     book.save(tmp_path / "a.xlsx")
     assert (tmp_path / "a.xlsx").stat().st_size < 10_000
     with pytest.raises(vn.InvalidNetwork, match="oversized"):
-        column_names(tmp_path / "a.xlsx")
+        read_columns(tmp_path / "a.xlsx", ["T"])
 
 
 def test_a_sheet_that_unpacks_to_gigabytes(tmp_path: Path) -> None:

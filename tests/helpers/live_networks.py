@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.row_keys import COUNTED
+from veilnet.io.sources import RowSource
 from veilnet.io.template import house
 from veilnet.live.agent import LiveAgent
 from veilnet.live.agent_store import AgentStore, begin_agent_store
@@ -136,7 +136,7 @@ def fed(
     said: list[str] = []
     epochs = Epochs(read_step(step))
     names = agent.sanitizer.names
-    reader = ReadingReader(io.BytesIO(text.encode()), "csv", len(names), names=names)
+    reader = ReadingReader(RowSource("readings", text.encode()), len(names), names=names)
     missed = 0
     for block in reader.blocks(100):
         key = reader.key or COUNTED

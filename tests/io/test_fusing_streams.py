@@ -121,7 +121,7 @@ def test_fuse_reports_lines_that_are_no_messages(folder, messages, tmp_path, pip
     code, out, err = pipe(["fuse", folder / "center.json", f"hall={tmp_path / 'hall.csv'}"])
     assert code == 1
     assert "line 4 left out: field 1 is not a number" in err
-    assert "left out: expected 5 fields separated by commas, found 2" in err
+    assert "left out: expected 5 cells, found 2" in err
     assert 3 not in rows_of(out)
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import veilnet as vn
-from veilnet.io import table_files
+from veilnet.io import sources
 from veilnet.io.tables import column_names, read_columns
 
 TABLE = {"T": [20.5, -3.25, np.nan], "W": [1.0, 2.0, 3.0]}
@@ -105,13 +105,13 @@ def test_texts_are_categories_and_said_to_be(tmp_path, kind: str) -> None:
 def test_a_text_among_numbers_is_no_category(tmp_path) -> None:
     path = tmp_path / "a.csv"
     for cells, complaint in (
-        (["1", "ERR"], "found text; mend that cell"),
-        (["ERR", "1"], "found a number; mend one"),
+        (["1", "warm"], "found text; mend that cell"),
+        (["warm", "1"], "found a number; mend one"),
     ):
         path.write_text("\n".join(["T", *cells]) + "\n")
         with pytest.raises(vn.InvalidNetwork, match=complaint) as caught:
             read_columns(path, ["T"])
-        assert "ERR" not in str(caught.value)
+        assert "warm" not in str(caught.value)
     path.write_text("\n".join(["T", *(f"id{k}" for k in range(50))]) + "\n")
     with pytest.raises(vn.InvalidNetwork, match="at most 20 different texts, found 50"):
         read_columns(path, ["T"])
@@ -149,11 +149,9 @@ def test_what_is_missing_is_named_with_the_line_that_installs_it(tmp_path, monke
     def missing(name: str) -> object:
         raise ImportError(name)
 
-    monkeypatch.setattr(table_files, "import_module", missing)
+    monkeypatch.setattr(sources, "import_module", missing)
     for ending, needed in (("parquet", "pyarrow"), ("xlsx", "openpyxl")):
-        with pytest.raises(
-            vn.MissingExtra, match=rf'need pandas and {needed}: pip install "veilnet\[tables\]"'
-        ):
+        with pytest.raises(vn.MissingExtra, match=rf'need {needed}: pip install "veilnet\[tables\]"'):
             read_columns(tmp_path / f"a.{ending}", ["T"])
 
 

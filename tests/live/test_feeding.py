@@ -11,7 +11,7 @@ import pytest
 from helpers.live_networks import Wired, fed, house_plan
 from veilnet._core.errors import InvalidRequest
 from veilnet.cli import run
-from veilnet.io.row_keys import COUNTED, ROW, RowKey, read_time
+from veilnet.io.row_keys import COUNTED, ROW, Clock, RowKey
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.centre import Estimated
@@ -42,7 +42,7 @@ def test_times_fall_into_steps_and_the_first_reading_of_a_step_counts(wired: Wir
         "2026-03-01 11:00:00Z,19,nonsense,43",
     ]
     kept, said, missed = fed(wired.agents["hall"], "\n".join(lines) + "\n", "15min")
-    first = (read_time("2026-03-01 10:01:00Z")[0] - 1) // QUARTER + 1
+    first = (Clock().read("2026-03-01 10:01:00Z") - 1) // QUARTER + 1
     assert kept == [(first, True), (first + 1, True), (first + 4, False)]
     assert missed == 1
     assert any("another reading of epoch" in each for each in said)

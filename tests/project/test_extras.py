@@ -90,11 +90,10 @@ def estimates(kind: str) -> Callable[[Path], Any]:
 # (extra, the package that is hidden, what then asks for it)
 USES: list[tuple[str, str, Callable[[Path], Any]]] = [
     ("plot", "matplotlib", lambda _: vn.Frontier.plot(SimpleNamespace())),  # type: ignore[arg-type]
-    ("tables", "pandas", table(".parquet")),
+    ("tables", "pyarrow", table(".parquet")),
     ("tables", "pyarrow", table(".feather")),
     ("tables", "openpyxl", table(".xlsx")),
     ("tables", "pandas", estimates("pandas")),
-    ("tables", "polars", estimates("polars")),
     ("sklearn", "sklearn", imported("veilnet.learn")),
     ("sklearn", "sklearn", called("veilnet.auditing.attack.learners:choose_attackers", ["ridge"], False)),
     ("paper", "joblib", called("veilnet.paper.runs:need_extras")),

@@ -23,9 +23,7 @@ class Extra:
 
 EXTRAS = {
     "plot": Extra("pictures", ("matplotlib",)),
-    "tables": Extra(
-        "data frames, Parquet, Feather and Excel files", ("pandas", "polars", "pyarrow", "openpyxl")
-    ),
+    "tables": Extra("data frames, Parquet, Feather and Excel files", ("pandas", "pyarrow", "openpyxl")),
     "sklearn": Extra("attackers that learn, scikit-learn estimators", ("sklearn",)),
     "paper": Extra(
         "the paper's experiments and solvers, benchmarks",

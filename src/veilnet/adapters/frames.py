@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet._core.errors import InvalidReading, InvalidRequest, MissingExtra
 from veilnet._core.extras import missing_extra
 from veilnet.agent.release import NotPrivate
 from veilnet.agent.sanitizer import Sanitizer
@@ -98,5 +98,7 @@ def _made(columns: Mapping[str, Any], kind: Kind, index: Any) -> Any:
     try:
         package = import_module(kind)
     except ImportError as error:
-        raise missing_extra(f"frames of {kind} need it", "tables") from error
+        if kind == "polars":
+            raise MissingExtra("frames of polars need it: pip install polars") from error
+        raise missing_extra("frames of pandas need it", "tables") from error
     return package.DataFrame(dict(columns), **({"index": index} if kind == "pandas" else {}))

@@ -32,7 +32,6 @@ from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_column
 from veilnet.calibration.stream_model import StreamModel, fit_stream, held_out_gain
 from veilnet.calibration.stream_report import StreamReport, stream_report
-from veilnet.io.tables import opened_once
 from veilnet.model.doubts import Doubt
 from veilnet.model.fitted_rows import marks_of
 from veilnet.model.network import Network
@@ -118,7 +117,6 @@ def fit_report(
     _refuse_other(noise, Noise, "noise")
     _refuse_stream_without_time(stream, time, prior=prior)
     roles = Roles(agents, public, private)
-    table = opened_once(table)
     rows = read_rows(table, roles, missing, time)
     refuse_degenerate(rows.readings, rows.parameters, roles.readings, roles.parameters)
     left_out: tuple[Outlier, ...] = ()

@@ -23,7 +23,6 @@ from veilnet.calibration.rows import Missing, Rows, read_rows
 from veilnet.centre.fusion import Fusion
 from veilnet.designs.choice import design
 from veilnet.designs.questions import Worst
-from veilnet.io.tables import opened_once
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -119,7 +118,6 @@ def refit(
             "time: the plan is for a stream; name the column that tells when rows were measured (on the command "
             "line: --time date)"
         )
-    table = opened_once(table)
     roles = Roles(
         {agent: list(names) for agent, names in _readings(network).items()},
         _columns(network, network.public),

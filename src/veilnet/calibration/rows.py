@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +13,14 @@ from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.timeline import TimeReport, timeline
-from veilnet.io.table_files import TableFile
-from veilnet.io.tables import column_names, read_cells, read_columns
-from veilnet.io.times import as_seconds, looks_like_times
+from veilnet.io.row_keys import looks_like_times
+from veilnet.io.sources import RowSource
+from veilnet.io.tables import first_rows, read_columns
 
 __all__ = ["Missing", "Rows", "read_rows", "unused_time_column"]
 
 Missing = Literal["refuse", "drop"]
+_LOOKED_AT = 20  # rows that tell whether a column looks like times
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,21 +67,17 @@ def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> R
     if time is not None:
         _refuse_other_role(time, roles)
     notes: list[str] = []
-    columns = read_columns(table, [*roles.parameters, *roles.readings], notes)
-    seconds = None if time is None else as_seconds(read_cells(table, time), f"table: column {time!r}")
-    complete = _complete_rows(
-        columns if seconds is None or time is None else {**columns, time: seconds},
-        missing,
-        str(table) if isinstance(table, TableFile) else "table",
-    )
+    columns = read_columns(table, [*roles.parameters, *roles.readings], notes, time=time)
+    label = str(table) if isinstance(table, str | PathLike | RowSource) else "table"
+    complete = _complete_rows(columns, missing, label)
     readings = np.stack([columns[name] for name in roles.readings], axis=1)[complete]
     parameters = np.stack([columns[name] for name in roles.parameters], axis=1)[complete]
     numbers = np.flatnonzero(complete) + 1
     dropped = int(np.sum(~complete))
-    if seconds is None or time is None or len(readings) < 2:
+    if time is None or len(readings) < 2:
         segments = np.zeros(len(readings), np.intp)
         return Rows(readings, parameters, segments, numbers, dropped, None, tuple(notes))
-    found = timeline(seconds[complete], np.concatenate([readings, parameters], axis=1), time)
+    found = timeline(columns[time][complete], np.concatenate([readings, parameters], axis=1), time)
     order = found.order
     return Rows(
         readings[order],
@@ -95,10 +93,9 @@ def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> R
 def unused_time_column(table: Any, roles: Roles) -> str | None:
     """A column without a part that looks like times, if there is one."""
     used = {*roles.readings, *roles.parameters}
-    for name in column_names(table):
-        if name not in used and looks_like_times(name, read_cells(table, name)):
-            return name
-    return None
+    names, rows = first_rows(table, _LOOKED_AT)
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    return next((n for n in names if n not in used and looks_like_times(n, columns[n])), None)
 
 
 def _refuse_other_role(time: str, roles: Roles) -> None:
@@ -111,9 +108,6 @@ def _refuse_other_role(time: str, roles: Roles) -> None:
 
 
 def _complete_rows(columns: Mapping[str, Array], missing: Missing, label: str) -> Booleans:
-    lengths = {name: values.size for name, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise InvalidNetwork(f"time: expected as many times as rows, found {list(lengths.values())[-1]}")
     gaps = {name: np.isnan(values) for name, values in columns.items()}
     incomplete = np.any(np.stack(list(gaps.values())), axis=0)
     if missing == "refuse" and np.any(incomplete):

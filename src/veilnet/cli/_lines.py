@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -85,11 +83,3 @@ def after(block: Block, last: int, *, told: bool) -> Block:
             "give each its number in a column 'row', or its time in one called 'time'"
         )
     return block.without_rows_up_to(last)
-
-
-def is_regular(file: object) -> bool:
-    """Whether input is a file, whose rows can be counted again from its beginning."""
-    try:
-        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)  # type: ignore[attr-defined]
-    except (OSError, AttributeError):
-        return False

@@ -10,7 +10,6 @@ Every row from 1 on is either a message or says that it was missed: a gap in the
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet.agent.lattice_watch import LatticeWatch
 from veilnet.agent.randomness import NoiseSource
 from veilnet.agent.stream import Stream
-from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, say_unused_times, with_first
+from veilnet.cli._lines import LINES_AT_ONCE, after, outlet, say, say_unused_times, with_first
 from veilnet.io.message_streams import MessageMark, message_lines
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.release_ledger import ReleaseLedger, open_release_ledger
@@ -33,6 +32,7 @@ from veilnet.io.state_files import AgentState, StateFile, begin_state, open_stat
 if TYPE_CHECKING:
     from veilnet._core.types import Array
     from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.io.sources import RowSource
     from veilnet.io.streams import Block, Format
 
 _LONGEST_GAP = 1_000_000  # rows without a reading, each of which becomes a line
@@ -45,7 +45,7 @@ class Remembering:
     agent: Sanitizer
     plan: str
     path: Path
-    source: Path | None
+    source: RowSource
     out: Path | None
     append: bool
     ledger: Path | None
@@ -56,19 +56,14 @@ class Remembering:
     header: bool | None
     flush: bool
     noise: NoiseSource
-    format: Format
     sent_as: Format
 
     def run(self) -> int:
         """Sanitize to the end of the input; the exit code."""
         self._check()
         with ExitStack() as stack:
-            lines = sys.stdin.buffer if self.source is None else stack.enter_context(self.source.open("rb"))
-            label = "standard input" if self.source is None else str(self.source)
             agent = self.agent
-            reader = ReadingReader(
-                lines, self.format, agent.readings, names=agent.names, header=self.header, label=label
-            )
+            reader = ReadingReader(self.source, agent.readings, names=agent.names, header=self.header)
             blocks = with_first(reader.blocks(1 if self.flush else LINES_AT_ONCE), reader)
             say_unused_times(
                 reader, "number them in a column 'row', so that steps that were not read count too"
@@ -96,7 +91,7 @@ class Remembering:
                 run.catch_up(last_in_file)
             resume = run.row
             for block in blocks:
-                told = reader.rows_told or is_regular(lines)
+                told = reader.rows_told or reader.source.is_regular
                 run.take(after(block, resume, told=told) if resume else block)
                 if run.exhausted:
                     break
@@ -113,7 +108,7 @@ class Remembering:
         key = reader.key or COUNTED
         if key.is_time:
             raise InvalidRequest(
-                f"{'standard input' if self.source is None else self.source}: it tells its rows by a column of "
+                f"{self.source}: it tells its rows by a column of "
                 "times, and this plan is for a stream, whose rows follow one another in equal steps, which times do "
                 "not count. Nothing was sent. Put a column 'row' beside the times: 1 in the first row, 1 more for "
                 "every step of time since, also for steps that were not read"
@@ -142,7 +137,9 @@ class Remembering:
             )
         if self.resend and not private:
             raise InvalidRequest("--resend: a simulation keeps nothing to send again; leave one out")
-        inputs = [each for each in (self.source, self.path, self.out, self.ledger) if each is not None]
+        inputs = [
+            each for each in (Path(self.source.name), self.path, self.out, self.ledger) if each is not None
+        ]
         if private and any(each.absolute() == self._state_path.absolute() for each in inputs):
             raise InvalidRequest(
                 f"--state: {self._state_path} is another of the files given; choose another name"

@@ -86,13 +86,13 @@ def command(
     """
     from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.agent.lattice_watch import LatticeWatch
-    from veilnet.cli._lines import is_regular, with_first
+    from veilnet.cli._lines import with_first
     from veilnet.cli._repairing import repair
     from veilnet.io.acceptance import accepted_beside, runnable_sanitizer
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes
-    from veilnet.io.streams import format_for
+    from veilnet.io.streams import source_of
     from veilnet.io.trust import pins_beside
     from veilnet.live.agent import Exhausted, LiveAgent, check_runnable
     from veilnet.live.agent_store import AgentStore, begin_agent_store, check_not_begun
@@ -107,6 +107,7 @@ def command(
 
     if source is not None and not source.is_file():
         raise InvalidRequest(f"--in: {source}: no such file; check the name and the folder")
+    lines = source_of(source, format)
     address, topics = read_address(broker), Topics(root)
 
     def trusted(content: bytes) -> tuple[Sanitizer, str, Statement | None]:
@@ -147,26 +148,17 @@ def command(
 
     def check_rows(key: RowKey) -> None:
         epochs[0].check(key)
-        if key == COUNTED and not is_regular(lines):
+        if key == COUNTED and not lines.is_regular:
             raise InvalidRequest(
                 "standard input: nothing tells which readings these are, so a restart could send some twice; "
                 "give each its number in a column 'row', or its time in one called 'time' (and --step)"
             )
 
     with ExitStack() as opened:
-        lines = sys.stdin.buffer if source is None else opened.enter_context(source.open("rb"))
-        reader = ReadingReader(
-            lines,
-            format_for(source, given=format),
-            found.readings,
-            names=found.names,
-            header=header,
-            time=time,
-            label="standard input" if source is None else str(source),
-        )
-        blocks = reader.blocks(_FROM_A_FILE if is_regular(lines) else 1)
+        reader = ReadingReader(lines, found.readings, names=found.names, header=header, time=time)
+        blocks = reader.blocks(_FROM_A_FILE if lines.is_regular else 1)
         if begin:
-            if not is_regular(lines):
+            if not lines.is_regular:
                 _say("the store is begun with the first reading")
             # Nothing is begun before the first readings are known to be what they should be.
             blocks = with_first(blocks, reader)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from veilnet.cli._lines import LINES_AT_ONCE, after, is_regular, outlet, say, say_unused_times, with_first
+from veilnet.cli._lines import LINES_AT_ONCE, after, outlet, say, say_unused_times, with_first
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 from veilnet.cli._quick import Argument, Option
 
@@ -114,7 +113,7 @@ def command(
     from veilnet.io.released_rows import ReleasedRows
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes
-    from veilnet.io.streams import format_for
+    from veilnet.io.streams import format_for, source_of
 
     if cluster is not None or is_parts(sanitizer):
         from veilnet.cli._parts_running import sanitize_parts
@@ -129,7 +128,7 @@ def command(
     _check_options(source, out, append, ledger, budget, again, flush, seed)
     content = sanitizer_bytes(sanitizer)
     agent, plan, _ = runnable_sanitizer(sanitizer, content, () if trust is None else (trust,), accepted)
-    kind = format_for(source, out, given=format)
+    lines = source_of(source, format, beside=out)
     sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)
     if not noise.private:
@@ -146,8 +145,8 @@ def command(
         from veilnet.cli._remembering import Remembering
 
         return Remembering(
-            agent, plan or "", sanitizer, source, out, append, ledger, budget, resend, begin, state, header, flush,
-            noise, kind, sent_as,
+            agent, plan or "", sanitizer, lines, out, append, ledger, budget, resend, begin, state, header, flush,
+            noise, sent_as,
         ).run()  # fmt: skip
     if begin or state is not None:
         raise InvalidRequest(
@@ -159,16 +158,7 @@ def command(
     sent = refused = 0
     exhausted = False
     with ExitStack() as stack:
-        lines = sys.stdin.buffer if source is None else stack.enter_context(source.open("rb"))
-        reader = ReadingReader(
-            lines,
-            kind,
-            agent.readings,
-            names=agent.names,
-            header=header,
-            time=time,
-            label="standard input" if source is None else str(source),
-        )
+        reader = ReadingReader(lines, agent.readings, names=agent.names, header=header, time=time)
         blocks = reader.blocks(1 if flush else LINES_AT_ONCE)
         # Nothing is begun, let alone replaced, before the input is known to be what it should be.
         blocks = with_first(blocks, reader)
@@ -188,7 +178,7 @@ def command(
             _catch_up(record, send, last_in_file, sent_as, mark, resend=resend, to_file=out)
         resume = (last_in_file or 0) if record is None else record.last_row
         for block in blocks:
-            new = after(block, resume, told=reader.rows_told or is_regular(lines)) if resume else block
+            new = after(block, resume, told=reader.rows_told or lines.is_regular) if resume else block
             readings = new.values(agent.readings)
             if before is not None:
                 before.look(new.rows, readings)
@@ -220,7 +210,7 @@ def command(
             )
     say(watch.conclude())
     if not sent + refused + reader.last_row + resume:
-        say(f"{'standard input' if source is None else source} has no readings: nothing was sent")
+        say(f"{lines} has no readings: nothing was sent")
     if resume and reader.last_row < resume and not exhausted:
         say(
             f"the input ends at {key.words(reader.last_row)}, before the last row sent, {key.text(resume)}: "

@@ -7,7 +7,6 @@ is made sure of before a byte of it is changed, and only one run adds to it at a
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from veilnet.io._chain import write_all
 from veilnet.io._locking import require_lock
 from veilnet.io.message_streams import MessageMark, MessageReader, message_header, message_lines
 from veilnet.io.row_keys import RowKey
+from veilnet.io.sources import RowSource
 from veilnet.io.streams import Format
 
 __all__ = ["AppendedFile", "appending"]
@@ -112,7 +112,7 @@ def _last_row(
     file.seek(0)
     first = file.readline()
     lines = [first] if len(first) == end else [first, last]
-    reader = MessageReader(io.BytesIO(b"".join(lines)), format, columns, mark=mark, label=str(path))
+    reader = MessageReader(RowSource(str(path), b"".join(lines), format), columns, mark=mark)
     if sum(len(block.rows) for block in reader.blocks(2)) != len(lines) - (format == "csv"):
         raise InvalidReading(f"{path}: its last line is no message to continue; choose another file")
     if reader.key != mark.key:

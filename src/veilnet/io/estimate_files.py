@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from veilnet.centre.estimates import Estimate
-from veilnet.io._cells import as_cell
+from veilnet.io.cells import as_cell
 from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.streams import Format
 

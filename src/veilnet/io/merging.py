@@ -7,7 +7,6 @@ agent shifts all that follow.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from veilnet._core.types import Array
 from veilnet.io.appending import last_line
 from veilnet.io.message_streams import MessageMark, MessageReader
 from veilnet.io.row_keys import COUNTED, ROW, RowKey
+from veilnet.io.sources import RowSource
 from veilnet.io.streams import Block, Format
 
 __all__ = ["Alignment", "MessageFile", "aligned", "common_key"]
@@ -165,20 +165,20 @@ def open_messages(
     file: IO[bytes], path: Path, columns: int, format: Format, report: Report, mark: MessageMark
 ) -> MessageFile:
     """The message file of an agent of a plan (``mark``) that sends so many numbers."""
-    reader = MessageReader(file, format, columns, mark=mark, label=str(path))
+    reader = MessageReader(RowSource(str(path), file, format), columns, mark=mark)
     return MessageFile(reader, path, columns, report)
 
 
 def last_row_of(path: Path, format: Format, columns: int, mark: MessageMark) -> int | None:
     """The row of a file's last message, without reading the rest; None where that cannot be told."""
-    if not path.is_file():
+    if not path.is_file() or path.suffix == ".gz":
         return None
     with path.open("rb") as file:
         last, end = last_line(file, file.seek(0, os.SEEK_END))
         file.seek(0)
         first = file.readline()
-    content = io.BytesIO(first if len(first) == end else first + last)
-    reader = MessageReader(content, format, columns, mark=mark, label=str(path))
+    source = RowSource(str(path), first if len(first) == end else first + last, format)
+    reader = MessageReader(source, columns, mark=mark)
     rows = [row for block in reader.blocks(2) for row in block.rows]
     return rows[-1] if rows and (format == "jsonl" or len(first) < end) else None
 

@@ -19,28 +19,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
-from veilnet.io._cells import as_cell
+from veilnet.io.cells import Dialect, as_cell
 from veilnet.io.row_keys import ROW, RowKey, key_named
-from veilnet.io.streams import (
-    Block,
-    Format,
-    LineReader,
-    Refused,
-    csv_fields,
-    csv_numbers,
-    json_numbers,
-    json_table,
-)
+from veilnet.io.sources import Line, RowSource
+from veilnet.io.streams import Block, Format, Refused, RowReader, numbers_of
 
 __all__ = ["MessageMark", "MessageReader", "message_header", "message_lines"]
 
@@ -108,7 +101,7 @@ def message_lines(format: Format, rows: Sequence[int], values: Array, mark: Mess
     return "".join(lines).encode()
 
 
-class MessageReader(LineReader):
+class MessageReader(RowReader):
     """Reads the messages of one agent of one plan.
 
     A file that is not theirs, or does not say whose it is, is refused as a whole; a damaged line alone.
@@ -117,79 +110,78 @@ class MessageReader(LineReader):
     missed:    how many said that their reading was missed.
     """
 
-    def __init__(
-        self, file: IO[bytes], format: Format, columns: int, *, mark: MessageMark, label: str
-    ) -> None:
-        super().__init__(file, format, columns, label)
+    def __init__(self, source: RowSource, columns: int, *, mark: MessageMark) -> None:
+        super().__init__(source, columns)
         self.mark = mark
-        self._origin = [mark.short_plan.encode(), as_cell(mark.agent).encode()]
+        self._origin = [mark.short_plan, as_cell(mark.agent)]
         self._places = 3  # fields before the numbers
         self._named: RowKey | None = None  # the column or key that tells rows
         self.rows_told = True
         self.simulated = 0
         self.missed = 0
 
-    def _parse(self, raw: bytes) -> tuple[int | None, list[float]]:
-        return self._parse_csv(raw) if self._csv else self._parse_json(raw)
+    def _parse(self, cells: Any, dialect: Dialect) -> tuple[int | None, list[float]]:
+        return self._parse_json(cells, dialect) if self._json else self._parse_cells(cells, dialect)
 
     def _out_of_order(self, block: Block, row: int) -> None:
         del block
         key = self.key or ROW
         raise InvalidReading(
-            f"{self._label}, line {self._line}: {key.words(row)} comes after {key.words(self.last_row)}; "
+            f"{self.source}, line {self._line}: {key.words(row)} comes after {key.words(self.last_row)}; "
             f"{'times' if key.is_time else 'rows'} must increase: sort the file, and send each row once"
         )
 
     def _at_end(self) -> None:
-        if self._csv and self._line == 0:
+        if not self._json and self._line == 0:
             self._refuse_file("it is empty")
 
     # --- CSV
 
-    def _is_header(self, raw: bytes) -> bool:
-        try:
-            fields = [name.strip() for name in csv_fields(raw)] if raw.endswith(b"\n") else []
-        except Refused:
-            fields = []
+    def _is_header(self, line: Line) -> bool:
+        names = [str(cell).strip() for cell in line.cells or ()]
         numbers = [f"z{k + 1}" for k in range(self._columns)]
-        self._named = key_named(fields[0]) if fields else None
+        self._named = key_named(names[0]) if names else None
         for private in (True, False):
             columns = MessageMark("", "", private, self._named or ROW).columns
-            if fields == columns + numbers:
+            if names == columns + numbers:
                 self._places = len(columns)
                 break
         else:
-            self._refuse_file(f"it names {len(fields)} others" if self._named else "it has none")
+            self._refuse_file(f"it names {len(names)} others" if self._named else "it has none")
         return True
 
     def _refuse_file(self, found: str) -> NoReturn:
         wanted = ",".join([*MessageMark("", "").columns, *(f"z{k + 1}" for k in range(self._columns))])
         raise InvalidReading(
-            f"{self._label}: expected messages of {self.mark.agent!r} under a header "
+            f"{self.source}: expected messages of {self.mark.agent!r} under a header "
             f"{wanted if len(wanted) < 80 else wanted[:77] + '...'}, but {found}; is it the right file? "
             "'veilnet sanitize' writes it"
         )
 
-    def _parse_csv(self, raw: bytes) -> tuple[int | None, list[float]]:
-        fields: list[Any] = raw.rstrip().split(b",") if b'"' not in raw else list(csv_fields(raw))
-        if len(fields) != self._places + self._columns:
-            raise Refused(
-                f"expected {self._places + self._columns} fields separated by commas, found {len(fields)}"
-            )
-        row = self._told(self._named or ROW, fields[0])
-        if fields[1:3] != self._origin:
-            plan, agent = (_text(field, row) for field in fields[1:3])
+    def _parse_cells(self, cells: list[Any], dialect: Dialect) -> tuple[int | None, list[float]]:
+        if len(cells) != self._places + self._columns:
+            raise Refused(f"expected {self._places + self._columns} cells, found {len(cells)}")
+        row = self._told(self._named or ROW, cells[0])
+        if cells[1:3] != self._origin:
+            plan, agent = cells[1:3]
             self._check_origin(plan, self.mark.agent if agent == as_cell(self.mark.agent) else agent)
         if self._places == 4:
-            if _text(fields[3], row).strip() != "no":
+            if cells[3].strip() != "no":
                 raise Refused("the column 'private' holds neither 'no' nor a number", row)
             self.simulated += 1
-        numbers = fields[self._places :]
-        if numbers and numbers[0] in (b"missed", _MISSED):
-            if any(text not in (b"missed", _MISSED) for text in numbers):
+        return row, self._values(cells[self._places :], dialect, row)
+
+    def _values(self, cells: list[Any], dialect: Dialect, row: int) -> list[float]:
+        if _MISSED in cells:
+            if any(cell != _MISSED for cell in cells):
                 raise Refused("some numbers are missed and others not", row)
-            return row, self._missed()
-        return row, _finite(csv_numbers(numbers, raw, row), row)
+            return self._missed()
+        numbers = numbers_of(cells, dialect, row)
+        if not all(
+            map(math.isfinite, numbers)
+        ):  # as only a reading that was missed is, and one that did not arrive
+            raise Refused("a number is missing or infinite", row)
+        return numbers
 
     def _missed(self) -> list[float]:
         self.missed += 1
@@ -197,8 +189,7 @@ class MessageReader(LineReader):
 
     # --- JSON lines
 
-    def _parse_json(self, raw: bytes) -> tuple[int | None, list[float]]:
-        table = json_table(raw)
+    def _parse_json(self, table: Any, dialect: Dialect) -> tuple[int | None, list[float]]:
         if not isinstance(table, dict):
             raise Refused('expected a JSON table with "row", "plan", "agent" and "values"')
         if self._named is None:
@@ -213,7 +204,10 @@ class MessageReader(LineReader):
             return row, self._missed()
         if list(table) != ["values"]:
             raise Refused('expected "values" and no other keys beside "row", "plan" and "agent"', row)
-        return row, _finite(json_numbers(table["values"], self._columns, row), row)
+        values = table["values"]
+        if not isinstance(values, list) or len(values) != self._columns:
+            raise Refused(f"expected a list of {self._columns} numbers", row)
+        return row, self._values(values, dialect, row)
 
     def _check_origin(self, plan: object, agent: object) -> None:
         if plan == self.mark.short_plan and agent == self.mark.agent:
@@ -225,23 +219,9 @@ class MessageReader(LineReader):
         else:
             trouble = f"the message is one of {agent!r}"
         raise InvalidReading(
-            f"{self._label}, line {self._line}: expected messages of {self.mark.agent!r} by this plan, but "
+            f"{self.source}, line {self._line}: expected messages of {self.mark.agent!r} by this plan, but "
             f"{trouble}; is it the right file?"
         )
-
-
-def _finite(numbers: list[float], row: int) -> list[float]:
-    """The numbers, none of which may look like a reading that was missed."""
-    if MISSED in numbers:
-        raise Refused("a number is infinite", row)
-    return numbers
-
-
-def _text(field: str | bytes, row: int) -> str:
-    try:
-        return field if isinstance(field, str) else field.decode()
-    except UnicodeDecodeError:
-        raise Refused("the line is not readable as CSV", row) from None
 
 
 def _csv_line(fields: Sequence[str]) -> str:

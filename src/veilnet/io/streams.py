@@ -1,35 +1,29 @@
-"""Rows of numbers as lines of text, CSV or JSON lines, in constant memory.
+"""Rows of numbers that come line by line, in constant memory: what readings and messages share.
 
-What all streams share is here: reading line by line, counting rows, and refusing a line with a reason that
-never quotes it. What a line of readings is stands in :mod:`veilnet.io.reading_streams`, what a message is in
-:mod:`veilnet.io.message_streams`.
-
-A line counts once it has its line end: a last line without one was cut off, as far as anybody can tell, and
-is no row.
+Rows are counted or tell their number or time, and a line is refused with a reason that never quotes it. What a line
+of readings is stands in :mod:`veilnet.io.reading_streams`, what a message is in :mod:`veilnet.io.message_streams`.
 """
 
 from __future__ import annotations
 
-import csv
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
-from veilnet.io import _json
-from veilnet.io.row_keys import LARGEST_ROW, RowKey, read_time
+from veilnet.io.cells import Dialect, NoNumber
+from veilnet.io.row_keys import LARGEST_ROW, Clock, RowKey
+from veilnet.io.sources import Line, RowSource
 
-__all__ = ["Block", "Format", "LineReader", "format_for"]
+__all__ = ["Block", "Format", "Refused", "RowReader", "format_for", "numbers_of", "source_of"]
 
 Format = Literal["csv", "jsonl"]
-
-_LONGEST_LINE = 2**20  # bytes; a longer line is refused without being held in memory
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass
@@ -74,28 +68,36 @@ def format_for(*paths: Path | None, given: str | None = None) -> Format:
             raise InvalidRequest(f"--format: expected csv or jsonl, found {given!r}")
         return "csv" if given == "csv" else "jsonl"
     for path in paths:
-        suffix = "" if path is None else path.suffix.lower()
-        if suffix in (".jsonl", ".ndjson", ".json"):
+        if path is not None and RowSource(str(path)).kind == "jsonl":
             return "jsonl"
-        if suffix in (".csv", ".txt"):
+        if path is not None and Path(path.name.lower().removesuffix(".gz")).suffix in (".csv", ".txt"):
             return "csv"
     return "csv"
 
 
-class LineReader(ABC):
-    """Reads rows of ``columns`` numbers from a binary file; ``label`` names it in errors.
+def source_of(path: Path | None, format: str | None = None, *, beside: Path | None = None) -> RowSource:
+    """The rows of a file, None for standard input.
+
+    format: "csv" or "jsonl"; None where the name tells, of standard input that of a file ``beside``.
+    """
+    if path is not None:
+        return RowSource(str(path), None, None if format is None else format_for(given=format))
+    return RowSource("standard input", sys.stdin.buffer, format_for(beside, given=format))
+
+
+class RowReader(ABC):
+    """Reads rows of ``columns`` numbers from a source.
 
     last_row:  the last row read, as a number (:mod:`veilnet.io.row_keys`).
     rows_told: whether the lines tell their rows; otherwise they are counted.
     key:       how rows are told apart; None until the first of them was read.
     """
 
-    def __init__(self, file: IO[bytes], format: Format, columns: int, label: str) -> None:
-        self._file = file
+    def __init__(self, source: RowSource, columns: int) -> None:
+        self.source = source
         self._columns = columns
-        self._label = label
-        self._csv = format == "csv"
-        self._first = True
+        self._json = source.kind == "jsonl"
+        self._clock = Clock()
         self._line = 0
         self._blank: list[int] = []  # empty lines count as rows only if another line follows
         self.last_row = 0
@@ -105,15 +107,8 @@ class LineReader(ABC):
     def blocks(self, rows_at_most: int) -> Iterator[Block]:
         """Blocks of at most so many lines, each given as soon as it is read."""
         block = Block()
-        while True:
-            raw = self._file.readline(_LONGEST_LINE + 1)
-            if not raw:
-                break
-            self._line += 1
-            long = len(raw) > _LONGEST_LINE
-            while long and raw and not raw.endswith(b"\n"):
-                raw = self._file.readline(_LONGEST_LINE)
-            self._take(b"" if long else raw, block, long=long)
+        for line in self.source.lines():
+            self._take(line, block)
             if len(block.rows) + len(block.refused) >= rows_at_most:
                 yield block
                 block = Block()
@@ -122,11 +117,11 @@ class LineReader(ABC):
             yield block
 
     @abstractmethod
-    def _is_header(self, raw: bytes) -> bool:
-        """Whether the first line of a CSV (b"" where it is empty or too long) names columns, which it then reads."""
+    def _is_header(self, line: Line) -> bool:
+        """Whether the first line of a table names columns, which it then reads."""
 
     @abstractmethod
-    def _parse(self, raw: bytes) -> tuple[int | None, list[float]]:
+    def _parse(self, cells: Any, dialect: Dialect) -> tuple[int | None, list[float]]:
         """(row or None where it is counted, numbers) of a line."""
 
     @abstractmethod
@@ -135,28 +130,24 @@ class LineReader(ABC):
 
     @abstractmethod
     def _at_end(self) -> None:
-        """What to do when the file has ended."""
+        """What to do when the source has ended."""
 
-    def _take(self, raw: bytes, block: Block, *, long: bool) -> None:
+    def _take(self, line: Line, block: Block) -> None:
+        first, self._line = self._line == 0, line.number
         try:
-            if self._first:
-                self._first = False
-                raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                if self._csv and self._is_header(raw.strip() and raw):
-                    return
-            if not long and not raw.strip():
-                self._blank.append(self._line)
+            if first and not self._json and self._is_header(line):
                 return
-            for line in self._blank:
-                self._refuse(block, line, "the line is empty", None)
+            if line.cells == []:
+                self._blank.append(line.number)
+                return
+            for number in self._blank:
+                self._refuse(block, number, "the line is empty", None)
             self._blank.clear()
-            if long:
-                raise Refused(f"the line is longer than {_LONGEST_LINE:,} bytes")
-            if not raw.endswith(b"\n"):
-                raise Refused("the line has no end, so it may have been cut off; end the last line too")
-            row, numbers = self._parse(raw)
+            if line.trouble:
+                raise Refused(line.trouble)
+            row, numbers = self._parse(line.cells, line.dialect)
         except Refused as refusal:
-            self._refuse(block, self._line, str(refusal), refusal.row)
+            self._refuse(block, line.number, str(refusal), refusal.row)
             return
         if row is None:
             row = self.last_row + 1
@@ -164,7 +155,7 @@ class LineReader(ABC):
             self._out_of_order(block, row)
             return
         self.last_row = row
-        block.lines.append(self._line)
+        block.lines.append(line.number)
         block.rows.append(row)
         block.numbers.append(numbers)
 
@@ -174,114 +165,37 @@ class LineReader(ABC):
             row = self.last_row
         block.refused.append((line, row, reason))
 
-    def _told(self, key: RowKey, value: object) -> int:
-        """The row that a field or a JSON value tells; every time must be written as the first was."""
-        if not key.is_time:
-            row = row_number(value) if isinstance(value, str | bytes) and self._csv else json_row(value)
+    def _told(self, key: RowKey, cell: object) -> int:
+        """The row that a cell tells; every time must be written as the first was."""
+        if key.is_time:
+            try:
+                row = self._clock.read(cell)
+            except ValueError as error:
+                raise Refused(str(error)) from None
+            key = self._clock.key or key
         else:
-            row, key = _time_told(value)
-        if self.key is not None and self.key != key:
-            raise Refused("the time is written in another way than those before; keep to one")
+            row = _row_number(cell, as_text=not self._json)
         self.key = key
         return row
 
 
-# --- what lines of either kind are made of
-
-
-def csv_fields(raw: bytes) -> list[str]:
-    """The fields of a line that may hold quotes."""
-    try:
-        parsed = list(csv.reader([raw.decode("utf-8").rstrip("\r\n")], strict=True))
-    except (UnicodeDecodeError, csv.Error):
-        raise Refused("the line is not readable as CSV") from None
-    if len(parsed) != 1:
-        raise Refused("the line is not readable as CSV")
-    return parsed[0]
-
-
-def json_table(raw: bytes) -> Any:
-    """A JSON value without repeated keys or numbers that JSON does not have."""
-    try:
-        return _json.parse(raw)
-    except ValueError:
-        raise Refused("the line is not valid JSON") from None
-
-
-def json_row(value: object) -> int:
-    """The row a JSON table tells."""
-    if type(value) is not int or not 0 < value < LARGEST_ROW:
-        raise Refused("the row is not a positive whole number")
-    return value
-
-
-def json_numbers(values: object, columns: int, row: int | None) -> list[float]:
-    """A list of so many JSON numbers."""
-    if not isinstance(values, list) or len(values) != columns:
-        raise Refused(f"expected a list of {columns} numbers", row)
-    if not all(type(number) in (int, float) for number in values):
-        raise Refused("an entry is not a number", row)
-    try:
-        return [float(number) for number in values]
-    except OverflowError:
-        raise Refused("a number is too large", row) from None
-
-
-def csv_numbers(
-    fields: Sequence[str | bytes], raw: bytes, row: int | None, names: Sequence[str] = ()
+def numbers_of(
+    cells: Sequence[Any], dialect: Dialect, row: int | None, names: Sequence[str] = ()
 ) -> list[float]:
-    """Fields as numbers. names: of the readings they are, where those are known."""
+    """Cells as numbers, NaN where one is missing. names: of the readings they are, where those are known."""
     try:
-        numbers = list(map(float, fields))
-    except ValueError:
-        raise Refused(_first_bad_field(fields, names), row) from None
-    if b"_" in raw and any((b"_" if isinstance(text, bytes) else "_") in text for text in fields):  # type: ignore[operator]
-        raise Refused("a field is not a number", row)  # Python reads 1_000 as one; nobody else writes it
-    return numbers
+        return dialect.numbers(cells)
+    except NoNumber as error:
+        which = f"reading {names[error.place]!r}" if names else f"field {error.place + 1}"
+        raise Refused(f"{which} is not a number", row) from None
 
 
-def looks_like_json(raw: bytes) -> bool:
-    """Whether a line begins as JSON does."""
-    return raw.lstrip()[:1] in (b"{", b"[")
-
-
-def is_number(text: str) -> bool:
-    """Whether a text reads as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def row_number(text: str | bytes) -> int:
-    """The row a CSV field tells."""
-    digits = text.strip()
-    if not digits.isdigit() or not digits.isascii() or len(digits) > 18 or int(digits) == 0:
+def _row_number(cell: object, *, as_text: bool) -> int:
+    if isinstance(cell, str) and as_text:
+        digits = cell.strip()
+        cell = int(digits) if digits.isdigit() and digits.isascii() and len(digits) <= 18 else 0
+    elif isinstance(cell, float) and as_text and cell.is_integer():  # as spreadsheets and frames have it
+        cell = int(cell)
+    if type(cell) is not int or not 0 < cell < LARGEST_ROW:
         raise Refused("the row is not a positive whole number")
-    return int(digits)
-
-
-def _time_told(value: object) -> tuple[int, RowKey]:
-    try:
-        if isinstance(value, bytes):
-            value = value.decode()
-        elif type(value) in (int, float):
-            value = repr(value)
-        if isinstance(value, str):
-            return read_time(value)
-    except UnicodeDecodeError:
-        raise Refused("the line is not readable as CSV") from None
-    except ValueError as error:
-        raise Refused(str(error)) from None
-    raise Refused("the time is neither a text nor a number")
-
-
-def _first_bad_field(fields: Sequence[str | bytes], names: Sequence[str]) -> str:
-    for place, text in enumerate(fields):
-        try:
-            float(text)
-        except ValueError:
-            which = f"reading {names[place]!r}" if names else f"field {place + 1}"
-            return f"{which} is {'not a number' if text.strip() else 'empty'}"
-    return "a field is not a number"
+    return cell

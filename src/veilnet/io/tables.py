@@ -1,22 +1,18 @@
 """Columns of numbers from whatever a person has: a dict, a data frame, a structured array, a table in a file.
 
-CSV files are read here, packed or not, with commas, semicolons or tabs between cells and, unless commas separate,
-decimal commas; other tables (:mod:`veilnet.io.table_files`) by pandas. A frame already knows how to hand out its
-columns.
+Files are read by :mod:`veilnet.io.sources`, as agents read them; a frame already knows how to hand out its columns.
 
-Missing values (an empty cell, None, NaN, NA, a masked entry) come out as NaN. A column of texts alone is a category
-(:mod:`veilnet.io.categories`). Everything else that is not a number is an error naming the column and the row,
-never quoting the cell.
+Missing values come out as NaN. A column of texts alone is a category: ``heating`` with the texts off and on becomes
+0 and 1. Of ``weather`` with rain, snow and sun there is no such column, since no number is between them:
+``weather:rain`` is 1 where it rains and 0 elsewhere. Everything else that is not a number is an error naming the
+column and the row, never quoting the cell.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from difflib import get_close_matches
 from itertools import chain, islice
 from os import PathLike, fspath
@@ -27,24 +23,29 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.types import Array
-from veilnet.io.categories import as_category, column_of, texts_of
-from veilnet.io.table_files import TableFile, is_text_table, lines_of, open_text, read_frame
+from veilnet.io.cells import TYPED, Dialect, NoNumber, is_missing, is_number
+from veilnet.io.row_keys import as_seconds
+from veilnet.io.sources import Line, RowSource
 
-_MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
-_DELIMITERS = (",", ";", "\t")
+__all__ = ["column_names", "first_rows", "read_columns"]
+
+_MOST_TEXTS = 20  # different ones of a category
+_OF = ":"
 
 
-def read_columns(table: Any, wanted: Sequence[str], notes: list[str] | None = None) -> dict[str, Array]:
+def read_columns(
+    table: Any, wanted: Sequence[str], notes: list[str] | None = None, *, time: str | None = None
+) -> dict[str, Array]:
     """The wanted columns as float64 vectors of one length, NaN where a value is missing.
 
-    table: name -> values, a pandas or polars frame, a numpy structured array, or the path of a CSV file
-           whose first line names the columns, or of a Parquet, Feather or Excel file.
+    table: name -> values, a pandas or polars frame, a numpy structured array, a source of rows, or the path of a file
+           that is read as one, whose first line names the columns.
     notes: gets a sentence for each thing that was not plain numbers and how it was read.
+    time:  a further column, of times, which comes as seconds.
     """
-    told: list[str] = [] if notes is None else notes
-    table = opened_once(table)
-    read = _from_csv if isinstance(table, TableFile) else _from_memory
-    columns = read(table, wanted, told)
+    source = _source(table)
+    read = _from_memory if source is None else _from_file
+    columns = read(table if source is None else source, wanted, [] if notes is None else notes, time)
     lengths = {name: values.size for name, values in columns.items()}
     first = next(iter(lengths.values()), 0)
     for name, length in lengths.items():
@@ -58,57 +59,41 @@ def read_columns(table: Any, wanted: Sequence[str], notes: list[str] | None = No
 
 def column_names(table: Any) -> list[str]:
     """The names of a table's columns, in order."""
-    table = opened_once(table)
-    if isinstance(table, TableFile):
-        with _opened(table) as (names, *_):
-            return names
-    return _names_in_memory(table)
-
-
-def opened_once(table: Any) -> Any:
-    """The table, read already where it is a file that cannot be read column by column."""
-    if isinstance(table, str | PathLike):
-        table = TableFile(str(fspath(table)))
-    if isinstance(table, TableFile) and not is_text_table(table):
-        return read_frame(table)
-    return table
-
-
-def read_cells(table: Any, name: str) -> Any:
-    """One column as it stands in the table: text where it is a file, whatever it holds otherwise."""
-    table = opened_once(table)
-    if not isinstance(table, TableFile):
-        _refuse_unknown([name], _names_in_memory(table))
-        return table[name]
-    with _opened(table) as (names, rows, _):
-        _refuse_unknown([name], names)
-        place = names.index(name)
-        return [row[place] if place < len(row) else "" for row in rows if any(cell.strip() for cell in row)]
+    return first_rows(table, 0)[0]
 
 
 def first_rows(table: Any, count: int) -> tuple[list[str], list[list[str]]]:
     """The names of the columns, and the first rows as text: for someone who is to say what they are."""
-    table = opened_once(table)
-    if isinstance(table, TableFile):
-        with _opened(table) as (names, rows, _):
-            some = islice((row for row in rows if any(cell.strip() for cell in row)), count)
-            return names, [(row + [""] * len(names))[: len(names)] for row in some]
+    source = _source(table)
+    if source is not None:
+        with _opened(source) as (names, lines):
+            return names, [_shown(line.cells, len(names)) for line in islice(lines, count)]
     names = _names_in_memory(table)
+    if not count:
+        return names, []
     columns = [[str(value) for value in islice(table[name], count)] for name in names]
     return names, [list(row) for row in zip(*columns, strict=True)]
 
 
-def _from_memory(table: Any, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:
+def _source(table: Any) -> RowSource | None:
+    if isinstance(table, str | PathLike):
+        return RowSource(str(fspath(table)))
+    return table if isinstance(table, RowSource) else None
+
+
+def _shown(cells: Sequence[Any], columns: int) -> list[str]:
+    texts = ["" if cell is None else str(cell) for cell in cells]
+    return (texts + [""] * columns)[:columns]
+
+
+# --- tables in memory
+
+
+def _from_memory(table: Any, wanted: Sequence[str], notes: list[str], time: str | None) -> dict[str, Array]:
     known = _names_in_memory(table)
-    _refuse_unknown(wanted, known)
-    return {name: _in_memory(table[column_of(name, known)], name, known, notes) for name in wanted}
-
-
-def _in_memory(values: Any, name: str, known: Sequence[str], notes: list[str]) -> Array:
-    texts = texts_of(values)
-    if texts is None:
-        return as_numbers(values, name)
-    return as_category(texts, name, known, "table", notes)
+    _refuse_unknown([*wanted, *([] if time is None else [time])], known)
+    found = {name: _in_memory(table[_column_of(name, known)], name, known, notes) for name in wanted}
+    return found if time is None else found | {time: as_seconds(table[time], f"table: column {time!r}")}
 
 
 def _names_in_memory(table: Any) -> list[str]:
@@ -126,190 +111,209 @@ def _names_in_memory(table: Any) -> list[str]:
     return _refuse_repeated([str(name) for name in names], "table")
 
 
-def as_numbers(values: Any, name: str) -> Array:
-    """One column as float64, NaN where a value is missing; text, dates and infinities are refused."""
+def _in_memory(values: Any, name: str, known: Sequence[str], notes: list[str]) -> Array:
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(np.float64), np.nan)
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise InvalidNetwork(f"table: column {name!r}: expected one value per row, found shape {array.shape}")
-    if array.dtype.kind in "biuf":
-        numbers = array.astype(np.float64)
-    elif array.dtype.kind == "O":
-        numbers = np.array([_as_number(value, name, row) for row, value in enumerate(array)], np.float64)
-    else:
+    cells = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, dtype=object)
+    if cells.ndim != 1:
+        raise InvalidNetwork(f"table: column {name!r}: expected one value per row, found shape {cells.shape}")
+    if cells.dtype.kind in "biuf":
+        return _finite(cells.astype(np.float64), f"table: column {name!r}", first_row=1)
+    if cells.dtype.kind not in "OUT":
         raise InvalidNetwork(
-            f"table: column {name!r}: expected numbers, found {array.dtype}; convert it first"
+            f"table: column {name!r}: expected numbers, found {cells.dtype}; convert it first"
         )
-    _refuse_infinite(numbers, f"table: column {name!r}", first_row=1)
-    return numbers
+    column = _Column(name, TYPED, lambda row: f"table: column {name!r}, row {row}")
+    for row, cell in enumerate(cells.tolist(), start=1):
+        column.take(int(cell) if isinstance(cell, bool) else cell, row)
+    return column.values(known, "table", notes, first_row=1)
 
 
-def _as_number(value: Any, name: str, row: int) -> float:
-    if value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant"):
-        return math.nan
-    if isinstance(value, str | bytes | complex) or not hasattr(value, "__float__"):
-        raise InvalidNetwork(
-            f"table: column {name!r}, row {row + 1}: expected a number, found {type(value).__name__}; "
-            "convert it first"
-        )
-    return float(value)
+# --- tables in files
 
 
 @contextmanager
-def _opened(path: TableFile) -> Iterator[tuple[list[str], Iterator[list[str]], str]]:
-    """(column names, rows below them, what separates cells); whatever is wrong with it becomes one clear error."""
-    try:
-        with open_text(path) as file:
-            lines = lines_of(file, path)
-            first = next(lines, "")
-            delimiter = max(_DELIMITERS, key=first.count)
-            rows = csv.reader(chain([first], lines), delimiter=delimiter)
-            yield _header(path, next(rows, [])), rows, delimiter
-    except UnicodeDecodeError as error:
-        raise InvalidNetwork(
-            f"{path}: expected text in UTF-8, found another byte at {error.start}; save it as UTF-8"
-        ) from None
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise InvalidNetwork(f"{path}: not a whole gzip file: {error}; pack it again") from None
-    except csv.Error as error:
-        raise InvalidNetwork(f"{path}: not a table of comma-separated values: {error}") from error
+def _opened(source: RowSource) -> Iterator[tuple[list[str], Iterator[Line]]]:
+    """(column names, the lines below them that hold anything)."""
+    with closing(source.lines(whole=True)) as lines:  # type: ignore[type-var]
+        first = next(lines, None)
+        if first is None or not first.cells or first.trouble:
+            trouble = first.trouble if first is not None and first.trouble else "found none"
+            raise InvalidNetwork(f"{source}: expected a first line that names the columns, but {trouble}")
+        by_key = isinstance(first.cells, dict)
+        names = _header(source, list(first.cells))
+        yield names, _below(source, names, chain([first], lines) if by_key else lines)
 
 
-def _from_csv(path: TableFile, wanted: Sequence[str], notes: list[str]) -> dict[str, Array]:
-    with _opened(path) as (names, rows, delimiter):
-        _refuse_unknown(wanted, names)
-        return _cells(path, rows, names, wanted, delimiter, notes)
-
-
-def _header(path: TableFile, cells: list[str]) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    if not any(names):
-        raise InvalidNetwork(f"{path}: expected a first line that names the columns, found none")
-    if any("\0" in name for name in names):
-        raise InvalidNetwork(f"{path}: expected a CSV file, found binary content")
-    if all(_reads_as_number(name) for name in names):
-        raise InvalidNetwork(
-            f"{path}: expected a first line that names the columns, found numbers; put the names above them"
-        )
-    return _refuse_repeated(names, str(path))
-
-
-def _cells(
-    path: TableFile,
-    rows: Iterator[list[str]],
-    names: Sequence[str],
-    wanted: Sequence[str],
-    delimiter: str,
-    notes: list[str],
-) -> dict[str, Array]:
-    columns = [_Column(name, names.index(column_of(name, names)), path, delimiter) for name in wanted]
-    for line, row in enumerate(rows, start=2):
-        if not any(cell.strip() for cell in row):
-            continue  # a blank line, usually the last one
-        if len(row) == len(names) + 1 and line == 2:
+def _below(source: RowSource, names: Sequence[str], lines: Iterator[Line]) -> Iterator[Line]:
+    for line in lines:
+        cells = line.cells
+        if line.trouble:
+            raise InvalidNetwork(f"{source}, line {line.number}: {line.trouble}")
+        if isinstance(cells, dict):
+            yield line._replace(cells=[cells.get(name) for name in names])
+            continue
+        if all(cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells):
+            continue  # an empty line, usually the last one
+        if len(cells) == len(names) + 1 and line.number == 2:
             raise InvalidNetwork(
-                f"{path}: the first line has one cell fewer than the rows, as R writes row names; put a name for "
+                f"{source}: the first line has one cell fewer than the rows, as R writes row names; put a name for "
                 "them before the others, write the file with row.names=FALSE, or give pandas.read_csv of it in Python"
             )
-        if len(row) != len(names):
-            raise InvalidNetwork(f"{path}, line {line}: expected {len(names)} cells, found {len(row)}")
-        for column in columns:
-            column.take(row[column.place], line)
-    found = {}
-    for column in columns:
-        if column.texts is not None:
-            found[column.name] = as_category(column.texts, column.name, names, str(path), notes)
-            continue
-        found[column.name] = np.array(column.numbers, np.float64)
-        _refuse_infinite(found[column.name], f"{path}: column {column.name!r}", first_row=2)
-    commas = [repr(column.name) for column in columns if column.commas]
+        if len(cells) != len(names):
+            raise InvalidNetwork(
+                f"{source}, line {line.number}: expected {len(names)} cells, found {len(cells)}"
+            )
+        yield line
+
+
+def _header(source: RowSource, cells: list[Any]) -> list[str]:
+    names = ["" if cell is None else str(cell).strip() for cell in cells]
+    if not any(names):
+        raise InvalidNetwork(f"{source}: expected a first line that names the columns, found none")
+    if any("\0" in name for name in names):
+        raise InvalidNetwork(f"{source}: expected a CSV file, found binary content")
+    if any("\r" in name.replace("\r\n", "") for name in names):
+        raise InvalidNetwork(
+            f"{source}: lines end as those of old Macs do; save it with the line ends of today"
+        )
+    if all(map(is_number, names)):
+        raise InvalidNetwork(
+            f"{source}: expected a first line that names the columns, found numbers; put the names above them"
+        )
+    return _refuse_repeated(names, str(source))
+
+
+def _from_file(
+    source: RowSource, wanted: Sequence[str], notes: list[str], time: str | None
+) -> dict[str, Array]:
+    times: list[Any] = []
+    with _opened(source) as (names, lines):
+        _refuse_unknown([*wanted, *([] if time is None else [time])], names)
+        columns: list[tuple[int, _Column]] = []
+        moment = None if time is None else names.index(time)
+        for line in lines:
+            if not columns:
+                columns = [_column(source, name, names, line.dialect) for name in wanted]
+            for place, column in columns:
+                column.take(line.cells[place], line.number)
+            if moment is not None:
+                times.append(line.cells[moment])
+    columns = columns or [_column(source, name, names, TYPED) for name in wanted]
+    found = {column.name: column.values(names, str(source), notes, first_row=2) for _, column in columns}
+    commas = [repr(column.name) for _, column in columns if column.commas]
     if commas:
         notes.append(f"{', '.join(commas)}: numbers are written with decimal commas")
-    return found
+    return found if time is None else found | {time: as_seconds(times, f"table: column {time!r}")}
+
+
+def _column(source: RowSource, name: str, names: Sequence[str], dialect: Dialect) -> tuple[int, _Column]:
+    place = names.index(_column_of(name, names))
+    return place, _Column(name, dialect, lambda line: f"{source}, line {line}, column {name!r}")
 
 
 class _Column:
     """One column as it is read; its first cell that is not missing says whether it holds numbers or texts."""
 
-    def __init__(self, name: str, place: int, path: TableFile, delimiter: str) -> None:
-        self.name, self.place = name, place
-        self.numbers = array("d")
-        self.texts: list[str | None] | None = None
-        self.commas = 0
-        self._path = path
-        self._may_have_commas = delimiter != ","
+    def __init__(self, name: str, dialect: Dialect, where: Callable[[int], str]) -> None:
+        self.name, self._dialect, self._where = name, dialect, where
+        self.commas = False
+        self._numbers = array("d")
+        self._texts: list[str | None] | None = None
+        self._words: dict[int, str] = {}  # those that are no number, and may be texts
         self._started = False
 
-    def take(self, cell: str, line: int) -> None:
+    def take(self, cell: Any, line: int) -> None:
         """Add a cell."""
-        if self.texts is not None:
+        if self._texts is not None:
             self._take_text(cell, line)
             return
         try:
-            self.numbers.append(float(cell))
-        except ValueError:
-            self._take_other(cell, line)
-        else:
-            self._started = True
-
-    def _take_other(self, cell: str, line: int) -> None:
-        if cell.strip().lower() in _MISSING_WORDS:
-            self.numbers.append(math.nan)
+            number = self._dialect.number(cell)
+        except NoNumber as error:
+            if self._started or not error.text:
+                raise InvalidNetwork(f"{self._where(line)}: expected a number, found {error}") from None
+            self._texts = [self._words.get(place) for place in range(len(self._numbers))]
+            self._take_text(cell, line)
             return
-        with_point = cell.replace(",", ".", 1)
-        if _reads_as_number(with_point):
-            if self._may_have_commas:
-                self.numbers.append(float(with_point))
-                self.commas += 1
-                self._started = True
-                return
-            self._refuse(
-                line, "a number", "a decimal comma; write decimals with a point, or put ; between cells"
+        if number == number:
+            self._started = True
+            self.commas = self.commas or (isinstance(cell, str) and "," in cell)
+        elif not self._started and not is_missing(cell, among_texts=True):
+            self._words[len(self._numbers)] = cell.strip()
+        self._numbers.append(number)
+
+    def _take_text(self, cell: Any, line: int) -> None:
+        missing = is_missing(cell, among_texts=True)
+        if not missing and (not isinstance(cell, str) or is_number(cell)):
+            raise InvalidNetwork(
+                f"{self._where(line)}: expected a text as in the rows above, found a number; mend one of them"
             )
-        if self._started:
-            self._refuse(line, "a number", "text; mend that cell")
-        self.texts = [None] * len(self.numbers)
-        self._take_text(cell, line)
+        if self._texts is not None:
+            self._texts.append(None if missing else intern(cell.strip()))
 
-    def _take_text(self, cell: str, line: int) -> None:
-        missing = cell.strip().lower() in _MISSING_WORDS
-        if not missing and _reads_as_number(cell):
-            self._refuse(line, "a text as in the rows above", "a number; mend one of them")
-        if self.texts is not None:
-            self.texts.append(None if missing else intern(cell.strip()))
-
-    def _refuse(self, line: int, expected: str, found: str) -> None:
-        raise InvalidNetwork(
-            f"{self._path}, line {line}, column {self.name!r}: expected {expected}, found {found}"
+    def values(self, known: Sequence[str], where: str, notes: list[str], *, first_row: int) -> Array:
+        """The column as numbers; first_row: what its first row is called in errors."""
+        if self._texts is not None:
+            return _as_category(self._texts, self.name, known, where, notes)
+        return _finite(
+            np.array(self._numbers, np.float64), f"{where}: column {self.name!r}", first_row=first_row
         )
 
 
-def _reads_as_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _as_category(
+    texts: Sequence[str | None], name: str, known: Sequence[str], where: str, notes: list[str]
+) -> Array:
+    """A column of texts as numbers, NaN where one is missing; the note says which text is which."""
+    found = sorted({text for text in texts if text is not None})
+    column = _column_of(name, known)
+    if len(found) > _MOST_TEXTS:
+        raise InvalidNetwork(
+            f"{where}: column {column!r}: expected numbers, or at most {_MOST_TEXTS} different texts, found "
+            f"{len(found)}"
+        )
+    if column != name:
+        one = name[len(column) + 1 :]
+        if one not in found:
+            raise InvalidNetwork(f"{where}: column {column!r} has no text {one!r}; it has {', '.join(found)}")
+        notes.append(f"{name!r} is 1 where {column} is {one!r} and 0 elsewhere")
+    elif len(found) == 2:
+        one = found[1]
+        notes.append(f"{name!r} is a category: {found[0]!r} counts as 0, {found[1]!r} as 1")
+    else:
+        names = ", ".join(f"{name}{_OF}{text}" for text in found[1:])
+        advice = f"name those that matter, one fewer than there are: {names}" if names else "it tells nothing"
+        raise InvalidNetwork(
+            f"{where}: column {name!r}: expected numbers or two texts, found {len(found)}: {', '.join(found)}; "
+            f"{advice}"
+        )
+    return np.array([np.nan if text is None else float(text == one) for text in texts], dtype=np.float64)
 
 
-def _refuse_infinite(numbers: Array, where: str, *, first_row: int) -> None:
+def _column_of(name: str, known: Sequence[str]) -> str:
+    """The column that a name is of: itself, or what stands before ``:text``."""
+    column, mark, _ = name.rpartition(_OF)
+    return column if name not in known and mark and column in known else name
+
+
+def _finite(numbers: Array, where: str, *, first_row: int) -> Array:
     infinite = np.flatnonzero(np.isinf(numbers))
     if infinite.size:
         raise InvalidNetwork(
             f"{where}, row {int(infinite[0]) + first_row}: expected a finite number, found {numbers[infinite[0]]}"
         )
+    return numbers
 
 
 def _refuse_repeated(names: list[str], where: str) -> list[str]:
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
         raise InvalidNetwork(f"{where}: the column {twice!r} appears twice; rename one of them")
     return names
 
 
 def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
-    strangers = [name for name in wanted if column_of(name, known) not in set(known)]
+    strangers = [name for name in wanted if _column_of(name, known) not in known]
     if strangers:
         shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
         near = get_close_matches(strangers[0], known, n=1)

@@ -16,7 +16,7 @@ from veilnet.calibration.fitting import Calibration, fit_report
 from veilnet.designs.frontiers import Frontier, Point
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.tradeoff import RowTradeoff
-from veilnet.io.table_files import TableFile
+from veilnet.io.sources import RowSource
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan
@@ -64,7 +64,7 @@ def attack(
     tell: Tell,  # noqa: ARG001
     progress: Progress,
     plan: Plan,
-    rows: TableFile | None = None,
+    rows: RowSource | None = None,
     fitted_to: bool = False,
 ) -> AuditReport:
     """The audit of a plan.
@@ -81,7 +81,7 @@ def attack(
     return replace(found, rows=(*found.rows, caution))
 
 
-def fitted(tell: Tell, progress: Progress, table: TableFile, roles: dict[str, Any]) -> Calibration:  # noqa: ARG001
+def fitted(tell: Tell, progress: Progress, table: RowSource, roles: dict[str, Any]) -> Calibration:  # noqa: ARG001
     """The network of a table, its columns given their roles."""
     progress("fitting", 0.0)
     return fit_report(table, **roles)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
-from veilnet.io.table_files import TableFile
+from veilnet.io.sources import RowSource
 from veilnet.io.tables import first_rows
 from veilnet.model.network import Network
 
@@ -34,7 +34,7 @@ class Table:
     """
 
     name: str
-    file: TableFile
+    file: RowSource
     columns: tuple[str, ...]
     first: tuple[tuple[str, ...], ...]
 
@@ -55,7 +55,7 @@ def network_of(name: str, content: bytes) -> Network:
 def table_of(name: str, content: bytes) -> Table:
     """The columns of a table and their first values."""
     _ending(name, _TABLES)
-    file = TableFile(name, content)
+    file = RowSource(name, content)
     names, rows = first_rows(file, _SHOWN)
     return Table(name, file, tuple(names), tuple(tuple(map(_short, row)) for row in rows))
 

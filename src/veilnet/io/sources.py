@@ -1,0 +1,295 @@
+"""Rows of cells, wherever they come from: text, packed or not, JSON lines, Parquet, Feather and Excel.
+
+Whoever gives a file decides how long it is, packed files how long they become: lines, unpacked bytes and cells are
+counted before they are in memory. Rows come one by one, so that standard input is read as it arrives.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import msgspec
+
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.extras import missing_extra
+from veilnet.io import _json
+from veilnet.io._reading import ARRAY_LIMIT, TEXT_LIMIT, refuse_oversized
+from veilnet.io.cells import TYPED, Dialect, dialect_of
+
+__all__ = ["LIKE_JSON", "LONGEST_LINE", "Line", "RowSource"]
+
+LONGEST_LINE = 4 * 2**20  # bytes; a longer line is refused without being held in memory
+LIKE_JSON = "the line looks like JSON; give --format jsonl"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PACKED = 30  # times its own size a packed file may become; TEXT_LIMIT it may become anyway
+_SHEET_CELLS = 5_000_000  # of an Excel file, each an object of Python
+_AT_ONCE = 4096  # rows of a Parquet file
+_FLOATS: msgspec.json.Decoder[list[float]] = msgspec.json.Decoder(list[float])
+
+
+class Line(NamedTuple):
+    """A line of a source.
+
+    number:  counted from 1.
+    cells:   a list; a JSON value of JSON lines; None where there is trouble. No cells: the line is empty.
+    dialect: how they are written.
+    trouble: why the line cannot be read, which never quotes it.
+    """
+
+    number: int
+    cells: Any
+    dialect: Dialect
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """A table in a file, in bytes that are on no disk, or in an open file.
+
+    name:    its path; without one, what errors call it, whose ending says what it is.
+    content: its bytes, or the open file; None where they are in the file of that name.
+    format:  "csv" or "jsonl", None where the ending tells.
+    """
+
+    name: str
+    content: bytes | IO[bytes] | None = None
+    format: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """``csv``, ``jsonl``, ``parquet``, ``feather`` or ``xlsx``; text is csv if nothing else is known."""
+        return self.format or _KINDS.get(Path(self.name.lower().removesuffix(".gz")).suffix, "csv")
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether it is no pipe: its rows can be counted again from the first."""
+        if isinstance(self.content, bytes):
+            return True
+        try:
+            found = os.stat(self.name) if self.content is None else os.fstat(self.content.fileno())  # noqa: PTH116
+        except (OSError, AttributeError):
+            return False
+        return stat.S_ISREG(found.st_mode)
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are, packed."""
+        if isinstance(self.content, bytes):
+            return len(self.content)
+        return os.stat(self.name if self.content is None else self.content.fileno()).st_size  # noqa: PTH116
+
+    def __str__(self) -> str:
+        return self.name
+
+    def lines(self, *, whole: bool = False) -> Iterator[Line]:
+        """Each line as it comes; of Parquet, Feather and Excel the first has the names of the columns.
+
+        whole: whether the table is known to be all there. Its last line needs no end then, and a quoted cell may
+               go on in the next line. Otherwise a line counts once it has its end, and nothing waits for another.
+        """
+        if self.kind in _READERS:
+            return self._typed_lines()
+        return self._json_lines() if self.kind == "jsonl" else self._csv_lines(whole)
+
+    # --- text
+
+    def _csv_lines(self, whole: bool) -> Iterator[Line]:
+        dialect = None
+        for number, raw, trouble in self._raw_lines(whole):
+            if not trouble and not whole and raw.lstrip()[:1] in (b"{", b"["):
+                trouble = LIKE_JSON
+            cells: list[str] | None = None
+            if not trouble:
+                try:
+                    text = raw.decode().rstrip("\r\n")
+                    dialect = dialect or (dialect_of(text) if text.strip() else None)
+                    cells = dialect.split(text) if dialect is not None and text.strip() else []
+                except UnicodeDecodeError:
+                    trouble = "the line is not readable as CSV: it is no text in UTF-8; save it as UTF-8"
+                except ValueError:
+                    trouble = "the line is not readable as CSV: its quotes do not match"
+            yield Line(number, cells, dialect or Dialect(","), trouble)
+
+    def _json_lines(self) -> Iterator[Line]:
+        for number, raw, trouble in self._raw_lines(whole=False):
+            value: Any = None
+            if not trouble:
+                as_list = raw.lstrip().startswith(b"[")
+                try:
+                    value = (_FLOATS.decode(raw) if as_list else _json.parse(raw)) if raw.strip() else []
+                except (msgspec.MsgspecError, ValueError, RecursionError):
+                    trouble = "expected a JSON list of numbers" if as_list else "the line is not valid JSON"
+            yield Line(number, value, TYPED, trouble)
+
+    def _raw_lines(self, whole: bool) -> Iterator[tuple[int, bytes, str]]:
+        """(number, line with its end, what is wrong with it)."""
+        number = 0
+        with self._opened() as file:
+            text = io.BufferedReader(_Unpacking(self, file)) if self._is_packed else file
+            try:
+                while raw := text.readline(LONGEST_LINE + 1):
+                    number += 1
+                    if number == 1:
+                        raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                    first, long = number, len(raw) > LONGEST_LINE
+                    while (
+                        whole and raw.count(b'"') % 2 and not long and (more := text.readline(LONGEST_LINE))
+                    ):
+                        raw, number = raw + more, number + 1
+                        long = len(raw) > LONGEST_LINE
+                    rest = raw
+                    while long and rest and not rest.endswith(b"\n"):
+                        rest = text.readline(LONGEST_LINE)
+                    trouble = (
+                        f"the line is longer than {LONGEST_LINE:,} bytes; is it a table?" if long else ""
+                    )
+                    if not long and not whole and not raw.endswith(b"\n") and raw.strip():
+                        trouble = "the line has no end, so it may have been cut off; end the last line too"
+                    yield first, b"" if long else raw, trouble
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise InvalidNetwork(f"{self}: not a whole gzip file: {error}; pack it again") from None
+
+    @property
+    def _is_packed(self) -> bool:
+        return self.name.lower().endswith(".gz")
+
+    def _opened(self) -> AbstractContextManager[IO[bytes]]:
+        if self.content is None:
+            return Path(self.name).open("rb")
+        return io.BytesIO(self.content) if isinstance(self.content, bytes) else nullcontext(self.content)
+
+    # --- files of other programs
+
+    def _typed_lines(self) -> Iterator[Line]:
+        needed, read = _READERS[self.kind]
+        try:
+            import_module(needed)
+        except ImportError:
+            raise missing_extra(f"{self}: .{self.kind} files need {needed}", "tables") from None
+        with self._opened() as file:
+            refuse_oversized(Path(self.name), self.size, ARRAY_LIMIT)
+            try:
+                for number, cells in enumerate(read(self, file), start=1):
+                    yield Line(number, cells, TYPED)
+            except InvalidNetwork:
+                raise
+            except Exception as error:
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise InvalidNetwork(f"{self}: not readable as .{self.kind}: {reason}") from error
+
+    def _parquet(self, file: IO[bytes]) -> Iterator[list[Any]]:
+        parquet, types = import_module("pyarrow.parquet"), import_module("pyarrow.types")
+        found = parquet.read_metadata(file)
+        self._refuse_cells(found.num_rows * found.num_columns)
+        unpacked = sum(found.row_group(k).total_byte_size for k in range(found.num_row_groups))
+        refuse_oversized(Path(self.name), unpacked, ARRAY_LIMIT)
+        schema = found.schema.to_arrow_schema()
+        # A long text that repeats is in the file once, and stays there once.
+        texts = [field.name for field in schema if types.is_string(field.type) or types.is_binary(field.type)]
+        yield schema.names
+        for batch in parquet.ParquetFile(file, read_dictionary=texts).iter_batches(_AT_ONCE):
+            yield from map(list, zip(*map(_plain_cells, batch.columns), strict=True))
+
+    def _feather(self, file: IO[bytes]) -> Iterator[list[Any]]:
+        arrow, dataset = import_module("pyarrow"), import_module("pyarrow.dataset")
+        counted = dataset.IpcFileFormat().make_fragment(arrow.PythonFile(file)).count_rows()
+        file.seek(0)
+        found = arrow.ipc.open_file(file)
+        self._refuse_cells(counted * len(found.schema.names))
+        yield found.schema.names
+        for place in range(found.num_record_batches):
+            columns = found.get_batch(place).columns
+            yield from map(list, zip(*map(_plain_cells, columns), strict=True))
+
+    def _xlsx(self, file: IO[bytes]) -> Iterator[list[Any]]:
+        """The first sheet. A few bytes can be one of 17 billion empty cells: they are counted as they come."""
+        with import_module("zipfile").ZipFile(file) as packed:
+            if sum(each.file_size for each in packed.infolist()) > self._most_unpacked:
+                raise self._too_large()
+        book = import_module("openpyxl").load_workbook(file, read_only=True, data_only=True)
+        rows = widest = 0
+        for row in book.worksheets[0].iter_rows(values_only=True):
+            rows, widest = rows + 1, max(widest, len(row))
+            if rows * widest > _SHEET_CELLS:
+                raise InvalidNetwork(
+                    f"{self}: oversized, more than {_SHEET_CELLS:,} cells, empty ones counted; save it as .csv or "
+                    ".parquet"
+                )
+            yield [*map(_plain_cell, row), *[None] * (widest - len(row))]
+
+    def _refuse_cells(self, cells: int) -> None:
+        """A column that repeats one number is a few bytes, whatever its length."""
+        if 8 * cells > ARRAY_LIMIT:
+            raise InvalidNetwork(f"{self}: oversized, {cells:,} cells; leave out columns that are not needed")
+
+    @property
+    def _most_unpacked(self) -> int:
+        return min(max(TEXT_LIMIT, _PACKED * self.size), ARRAY_LIMIT)
+
+    def _too_large(self) -> InvalidNetwork:
+        return InvalidNetwork(
+            f"{self}: oversized, more than {self._most_unpacked:,} bytes once it is unpacked; if it is the right "
+            "file, give it as .csv or .parquet"
+        )
+
+
+_READERS: dict[str, tuple[str, Callable[[RowSource, IO[bytes]], Iterator[list[Any]]]]] = {
+    "parquet": ("pyarrow", RowSource._parquet),
+    "feather": ("pyarrow", RowSource._feather),
+    "xlsx": ("openpyxl", RowSource._xlsx),
+}
+_KINDS = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet", ".pq": "parquet",
+    ".feather": "feather", ".arrow": "feather", ".xlsx": "xlsx",
+}  # fmt: skip
+
+
+class _Unpacking(io.RawIOBase):
+    """The bytes of a packed file, refused where they become too many."""
+
+    def __init__(self, source: RowSource, content: IO[bytes]) -> None:
+        self._source, self._most = source, source._most_unpacked
+        self._unpacked = gzip.GzipFile(fileobj=content)
+
+    def readable(self) -> bool:
+        """They can be read."""
+        return True
+
+    def readinto(self, into: Any) -> int:
+        """The next bytes."""
+        found = self._unpacked.read(len(into))
+        if self._unpacked.tell() > self._most:
+            raise self._source._too_large()
+        into[: len(found)] = found
+        return len(found)
+
+
+def _plain_cells(column: Any) -> list[Any]:
+    """A column of Arrow as numbers, texts and None."""
+    arrow, types = import_module("pyarrow"), import_module("pyarrow.types")
+    if types.is_dictionary(column.type):
+        values = _plain_cells(column.dictionary)
+        return [None if place is None else values[place] for place in column.indices.to_pylist()]
+    if types.is_boolean(column.type):
+        column = column.cast(arrow.int8())
+    if types.is_timestamp(column.type):  # nanoseconds would need pandas
+        column = column.cast(arrow.timestamp("us", column.type.tz), safe=False)
+    cells: list[Any] = column.to_pylist()
+    return list(map(_plain_cell, cells)) if types.is_temporal(column.type) else cells
+
+
+def _plain_cell(cell: Any) -> Any:
+    """A time as text, a truth as 0 or 1, anything else as it is."""
+    if isinstance(cell, bool):
+        return int(cell)
+    return str(cell) if hasattr(cell, "isoformat") else cell
