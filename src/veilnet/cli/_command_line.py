@@ -36,7 +36,8 @@ class Argument:
 class Option:
     """A parameter told by its name; a bool takes no value, a list may be repeated.
 
-    ``metavar`` stands for the value in the help; ``yes_or_no`` gives a bool a ``--no-`` form too.
+    ``metavar`` stands for the value in the help; ``yes_or_no`` gives a bool a ``--no-`` form too, and a name such as
+    ``--stream/--rows`` one of its own.
     """
 
     name: str
@@ -136,7 +137,12 @@ def _add(
         settings |= {"metavar": declared.metavar or _metavar(value), "required": is_required}
         if is_list:
             settings["action"] = "append"
-    parser.add_argument(declared.name, dest=parameter, **settings)
+    name, _, opposite = declared.name.partition("/")
+    if opposite:
+        parser.add_argument(
+            opposite, dest=parameter, action="store_false", default=default, help=f"Not {name}."
+        )
+    parser.add_argument(name, dest=parameter, **settings)
 
 
 def _literal(text: str) -> str:
