@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import linalg, stats
 
 from veilnet._core.errors import InvalidNetwork, InvalidReading
 from veilnet.agent.grid import (
@@ -17,14 +17,22 @@ from veilnet.agent.grid import (
     crossing_probability,
     grid_step,
     grid_steps,
-    releasable,
     release,
     round_to_grid,
-    rounding_cost,
 )
 from veilnet.agent.randomness import noise_source
 
 FALSE_ALARM = 1e-6
+
+
+def rounding_cost(covariance: np.ndarray, step: np.ndarray) -> float:
+    """The smallest η with diag(step²/6) ⪯ η·covariance, by an eigenvalue of the pencil."""
+    return float(linalg.eigh(np.diag(step**2 / 6.0), covariance, eigvals_only=True)[-1])
+
+
+def releasable(readings: object, compression: object, steps: object) -> np.ndarray:
+    """Which rows an agent may release: those whose crossing probability is small."""
+    return crossing_probability(readings, compression, steps) <= CROSSING_LIMIT
 
 
 def paper_like_covariance(size: int, seed: int) -> np.ndarray:

@@ -21,8 +21,7 @@ The rounding error has variance step²/12 after noise and at most step²/6, on a
 uncorrelated with x, since z is many steps wide given x (Bennett; Widrow: up to terms of order
 exp(-2π²σ²/step²), below 1e-1000). With Σ the noise covariance of all released numbers and
 D = diag(step²/6) ⪯ ηΣ, information is divided by at most 1 + η, hence P̃ ⪯ P̃_rounded ⪯ (1 + η)P̃ and a
-utility loss ℓ becomes at most ℓ + η(1 + ℓ). :func:`grid_steps` keeps η below 5e-7; :func:`rounding_cost`
-is this η.
+utility loss ℓ becomes at most ℓ + η(1 + ℓ). :func:`grid_steps` keeps η below 5e-7.
 
 What remains
 ------------
@@ -32,7 +31,7 @@ number for the same draws unless a rounding boundary falls between the two compu
 there with probability at most (n + 1)·2⁻⁵²·Σ|c_k y_k|/step (the larger of the two sums; large noise ν adds
 2⁻⁵²·|ν|/step, some 2⁻⁴⁰): 3e-10 for twelve readings whose terms sum to a hundred deviations. So much, and no
 more, can any attack on the low bits gain over guessing. :func:`crossing_probability` is this bound, and
-:func:`releasable` refuses readings for which it is not small: no grid below σ could hide the rounding errors
+an agent refuses readings for which it is above CROSSING_LIMIT: no grid below σ could hide the rounding errors
 of readings large enough. (Compensated dot products would square the unit roundoff; they cost several times
 the plain product, and the bound does not need them.)
 
@@ -48,7 +47,7 @@ import numpy as np
 import numpy.typing as npt
 
 from veilnet._core.errors import InvalidNetwork, InvalidReading
-from veilnet._core.types import Array, Booleans
+from veilnet._core.types import Array
 from veilnet.agent.randomness import NoiseSource
 
 ROUNDING_COST = 5e-7
@@ -87,7 +86,7 @@ def grid_step(deviation: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
 
 
 def grid_steps(covariance: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
-    """One power of two per released number such that :func:`rounding_cost` is at most ``cost``.
+    """One power of two per released number such that η, what rounding costs, is at most ``cost``.
 
     ``covariance`` is that of the noise (C n plus what is added) of all numbers whose noises are correlated:
     of one agent where agents are independent, (k, k), or a stack (..., k, k) of agents that send as many; of the
@@ -97,15 +96,6 @@ def grid_steps(covariance: npt.ArrayLike, cost: float = ROUNDING_COST) -> Array:
     """
     sigma, smallest = _deviations_and_smallest_correlation(covariance)
     return grid_step(sigma * np.sqrt(smallest)[..., None], cost)
-
-
-def rounding_cost(covariance: npt.ArrayLike, step: npt.ArrayLike) -> float:
-    """The smallest η with diag(step²/6) ⪯ η·covariance: a utility loss ℓ becomes at most ℓ + η(1 + ℓ)."""
-    sigma, _ = _deviations_and_smallest_correlation(covariance)
-    correlation = np.asarray(covariance, dtype=np.float64) / np.outer(sigma, sigma)
-    relative = np.broadcast_to(_checked_step(step), sigma.shape) / sigma
-    whitened = np.linalg.solve(np.linalg.cholesky(correlation), np.diag(relative))
-    return float(np.linalg.norm(whitened, 2) ** 2 / 6.0)
 
 
 def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
@@ -133,15 +123,6 @@ def crossing_weights(compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
     weights = np.sum(matrix / per_step[..., np.newaxis], axis=-2) * ((matrix.shape[-1] + 1) * 2.0**-52)
     # no weight is zero: a reading that is not finite must spoil its row even where it is not used
     return np.asarray(np.maximum(weights, np.finfo(np.float64).tiny))
-
-
-def releasable(readings: npt.ArrayLike, compression: npt.ArrayLike, step: npt.ArrayLike) -> Booleans:
-    """Which rows of ``readings`` are finite and small enough for the grid to hide their rounding errors.
-
-    An agent in doubt sends nothing. That a row was refused is itself visible; a reading so far beyond its
-    noise is a fault of the sensor or a missing offset.
-    """
-    return np.asarray(crossing_probability(readings, compression, step) <= CROSSING_LIMIT)
 
 
 def release(
