@@ -11,7 +11,7 @@ lattice").
 
 Noise and dither come from the operating system's entropy (:mod:`veilnet.agent.randomness`), and every number is
 rounded to its grid last (:mod:`veilnet.agent.grid`; its cost in utility is below 1e-6). Subtracting the offset and
-adding the dither round once more each than the bound of :func:`veilnet.agent.grid.crossing_probability` counts, a factor
+adding the dither round once more each than :func:`veilnet.agent.grid.crossing_probability` counts, a factor
 (n + 3)/(n + 1) at its limit of 2⁻¹².
 """
 
