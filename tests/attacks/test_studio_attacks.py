@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("fastapi")
+pytest.importorskip("starlette")
 
 LOG = "T_out,people,k1\n" + "".join(f"{k}.25,{k % 3},{k}.5\n" for k in range(50))
 

@@ -82,7 +82,7 @@ def test_a_page_before_the_first_message(tmp_path: Path) -> None:
 
 
 def test_the_page_is_shown_to_whoever_opened_the_address_and_to_nobody_else(wired: Wired) -> None:
-    client_of = pytest.importorskip("fastapi.testclient").TestClient
+    client_of = pytest.importorskip("starlette.testclient").TestClient
     from veilnet.studio.guard import Guard
 
     guard = Guard(_application(wired.folder / "estimates.sqlite"), page=_PAGE, port=8123, most_bytes=0)

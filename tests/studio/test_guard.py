@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("fastapi")
-from fastapi.testclient import TestClient
+pytest.importorskip("starlette")
+from starlette.testclient import TestClient
 
 from veilnet.studio.app import PAGE, application
 from veilnet.studio.guard import Guard

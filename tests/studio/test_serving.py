@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi")
+pytest.importorskip("starlette")
 
 import scipy.linalg  # noqa: F401  so that its linear algebra is among those counted
 import threadpoolctl

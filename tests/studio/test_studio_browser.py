@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("fastapi")
+pytest.importorskip("starlette")
 
 import veilnet as vn
 from helpers.browser import PATIENCE, axe, browser, serious_violations

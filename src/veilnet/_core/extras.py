@@ -32,7 +32,7 @@ EXTRAS = {
     "sign": Extra("signatures of plans", ("securesystemslib", "cryptography")),
     "cluster": Extra("networks on a Dask cluster", ("dask", "distributed", "threadpoolctl")),
     "live": Extra("agents and a centre over a broker", ("paho", "cryptography", "securesystemslib")),
-    "studio": Extra("the page in the browser", ("fastapi", "uvicorn", "threadpoolctl")),
+    "studio": Extra("the page in the browser", ("starlette", "uvicorn", "threadpoolctl")),
     "stonesoup": Extra("sanitized measurements in Stone Soup", ("stonesoup",)),
 }
 

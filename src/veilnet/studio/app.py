@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastapi import Body, FastAPI, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
-from fastapi.staticfiles import StaticFiles
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from veilnet._core.errors import InvalidRequest, VeilnetError
 from veilnet.report.page import stylesheet
@@ -25,82 +27,82 @@ PAGE = frozenset({"/", "/index.html", "/door.js", "/studio.js", "/studio.css", "
 """The addresses of the page itself, which holds nothing."""
 
 
-def application(bench: Workbench) -> FastAPI:
+def application(bench: Workbench) -> Starlette:
     """The addresses of one workbench."""
-    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-
-    @app.exception_handler(VeilnetError)
-    def refused(_request: Request, error: VeilnetError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, status_code=400)
-
-    @app.exception_handler(RequestValidationError)
-    def unreadable(_request: Request, _error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"error": "the request is not one of the studio's"}, status_code=400)
 
     async def answer(wish: Callable[[], None]) -> JSONResponse:
         await run_in_threadpool(wish)
         return JSONResponse(_finite(await run_in_threadpool(view, bench)))
 
-    @app.get("/api/view")
-    async def everything() -> JSONResponse:
+    async def everything(_request: Request) -> JSONResponse:
         return await answer(lambda: None)
 
-    @app.get("/api/jobs")
-    def jobs() -> JSONResponse:
+    def jobs(_request: Request) -> JSONResponse:
         return JSONResponse({"version": bench.version, "jobs": job_states(bench)})
 
-    @app.post("/api/example")
-    async def example(stream: bool = False) -> JSONResponse:
-        return await answer(lambda: bench.open_example(stream=stream))
-
-    @app.post("/api/network")
-    async def network(request: Request, name: str = "pasted") -> JSONResponse:
-        content = await request.body()
-        return await answer(lambda: bench.open_network(name, content))
-
-    @app.post("/api/table")
-    async def table(request: Request, name: str) -> JSONResponse:
-        content = await request.body()
-        return await answer(lambda: bench.open_table(name, content))
-
-    @app.post("/api/held-out")
-    async def held_out(request: Request, name: str) -> JSONResponse:
-        content = await request.body()
-        return await answer(lambda: bench.hold_out(name, content))
-
-    @app.post("/api/{wish}")
-    async def other(wish: str, given: dict[str, Any] = Body(default={})) -> JSONResponse:  # noqa: B008
+    async def wished(request: Request) -> JSONResponse:
+        body, asked = await request.body(), request.path_params["wish"]
+        name, stream = (
+            request.query_params.get("name", "pasted"),
+            request.query_params.get("stream") == "true",
+        )
         wishes: dict[str, Callable[[], None]] = {
-            "fit": lambda: bench.fit(given),
-            "ask": lambda: bench.ask(given),
+            "example": lambda: bench.open_example(stream=stream),
+            "network": lambda: bench.open_network(name, body),
+            "table": lambda: bench.open_table(name, body),
+            "held-out": lambda: bench.hold_out(name, body),
+            "fit": lambda: bench.fit(_table(body)),
+            "ask": lambda: bench.ask(_table(body)),
             "refine": bench.refine,
-            "what-if": lambda: bench.what_if(given),
-            "audit": lambda: bench.audit(given),
-            "model": lambda: bench.doubt_model(given),
-            "cancel": lambda: bench.cancel(str(given.get("job"))),
+            "what-if": lambda: bench.what_if(_table(body)),
+            "audit": lambda: bench.audit(_table(body)),
+            "model": lambda: bench.doubt_model(_table(body)),
+            "cancel": lambda: bench.cancel(str(_table(body).get("job"))),
         }
-        if wish not in wishes:
-            raise InvalidRequest(f"{wish[:40]!r}: the studio has no such address")
-        return await answer(wishes[wish])
+        if asked not in wishes:
+            raise InvalidRequest(f"{asked[:40]!r}: the studio has no such address")
+        return await answer(wishes[asked])
 
-    @app.get("/download/network.toml")
-    def download_network() -> Response:
-        return _file(network_text(bench.now), "application/toml", bench.now.name)
+    def download(request: Request) -> Response:
+        files: dict[str, tuple[Callable[[Any], bytes], str, str]] = {
+            "network.toml": (network_text, "application/toml", bench.now.name),
+            "plan.zip": (plan_archive, "application/zip", "plan.zip"),
+            "report.html": (report_page, "text/html; charset=utf-8", "report.html"),
+        }
+        if request.path_params["name"] not in files:
+            return Response(status_code=404)
+        content, kind, name = files[request.path_params["name"]]
+        return _file(content(bench.now), kind, name)
 
-    @app.get("/download/plan.zip")
-    def download_plan() -> Response:
-        return _file(plan_archive(bench.now), "application/zip", "plan.zip")
-
-    @app.get("/download/report.html")
-    def download_report() -> Response:
-        return _file(report_page(bench.now), "text/html; charset=utf-8", "report.html")
-
-    @app.get("/report.css")
-    def style() -> Response:
+    def style(_request: Request) -> Response:
         return Response(stylesheet(), media_type="text/css")
 
-    app.mount("/", StaticFiles(directory=_FILES, html=True))
-    return app
+    return Starlette(
+        routes=[
+            Route("/api/view", everything),
+            Route("/api/jobs", jobs),
+            Route("/api/{wish}", wished, methods=["POST"]),
+            Route("/download/{name}", download),
+            Route("/report.css", style),
+            Mount("/", StaticFiles(directory=_FILES, html=True)),
+        ],
+        exception_handlers={VeilnetError: _refused},
+    )
+
+
+def _refused(_request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, status_code=400)
+
+
+def _table(body: bytes) -> dict[str, Any]:
+    """The JSON object in the body of a request; none is an empty one."""
+    try:
+        given = json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise InvalidRequest("the request is not one of the studio's")
+    return given
 
 
 def _file(content: bytes, kind: str, name: str) -> Response:
