@@ -13,7 +13,7 @@ from helpers.paper_networks import as_network, paper_arrays
 from helpers.sdp_oracle import solve_reduced_form
 from helpers.stacked_networks import stacked_network
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.designs.many_power import smoothed
 from veilnet.designs.many_power.answers import best_answers
 from veilnet.designs.power import plan as power_module
@@ -32,11 +32,11 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 def both(network: vn.Network, power: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[vn.Plan, vn.Plan]:
     """The plan of the dense solver, and that by an estimate that all answer."""
     dense = vn.design(network, power=power)
-    assert not isinstance(dense.sanitizers, StackedSanitizers)
+    assert not isinstance(dense.sanitizers, Mechanisms)
     monkeypatch.setattr(power_module, "MANY_READINGS", 0)
     answered = vn.design(network, power=power)
     monkeypatch.undo()
-    assert isinstance(answered.sanitizers, StackedSanitizers)
+    assert isinstance(answered.sanitizers, Mechanisms)
     return dense, answered
 
 
@@ -116,7 +116,7 @@ def test_the_papers_program_agrees() -> None:
     for power in (1.0, 100.0):
         plan = vn.design(as_network(arrays), power=power)
         oracle = solve_reduced_form(arrays, np.full(4, power)).objective
-        assert isinstance(plan.sanitizers, StackedSanitizers)
+        assert isinstance(plan.sanitizers, Mechanisms)
         assert oracle * (1 - 1e-6) <= sum(plan.privacy.values()) <= oracle * (1 + 1e-4)
 
 

@@ -14,8 +14,8 @@ import veilnet as vn
 from helpers.stacked_networks import agent_by_agent, stacked_network, stacks
 from veilnet._core import stacks as kernels
 from veilnet._core.names import NumberedNames
-from veilnet.agent import sanitizer_stacks
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent import mechanisms
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.recheck import sums
 from veilnet.recheck.route import Recheck
 
@@ -48,7 +48,7 @@ def test_stacks_and_agents_by_name_get_the_same_plan(
     if parts == "in parts":
         in_small_parts(monkeypatch)
     plan = vn.design(network := kind(name))
-    assert isinstance(plan.sanitizers, StackedSanitizers)
+    assert isinstance(plan.sanitizers, Mechanisms)
     assert plan.utility == pytest.approx(expected.utility, abs=1e-12)
     assert dict(plan.privacy) == pytest.approx(dict(expected.privacy), rel=1e-8)
     as_objects = {agent: plan.sanitizers[agent].replace(grid=None) for agent in network.agents}
@@ -185,7 +185,7 @@ def test_the_mapping_is_one() -> None:
 
 
 def test_a_mapping_is_itself_however_few_sanitizers_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitizer_stacks, "_KEPT", 1)
+    monkeypatch.setattr(mechanisms, "_KEPT", 1)
     mapping, other = (
         vn.design(kind("free").replace(offset=start)).sanitizers for start in (None, np.ones(4))
     )
@@ -233,7 +233,7 @@ def test_trade_offs_are_stacks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     freeze = vn.Sanitizer._freeze
     monkeypatch.setattr(vn.Sanitizer, "_freeze", lambda self: (made.append(self), freeze(self))[1])
     plan = vn.design(network, privacy={"g": 1.5 * ceiling["g"]}, starts=1)
-    assert isinstance(plan.sanitizers, StackedSanitizers)
+    assert isinstance(plan.sanitizers, Mechanisms)
     assert made == []
     assert plan.utility < 0
     objects = dict(plan.sanitizers)

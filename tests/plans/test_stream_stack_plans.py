@@ -12,7 +12,7 @@ import veilnet as vn
 from helpers.many_streams import STREAMS, as_stacks
 from helpers.stream_networks import random_stream
 from veilnet.agent.grid import ROUNDING_COST
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.cli import run
 from veilnet.io.plan_archives import Archive
 from veilnet.plans.certificate import Promise, certify
@@ -22,15 +22,15 @@ KINDS = ("mixed sizes", "sending readings", "singular", "wandering")
 
 def _plan(name: str) -> vn.Plan:
     plan = vn.design(STREAMS[name])
-    assert isinstance(plan.sanitizers, StackedSanitizers)
+    assert isinstance(plan.sanitizers, Mechanisms)
     return plan
 
 
-def _with_stack(plan: vn.Plan, number: int, changed: SanitizerStack) -> StackedSanitizers:
-    assert isinstance(plan.sanitizers, StackedSanitizers)
+def _with_stack(plan: vn.Plan, number: int, changed: SanitizerStack) -> Mechanisms:
+    assert isinstance(plan.sanitizers, Mechanisms)
     stacks = list(plan.sanitizers.stacks)
     stacks[number] = changed
-    return StackedSanitizers(plan.network, stacks)
+    return Mechanisms(plan.network, stacks)
 
 
 def _promise(plan: vn.Plan) -> Promise:
@@ -38,7 +38,7 @@ def _promise(plan: vn.Plan) -> Promise:
 
 
 def _remembering(plan: vn.Plan) -> tuple[int, SanitizerStack]:
-    assert isinstance(plan.sanitizers, StackedSanitizers)
+    assert isinstance(plan.sanitizers, Mechanisms)
     return next((k, stack) for k, stack in enumerate(plan.sanitizers.stacks) if stack.order)
 
 
@@ -74,7 +74,7 @@ def test_one_file_holds_the_plan_and_any_agents_own(
     plan.save(tmp_path / "plan.npz")
     plan.save(tmp_path / "folder")
     loaded = vn.Plan.load(tmp_path / "plan.npz")
-    assert isinstance(loaded.sanitizers, StackedSanitizers)
+    assert isinstance(loaded.sanitizers, Mechanisms)
     assert dict(loaded.privacy) == dict(plan.privacy)
     for agent in plan.network.agents:
         assert loaded.sanitizers[agent].same_as(plan.sanitizers[agent])
@@ -164,7 +164,7 @@ def test_a_network_of_many_agents_goes_by_stacks_by_itself(
         dynamics=drawn.dynamics,
     )
     plan = vn.design(network)
-    assert isinstance(plan.sanitizers, StackedSanitizers)
+    assert isinstance(plan.sanitizers, Mechanisms)
     assert len(plan.sanitizers) == agents
     assert plan.utility == 0.0
     assert plan.privacy["g"] > 0.1

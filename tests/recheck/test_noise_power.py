@@ -12,7 +12,7 @@ import pytest
 import veilnet as vn
 from helpers.stacked_networks import stacked_network
 from veilnet import cli, cluster
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.auditing.promise import certificate_rows
 from veilnet.cluster.parts import read_part
 from veilnet.cluster.tasks import grids
@@ -61,15 +61,15 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> vn.
     if request.param == "stacks":
         monkeypatch.setattr(power_module, "MANY_READINGS", 0)
     made = vn.design(NETWORK, power=LIMITS)
-    assert isinstance(made.sanitizers, StackedSanitizers) == (request.param == "stacks")
+    assert isinstance(made.sanitizers, Mechanisms) == (request.param == "stacks")
     return made
 
 
 def _with_twice_the_noise(plan: vn.Plan, agent: str) -> vn.Plan:
     """As somebody would save it who is able to: with the grid that the noise calls for."""
-    if isinstance(plan.sanitizers, StackedSanitizers):
+    if isinstance(plan.sanitizers, Mechanisms):
         stacks = [_half(stack, NETWORK.position[agent]) for stack in plan.sanitizers.stacks]
-        louder = with_release_grid(NETWORK, StackedSanitizers(NETWORK, stacks))
+        louder = with_release_grid(NETWORK, Mechanisms(NETWORK, stacks))
     else:
         each = plan.sanitizers[agent]
         louder = with_release_grid(NETWORK, {**plan.sanitizers, agent: each.replace(noise=2 * each.noise)})

@@ -11,7 +11,7 @@ import veilnet as vn
 from helpers.many_streams import STREAMS, as_stacks
 from helpers.stream_networks import random_stream, window_errors
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.bounds.streams import steady_stacks
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
 from veilnet.model import stream_size
@@ -28,7 +28,7 @@ def test_stacks_find_what_one_state_of_all_memories_finds(name: str, monkeypatch
     as_stacks(monkeypatch)
     stacked = vn.check(network)
     plan = vn.design(network)
-    assert isinstance(plan.sanitizers, StackedSanitizers)
+    assert isinstance(plan.sanitizers, Mechanisms)
     assert isinstance(stacked, StreamVerdict)
     assert isinstance(stacked.known.steady, SteadyOfStacks)
     assert dict(plan.sent) == dict(planned.sent)
@@ -141,7 +141,7 @@ def test_a_sample_of_the_agents_says_how_many_frequencies_it_takes(monkeypatch: 
     asked: list[int] = []
     summed = steady_stacks.sums_at
 
-    def counted(sanitizers: StackedSanitizers, *others: Any) -> Any:
+    def counted(sanitizers: Mechanisms, *others: Any) -> Any:
         asked.append(sum(stack.count for stack in sanitizers.stacks))
         return summed(sanitizers, *others)
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from veilnet._core.linalg import cholesky
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 from veilnet.model.noise import IndependentNoise, NoiseModel
@@ -48,7 +48,7 @@ def dither_for(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
     if not np.any(network.steps):
         return found
     noise, most = own_noise(network), network.colour is not None
-    if isinstance(sanitizers, StackedSanitizers):
+    if isinstance(sanitizers, Mechanisms):
         for each in sanitizers.parts():
             stack = each.stack
             rows = network.blocks.starts[stack.places][:, None] + np.arange(stack.readings)
@@ -94,10 +94,10 @@ def counting_dither(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Ne
     """
     if network.dither is not None or not np.any(network.steps):
         return network
-    if isinstance(sanitizers, StackedSanitizers) and sanitizers.network.dither is not None:
+    if isinstance(sanitizers, Mechanisms) and sanitizers.network.dither is not None:
         return network.replace(dither=sanitizers.network.dither)
     draws = dither_for(network, sanitizers)
-    for agent, sanitizer in () if isinstance(sanitizers, StackedSanitizers) else sanitizers.items():
+    for agent, sanitizer in () if isinstance(sanitizers, Mechanisms) else sanitizers.items():
         if sanitizer.resolution is not None:
             draws[network.blocks.rows(network.position[agent])] = sanitizer.dither
     return network.replace(dither=draws)

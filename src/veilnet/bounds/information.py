@@ -18,8 +18,8 @@ from veilnet._core.linalg import gram_root, solve_lower, solve_lower_batch, tria
 from veilnet._core.stacks import fits_at_once, joined_triangle, sent_rows, with_own_noise
 from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import unknown
+from veilnet.agent.mechanisms import Mechanisms, fitting
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers, fitting
 from veilnet.model.common import SharedNoise, without_common
 from veilnet.model.network import Network
 from veilnet.model.noise import JointNoise
@@ -53,7 +53,7 @@ def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
     if isinstance(network.R, SharedNoise):
         return _shared_factor(network, sanitizers)
     sanitizers = fitting(network, sanitizers)
-    if isinstance(sanitizers, StackedSanitizers):
+    if isinstance(sanitizers, Mechanisms):
         return _stacked_factor(network, sanitizers)
     return np.concatenate(list(_independent_factors(network, sanitizers)))
 
@@ -64,7 +64,7 @@ def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
         raise InvalidRequest(
             f"sanitizers: expected agent -> Sanitizer, found {type(sanitizers).__name__}; use plan.sanitizers"
         )
-    if isinstance(fitting(network, sanitizers), StackedSanitizers):
+    if isinstance(fitting(network, sanitizers), Mechanisms):
         return
     strangers = [str(name) for name in sanitizers if name not in network.position]
     if strangers:
@@ -88,7 +88,7 @@ def check_sanitizers(network: Network, sanitizers: Sanitizers) -> None:
             )
 
 
-def _stacked_factor(network: Network, sanitizers: StackedSanitizers) -> Array:
+def _stacked_factor(network: Network, sanitizers: Mechanisms) -> Array:
     roots = network.R.own_roots()
     factors = (
         sent_rows(each.observe, roots[each.group][each.within], each.stack.compression, each.stack.variances)

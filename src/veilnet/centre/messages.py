@@ -28,8 +28,8 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.dither import counting_dither
+from veilnet.agent.mechanisms import Mechanisms, fitting
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers, fitting
 from veilnet.bounds.knowledge import least_sharpness
 from veilnet.bounds.message_noise import Sent, joint_covariance
 from veilnet.centre.whitening import WhiteningStacks, whitening
@@ -158,7 +158,7 @@ def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
     apart = network.common_apart
     if apart is not network:
         network, sanitizers = apart, fitting(apart, sanitizers)
-    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network) and network.R.independent:
+    if isinstance(sanitizers, Mechanisms) and sanitizers.belong_to(network) and network.R.independent:
         return _model_of(network, plan, _stacked_parts(network, sanitizers), None)
     mechanisms = [
         sanitizers[agent] if agent in sanitizers else Sanitizer.raw(int(size), agent=agent)
@@ -192,7 +192,7 @@ class _Parts(NamedTuple):
     expected: Array
 
 
-def _stacked_parts(network: Network, sanitizers: StackedSanitizers) -> _Parts:
+def _stacked_parts(network: Network, sanitizers: Mechanisms) -> _Parts:
     blocks = Blocks(sanitizers.sent)
     mean = np.zeros(network.L) if network.prior is None else network.prior.mean
     roots = network.R.own_roots()

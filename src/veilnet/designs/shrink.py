@@ -13,12 +13,12 @@ import numpy as np
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
 from veilnet.model.network import Network
 
 
-def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> StackedSanitizers:
+def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> Mechanisms:
     """Agent -> Sanitizer in normal form, from X per size group, (count, n, n)."""
     stacks = []
     for group, roots, stack in zip(network.blocks.groups, network.R.own_roots(), shrink, strict=True):
@@ -33,7 +33,7 @@ def sanitizers_from_shrink(network: Network, shrink: list[Array]) -> StackedSani
                     noisy if np.any(noisy) else None,
                 )
             )
-    return StackedSanitizers(network, stacks)
+    return Mechanisms(network, stacks)
 
 
 def normal_rows(shrink: Array, roots: Array) -> tuple[Array, Array, Integers]:

@@ -19,8 +19,8 @@ from typing import IO, Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable, VeilnetError
+from veilnet.agent.mechanisms import offset_of
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import offset_of
 from veilnet.io import _json
 from veilnet.io._mat import read_variables, write_variables
 from veilnet.io._npz import Arrays

@@ -19,9 +19,9 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable
 from veilnet._core.types import Array
 from veilnet.agent.grid import round_to_grid
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, offset_of
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, offset_of
 from veilnet.io import _json, mat_plans, sanitizer_files
 from veilnet.io._atomic import replacing
 from veilnet.io._npz import Arrays, network_arrays, network_from_arrays, open_arrays
@@ -179,7 +179,7 @@ class Archive:
             for stack in stacks
         )
         if normal and network.R.independent and (not network.is_stream or by_stacks(network)):
-            return StackedSanitizers(
+            return Mechanisms(
                 network,
                 [
                     SanitizerStack(

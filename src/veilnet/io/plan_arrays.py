@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.types import Array, Integers
+from veilnet.agent.mechanisms import Mechanisms, offset_of
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers, offset_of
 from veilnet.io._npz import Arrays, network_arrays
 from veilnet.model.network import Network
 
@@ -69,7 +69,7 @@ def _canonical(promises: Mapping[str, Any]) -> str:
 
 def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Arrays] | None:
     """Each kind of agents as arrays: fewest readings first, then fewest numbers sent, then fewest kept."""
-    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
+    if isinstance(sanitizers, Mechanisms) and sanitizers.belong_to(network):
         found = []
         for stack in sorted(sanitizers.stacks, key=lambda each: (each.readings, each.sent, each.order)):
             if stack.grid is None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
+from veilnet.agent.mechanisms import Mechanisms, stacks_of
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers, stacks_of
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 from veilnet.recheck.dither import as_dithered, wrongly_dithered
@@ -191,7 +191,7 @@ def power_finding(agents: Sequence[str], allowed: Array, found: Array) -> Findin
 def _dithering_otherwise(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:
     """Which agents (S,) do not dither their readings as the figures count."""
     wrong = np.zeros(network.S, bool)
-    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
+    if isinstance(sanitizers, Mechanisms) and sanitizers.belong_to(network):
         return wrong  # each takes its dither from the network when it is made
     counted = network.draws * network.steps
     for agent, sanitizer in sanitizers.items():

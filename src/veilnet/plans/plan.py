@@ -16,8 +16,8 @@ from veilnet._core.frozen import Frozen, derived
 from veilnet._core.names import ByAgent
 from veilnet._core.types import Booleans
 from veilnet.agent.dither import counting_dither, with_more_dither
+from veilnet.agent.mechanisms import Mechanisms, numbers_kept
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers, numbers_kept
 from veilnet.bounds.knowledge import knowledge, privacy
 from veilnet.bounds.streams.gap_promise import GAP_PRIVACY, promise_with_gaps, read_gap_privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
@@ -171,7 +171,7 @@ class Plan(Frozen):
     @property
     def sent(self) -> Mapping[str, int]:
         """How many numbers each agent sends (in a row of a stream)."""
-        if isinstance(self.sanitizers, StackedSanitizers):
+        if isinstance(self.sanitizers, Mechanisms):
             counts = self.sanitizers.sent
             return ByAgent(self.network.agents, self.network.position, lambda place: int(counts[place]))
         return {agent: sanitizer.sent for agent, sanitizer in self.sanitizers.items()}
@@ -249,7 +249,7 @@ def notes_on_readings(network: Network, sanitizers: Mapping[str, Sanitizer]) -> 
 def _withholding_by_exact_numbers(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:
     """Which agents send something exactly and yet not everything so."""
     found = np.zeros(network.S, bool)
-    if isinstance(sanitizers, StackedSanitizers):
+    if isinstance(sanitizers, Mechanisms):
         for stack in sanitizers.stacks:
             exact = stack.sent * np.ones(stack.count)
             if stack.variances is not None:
@@ -335,7 +335,7 @@ def make_plan(
         )
     return Plan(
         network=network,
-        sanitizers=gridded if isinstance(gridded, StackedSanitizers) else MappingProxyType(dict(gridded)),
+        sanitizers=gridded if isinstance(gridded, Mechanisms) else MappingProxyType(dict(gridded)),
         method=method,
         utility=promise.utility,
         privacy=MappingProxyType(dict(promise.privacy)),

@@ -17,9 +17,9 @@ from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, stacks_of
 from veilnet.agent.recipe import reach
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, stacks_of
 from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance, own_covariances
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.bounds.streams.riccati import Steady, steady_state
@@ -45,7 +45,7 @@ def with_release_grid(
     normal form is sent instead. ``known`` is what the messages of a stream tell, where that was computed already.
     """
     if (
-        isinstance(sanitizers, StackedSanitizers)
+        isinstance(sanitizers, Mechanisms)
         and sanitizers.belong_to(network)
         and (not network.is_stream or by_stacks(network))
         and network.common_apart.R.independent
@@ -111,7 +111,7 @@ def _coarser(network: Network, needed: Array, agent: Callable[[int], str]) -> Ar
     return np.asarray(factor)
 
 
-def _with_stacked_grid(network: Network, sanitizers: StackedSanitizers) -> StackedSanitizers:
+def _with_stacked_grid(network: Network, sanitizers: Mechanisms) -> Mechanisms:
     """The same for many agents at once, whose rows are independent already."""
     noises = [network.R.stack(group) for group in network.blocks.groups]
     grids = [np.empty((stack.count, stack.sent)) for stack in sanitizers.stacks]

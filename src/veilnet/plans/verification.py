@@ -22,8 +22,8 @@ from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.inspection import inspect
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.models import Messages, messages_of, same_messages
 from veilnet.model.network import Network
@@ -116,8 +116,8 @@ def verify(plan: Plan | str | PathLike[str], network: Network | None = None) -> 
         if difference and not same_step(trusted.step, saved.network.step):
             difference = note
         checks.append(Check("network is the given one", not difference, note=difference or note))
-        if isinstance(saved.sanitizers, StackedSanitizers) and not difference:
-            saved = replace(saved, sanitizers=StackedSanitizers(trusted, saved.sanitizers.stacks))
+        if isinstance(saved.sanitizers, Mechanisms) and not difference:
+            saved = replace(saved, sanitizers=Mechanisms(trusted, saved.sanitizers.stacks))
     return [*checks, *_checks(saved, trusted)]
 
 
@@ -164,7 +164,7 @@ def confirmed(saved: SavedPlan) -> Plan:
     return Plan(
         network=saved.network,
         sanitizers=saved.sanitizers
-        if isinstance(saved.sanitizers, StackedSanitizers)
+        if isinstance(saved.sanitizers, Mechanisms)
         else MappingProxyType(dict(saved.sanitizers)),
         method=saved.method,
         utility=saved.promise.utility,
@@ -251,7 +251,7 @@ def _grid_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     except (VeilnetError, np.linalg.LinAlgError) as error:
         yield Check("grids", False, note=str(error))
         return
-    if isinstance(saved.sanitizers, StackedSanitizers) and isinstance(expected, StackedSanitizers):
+    if isinstance(saved.sanitizers, Mechanisms) and isinstance(expected, Mechanisms):
         yield _stacked_grid_check(saved.sanitizers, expected)
         return
     wrong = [agent for agent, s in saved.sanitizers.items() if not _same_grid(s.grid, expected[agent].grid)]
@@ -274,7 +274,7 @@ def _limit_checks(network: Network) -> Iterator[Check]:
         yield Check(WITHIN_LIMITS, True, note=note)
 
 
-def _stacked_grid_check(found: StackedSanitizers, expected: StackedSanitizers) -> Check:
+def _stacked_grid_check(found: Mechanisms, expected: Mechanisms) -> Check:
     """The same of stacks; names, limits, resolution and step are the network's, whatever was saved."""
     wrong: list[str] = []
     for one, other in zip(found.stacks, expected.stacks, strict=True):

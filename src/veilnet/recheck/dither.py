@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
+from veilnet.agent.mechanisms import SanitizerStack, stacks_of
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import SanitizerStack, stacks_of
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 

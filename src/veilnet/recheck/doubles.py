@@ -12,8 +12,8 @@ import numpy as np
 from scipy.linalg import eigh, solve
 
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.model.network import Network
 from veilnet.recheck.sums import raw_information, sent_information, weighted_gram
 
@@ -66,7 +66,7 @@ def _raw_information(network: Network) -> Array:
 
 def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
     """Σ H'C'(C R C' + Θ)^+ C H, over agents alike where noises are independent, at once otherwise."""
-    if network.R.independent and isinstance(sanitizers, StackedSanitizers):
+    if network.R.independent and isinstance(sanitizers, Mechanisms):
         return _stacked_information(network, sanitizers)
     mechanisms = [
         (sanitizers[agent].compression, sanitizers[agent].noise)
@@ -90,7 +90,7 @@ def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array
     return total
 
 
-def _stacked_information(network: Network, sanitizers: StackedSanitizers) -> Array:
+def _stacked_information(network: Network, sanitizers: Mechanisms) -> Array:
     total = np.zeros((network.L, network.L))
     stacks = [network.R.stack(group) for group in network.blocks.groups]
     for each in sanitizers.parts():

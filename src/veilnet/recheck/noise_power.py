@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.model.network import Network
 from veilnet.recheck.sums import some_at_a_time
 
@@ -26,7 +26,7 @@ _DEPENDENT = 1e13
 def powers_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
     """tr Θ_i of every agent, (S,), in sending order; 0 of those that have no sanitizer and send raw readings."""
     found = np.zeros(network.S)
-    if isinstance(sanitizers, StackedSanitizers) and sanitizers.belong_to(network):
+    if isinstance(sanitizers, Mechanisms) and sanitizers.belong_to(network):
         for stack in sanitizers.stacks:
             found[stack.places] = noise_power(stack.compression, stack.noise)
         return found

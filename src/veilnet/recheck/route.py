@@ -24,8 +24,8 @@ from functools import cached_property
 import numpy as np
 
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import fitting
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import fitting
 from veilnet.model.apart import padded
 from veilnet.model.network import Network
 from veilnet.recheck.doubles import DoubleRecheck

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import unit_sizes
 from veilnet.recheck.stream_window import SETTLED
@@ -46,7 +46,7 @@ _COMPARED = 24  # frequencies at which weights are fitted
 class StreamStacksRecheck:
     """Errors of rows of x from raw readings and from what is sent, from (network, sanitizers) alone."""
 
-    def __init__(self, network: Network, sanitizers: StackedSanitizers) -> None:
+    def __init__(self, network: Network, sanitizers: Mechanisms) -> None:
         assert network.dynamics is not None
         self.network, self._sanitizers = network, sanitizers
         self._moves, self._news = network.dynamics.transition, network.dynamics.noise

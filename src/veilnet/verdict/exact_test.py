@@ -19,8 +19,8 @@ import numpy as np
 
 from veilnet._core.validation import expect
 from veilnet.agent.dither import settled
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
 from veilnet.bounds.knowledge import knowledge, privacy_limit
 from veilnet.model.network import Network
 from veilnet.recheck.route import Recheck
@@ -54,9 +54,7 @@ def check(network: Network) -> Verdict:
     limit = privacy_limit(network)
     if network.conditioning <= _INFINITY_IS_SURE:
         return Verdict(network, ceiling, limit, mine)
-    silent = StackedSanitizers(
-        network, [replace(each, compression=each.compression[:, :0]) for each in sent.stacks]
-    )
+    silent = Mechanisms(network, [replace(each, compression=each.compression[:, :0]) for each in sent.stacks])
     told = _confirmed_infinities(network, sent, ceiling)
     return Verdict(
         network,

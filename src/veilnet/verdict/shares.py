@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.blocks import Group
 from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array, Integers
-from veilnet.agent.sanitizer_stacks import StackedSanitizers, stacks_by_sent
+from veilnet.agent.mechanisms import Mechanisms, stacks_by_sent
 from veilnet.bounds.knowledge import share_of_estimate
 from veilnet.model.network import Network
 from veilnet.verdict.share_stacks import (
@@ -100,6 +100,6 @@ def _by_size(network: Network, tolerance: float) -> Iterator[tuple[Group, ShareS
         yield group, rows_of_parts(mine, roots, tolerance)
 
 
-def share_sanitizers(mine: Shares) -> StackedSanitizers:
+def share_sanitizers(mine: Shares) -> Mechanisms:
     """Agent -> "send only your share": the mechanism that reaches the ceiling."""
-    return StackedSanitizers(mine.network, stacks_by_sent(mine.network, mine.rows, mine.ranks))
+    return Mechanisms(mine.network, stacks_by_sent(mine.network, mine.rows, mine.ranks))

@@ -18,8 +18,8 @@ from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
+from veilnet.agent.mechanisms import stacks_of
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import stacks_of
 from veilnet.bounds.information import check_sanitizers
 from veilnet.bounds.streams.raw_stacks import steady_of_stacks
 from veilnet.bounds.streams.riccati import Messages, Steady, steady_state

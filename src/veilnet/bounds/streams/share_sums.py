@@ -14,7 +14,7 @@ import numpy as np
 
 from veilnet._core.linalg import cholesky, solve_lower, solve_lower_batch
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer_stacks import SanitizerStack
+from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.bounds.streams.raw_stacks import readings_triangle
 from veilnet.bounds.streams.riccati import Steady
 from veilnet.bounds.streams.state_space import message_model

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts, sent_triangle
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
 
 __all__ = ["ComplexArray", "Sums", "agents_of", "sums_at"]
@@ -45,7 +45,7 @@ class Sums:
     noise: ComplexArray
 
 
-def agents_of(sanitizers: StackedSanitizers, numbers: int) -> Iterator[tuple[SanitizerStack, Array, Array]]:
+def agents_of(sanitizers: Mechanisms, numbers: int) -> Iterator[tuple[SanitizerStack, Array, Array]]:
     """(stack, H_i, roots of R_i) of all agents, as many at a time as fit with so many numbers each."""
     roots = sanitizers.network.R.own_roots()
     for each in sanitizers.parts():
@@ -54,7 +54,7 @@ def agents_of(sanitizers: StackedSanitizers, numbers: int) -> Iterator[tuple[San
             yield each.stack.take(part), each.observe[part], own[part]
 
 
-def sums_at(sanitizers: StackedSanitizers, system: ShareSystem, turns: ComplexArray) -> Sums:
+def sums_at(sanitizers: Mechanisms, system: ShareSystem, turns: ComplexArray) -> Sums:
     """The sums at turns e^{-iω}, (f,)."""
     size, rows = len(system.transition), len(system.rows)
     count = len(turns)

@@ -21,7 +21,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import positive_root, triangle
 from veilnet._core.lyapunov import lasting_directions, spectral_radius, unseen_directions
 from veilnet._core.types import Array, Booleans
-from veilnet.agent.sanitizer_stacks import StackedSanitizers
+from veilnet.agent.mechanisms import Mechanisms
 from veilnet.bounds.streams.riccati import Steady, bounded_rows
 from veilnet.bounds.streams.share_sums import ShareSystem
 from veilnet.bounds.streams.spectra import ComplexArray, Sums, agents_of, sums_at
@@ -48,7 +48,7 @@ class SteadyOfStacks:
     raw:        the steady state of the best filter on raw readings.
     """
 
-    def __init__(self, sanitizers: StackedSanitizers, raw: Steady) -> None:
+    def __init__(self, sanitizers: Mechanisms, raw: Steady) -> None:
         self._sanitizers, self._raw = sanitizers, raw
         self._network = sanitizers.network
         self._system = ShareSystem.of(self._network, raw)
@@ -150,13 +150,13 @@ class SteadyOfStacks:
             count *= 2
 
 
-def _thinned(sanitizers: StackedSanitizers) -> tuple[StackedSanitizers | None, float]:
+def _thinned(sanitizers: Mechanisms) -> tuple[Mechanisms | None, float]:
     """Some of the agents, each counted as often as it stands for others: they tell how many frequencies it takes."""
     total = sanitizers.network.S
     if total < 4 * _SAMPLE:
         return None, 1.0
     stacks = [stack.take(slice(None, None, total // _SAMPLE)) for stack in sanitizers.stacks]
-    return StackedSanitizers(sanitizers.network, stacks), total / sum(stack.count for stack in stacks)
+    return Mechanisms(sanitizers.network, stacks), total / sum(stack.count for stack in stacks)
 
 
 def _errors(
@@ -200,7 +200,7 @@ def _left_out(
     return float(np.max(late * ratio**2))
 
 
-def _lasting_messages(sanitizers: StackedSanitizers, lasting: Array, moves: Array) -> list[Array]:
+def _lasting_messages(sanitizers: Mechanisms, lasting: Array, moves: Array) -> list[Array]:
     """What agents send of directions that last, once their memories follow: rows of unit noise, some at a time.
 
     x = V a, a' = A_u a, makes memories X_i a with X_i = F_i X_i A_u^-1 + K_i H_i V.

@@ -24,8 +24,8 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, offset_of, stacks_of
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, offset_of, stacks_of
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
 from veilnet.centre.messages import rows_agree
@@ -200,9 +200,9 @@ def sum_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str =
     )
 
 
-def _with_offsets_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StackedSanitizers:
+def _with_offsets_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mechanisms:
     """The sanitizers as stacks, as they are; refused where one subtracts another offset than the network has."""
-    if not isinstance(sanitizers, StackedSanitizers):
+    if not isinstance(sanitizers, Mechanisms):
         for place, agent in enumerate(network.agents):
             each = sanitizers.get(agent)
             if each is None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.designs.many_power.agents import Agents, left_open_by, withheld_by
 from veilnet.designs.many_power.ascent import Ascent, Search
 from veilnet.designs.many_power.wanted import wanted_columns
@@ -48,7 +48,7 @@ class NetworkCrowd:
         """As :meth:`veilnet.designs.many_power.ascent.PowerCrowd.left_open`."""
         return left_open_by(self._free, asked, estimate)
 
-    def sanitizers(self, estimate: Array) -> tuple[StackedSanitizers, Array]:
+    def sanitizers(self, estimate: Array) -> tuple[Mechanisms, Array]:
         """What all send whose noise answers an estimate, and the power each of them uses, (S,)."""
         self._free = []  # what the search needed has served
         used = np.zeros(self._network.S)
@@ -56,12 +56,12 @@ class NetworkCrowd:
         for group, agents in zip(self._network.blocks.groups, self._groups, strict=True):
             rows, variances, used[group.agents] = agents.sending(self._change, estimate)
             stacks.append(SanitizerStack(group.agents, rows, variances if np.any(variances) else None))
-        return StackedSanitizers(self._network, stacks), used
+        return Mechanisms(self._network, stacks), used
 
 
 def noise_of_many(
     verdict: Verdict, power: Array, progress: Progress | None
-) -> tuple[Ascent, StackedSanitizers, Array]:
+) -> tuple[Ascent, Mechanisms, Array]:
     """The noise within the powers, (S,), that hides most in total: how found, what all send, the power used."""
     crowd = NetworkCrowd(verdict, power)
     found = Search(crowd, crowd.wanted, progress).run()

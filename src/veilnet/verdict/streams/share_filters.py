@@ -21,7 +21,7 @@ from veilnet._core.lyapunov import NOT_DYING
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.sanitizer_stacks import SanitizerStack, StackedSanitizers, numbers_kept
+from veilnet.agent.mechanisms import SanitizerStack, Mechanisms, numbers_kept
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem
 from veilnet.bounds.streams.telling import TOLD, tells_readings
@@ -63,7 +63,7 @@ def share_filters(network: Network) -> ShareFilters:
             kept, dropped = min(kept, one.kept), max(dropped, one.dropped)
             for stack in _sent(one, places, root):
                 found.setdefault((stack.readings, stack.sent, stack.order), []).append(stack)
-    every = StackedSanitizers(network, [_joined(found[key]) for key in sorted(found)])
+    every = Mechanisms(network, [_joined(found[key]) for key in sorted(found)])
     sanitizers = every if by_stacks(network) else dict(every)
     return ShareFilters(network, every.sent, kept, dropped, _SMALLEST_PART, sanitizers)
 

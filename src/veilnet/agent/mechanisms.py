@@ -18,9 +18,9 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 
 __all__ = [
+    "Mechanisms",
     "SanitizerStack",
     "StackPart",
-    "StackedSanitizers",
     "fitting",
     "numbers_kept",
     "offset_of",
@@ -116,7 +116,7 @@ class StackPart:
     within: slice | Integers
 
 
-class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
+class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     """agent -> Sanitizer for all agents of a network, kept as stacks.
 
     network: whose agents they are; it gives their offsets, names, limits and resolution.
@@ -186,9 +186,9 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
             found[stack.places] = stack.order
         return found
 
-    def with_grids(self, grids: Sequence[Array]) -> StackedSanitizers:
+    def with_grids(self, grids: Sequence[Array]) -> Mechanisms:
         """The same, releasing on grids: one (count, k) array for each stack."""
-        return StackedSanitizers(
+        return Mechanisms(
             self.network, [replace(stack, grid=grid) for stack, grid in zip(self.stacks, grids, strict=True)]
         )
 
@@ -251,7 +251,7 @@ class StackedSanitizers(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
 
 def numbers_kept(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[str, int]:
     """agent -> how many numbers it keeps from row to row."""
-    if isinstance(sanitizers, StackedSanitizers):
+    if isinstance(sanitizers, Mechanisms):
         kept = sanitizers.kept
         return ByAgent(network.agents, network.position, lambda place: int(kept[place]))
     return {agent: sanitizer.order for agent, sanitizer in sanitizers.items()}
@@ -269,7 +269,7 @@ def fitting(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[st
     """The same sanitizers for another network: stacks as stacks where it has the same agents in the same order, and
     agent by agent otherwise, since stacks go by places.
     """
-    if not isinstance(sanitizers, StackedSanitizers) or sanitizers.belong_to(network):
+    if not isinstance(sanitizers, Mechanisms) or sanitizers.belong_to(network):
         return sanitizers
     own = sanitizers.network
     alike = (
@@ -279,7 +279,7 @@ def fitting(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[st
         and own.is_stream == network.is_stream
         and (not own.is_stream or _same_means(own, network))
     )
-    return StackedSanitizers(network, sanitizers.stacks) if alike else dict(sanitizers)
+    return Mechanisms(network, sanitizers.stacks) if alike else dict(sanitizers)
 
 
 def _same_means(one: Network, other: Network) -> bool:
@@ -290,14 +290,14 @@ def _same_means(one: Network, other: Network) -> bool:
     return same and (not np.any(one.dynamics.mean) or np.array_equal(one.H, other.H))
 
 
-def stacks_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StackedSanitizers:
+def stacks_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mechanisms:
     """Any sanitizers as stacks, each as it is, or in normal form and without its grid where it is not in that yet.
 
     Agents that are not named send their readings raw. Offsets are the network's: they move what is sent by what
     everybody knows, and no error.
     """
     fitted = fitting(network, sanitizers)
-    if isinstance(fitted, StackedSanitizers):
+    if isinstance(fitted, Mechanisms):
         return fitted
     kinds: dict[tuple[int, int, int, bool, bool], list[tuple[int, Sanitizer]]] = {}
     for place, name in enumerate(network.agents):
@@ -306,7 +306,7 @@ def stacks_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StackedS
         each = each if each.is_normal else each.normalized()
         key = (size, each.sent, each.order, bool(np.any(each.noise)), each.grid is None)
         kinds.setdefault(key, []).append((place, each))
-    return StackedSanitizers(network, [_stack_of(kinds[key]) for key in sorted(kinds)])
+    return Mechanisms(network, [_stack_of(kinds[key]) for key in sorted(kinds)])
 
 
 def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> SanitizerStack:
