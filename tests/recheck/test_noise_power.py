@@ -12,7 +12,7 @@ import pytest
 import veilnet as vn
 from helpers.stacked_networks import stacked_network
 from veilnet import cli, cluster
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
 from veilnet.auditing.promise import certificate_rows
 from veilnet.cluster.parts import read_part
 from veilnet.cluster.tasks import grids
@@ -56,19 +56,23 @@ def test_withholding_takes_noise_without_bound() -> None:
 # --- plans
 
 
-@pytest.fixture(params=["dict", "stacks"])
+def _in_normal_form(plan: vn.Plan) -> bool:
+    return all(stack.covariance is None for stack in mechanisms(plan.network, plan).stacks)
+
+
+@pytest.fixture(params=["covariances", "stacks"])
 def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> vn.Plan:
     if request.param == "stacks":
         monkeypatch.setattr(power_module, "MANY_READINGS", 0)
     made = vn.design(NETWORK, power=LIMITS)
-    assert isinstance(made.sanitizers, Mechanisms) == (request.param == "stacks")
+    assert _in_normal_form(made) == (request.param == "stacks")
     return made
 
 
 def _with_twice_the_noise(plan: vn.Plan, agent: str) -> vn.Plan:
     """As somebody would save it who is able to: with the grid that the noise calls for."""
-    if isinstance(plan.sanitizers, Mechanisms):
-        stacks = [_half(stack, NETWORK.position[agent]) for stack in plan.sanitizers.stacks]
+    if _in_normal_form(plan):
+        stacks = [_half(stack, NETWORK.position[agent]) for stack in mechanisms(NETWORK, plan).stacks]
         louder = with_release_grid(NETWORK, Mechanisms(NETWORK, stacks))
     else:
         each = plan.sanitizers[agent]

@@ -11,6 +11,7 @@ import pytest
 import veilnet as vn
 from helpers.networks import PRIORS, direct_growth, direct_information, random_network, random_sanitizers
 from veilnet._core.twofold import Twofold
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.twofold import TwofoldRecheck
 
@@ -59,7 +60,7 @@ def test_the_precise_recheck_agrees_with_the_definition(noise: str, prior: str, 
     network = random_network(5, noise=noise, prior=prior)
     sanitizers = random_sanitizers(network, 5, kind)
     information = direct_information(network, sanitizers)
-    recheck = TwofoldRecheck(network, sanitizers)
+    recheck = TwofoldRecheck(network, mechanisms(network, sanitizers))
     for rows in (network.U, *network.private.values()):
         expected = direct_growth(network, information, rows)
         if np.isinf(expected):

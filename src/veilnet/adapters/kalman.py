@@ -19,8 +19,9 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
+from veilnet.bounds.message_noise import message_covariance
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
@@ -142,19 +143,13 @@ def kalman_arrays(plan: Plan) -> KalmanArrays:
 
 
 def _of_rows(network: Network, sanitizers: Mapping[str, Sanitizer], fusion: Fusion) -> KalmanArrays:
-    sent, observed, at_zero = [], [np.zeros((0, network.L))], [np.zeros(0)]
-    for place, agent in enumerate(network.agents):
-        rows = network.blocks.rows(place)
-        mechanism = sanitizers[agent] if agent in sanitizers else Sanitizer.raw(rows.stop - rows.start)
-        sent.append(Sent(place, mechanism.compression, mechanism.noise))
-        observed.append(mechanism.compression @ network.H[rows])
-        at_zero.append(mechanism.compression @ (network.offset[rows] - mechanism.offset))
+    sent = mechanisms(network, sanitizers)
     known = network.prior is not None and network.prior.covariance is not None
     prior = network.prior if known else None
     return KalmanArrays(
-        H=np.concatenate(observed),
-        R=_covariance(network, sent),
-        z0=np.concatenate(at_zero),
+        H=sent.compressed(network.H),
+        R=message_covariance(network, sent),
+        z0=sent.compressed((network.offset - sent.offset)[:, None])[:, 0],
         x0=None if prior is None else prior.mean,
         P0=None if prior is None else prior.covariance,
         U=network.U,
@@ -165,17 +160,6 @@ def _of_rows(network: Network, sanitizers: Mapping[str, Sanitizer], fusion: Fusi
         b=None,
         fusion=fusion,
     )
-
-
-def _covariance(network: Network, sent: list[Sent]) -> Array:
-    if not network.R.independent:
-        return joint_covariance(network, sent)
-    size = sum(len(each.compression) for each in sent)
-    covariance, end = np.zeros((size, size)), 0
-    for each in sent:
-        start, end = end, end + len(each.compression)
-        covariance[start:end, start:end] = own_covariance(network, each)
-    return covariance
 
 
 def _of_stream(model: StreamModel, fusion: Fusion) -> KalmanArrays:

@@ -17,14 +17,13 @@ row to row: other rows tell of the reading too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
 from veilnet._core.linalg import cholesky
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import Mechanisms
-from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.mechanisms import Sanitizers, mechanisms
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 from veilnet.model.noise import IndependentNoise, NoiseModel
@@ -42,30 +41,22 @@ _MOST_GAIN = 1e-3  # of a reading's variance
 _WHOLE = 1e-9  # of its deviation: a reading with less left is sent whole, the rest far below any release grid
 
 
-def dither_for(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
+def dither_for(network: Network, sanitizers: Sanitizers) -> Array:
     """The draws (N,) that each reading needs where agents send this; who has no sanitizer sends its readings raw."""
     found = np.zeros(network.N)
     if not np.any(network.steps):
         return found
     noise, most = own_noise(network), network.colour is not None
-    if isinstance(sanitizers, Mechanisms):
-        for each in sanitizers.parts():
-            stack = each.stack
-            rows = network.blocks.starts[stack.places][:, None] + np.arange(stack.readings)
-            noisy = np.zeros((stack.count, stack.sent)) if stack.variances is None else stack.variances
-            own = noise.stack(network.blocks.groups[each.group])[each.within]
-            found[rows] = _draws(stack.compression, noisy, own, network.steps[rows], stack.order, most=most)
-        return found
-    for agent, sanitizer in sanitizers.items():
-        place = network.position[agent]
-        mine = network.blocks.rows(place)
-        sent, with_noise = sanitizer.normal
-        noisy, own = with_noise[None].astype(np.float64), noise.block(place)[None]
-        found[mine] = _draws(sent[None], noisy, own, network.steps[None, mine], sanitizer.order, most=most)[0]
+    for each in mechanisms(network, sanitizers).normal.parts():
+        stack = each.stack
+        rows = network.blocks.starts[stack.places][:, None] + np.arange(stack.readings)
+        noisy = np.zeros((stack.count, stack.sent)) if stack.variances is None else stack.variances
+        own = noise.stack(network.blocks.groups[each.group])[each.within]
+        found[rows] = _draws(stack.compression, noisy, own, network.steps[rows], stack.order, most=most)
     return found
 
 
-def with_more_dither(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Network | None:
+def with_more_dither(network: Network, sanitizers: Sanitizers) -> Network | None:
     """The network that counts two draws of each reading for which what is sent needs other draws than it counts; None
     where there is none.
     """
@@ -74,7 +65,7 @@ def with_more_dither(network: Network, sanitizers: Mapping[str, Sanitizer]) -> N
     return network.replace(dither=np.where(wrong, MOST_DRAWS, network.draws)) if np.any(wrong) else None
 
 
-def settled(network: Network, sent: Callable[[Network], Mapping[str, Sanitizer]]) -> Network:
+def settled(network: Network, sent: Callable[[Network], Sanitizers]) -> Network:
     """The network with the dither that what agents send calls for, which depends on their dither in turn.
 
     network: returned as it is where its dither was decided.
@@ -88,19 +79,17 @@ def settled(network: Network, sent: Callable[[Network], Mapping[str, Sanitizer]]
     return network
 
 
-def counting_dither(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Network:
+def counting_dither(network: Network, sanitizers: Sanitizers) -> Network:
     """The network whose R counts the dither that these sanitizers do, where it was not decided: of one that says
     nothing of its readings' lattice, the dither that it needs.
     """
     if network.dither is not None or not np.any(network.steps):
         return network
-    if isinstance(sanitizers, Mechanisms) and sanitizers.network.dither is not None:
-        return network.replace(dither=sanitizers.network.dither)
-    draws = dither_for(network, sanitizers)
-    for agent, sanitizer in () if isinstance(sanitizers, Mechanisms) else sanitizers.items():
-        if sanitizer.resolution is not None:
-            draws[network.blocks.rows(network.position[agent])] = sanitizer.dither
-    return network.replace(dither=draws)
+    run = mechanisms(network, sanitizers).dither
+    unsaid = np.isnan(run)
+    return network.replace(
+        dither=np.where(unsaid, dither_for(network, sanitizers), run) if np.any(unsaid) else run
+    )
 
 
 def own_noise(network: Network) -> NoiseModel:

@@ -1,48 +1,76 @@
-"""The sanitizers of very many agents as a few arrays; one is made when somebody asks for it by name."""
+"""What all agents of a network run, as a few arrays: the one form of sanitizers inside.
+
+:func:`mechanisms` is the door: it takes any ``{agent: Sanitizer}``, or a plan, checks that they fit the network and
+puts agents alike into stacks. A network of four agents is a stack or two; so is one of a million. Asking for one
+agent by its name gives its :class:`veilnet.Sanitizer`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.frozen import Frozen, MadeOnDemand, lock
+from veilnet._core.linalg import positive_root
 from veilnet._core.names import ByAgent
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
+from veilnet._core.validation import unknown
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 
 __all__ = [
     "Mechanisms",
+    "Planned",
     "SanitizerStack",
+    "Sanitizers",
     "StackPart",
-    "fitting",
-    "numbers_kept",
-    "offset_of",
-    "stacks_of",
+    "check_sanitizers",
+    "mechanisms",
+    "offsets",
+    "sends_raw",
+    "stacks_by_sent",
 ]
 
 _KEPT = 1024  # sanitizers that were asked for and are kept, with what they prepared for sanitizing
 
 
+@runtime_checkable
+class Planned(Protocol):
+    """Something that has a sanitizer for each agent: a :class:`veilnet.Plan`."""
+
+    @property
+    def sanitizers(self) -> Mapping[str, Sanitizer]:
+        """agent -> Sanitizer."""
+
+
+Sanitizers = Mapping[str, Sanitizer] | Planned | None
+"""What functions take: agent -> Sanitizer, or a plan. Agents that are not named send their readings raw."""
+
+
 @dataclass(frozen=True, eq=False)
 class SanitizerStack(Frozen):
-    """Agents that have as many readings, send as many numbers and keep as many, in normal form.
+    """Agents that have as many readings, send as many numbers and keep as many.
 
     They send C_i (y_i - offset_i) + ξ_i; with a memory s_i = F_i s_i + K_i (y_i - offset_i), on streams,
     C_i (s_i, y_i - offset_i) + ξ_i.
 
     places:      of the agents in sending order, ascending, (count,).
-    compression: C_i, (count, k, n), rows independent of one another; (count, k, order + n) with a memory.
+    compression: C_i, (count, k, n); (count, k, order + n) with a memory.
     variances:   of ξ_i, (count, k), each 0 or 1; None where nothing is added.
     grid:        step of each number sent, (count, k); None before it was chosen.
     transition:  F_i, (count, order, order); None without a memory.
     gain:        K_i, (count, order, n); None without a memory.
+    start:       covariance of the s_i that is drawn where a stream begins, (count, order, order); None without.
+    covariance:  of ξ_i, (count, k, k), where agents are not in normal form; None where they are: then the rows of C_i
+                 are independent of one another, and ``variances`` says all of the noise.
     """
 
     places: Integers
@@ -51,9 +79,15 @@ class SanitizerStack(Frozen):
     grid: Array | None = None
     transition: Array | None = None
     gain: Array | None = None
+    start: Array | None = None
+    covariance: Array | None = None
 
     def __post_init__(self) -> None:
-        lock((self.places, self.compression, self.variances, self.grid, self.transition, self.gain))
+        lock(self._arrays())
+
+    def _arrays(self) -> tuple[Any, ...]:
+        memory = (self.transition, self.gain, self.start)
+        return (self.places, self.compression, self.variances, self.grid, *memory, self.covariance)
 
     @property
     def count(self) -> int:
@@ -78,22 +112,37 @@ class SanitizerStack(Frozen):
     @property
     def noise(self) -> Array | None:
         """Θ_i, (count, k, k); None where nothing is added."""
-        return None if self.variances is None else self.variances[:, :, None] * np.eye(self.sent)
+        if self.covariance is not None or self.variances is None:
+            return self.covariance
+        return self.variances[:, :, None] * np.eye(self.sent)
+
+    @property
+    def noise_root(self) -> Array | None:
+        """B_i with Θ_i = B_i'B_i, (count, k, k); None where nothing is added."""
+        if self.covariance is None:
+            return self.noise
+        roots = np.zeros(self.covariance.shape)
+        for root, noise in zip(roots, self.covariance, strict=True):
+            found = positive_root(noise)
+            root[: len(found)] = found
+        return roots
 
     def take(self, part: slice) -> SanitizerStack:
         """Some of the agents."""
+        chosen: list[Any] = [None if array is None else array[part] for array in self._arrays()]
+        return SanitizerStack(*chosen)
 
-        def cut(array: Array | None) -> Array | None:
-            return None if array is None else array[part]
-
-        return SanitizerStack(
-            self.places[part],
-            self.compression[part],
-            cut(self.variances),
-            cut(self.grid),
-            cut(self.transition),
-            cut(self.gain),
+    def sanitizer(self, within: int, offset: Array) -> Sanitizer:
+        """The sanitizer of one agent of the stack, which subtracts an offset from its readings."""
+        _, compression, variances, grid, transition, gain, start, covariance = (
+            None if array is None else array[within] for array in self._arrays()
         )
+        noise = variances if covariance is None else covariance
+        if noise is None and transition is None:
+            made = Sanitizer.exact(np.array(compression), offset=offset)
+            return made if grid is None else made.with_grid(grid)
+        memory = None if transition is None or gain is None else Memory(transition, gain, start)
+        return Sanitizer(compression, noise, offset=offset, grid=grid, memory=memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,27 +168,43 @@ class StackPart:
 class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     """agent -> Sanitizer for all agents of a network, kept as stacks.
 
-    network: whose agents they are; it gives their offsets, names, limits and resolution.
+    network: whose agents they are.
     stacks:  what they send; every agent is in exactly one of them.
+    given:   agent -> Sanitizer where somebody made them one by one, with offsets, names, limits and resolution of
+             their own; None where those are the source's.
+    source:  the network they were made for, with the same agents; ``network`` itself when left out.
 
     What computes with all of them takes ``stacks``; asking for one by name makes it.
     """
 
-    _left_behind = frozenset({"_made", "_where"})
+    _left_behind = frozenset({"_made", "_where", "blocks", "normal"})
 
-    def __init__(self, network: Network, stacks: Sequence[SanitizerStack]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        stacks: Sequence[SanitizerStack],
+        given: Mapping[str, Sanitizer] | None = None,
+        source: Network | None = None,
+    ) -> None:
         self.network = network
         self.stacks = tuple(stacks)
+        self.given = given
+        self.source = network if source is None else source
         self._freeze()
 
     def __getitem__(self, name: str) -> Sanitizer:
+        if self.given is not None and name in self.given:
+            return self.given[name]
         made = self._made.get(name)
         if made is None:
             if name not in self.network.position:
                 raise KeyError(
                     f"{name!r} is no agent of the network; its agents are {_some(self.network.agents)}"
                 )
-            made = self._make(name)
+            place = self.network.position[name]
+            stack, within = self._find(place)
+            offset = offsets(self.source)[self.network.blocks.rows(place)]
+            made = stack.sanitizer(within, offset).for_agent(name, self.source)
             if len(self._made) >= _KEPT:
                 self._made.clear()
             self._made[name] = made
@@ -170,13 +235,13 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     def __repr__(self) -> str:
         return f"<sanitizers of {_some(self.network.agents)}>"
 
-    @property
-    def sent(self) -> Integers:
-        """How many numbers each agent sends, in sending order."""
-        found = np.zeros(self.network.S, dtype=np.intp)
+    @cached_property
+    def blocks(self) -> Blocks:
+        """How the numbers that all agents send fall to them, in sending order."""
+        sent = np.zeros(self.network.S, dtype=np.intp)
         for stack in self.stacks:
-            found[stack.places] = stack.sent
-        return found
+            sent[stack.places] = stack.sent
+        return Blocks(sent)
 
     @property
     def kept(self) -> Integers:
@@ -186,15 +251,86 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
             found[stack.places] = stack.order
         return found
 
-    def with_grids(self, grids: Sequence[Array]) -> Mechanisms:
-        """The same, releasing on grids: one (count, k) array for each stack."""
-        return Mechanisms(
-            self.network, [replace(stack, grid=grid) for stack, grid in zip(self.stacks, grids, strict=True)]
+    @property
+    def numbers_sent(self) -> Mapping[str, int]:
+        """agent -> how many numbers it sends (in a row of a stream)."""
+        return self._by_agent(self.blocks.sizes)
+
+    @property
+    def numbers_kept(self) -> Mapping[str, int]:
+        """agent -> how many numbers it keeps from row to row."""
+        return self._by_agent(self.kept)
+
+    def _by_agent(self, counts: Integers) -> Mapping[str, int]:
+        return ByAgent(self.network.agents, self.network.position, lambda place: int(counts[place]))
+
+    @property
+    def offset(self) -> Array:
+        """What agents subtract from their readings, (N,)."""
+        return offsets(self.source) if self.given is None else self._by_reading(lambda each: each.offset)
+
+    @property
+    def dither(self) -> Array:
+        """By how many draws agents move each reading, (N,); not a number where nobody decided."""
+        nobody = np.full(self.network.N, np.nan)
+        if self.given is None:
+            return nobody if self.source.dither is None else self.source.dither
+        return self._by_reading(
+            lambda each: np.full(each.readings, np.nan) if each.resolution is None else each.dither
         )
 
-    def belong_to(self, network: Network) -> bool:
-        """Whether they were made for this very network, so that they fit it."""
-        return self.network is network
+    @property
+    def dither_width(self) -> Array:
+        """How wide the dither of each reading is, from end to end, (N,)."""
+        if self.given is None:
+            return self.source.draws * self.source.steps
+        return self._by_reading(lambda each: each.dither_width)
+
+    def _by_reading(self, of: Callable[[Sanitizer], Array]) -> Array:
+        return np.concatenate([of(self[agent]) for agent in self.network.agents])
+
+    @cached_property
+    def normal(self) -> Mechanisms:
+        """The same information in normal form: rows carry noise of variance 0 or 1, none is redundant."""
+        if all(stack.covariance is None for stack in self.stacks):
+            return self
+        found = [stack for stack in self.stacks if stack.covariance is None]
+        kinds: dict[tuple[int, int, int], list[_Member]] = {}
+        for stack in self.stacks:
+            for place in () if stack.covariance is None else stack.places.tolist():
+                each = self[self.network.agents[place]]
+                rows, noisy = each.normal
+                kind = (stack.readings, len(rows), stack.order)
+                kinds.setdefault(kind, []).append(_Member(place, rows, each.memory, noisy.astype(float)))
+        found += [_stacked(kinds[kind]) for kind in sorted(kinds)]
+        return Mechanisms(self.network, found, self.given, self.source)
+
+    def numbers(self, stack: SanitizerStack) -> Integers:
+        """Where the numbers of a stack's agents are among those of all agents, (count, k)."""
+        return self.blocks.starts[stack.places][:, None] + np.arange(stack.sent, dtype=np.intp)
+
+    def compressed(self, stacked: Array) -> Array:
+        """C times stacked rows (N, ...), in sending order; the block diagonal C is never formed whole."""
+        found = np.empty((self.blocks.total, *stacked.shape[1:]))
+        for stack in self.stacks:
+            mine = stack.compression @ self.network.blocks.take(stacked, stack.places)
+            found[self.numbers(stack).reshape(-1)] = mine.reshape(
+                stack.count * stack.sent, *stacked.shape[1:]
+            )
+        return found
+
+    def with_grids(self, grids: Sequence[Array]) -> Mechanisms:
+        """The same for the network's own readings, releasing on grids, (count, k) for each stack."""
+        stacks = [replace(stack, grid=grid) for stack, grid in zip(self.stacks, grids, strict=True)]
+        if self.given is None and np.array_equal(self.offset, offsets(self.network)):
+            return Mechanisms(self.network, stacks)
+        given = {
+            agent: self[agent].with_grid(stack.grid[within]).for_agent(agent, self.network)
+            for stack in stacks
+            if stack.grid is not None
+            for within, agent in enumerate(map(self.network.agents.__getitem__, stack.places.tolist()))
+        }
+        return Mechanisms(self.network, stacks, given)
 
     def parts(self) -> Iterator[StackPart]:
         """All agents, a few thousand at a time, with what the network says of them."""
@@ -214,23 +350,6 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
                     within=group.among(places),
                 )
 
-    def _make(self, name: str) -> Sanitizer:
-        network = self.network
-        place = network.position[name]
-        stack, within = self._find(place)
-        offset = offset_of(network, place)
-        grid = None if stack.grid is None else stack.grid[within]
-        if stack.transition is not None and stack.gain is not None:
-            noise = None if stack.variances is None else stack.variances[within]
-            memory = Memory(stack.transition[within], stack.gain[within])
-            made = Sanitizer(stack.compression[within], noise, offset=offset, grid=grid, memory=memory)
-        elif stack.variances is None:
-            made = Sanitizer.exact(np.array(stack.compression[within]), offset=offset, agent=name)
-            made = made if grid is None else made.with_grid(grid)
-        else:
-            made = Sanitizer(stack.compression[within], stack.variances[within], offset=offset, grid=grid)
-        return made.for_agent(name, network)
-
     def _find(self, place: int) -> tuple[SanitizerStack, int]:
         which, within = self._where
         return self.stacks[int(which[place])], int(within[place])
@@ -249,78 +368,126 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
         return {}
 
 
-def numbers_kept(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[str, int]:
-    """agent -> how many numbers it keeps from row to row."""
-    if isinstance(sanitizers, Mechanisms):
-        kept = sanitizers.kept
-        return ByAgent(network.agents, network.position, lambda place: int(kept[place]))
-    return {agent: sanitizer.order for agent, sanitizer in sanitizers.items()}
+def mechanisms(network: Network, sanitizers: Sanitizers) -> Mechanisms:
+    """The mechanisms of a network from what somebody gave; refused where it does not fit.
 
-
-def offset_of(network: Network, place: int) -> Array:
-    """What the readings of the agent at a place show where x is zero or, of a stream, at its mean."""
-    mine = network.blocks.rows(place)
-    if network.dynamics is None:
-        return network.offset[mine]
-    return np.asarray(network.offset[mine] + network.H[mine] @ network.dynamics.mean)
-
-
-def fitting(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mapping[str, Sanitizer]:
-    """The same sanitizers for another network: stacks as stacks where it has the same agents in the same order, and
-    agent by agent otherwise, since stacks go by places.
+    Each agent is taken as it is, its noise as it was given. Those that are not named send their readings raw.
     """
-    if not isinstance(sanitizers, Mechanisms) or sanitizers.belong_to(network):
-        return sanitizers
-    own = sanitizers.network
-    alike = (
-        np.array_equal(own.blocks.sizes, network.blocks.sizes)
-        and own.agents == network.agents
-        and np.array_equal(own.offset, network.offset)
-        and own.is_stream == network.is_stream
-        and (not own.is_stream or _same_means(own, network))
-    )
-    return Mechanisms(network, sanitizers.stacks) if alike else dict(sanitizers)
+    given: Any = sanitizers.sanitizers if isinstance(sanitizers, Planned) else sanitizers
+    if isinstance(given, Mechanisms) and given.network is network:
+        return given
+    named = {} if given is None else given
+    check_sanitizers(network, named)
+    if isinstance(named, Mechanisms) and _same_agents(named.network, network):
+        return Mechanisms(network, named.stacks, named.given, named.source)
+    kinds: dict[tuple[int, int, int, bool, bool, bool], list[_Member]] = {}
+    everybody: dict[str, Sanitizer] = {}
+    raw = {size: Sanitizer.raw(size) for size in np.unique(network.blocks.sizes).tolist()}
+    for place, (name, size) in enumerate(zip(network.agents, network.blocks.sizes.tolist(), strict=True)):
+        each = everybody[name] = named[name] if name in named else raw[size]
+        normal = each.is_normal
+        member = _Member(
+            place,
+            each.compression,
+            each.memory,
+            np.diag(each.noise) if normal else None,
+            each.grid,
+            None if normal else each.noise,
+        )
+        drawn = each.memory is not None and each.memory.start is not None
+        kind = (size, each.sent, each.order, drawn, normal, each.grid is None)
+        kinds.setdefault(kind, []).append(member)
+    return Mechanisms(network, [_stacked(kinds[kind]) for kind in sorted(kinds)], everybody)
 
 
-def _same_means(one: Network, other: Network) -> bool:
-    """Whether readings show the same at the means of two streams."""
-    assert one.dynamics is not None
-    assert other.dynamics is not None
-    same = np.array_equal(one.dynamics.mean, other.dynamics.mean)
-    return same and (not np.any(one.dynamics.mean) or np.array_equal(one.H, other.H))
+def sends_raw(sanitizers: Sanitizers) -> bool:
+    """Whether nobody is named, so that every agent sends its readings raw."""
+    return sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers)
 
 
-def stacks_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mechanisms:
-    """Any sanitizers as stacks, each as it is, or in normal form and without its grid where it is not in that yet.
-
-    Agents that are not named send their readings raw. Offsets are the network's: they move what is sent by what
-    everybody knows, and no error.
-    """
-    fitted = fitting(network, sanitizers)
-    if isinstance(fitted, Mechanisms):
-        return fitted
-    kinds: dict[tuple[int, int, int, bool, bool], list[tuple[int, Sanitizer]]] = {}
-    for place, name in enumerate(network.agents):
-        size = int(network.blocks.sizes[place])
-        each = fitted[name] if name in fitted else Sanitizer.raw(size)
-        each = each if each.is_normal else each.normalized()
-        key = (size, each.sent, each.order, bool(np.any(each.noise)), each.grid is None)
-        kinds.setdefault(key, []).append((place, each))
-    return Mechanisms(network, [_stack_of(kinds[key]) for key in sorted(kinds)])
+@lru_cache(maxsize=8)
+def offsets(network: Network) -> Array:
+    """What the readings show where x is zero or, of a stream, at its mean, (N,)."""
+    if network.dynamics is None or not np.any(network.dynamics.mean):
+        return network.offset
+    shown = network.offset + np.sum(network.H * network.dynamics.mean, axis=1)
+    lock(shown)
+    return np.asarray(shown)
 
 
-def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> SanitizerStack:
-    each = [sanitizer for _, sanitizer in members]
-    variances = np.stack([np.diag(sanitizer.noise) for sanitizer in each])
-    grids = [sanitizer.grid for sanitizer in each if sanitizer.grid is not None]
-    memories = [sanitizer.memory for sanitizer in each if sanitizer.memory is not None]
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """One agent of a stack: its place and what :class:`SanitizerStack` has of it."""
+
+    place: int
+    compression: Array
+    memory: Memory | None
+    variances: Array | None
+    grid: Array | None = None
+    covariance: Array | None = None
+
+
+def _stacked(members: Sequence[_Member]) -> SanitizerStack:
+    """Agents alike, in sending order."""
+
+    def joined(arrays: list[Array | None]) -> Array | None:
+        there = [array for array in arrays if array is not None]
+        return np.stack(there) if there else None
+
+    memories = [each.memory for each in members if each.memory is not None]
+    variances = joined([each.variances for each in members])
     return SanitizerStack(
-        np.array([place for place, _ in members], dtype=np.intp),
-        np.stack([sanitizer.compression for sanitizer in each]),
-        variances if np.any(variances) else None,
-        np.stack(grids) if grids else None,
-        np.stack([memory.transition for memory in memories]) if memories else None,
-        np.stack([memory.gain for memory in memories]) if memories else None,
+        np.array([each.place for each in members], dtype=np.intp),
+        np.stack([each.compression for each in members]),
+        variances if variances is not None and np.any(variances) else None,
+        joined([each.grid for each in members]),
+        joined([each.transition for each in memories]),
+        joined([each.gain for each in memories]),
+        joined([each.start for each in memories]),
+        joined([each.covariance for each in members]),
+    )
+
+
+def _same_agents(one: Network, other: Network) -> bool:
+    """Whether two networks have the same agents, with as many readings each, in the same order."""
+    return one is other or (
+        np.array_equal(one.blocks.sizes, other.blocks.sizes) and one.agents == other.agents
+    )
+
+
+def check_sanitizers(network: Network, sanitizers: Any) -> None:
+    """Refuse names that are no agents and sanitizers made for another number of readings."""
+    if isinstance(sanitizers, Mechanisms) and _same_agents(sanitizers.network, network):
+        if not network.is_stream and np.any(sanitizers.kept):
+            raise _no_stream(network.agents[int(np.argmax(sanitizers.kept))])
+        return
+    if not isinstance(sanitizers, Mapping):
+        raise InvalidRequest(
+            f"sanitizers: expected agent -> Sanitizer, found {type(sanitizers).__name__}; use plan.sanitizers"
+        )
+    strangers = [str(name) for name in sanitizers if name not in network.position]
+    if strangers:
+        raise unknown(strangers, network.agents, "sanitizers", error=InvalidRequest)
+    for name, sanitizer in sanitizers.items():
+        if not isinstance(sanitizer, Sanitizer):
+            raise InvalidRequest(
+                f"sanitizers[{name!r}]: expected a Sanitizer, found {type(sanitizer).__name__}; "
+                "write vn.Sanitizer(compression=C, noise=Theta)"
+            )
+        if sanitizer.memory is not None and not network.is_stream:
+            raise _no_stream(name)
+        expected = int(network.blocks.sizes[network.position[name]])
+        if sanitizer.readings != expected:
+            raise InvalidRequest(
+                f"sanitizers[{name!r}]: expected {expected} readings, found {sanitizer.readings}; "
+                "it was made for another agent or network"
+            )
+
+
+def _no_stream(agent: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"sanitizers[{agent!r}]: it keeps a memory of earlier rows, and the network has no dynamics; "
+        "give dynamics=, or a sanitizer without memory"
     )
 
 

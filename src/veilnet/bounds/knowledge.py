@@ -12,7 +12,6 @@ model the bounds are attained, so they are what the best attacker gets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,8 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import expect
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
-from veilnet.bounds.information import Planned, Sanitizers, check_sanitizers, message_factor, sanitizers_of
+from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
+from veilnet.bounds.information import message_factor
 from veilnet.bounds.streams.knowledge import read_when, silent_stream, stream_bits, stream_knowledge
 from veilnet.model.network import Network
 from veilnet.model.rows_only import refuse_stream
@@ -125,17 +125,16 @@ class Knowledge:
         )
 
 
-def knowledge(network: Network, sanitizers: Sanitizers | Planned | None = None) -> Knowledge:
+def knowledge(network: Network, sanitizers: Sanitizers = None) -> Knowledge:
     """What the centre learns of one row from the messages of all agents (raw without sanitizers)."""
     expect(network, Network, "network")
     refuse_stream(network)
-    by_agent = sanitizers_of(sanitizers)
-    if isinstance(by_agent, Mapping) and not by_agent:
+    if sends_raw(sanitizers):
         size = network.L
         return Knowledge(network, np.ones(size), np.eye(size), np.ones(size, bool))
-    check_sanitizers(network, by_agent)
-    network = counting_dither(network, by_agent)
-    return knowledge_of_factor(network, message_factor(network, by_agent))
+    sent = mechanisms(network, sanitizers)
+    network = counting_dither(network, sent)
+    return knowledge_of_factor(network, message_factor(network, sent))
 
 
 def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
@@ -158,9 +157,7 @@ def _outside(network: Network) -> float:
     return max(_OUTSIDE, least_sharpness(network))
 
 
-def crlb(
-    network: Network, sanitizers: Sanitizers | Planned | None = None, *, when: str | None = None
-) -> Array:
+def crlb(network: Network, sanitizers: Sanitizers = None, *, when: str | None = None) -> Array:
     """P̃(C, Θ), the L x L bound on the error covariance of x; P, from raw readings, without sanitizers.
 
     network:    the model.
@@ -172,19 +169,18 @@ def crlb(
     """
     expect(network, Network, "network")
     hindsight = read_when(network, when, otherwise="now")
-    by_agent = sanitizers_of(sanitizers)
     if network.is_stream:
-        return stream_knowledge(network, by_agent).error(np.eye(network.L), hindsight=hindsight)
-    if isinstance(by_agent, Mapping) and not by_agent:
+        return stream_knowledge(network, sanitizers).error(np.eye(network.L), hindsight=hindsight)
+    if sends_raw(sanitizers):
         inverse = solve_upper(network.raw_triangle, np.eye(network.L))
         return np.asarray(inverse @ inverse.T)
-    known = knowledge(network, by_agent)
+    known = knowledge(network, sanitizers)
     if not known.complete:
         raise known._not_determined(np.eye(network.L)[~known.known])
     return known.error_covariance(np.eye(network.L))
 
 
-def utility(network: Network, sanitizers: Sanitizers | Planned) -> float:
+def utility(network: Network, sanitizers: Sanitizers) -> float:
     """u = 1 - tr(U P̃ U') / tr(U P U') <= 0; 0 is perfect, -inf where u is no longer estimable.
 
     network:    the model. For a stream u is judged now: from the messages up to the row, in the steady state.
@@ -192,12 +188,12 @@ def utility(network: Network, sanitizers: Sanitizers | Planned) -> float:
     """
     expect(network, Network, "network")
     if network.is_stream:
-        return 0.0 - stream_knowledge(network, sanitizers_of(sanitizers)).growth(network.U, hindsight=False)
+        return 0.0 - stream_knowledge(network, sanitizers).growth(network.U, hindsight=False)
     return 0.0 - knowledge(network, sanitizers).growth(network.U)
 
 
 def privacy(
-    network: Network, sanitizers: Sanitizers | Planned, *, worst: bool = False, when: str | None = None
+    network: Network, sanitizers: Sanitizers, *, worst: bool = False, when: str | None = None
 ) -> dict[str, float]:
     """p_j = tr(G_j P̃ G_j') / tr(G_j P G_j') - 1 per private parameter, inf where it is not estimable.
 
@@ -211,7 +207,7 @@ def privacy(
     expect(network, Network, "network")
     hindsight = read_when(network, when, otherwise="hindsight")
     if network.is_stream:
-        stream = stream_knowledge(network, sanitizers_of(sanitizers))
+        stream = stream_knowledge(network, sanitizers)
         of_stream = stream.worst_growth if worst else stream.growth
         return {name: of_stream(rows, hindsight=hindsight) for name, rows in network.private.items()}
     known = knowledge(network, sanitizers)
@@ -235,7 +231,7 @@ def privacy_limit(network: Network, *, when: str | None = None) -> dict[str, flo
 
 
 def bits_revealed(
-    network: Network, sanitizers: Sanitizers | Planned | None = None, *, when: str | None = None
+    network: Network, sanitizers: Sanitizers = None, *, when: str | None = None
 ) -> dict[str, float]:
     """I(g_j; messages) in bits, ½ log2 det(G P0 G') - ½ log2 det(G P̃ G'); needs a full prior.
 
@@ -248,7 +244,7 @@ def bits_revealed(
     expect(network, Network, "network")
     hindsight = read_when(network, when, otherwise="hindsight")
     if network.is_stream:
-        return stream_bits(network, sanitizers_of(sanitizers), hindsight=hindsight)
+        return stream_bits(network, sanitizers, hindsight=hindsight)
     if network.prior is None or not network.prior.full:
         raise InvalidRequest(
             "prior: bits revealed compare with what was known before, so they need a full prior; "

@@ -15,23 +15,20 @@ told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.durations import same_step
 from veilnet._core.errors import InvalidPlan
-from veilnet._core.linalg import cholesky, solve_lower, solve_upper, triangle
+from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.dither import counting_dither
-from veilnet.agent.mechanisms import Mechanisms, fitting
-from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.bounds.knowledge import least_sharpness
-from veilnet.bounds.message_noise import Sent, joint_covariance
 from veilnet.centre.whitening import WhiteningStacks, whitening
 from veilnet.model.network import Network
 
@@ -152,75 +149,21 @@ class CentreModel:
         return result
 
 
-def centre_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str = "") -> CentreModel:
+def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> CentreModel:
     """The messages of these sanitizers; agents without one send their readings raw."""
-    network = counting_dither(network, sanitizers)
-    apart = network.common_apart
-    if apart is not network:
-        network, sanitizers = apart, fitting(apart, sanitizers)
-    if isinstance(sanitizers, Mechanisms) and sanitizers.belong_to(network) and network.R.independent:
-        return _model_of(network, plan, _stacked_parts(network, sanitizers), None)
-    mechanisms = [
-        sanitizers[agent] if agent in sanitizers else Sanitizer.raw(int(size), agent=agent)
-        for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
-    ]
-    blocks = Blocks([mechanism.sent for mechanism in mechanisms])
+    sent = mechanisms(network, sanitizers)
+    network = counting_dither(network, sent).common_apart
+    sent = mechanisms(network, sent)
     mean = np.zeros(network.L) if network.prior is None else network.prior.mean
-    roots = _own_roots(network)
-    whiten, observed, expected = [], [], []
-    for place, mechanism in enumerate(mechanisms):
-        rows = network.blocks.rows(place)
-        white = _whitening(mechanism, roots[place])
-        sent = mechanism.compression @ network.H[rows]
-        whiten.append(white)
-        observed.append(white @ sent)
-        expected.append(mechanism.compression @ (network.offset[rows] - mechanism.offset) + sent @ mean)
-    together = _Parts(
-        blocks, tuple(whiten), network.in_raw_coordinates(np.concatenate(observed)), np.concatenate(expected)
-    )
-    independent = network.R.independent
-    correlation = None if independent else _correlation(network, mechanisms, whiten, blocks)
-    return _model_of(network, plan, together, correlation)
-
-
-class _Parts(NamedTuple):
-    """What the messages of all agents say, stacked: see :class:`CentreModel`."""
-
-    blocks: Blocks
-    whiten: Sequence[Array]
-    observe: Array
-    expected: Array
-
-
-def _stacked_parts(network: Network, sanitizers: Mechanisms) -> _Parts:
-    blocks = Blocks(sanitizers.sent)
-    mean = np.zeros(network.L) if network.prior is None else network.prior.mean
-    roots = network.R.own_roots()
-    observe, expected = np.empty((blocks.total, network.L)), np.empty(blocks.total)
-    whiten = [np.empty((stack.count, stack.sent, stack.sent)) for stack in sanitizers.stacks]
-    for each in sanitizers.parts():
-        white, differ = whitening(each.stack.compression, roots[each.group][each.within], each.stack.noise)
-        if not differ.all():
-            place = int(each.stack.places[np.argmin(differ)])
-            raise _repeats(network.agents[place])
-        whiten[each.number][each.part] = white
-        sent = each.stack.compression @ each.observe
-        rows = (blocks.starts[each.stack.places][:, None] + np.arange(each.stack.sent)).reshape(-1)
-        observe[rows] = network.in_raw_coordinates((white @ sent).reshape(-1, network.L))
-        expected[rows] = (sent @ mean).reshape(-1)
-    places = [stack.places for stack in sanitizers.stacks]
-    return _Parts(blocks, WhiteningStacks(blocks, list(zip(places, whiten, strict=True))), observe, expected)
-
-
-def _model_of(network: Network, plan: str, parts: _Parts, correlation: Array | None) -> CentreModel:
-    mean = np.zeros(network.L) if network.prior is None else network.prior.mean
+    whiten = _whitening(network, sent)
+    observe = sent.compressed(network.H)
     return CentreModel(
         agents=network.agents,
-        blocks=parts.blocks,
-        whiten=parts.whiten,
-        observe=parts.observe,
-        expected=parts.expected,
-        correlation=correlation,
+        blocks=sent.blocks,
+        whiten=whiten,
+        observe=network.in_raw_coordinates(whiten.of(observe)),
+        expected=sent.compressed((network.offset - sent.offset)[:, None])[:, 0] + observe @ mean,
+        correlation=None if network.R.independent else _correlation(network, sent, whiten),
         prior=network.in_raw_coordinates(network.prior_root),
         public=network.in_raw_coordinates(network.U),
         public_expected=network.U @ mean,
@@ -241,41 +184,32 @@ def _basis(network: Network, mean: Array) -> str:
     return found.hexdigest()[:32]
 
 
-def _own_roots(network: Network) -> list[Array]:
-    """Per agent L_i with L_i L_i' = R_ii."""
-    roots: list[Array] = [np.zeros((0, 0))] * network.S
-    for group, stack in zip(network.blocks.groups, network.R.own_roots(), strict=True):
-        for place, root in zip(group.agents, stack, strict=True):
-            roots[int(place)] = root
-    return roots
+def _whitening(network: Network, sent: Mechanisms) -> WhiteningStacks:
+    """W_i with W_i (C_i R_ii C_i' + Θ_i) W_i' = I, of all agents."""
+    roots = network.R.own_roots()
+    white = [np.empty((stack.count, stack.sent, stack.sent)) for stack in sent.stacks]
+    for each in sent.parts():
+        stack = each.stack
+        found, differ = whitening(stack.compression, roots[each.group][each.within], stack.noise_root)
+        if not differ.all():
+            agent = network.agents[int(stack.places[np.argmin(differ)])]
+            raise InvalidPlan(
+                f"sanitizer of {agent!r}: some numbers it sends repeat others; use its normalized() form"
+            )
+        white[each.number][each.part] = found
+    places = [stack.places for stack in sent.stacks]
+    return WhiteningStacks(sent.blocks, list(zip(places, white, strict=True)))
 
 
-def _whitening(mechanism: Sanitizer, root: Array) -> Array:
-    """W with W (C R C' + Θ) W' = I, from square roots: noise many orders above the readings' costs no digits."""
-    if mechanism.sent == 0:
-        return np.zeros((0, 0))
-    upper = triangle(np.concatenate([(mechanism.compression @ root).T, mechanism.noise_root]))
-    sizes = np.linalg.norm(upper, axis=0)
-    if not np.all(np.abs(np.diag(upper)) > 1e-13 * sizes):
-        raise _repeats(mechanism.agent)
-    return solve_upper(upper, np.eye(mechanism.sent), transposed=True)
-
-
-def _repeats(agent: str) -> InvalidPlan:
-    return InvalidPlan(
-        f"sanitizer of {agent!r}: some numbers it sends repeat others; use its normalized() form"
-    )
-
-
-def _correlation(network: Network, mechanisms: list[Sanitizer], whiten: list[Array], blocks: Blocks) -> Array:
-    white_rows = [white @ s.compression for white, s in zip(whiten, mechanisms, strict=True)]
-    full = joint_covariance(
-        network, [Sent(k, rows, np.zeros((len(rows),) * 2)) for k, rows in enumerate(white_rows)]
-    )
-    for place in range(blocks.count):
-        mine = blocks.rows(place)
-        full[mine, mine] = np.eye(int(blocks.sizes[place]))
-    return np.asarray(full)
+def _correlation(network: Network, sent: Mechanisms, whiten: WhiteningStacks) -> Array:
+    """Of the whitened messages' noise: between agents that of their readings, none within one."""
+    half = whiten.of(sent.compressed(network.R.matrix()))
+    full = whiten.of(sent.compressed(np.ascontiguousarray(half.T)))
+    full = np.asarray((full + full.T) / 2)
+    for place in range(sent.blocks.count):
+        mine = sent.blocks.rows(place)
+        full[mine, mine] = np.eye(int(sent.blocks.sizes[place]))
+    return full
 
 
 def rows_agree(mine: Array, theirs: Array) -> bool:

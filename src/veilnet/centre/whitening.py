@@ -64,6 +64,16 @@ class WhiteningStacks(Sequence[Array]):
                 return np.asarray(white[within])
         raise IndexError(place)
 
+    def of(self, stacked: Array) -> Array:
+        """W times stacked rows (M, ...)."""
+        made = np.empty(stacked.shape)
+        for places, white in self._stacks:
+            if white.shape[1]:
+                mine = white @ self._blocks.take(stacked, places)
+                rows = self._blocks.starts[places][:, None] + np.arange(white.shape[1], dtype=np.intp)
+                made[rows.reshape(-1)] = mine.reshape(rows.size, *stacked.shape[1:])
+        return made
+
     def applied(self, gain: Array) -> Array:
         """gain W for all agents, gain (rows, M) with a column for each number sent."""
         made = np.empty(gain.shape)

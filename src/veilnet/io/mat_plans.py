@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable, VeilnetError
-from veilnet.agent.mechanisms import offset_of
+from veilnet.agent.mechanisms import offsets
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io import _json
 from veilnet.io._mat import read_variables, write_variables
@@ -115,7 +115,7 @@ def _sanitizers(variables: Mapping[str, Any], network: Network, path: Path) -> d
             sanitizer = Sanitizer(
                 np.reshape(compression, (-1, rows.stop - rows.start)),
                 noise,
-                offset=offset_of(network, place),
+                offset=offsets(network)[network.blocks.rows(place)],
                 grid=np.reshape(grid, -1),
             )
         except (VeilnetError, ValueError, TypeError) as error:

@@ -19,7 +19,7 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable
 from veilnet._core.types import Array
 from veilnet.agent.grid import round_to_grid
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, offset_of
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms, offsets
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io import _json, mat_plans, sanitizer_files
@@ -197,8 +197,9 @@ class Archive:
         for stack in stacks:
             for row, place in enumerate(stack["places"].tolist()):
                 agent = network.agents[place]
-                made[agent] = self._sanitizer(stack, row, offset_of(network, place)).for_agent(agent, network)
-        return {agent: made[agent] for agent in network.agents}
+                offset = offsets(network)[network.blocks.rows(place)]
+                made[agent] = self._sanitizer(stack, row, offset).for_agent(agent, network)
+        return mechanisms(network, made)
 
     def agent_file(self, agent: str) -> bytes:
         """The content of one agent's own file, as the folder of the plan would have it."""

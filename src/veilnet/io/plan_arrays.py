@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.types import Array, Integers
-from veilnet.agent.mechanisms import Mechanisms, offset_of
+from veilnet.agent.mechanisms import SanitizerStack, mechanisms, offsets
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._npz import Arrays, network_arrays
 from veilnet.model.network import Network
@@ -69,77 +68,40 @@ def _canonical(promises: Mapping[str, Any]) -> str:
 
 def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Arrays] | None:
     """Each kind of agents as arrays: fewest readings first, then fewest numbers sent, then fewest kept."""
-    if isinstance(sanitizers, Mechanisms) and sanitizers.belong_to(network):
-        found = []
-        for stack in sorted(sanitizers.stacks, key=lambda each: (each.readings, each.sent, each.order)):
-            if stack.grid is None:
-                return None
-            noise = stack.variances
-            both = {"transition": stack.transition, "gain": stack.gain}
-            kept = {name: each for name, each in both.items() if each is not None}
-            found.append(_stack(stack.places, stack.compression, stack.grid, noise, None, kept))
-        return found
-    kinds: dict[tuple[int, int, int, bool], list[tuple[int, Sanitizer]]] = {}
-    for place, agent in enumerate(network.agents):
-        sanitizer = sanitizers.get(agent)
-        if sanitizer is None or not _told_by_network(sanitizer, agent, network):
-            return None
-        drawn = sanitizer.memory is not None and sanitizer.memory.start is not None
-        kind = (sanitizer.readings, sanitizer.sent, sanitizer.order, drawn)
-        kinds.setdefault(kind, []).append((place, sanitizer))
-    return [_stack_of(kinds[kind]) for kind in sorted(kinds)]
+    sent = mechanisms(network, sanitizers)
+    if any(stack.grid is None for stack in sent.stacks) or not all(
+        _told_by_network(sanitizer, agent, network) for agent, sanitizer in (sent.given or {}).items()
+    ):
+        return None
+    kinds = sorted(
+        sent.stacks, key=lambda each: (each.readings, each.sent, each.order, each.start is not None)
+    )
+    return [_arrays(stack) for stack in kinds]
 
 
 def _told_by_network(sanitizer: Sanitizer, agent: str, network: Network) -> bool:
     """Whether everything but what is sent follows from the network."""
-    offset = offset_of(network, network.position[agent])
+    offset = offsets(network)[network.blocks.rows(network.position[agent])]
     same_bits = np.array_equal(sanitizer.offset, offset) and np.array_equal(
         np.signbit(sanitizer.offset), np.signbit(offset)
     )
-    return (
-        sanitizer.grid is not None
-        and same_bits
-        and sanitizer.same_readings_as(sanitizer.for_agent(agent, network))
-    )
+    return same_bits and sanitizer.same_readings_as(sanitizer.for_agent(agent, network))
 
 
-def _stack_of(members: Sequence[tuple[int, Sanitizer]]) -> Arrays:
-    noise = np.stack([each.noise for _, each in members])
-    variances = np.diagonal(noise, axis1=1, axis2=2)
-    memories = [each.memory for _, each in members if each.memory is not None]
-    kept = {}
-    if memories:
-        kept["transition"] = np.stack([each.transition for each in memories])
-        kept["gain"] = np.stack([each.gain for each in memories])
-    starts = [each.start for each in memories if each.start is not None]
-    if starts:
-        kept["start"] = np.stack(starts)
-    diagonal = not np.any(noise - variances[:, :, None] * np.eye(noise.shape[1]))
-    return _stack(
-        np.array([place for place, _ in members], dtype=np.intp),
-        np.stack([each.compression for _, each in members]),
-        np.stack([each.grid for _, each in members if each.grid is not None]),
-        variances if diagonal else None,
-        None if diagonal else noise,
-        kept,
-    )
-
-
-def _stack(
-    places: Integers,
-    compression: Array,
-    grid: Array,
-    variances: Array | None,
-    covariance: Array | None,
-    kept: Mapping[str, Array],
-) -> Arrays:
+def _arrays(stack: SanitizerStack) -> Arrays:
+    assert stack.grid is not None
     arrays: Arrays = {
-        "places": places.astype(np.int64),
-        "compression": np.ascontiguousarray(compression),
-        "grid": grid,
+        "places": stack.places.astype(np.int64),
+        "compression": np.ascontiguousarray(stack.compression),
+        "grid": stack.grid,
     }
-    if covariance is not None:
-        arrays["covariance"] = covariance
-    elif variances is not None and np.any(variances):
-        arrays["variances"] = np.ascontiguousarray(variances)
-    return arrays | {name: np.ascontiguousarray(each) for name, each in kept.items()}
+    if stack.covariance is not None:
+        variances = np.diagonal(stack.covariance, axis1=1, axis2=2)
+        if np.any(stack.covariance - variances[:, :, None] * np.eye(stack.sent)):
+            arrays["covariance"] = stack.covariance
+        elif np.any(variances):
+            arrays["variances"] = np.ascontiguousarray(variances)
+    elif stack.variances is not None and np.any(stack.variances):
+        arrays["variances"] = np.ascontiguousarray(stack.variances)
+    both = {"transition": stack.transition, "gain": stack.gain, "start": stack.start}
+    return arrays | {name: np.ascontiguousarray(each) for name, each in both.items() if each is not None}

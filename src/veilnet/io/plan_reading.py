@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
+from veilnet.agent.mechanisms import check_sanitizers
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.models import Messages
 from veilnet.io import _document, sanitizer_files
 from veilnet.io._json import plain, with_infinities

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
-from veilnet.agent.mechanisms import Mechanisms, stacks_of
-from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 from veilnet.recheck.dither import as_dithered, wrongly_dithered
@@ -104,21 +103,18 @@ class Certificate:
 
 
 def certify(
-    network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise, *, begun: Recheck | None = None
+    network: Network, sanitizers: Sanitizers, promise: Promise, *, begun: Recheck | None = None
 ) -> Certificate:
     """Recompute every promise from the network and the sanitizers alone; ``begun`` has sums formed elsewhere."""
     model: Recheck | StreamRecheck | StreamStacksRecheck
-    network = as_dithered(network, sanitizers)
+    network = as_dithered(network, mechanisms(network, sanitizers))
+    sent = mechanisms(network, sanitizers)
     if network.is_stream:
-        model = (
-            StreamStacksRecheck(network, stacks_of(network, sanitizers))
-            if by_stacks(network)
-            else StreamRecheck(network, sanitizers)
-        )
+        model = StreamStacksRecheck(network, sent) if by_stacks(network) else StreamRecheck(network, sent)
         rounding = _ROUNDING
         loss = model.growth_now(network.U, -promise.utility)
     else:
-        model, rounding = begun or Recheck(network, sanitizers), _ROUNDING * max(1.0, network.conditioning)
+        model, rounding = begun or Recheck(network, sent), _ROUNDING * max(1.0, network.conditioning)
         loss = model.growth(network.U, -promise.utility)
     findings = [
         Finding(UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),
@@ -145,16 +141,14 @@ def certify(
         held = bool(least >= target - rounding * (1 + target))
         findings.append(Finding(f"every direction of {name}", target, least, held))
     if np.any(network.steps):
-        wrong = float(
-            np.sum(_dithering_otherwise(network, sanitizers) | wrongly_dithered(network, sanitizers))
-        )
+        wrong = float(np.sum(_dithering_otherwise(network, sent) | wrongly_dithered(network, sent)))
         findings.append(Finding(DITHERED, 0.0, wrong, wrong == 0))
     if promise.most_loss is not None:
         held = bool(0.0 - promise.utility <= promise.most_loss + _AGREEMENT * (1 + promise.most_loss))
         findings.append(Finding(LOSS_ALLOWED, promise.most_loss, 0.0 - promise.utility, held))
     if promise.power and begun is None:  # of agents elsewhere, who formed their sums knows their noise too
         allowed = np.array([promise.power.get(agent, 0.0) for agent in network.agents])
-        findings.append(power_finding(network.agents, allowed, powers_of(network, sanitizers)))
+        findings.append(power_finding(network.agents, allowed, powers_of(sent)))
     return Certificate(tuple(findings))
 
 
@@ -188,20 +182,15 @@ def power_finding(agents: Sequence[str], allowed: Array, found: Array) -> Findin
     return Finding(f"{NOISE_POWER}{agents[worst]}", float(allowed[worst]), float(found[worst]), held)
 
 
-def _dithering_otherwise(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:
+def _dithering_otherwise(network: Network, sent: Mechanisms) -> Booleans:
     """Which agents (S,) do not dither their readings as the figures count."""
     wrong = np.zeros(network.S, bool)
-    if isinstance(sanitizers, Mechanisms) and sanitizers.belong_to(network):
-        return wrong  # each takes its dither from the network when it is made
-    counted = network.draws * network.steps
-    for agent, sanitizer in sanitizers.items():
-        place = network.position[agent]
-        wrong[place] = not np.array_equal(sanitizer.dither_width, counted[network.blocks.rows(place)])
+    wrong[network.blocks.owner[sent.dither_width != network.draws * network.steps]] = True
     return wrong
 
 
 def confirmed_promise(
-    network: Network, sanitizers: Mapping[str, Sanitizer], promise: Promise
+    network: Network, sanitizers: Sanitizers, promise: Promise
 ) -> tuple[Promise, Certificate]:
     """The promise, or what the recheck found where rounding explains the difference, and its certificate.
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.frozen import Frozen, derived
-from veilnet._core.names import ByAgent
 from veilnet._core.types import Booleans
 from veilnet.agent.dither import counting_dither, with_more_dither
-from veilnet.agent.mechanisms import Mechanisms, numbers_kept
+from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy
 from veilnet.bounds.streams.gap_promise import GAP_PRIVACY, promise_with_gaps, read_gap_privacy
@@ -73,6 +72,9 @@ class Plan(Frozen):
     proof: Proof | None = None
     floors: Mapping[str, float] = field(default_factory=dict)
     privacy_with_gaps: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sanitizers", mechanisms(self.network, self.sanitizers))
 
     @property
     def gap(self) -> float:
@@ -171,15 +173,12 @@ class Plan(Frozen):
     @property
     def sent(self) -> Mapping[str, int]:
         """How many numbers each agent sends (in a row of a stream)."""
-        if isinstance(self.sanitizers, Mechanisms):
-            counts = self.sanitizers.sent
-            return ByAgent(self.network.agents, self.network.position, lambda place: int(counts[place]))
-        return {agent: sanitizer.sent for agent, sanitizer in self.sanitizers.items()}
+        return mechanisms(self.network, self.sanitizers).numbers_sent
 
     @property
     def kept(self) -> Mapping[str, int]:
         """How many numbers each agent keeps from row to row; 0 for those without a memory."""
-        return numbers_kept(self.network, self.sanitizers)
+        return mechanisms(self.network, self.sanitizers).numbers_kept
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> None:
         """Write one file per agent, one for the centre and one for the whole; or one compact file for many agents.
@@ -242,24 +241,18 @@ class Plan(Frozen):
 
 def notes_on_readings(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[str]:
     """What the resolution of the readings costs, for whom exact numbers may name the readings, and what limits do."""
-    exposed = unstated(network, _withholding_by_exact_numbers(network, sanitizers))
+    exposed = unstated(network, _withholding_by_exact_numbers(mechanisms(network, sanitizers).normal))
     return [*resolution_notes(network, exposed), *limit_notes(network)]
 
 
-def _withholding_by_exact_numbers(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:
+def _withholding_by_exact_numbers(sent: Mechanisms) -> Booleans:
     """Which agents send something exactly and yet not everything so."""
-    found = np.zeros(network.S, bool)
-    if isinstance(sanitizers, Mechanisms):
-        for stack in sanitizers.stacks:
-            exact = stack.sent * np.ones(stack.count)
-            if stack.variances is not None:
-                exact -= np.sum(stack.variances, axis=1)
-            found[stack.places] = (exact > 0) & (exact < stack.readings)
-        return found
-    for agent, sanitizer in sanitizers.items():
-        rows, noisy = sanitizer.normal
-        less = not np.all(noisy) and len(rows) < sanitizer.readings
-        found[network.position[agent]] = less or (np.any(noisy) and np.any(~noisy))
+    found = np.zeros(sent.network.S, bool)
+    for stack in sent.stacks:
+        exact = stack.sent * np.ones(stack.count)
+        if stack.variances is not None:
+            exact -= np.sum(stack.variances, axis=1)
+        found[stack.places] = (exact > 0) & (exact < stack.readings)
     return found
 
 
@@ -310,7 +303,7 @@ def make_plan(
         noted["given_up"] = sorted(asked.given_up)
     if known is not None and not by_stacks(network):
         masked = promise_with_gaps(network, gridded, known, read_gap_privacy(gap_privacy))
-        gridded, with_gaps = masked.sanitizers, dict(masked.privacy)
+        gridded, with_gaps = mechanisms(network, masked.sanitizers), dict(masked.privacy)
         noted |= {"start_size": masked.size, "public_after_missed_row": list(masked.public)}
     if abs(utility) < _NO_LOSS:
         utility = 0.0  # what rounding leaves of nothing is nothing
@@ -335,7 +328,7 @@ def make_plan(
         )
     return Plan(
         network=network,
-        sanitizers=gridded if isinstance(gridded, Mechanisms) else MappingProxyType(dict(gridded)),
+        sanitizers=gridded,
         method=method,
         utility=promise.utility,
         privacy=MappingProxyType(dict(promise.privacy)),

@@ -7,8 +7,6 @@ are nearer: a grid that does not reach so far is made coarser, as far as it cost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork
@@ -17,10 +15,9 @@ from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, stacks_of
+from veilnet.agent.mechanisms import Mechanisms, Sanitizers, SanitizerStack, mechanisms
 from veilnet.agent.recipe import reach
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance, own_covariances
+from veilnet.bounds.message_noise import message_covariance, own_covariances
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.bounds.streams.riccati import Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
@@ -37,132 +34,82 @@ _COARSER = 4.0
 
 
 def with_release_grid(
-    network: Network, sanitizers: Mapping[str, Sanitizer], *, known: StreamKnowledge | None = None
-) -> Mapping[str, Sanitizer]:
-    """The sanitizers in sending order, each with the grid its numbers are rounded to.
+    network: Network, sanitizers: Sanitizers, *, known: StreamKnowledge | None = None
+) -> Mechanisms:
+    """What agents send, with the grid that the numbers of each agent are rounded to.
 
     Rows that repeat others (a singular C R C' + Θ) leave no grid far below every combination's noise: their
     normal form is sent instead. ``known`` is what the messages of a stream tell, where that was computed already.
     """
-    if (
-        isinstance(sanitizers, Mechanisms)
-        and sanitizers.belong_to(network)
-        and (not network.is_stream or by_stacks(network))
-        and network.common_apart.R.independent
-    ):
-        return _with_stacked_grid(network.common_apart, sanitizers)
-    if by_stacks(network):
-        return _with_stacked_grid(network, stacks_of(network, sanitizers))
-    independent = {
-        agent: sanitizers[agent] if _independent_rows(sanitizers[agent]) else sanitizers[agent].normalized()
-        for agent in network.agents
-        if agent in sanitizers
-    }
-    if network.is_stream:
-        return _with_stream_grid(network, independent, known or stream_knowledge(network, independent))
-    sent = {agent: Sent(network.position[agent], s.compression, s.noise) for agent, s in independent.items()}
+    sent = _without_repeats(mechanisms(network, sanitizers))
     # With common disturbances apart what is left of the noise is less, so that the grid is finer than it must be.
-    apart = network.common_apart
-    if apart.R.independent:
-        steps = {agent: grid_steps(own_covariance(apart, each)) for agent, each in sent.items()}
-    else:
-        ends = np.cumsum([s.sent for s in independent.values()])
-        together = grid_steps(joint_covariance(network, list(sent.values())))
-        steps = dict(zip(independent, np.split(together, ends[:-1]), strict=True))
-    return {
-        agent: _reaching(network, sanitizer.with_grid(steps[agent]).for_agent(agent, network))
-        for agent, sanitizer in independent.items()
-    }
-
-
-def _reaching(network: Network, sanitizer: Sanitizer) -> Sanitizer:
-    """The same sanitizer, on a grid that reaches as far as its readings go."""
-    if sanitizer.usual is None or sanitizer.grid is None:
-        return sanitizer
-    mean, deviation = sanitizer.usual
-    low, high = (-np.inf, np.inf) if sanitizer.limits is None else sanitizer.limits
-    far = reach(sanitizer.compression, sanitizer.grid, sanitizer.memory)
-    needed = _needed(mean - sanitizer.offset, deviation, low - sanitizer.offset, high - sanitizer.offset)
-    coarser = _coarser(network, needed / far, lambda _: sanitizer.agent)
-    return sanitizer if coarser == 1.0 else sanitizer.with_grid(sanitizer.grid * coarser)
-
-
-def _needed(mean: Array, deviation: Array, low: Array | float, high: Array | float) -> Array:
-    """How far from zero readings are that have to be sent as they are."""
-    lowest = np.maximum(mean - DEVIATIONS_REACHED * deviation, low)
-    highest = np.minimum(mean + DEVIATIONS_REACHED * deviation, high)
-    return np.asarray(np.maximum(np.maximum(-lowest, highest), 0.0))
-
-
-def _coarser(network: Network, needed: Array, agent: Callable[[int], str]) -> Array:
-    """The powers of two by which grids have to be coarser, from how far they must reach in units of how far they do.
-
-    needed: (..., n), of one agent or of several; ``agent`` names the one at a place.
-    """
-    worst = np.max(needed, axis=-1, initial=0.0)
-    factor = np.exp2(np.ceil(np.log2(np.maximum(worst, 1.0))))
-    if np.any(factor > (_COARSER if network.is_stream else 1.0)):
-        place = int(np.argmax(worst))
-        raise InvalidNetwork(
-            f"prior: by the model, readings of {agent(place)!r} go {number(float(np.max(worst)))} times as far as "
-            "floating point can hide the rounding errors of their sums beside so little noise; state limits of the "
-            "readings (limits=), a narrower prior, or none"
-        )
-    return np.asarray(factor)
-
-
-def _with_stacked_grid(network: Network, sanitizers: Mechanisms) -> Mechanisms:
-    """The same for many agents at once, whose rows are independent already."""
-    noises = [network.R.stack(group) for group in network.blocks.groups]
-    grids = [np.empty((stack.count, stack.sent)) for stack in sanitizers.stacks]
-    for each in sanitizers.parts():
-        own = noises[each.group][each.within]
-        if network.is_stream:
-            steps = _own_news_steps(each.stack, own)
+    noise = network.common_apart.R
+    together = None
+    if network.is_stream and not by_stacks(network):
+        together = _stream_steps(network, sent, known)
+    elif not noise.independent:
+        together = grid_steps(message_covariance(network, sent))
+    own = [] if together is not None else [noise.stack(group) for group in network.blocks.groups]
+    grids = [np.empty((stack.count, stack.sent)) for stack in sent.stacks]
+    for each in sent.parts():
+        stack = each.stack
+        if together is not None:
+            steps = together[sent.numbers(stack)]
+        elif network.is_stream:
+            steps = _own_news_steps(stack, own[each.group][each.within])
         else:
-            steps = grid_steps(own_covariances(each.stack.compression, own, each.stack.noise))
-        grids[each.number][each.part] = steps * _stack_coarser(sanitizers.network, each.stack, steps)
-    return sanitizers.with_grids(grids)
+            steps = grid_steps(own_covariances(stack.compression, own[each.group][each.within], stack.noise))
+        grids[each.number][each.part] = steps * _coarser(sent, stack, steps)
+    return sent.with_grids(grids)
 
 
-def _stack_coarser(network: Network, stack: SanitizerStack, steps: Array) -> Array | float:
-    """The same as :func:`_reaching` of many agents: (count, 1)."""
+def _without_repeats(sent: Mechanisms) -> Mechanisms:
+    """The same, those agents in normal form whose numbers repeat one another."""
+    repeats = sent.blocks.sizes != sent.normal.blocks.sizes
+    if not np.any(repeats):
+        return sent
+    agents = zip(sent.items(), repeats.tolist(), strict=True)
+    return mechanisms(
+        sent.network, {agent: each.normalized() if some else each for (agent, each), some in agents}
+    )
+
+
+def _coarser(sent: Mechanisms, stack: SanitizerStack, steps: Array) -> Array | float:
+    """The powers of two, (count, 1), by which the grids of some agents have to be coarser to reach as far as their
+    readings go.
+    """
+    network = sent.network
     if network.usual is None or not stack.sent:
         return 1.0
     rows = network.blocks.starts[stack.places][:, None] + np.arange(stack.readings)
-    offset = network.offset[rows]
-    if network.dynamics is not None:
-        offset = offset + network.H[rows] @ network.dynamics.mean
+    offset = sent.offset[rows]
     low, high = (edge[rows] - offset for edge in network.stacked_limits)
     mean, deviation = (each[rows] for each in network.usual)
-    far = reach(stack.compression, steps, stack)
-    needed = _needed(mean - offset, deviation, low, high) / far
-    return _coarser(network, needed, lambda place: network.agents[int(stack.places[place])])[:, None]
+    lowest = np.maximum(mean - offset - DEVIATIONS_REACHED * deviation, low)
+    highest = np.minimum(mean - offset + DEVIATIONS_REACHED * deviation, high)
+    needed = np.maximum(np.maximum(-lowest, highest), 0.0) / reach(stack.compression, steps, stack)
+    worst = np.max(needed, axis=-1, initial=0.0)
+    factor = np.exp2(np.ceil(np.log2(np.maximum(worst, 1.0))))
+    if np.any(factor > (_COARSER if network.is_stream else 1.0)):
+        agent = network.agents[int(stack.places[np.argmax(worst)])]
+        raise InvalidNetwork(
+            f"prior: by the model, readings of {agent!r} go {number(float(np.max(worst)))} times as far as "
+            "floating point can hide the rounding errors of their sums beside so little noise; state limits of the "
+            "readings (limits=), a narrower prior, or none"
+        )
+    return np.asarray(factor)[:, None]
 
 
-def _with_stream_grid(
-    network: Network, sanitizers: Mapping[str, Sanitizer], known: StreamKnowledge
-) -> dict[str, Sanitizer]:
+def _stream_steps(network: Network, sent: Mechanisms, known: StreamKnowledge | None) -> Array:
     """Grids far below what is new in a row of messages: what the centre's filter weighs their rounding against."""
-    sent = [_sent(network, sanitizers, agent) for agent in network.agents]
-    assert isinstance(known.steady, Steady)
-    news = known.steady.news
-    if len(news) != sum(
-        sent
-    ):  # some agents give their readings away, so that their numbers were not evaluated
-        news = steady_state(message_model(network, sanitizers)).news
-    steps = np.split(_news_steps(news), np.cumsum(sent)[:-1])
-    return {
-        agent: _reaching(network, sanitizers[agent].with_grid(mine).for_agent(agent, network))
-        for agent, mine in zip(network.agents, steps, strict=True)
-        if agent in sanitizers
-    }
-
-
-def _sent(network: Network, sanitizers: Mapping[str, Sanitizer], agent: str) -> int:
-    if agent in sanitizers:
-        return int(sanitizers[agent].sent)
-    return int(network.blocks.sizes[network.position[agent]])
+    steady = (known or stream_knowledge(network, sent)).steady
+    assert isinstance(steady, Steady)
+    news = steady.news
+    if (
+        len(news) != sent.blocks.total
+    ):  # some agents give their readings away: their numbers were not evaluated
+        news = steady_state(message_model(network, sent)).news
+    return _news_steps(news)
 
 
 def _news_steps(news: Array) -> Array:
@@ -194,7 +141,3 @@ def _own_news_steps(stack: SanitizerStack, noise: Array) -> Array:
         return deviations
     least = np.linalg.eigvalsh(news / deviations[:, :, None] / deviations[:, None, :])[:, :1]
     return grid_step(deviations * np.sqrt(np.maximum(least, _LEAST_CORRELATION)), _STREAM_COST)
-
-
-def _independent_rows(sanitizer: Sanitizer) -> bool:
-    return bool(sanitizer.normal[0].shape[0] == sanitizer.sent)

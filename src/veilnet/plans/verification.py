@@ -8,7 +8,7 @@ a step of time that only the plan has, which is told). A checksum only tells acc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -22,9 +22,8 @@ from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
 from veilnet.agent.inspection import inspect
-from veilnet.agent.mechanisms import Mechanisms
+from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.information import check_sanitizers
 from veilnet.centre.models import Messages, messages_of, same_messages
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Certificate, Promise, certify, explained_by_rounding
@@ -116,8 +115,6 @@ def verify(plan: Plan | str | PathLike[str], network: Network | None = None) -> 
         if difference and not same_step(trusted.step, saved.network.step):
             difference = note
         checks.append(Check("network is the given one", not difference, note=difference or note))
-        if isinstance(saved.sanitizers, Mechanisms) and not difference:
-            saved = replace(saved, sanitizers=Mechanisms(trusted, saved.sanitizers.stacks))
     return [*checks, *_checks(saved, trusted)]
 
 
@@ -163,9 +160,7 @@ def confirmed(saved: SavedPlan) -> Plan:
     proof = None if saved.proof_file is None else saved.proof_file[1]
     return Plan(
         network=saved.network,
-        sanitizers=saved.sanitizers
-        if isinstance(saved.sanitizers, Mechanisms)
-        else MappingProxyType(dict(saved.sanitizers)),
+        sanitizers=saved.sanitizers,
         method=saved.method,
         utility=saved.promise.utility,
         privacy=MappingProxyType(dict(saved.promise.privacy)),
@@ -181,7 +176,7 @@ def confirmed(saved: SavedPlan) -> Plan:
 
 def _checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     try:
-        check_sanitizers(network, saved.sanitizers)
+        mechanisms(network, saved.sanitizers)
     except InvalidRequest as error:
         yield Check("sanitizers fit the network", False, note=str(error))
         return
@@ -251,15 +246,14 @@ def _grid_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:
     except (VeilnetError, np.linalg.LinAlgError) as error:
         yield Check("grids", False, note=str(error))
         return
-    if isinstance(saved.sanitizers, Mechanisms) and isinstance(expected, Mechanisms):
-        yield _stacked_grid_check(saved.sanitizers, expected)
-        return
-    wrong = [agent for agent, s in saved.sanitizers.items() if not _same_grid(s.grid, expected[agent].grid)]
+    found = mechanisms(network, saved.sanitizers)
+    wrong = _other_grids(found, expected)
     note = f"not the grid that the noise calls for: {', '.join(wrong[:5])}" if wrong else ""
     yield Check("grids", not wrong, note=note)
-    loose = [agent for agent, s in saved.sanitizers.items() if not s.same_readings_as(expected[agent])]
-    note = f"not those of the network: {', '.join(loose[:5])}" if loose else ""
-    yield Check("names, limits, resolution, step", not loose, note=note)
+    if found.given is not None:  # otherwise they are the network's, whatever was saved
+        loose = [agent for agent, s in found.given.items() if not s.same_readings_as(expected[agent])]
+        note = f"not those of the network: {', '.join(loose[:5])}" if loose else ""
+        yield Check("names, limits, resolution, step", not loose, note=note)
 
 
 def _limit_checks(network: Network) -> Iterator[Check]:
@@ -274,26 +268,24 @@ def _limit_checks(network: Network) -> Iterator[Check]:
         yield Check(WITHIN_LIMITS, True, note=note)
 
 
-def _stacked_grid_check(found: Mechanisms, expected: Mechanisms) -> Check:
-    """The same of stacks; names, limits, resolution and step are the network's, whatever was saved."""
-    wrong: list[str] = []
-    for one, other in zip(found.stacks, expected.stacks, strict=True):
-        if one.grid is None or other.grid is None:
-            return Check("grids", False, note="there are none")
-        off = np.any((one.grid > 2 * other.grid) | (other.grid > 2 * one.grid), axis=1)
-        wrong += [found.network.agents[place] for place in one.places[off][:5].tolist()]
-    note = f"not the grid that the noise calls for: {', '.join(wrong[:5])}" if wrong else ""
-    return Check("grids", not wrong, note=note)
-
-
-def _same_grid(found: Array | None, expected: Array | None) -> bool:
+def _other_grids(found: Mechanisms, expected: Mechanisms) -> list[str]:
+    """The agents that have no grid, or another than expected."""
+    if found.blocks.sizes.tolist() != expected.blocks.sizes.tolist():
+        differ = found.blocks.sizes != expected.blocks.sizes
+        return [found.network.agents[place] for place in np.flatnonzero(differ).tolist()]
+    one, other = _grids(found), _grids(expected)
     # On another machine, a deviation on the edge may round to the neighbouring power of two.
-    return (
-        found is not None
-        and expected is not None
-        and found.shape == expected.shape
-        and bool(np.all((found <= 2 * expected) & (expected <= 2 * found)))
-    )
+    off = found.blocks.owner[~((one <= 2 * other) & (other <= 2 * one))]
+    return [found.network.agents[place] for place in np.unique(off).tolist()]
+
+
+def _grids(sent: Mechanisms) -> Array:
+    """The step of every number sent, in sending order; not a number where there is none."""
+    steps = np.full(sent.blocks.total, np.nan)
+    for stack in sent.stacks:
+        if stack.grid is not None:
+            steps[sent.numbers(stack)] = stack.grid
+    return steps
 
 
 def _promise_checks(saved: SavedPlan, network: Network) -> Iterator[Check]:

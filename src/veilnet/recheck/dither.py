@@ -9,13 +9,10 @@ numbers z = C v + ξ of an agent leave of v = y + d, x and all other readings kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from veilnet._core.types import Array, Booleans
-from veilnet.agent.mechanisms import SanitizerStack, stacks_of
-from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 
@@ -25,27 +22,24 @@ _AT_ONCE = 4096  # agents
 _LEAST = 1e-14  # of the largest eigenvalue: numbers that repeat others
 
 
-def wrongly_dithered(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Booleans:
+def wrongly_dithered(network: Network, sent: Mechanisms) -> Booleans:
     """Which agents (S,) count or do dither that their numbers do not call for; those without a sanitizer are raw."""
     wrong = np.zeros(network.S, bool)
     if not np.any((network.steps > 0) & (network.draws < 2)):
         return wrong
     alone = _own_noise(network)
-    for stack in stacks_of(network, sanitizers).stacks:
+    for stack in sent.stacks:
         for first in range(0, stack.count, _AT_ONCE):
             part = stack.take(slice(first, first + _AT_ONCE))
             wrong[part.places] = _wrong(network, part, alone)
     return wrong
 
 
-def as_dithered(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Network:
+def as_dithered(network: Network, sent: Mechanisms) -> Network:
     """The network that counts the dither its agents do, where it does not say itself; raw readings have none."""
     if network.dither is not None or not np.any(network.steps):
         return network
-    draws = np.zeros(network.N)
-    for agent, sanitizer in sanitizers.items():
-        draws[network.blocks.rows(network.position[agent])] = sanitizer.dither
-    return network.replace(dither=draws)
+    return network.replace(dither=np.nan_to_num(sent.dither))
 
 
 def _wrong(network: Network, stack: SanitizerStack, alone: Array | None) -> Booleans:
@@ -78,6 +72,7 @@ def _left(rows: Array, noise: Array | None, own: Array) -> Array:
     across = alike @ np.swapaxes(sent, 1, 2)
     together = sent @ across + (0.0 if noise is None else noise)
     heights = np.sqrt(np.diagonal(together, axis1=1, axis2=2))
+    heights = np.where(heights > 0, heights, 1.0)
     across = across / heights[:, None, :]
     together = together / heights[:, :, None] / heights[:, None, :]
     known = across @ np.linalg.pinv(together, rcond=_LEAST, hermitian=True) @ np.swapaxes(across, 1, 2)

@@ -6,14 +6,11 @@ triangular factors and singular values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy.linalg import eigh, solve
 
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms
-from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 from veilnet.recheck.sums import raw_information, sent_information, weighted_gram
 
@@ -21,9 +18,9 @@ from veilnet.recheck.sums import raw_information, sent_information, weighted_gra
 class DoubleRecheck:
     """J and J̃ in parameters scaled by their raw information; LinAlgError where doubles cannot tell them apart."""
 
-    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
+    def __init__(self, network: Network, sent: Mechanisms) -> None:
         prior = np.zeros((network.L, network.L)) if network.prior is None else network.prior.information
-        self._compare(prior + _raw_information(network), prior + _information(network, sanitizers))
+        self._compare(prior + _raw_information(network), prior + _information(network, sent))
 
     @classmethod
     def of_information(cls, raw: Array, left: Array) -> DoubleRecheck:
@@ -64,52 +61,25 @@ def _raw_information(network: Network) -> Array:
     return total
 
 
-def _information(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
+def _information(network: Network, sent: Mechanisms) -> Array:
     """Σ H'C'(C R C' + Θ)^+ C H, over agents alike where noises are independent, at once otherwise."""
-    if network.R.independent and isinstance(sanitizers, Mechanisms):
-        return _stacked_information(network, sanitizers)
-    mechanisms = [
-        (sanitizers[agent].compression, sanitizers[agent].noise)
-        if agent in sanitizers
-        else (np.eye(int(size)), np.zeros((int(size), int(size))))
-        for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
-    ]
     if not network.R.independent:
-        return _joint_information(network, mechanisms)
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for place, (compression, _) in enumerate(mechanisms):
-        alike.setdefault(compression.shape, []).append(place)
+        return _joint_information(network, sent)
     total = np.zeros((network.L, network.L))
-    for places in alike.values():
-        total += sent_information(
-            np.stack([network.H[network.blocks.rows(place)] for place in places]),
-            np.stack([network.R.block(place) for place in places]),
-            np.stack([mechanisms[place][0] for place in places]),
-            np.stack([mechanisms[place][1] for place in places]),
-        )
+    own = [network.R.stack(group) for group in network.blocks.groups]
+    for each in sent.parts():
+        noise = own[each.group][each.within]
+        total += sent_information(each.observe, noise, each.stack.compression, each.stack.noise)
     return total
 
 
-def _stacked_information(network: Network, sanitizers: Mechanisms) -> Array:
-    total = np.zeros((network.L, network.L))
-    stacks = [network.R.stack(group) for group in network.blocks.groups]
-    for each in sanitizers.parts():
-        own = stacks[each.group][each.within]
-        total += sent_information(each.observe, own, each.stack.compression, each.stack.noise)
-    return total
-
-
-def _joint_information(network: Network, mechanisms: list[tuple[Array, Array]]) -> Array:
-    ends = np.cumsum([noise.shape[0] for _, noise in mechanisms])
-    sent = [slice(end - noise.shape[0], end) for end, (_, noise) in zip(ends, mechanisms, strict=True)]
-    covariance = np.zeros((int(ends[-1]), network.N))
-    observed = np.zeros((int(ends[-1]), network.L))
-    for place, (compression, _) in enumerate(mechanisms):
-        rows = network.blocks.rows(place)
-        covariance[sent[place]] = compression @ network.R.matrix()[rows]
-        observed[sent[place]] = compression @ network.H[rows]
-    squared = np.zeros((int(ends[-1]), int(ends[-1])))
-    for place, (compression, noise) in enumerate(mechanisms):
-        squared[:, sent[place]] = covariance[:, network.blocks.rows(place)] @ compression.T
-        squared[sent[place], sent[place]] += noise
-    return weighted_gram(observed[None], ((squared + squared.T) / 2)[None])
+def _joint_information(network: Network, sent: Mechanisms) -> Array:
+    """The same with C formed whole: what the bounds never do."""
+    compression = np.zeros((sent.blocks.total, network.N))
+    added = np.zeros((sent.blocks.total, sent.blocks.total))
+    for place, agent in enumerate(network.agents):
+        mine = sent.blocks.rows(place)
+        compression[mine, network.blocks.rows(place)] = sent[agent].compression
+        added[mine, mine] = sent[agent].noise
+    covariance = compression @ network.R.matrix() @ compression.T + added
+    return weighted_gram((compression @ network.H)[None], ((covariance + covariance.T) / 2)[None])

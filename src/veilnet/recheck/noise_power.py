@@ -7,14 +7,10 @@ noise of finite power does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.model.network import Network
 from veilnet.recheck.sums import some_at_a_time
 
 __all__ = ["noise_power", "powers_of"]
@@ -23,20 +19,11 @@ __all__ = ["noise_power", "powers_of"]
 _DEPENDENT = 1e13
 
 
-def powers_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Array:
-    """tr Θ_i of every agent, (S,), in sending order; 0 of those that have no sanitizer and send raw readings."""
-    found = np.zeros(network.S)
-    if isinstance(sanitizers, Mechanisms) and sanitizers.belong_to(network):
-        for stack in sanitizers.stacks:
-            found[stack.places] = noise_power(stack.compression, stack.noise)
-        return found
-    kinds: dict[tuple[int, ...], list[str]] = {}
-    for agent in sanitizers:
-        kinds.setdefault(sanitizers[agent].compression.shape, []).append(agent)
-    for agents in kinds.values():
-        places = [network.position[agent] for agent in agents]
-        compression = np.stack([sanitizers[agent].compression for agent in agents])
-        found[places] = noise_power(compression, np.stack([sanitizers[agent].noise for agent in agents]))
+def powers_of(sent: Mechanisms) -> Array:
+    """tr Θ_i of every agent, (S,), in sending order; 0 of those that send raw readings."""
+    found = np.zeros(sent.network.S)
+    for stack in sent.stacks:
+        found[stack.places] = noise_power(stack.compression, stack.noise)
     return found
 
 

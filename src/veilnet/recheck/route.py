@@ -18,14 +18,12 @@ therefore also compared with the figure at ρ = 1e8 (ε κ)²/(1 + p), where squ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.agent.mechanisms import fitting
-from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.mechanisms import Sanitizers, mechanisms
 from veilnet.model.apart import padded
 from veilnet.model.network import Network
 from veilnet.recheck.doubles import DoubleRecheck
@@ -50,9 +48,9 @@ class Recheck:
     Common disturbances are parameters here (:mod:`veilnet.model.apart`), which the bounds eliminate instead.
     """
 
-    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
+    def __init__(self, network: Network, sanitizers: Sanitizers) -> None:
         self.network = network.common_apart
-        self._sanitizers = fitting(self.network, sanitizers)
+        self._sent = mechanisms(self.network, mechanisms(network, sanitizers))
 
     @property
     def precise(self) -> bool:
@@ -96,13 +94,13 @@ class Recheck:
     @cached_property
     def _doubles(self) -> DoubleRecheck | None:
         try:
-            return DoubleRecheck(self.network, self._sanitizers)
+            return DoubleRecheck(self.network, self._sent)
         except np.linalg.LinAlgError:
             return None
 
     @cached_property
     def _twofold(self) -> TwofoldRecheck:
-        return TwofoldRecheck(self.network, self._sanitizers)
+        return TwofoldRecheck(self.network, self._sent)
 
 
 def _extrapolated(recheck: DoubleRecheck | TwofoldRecheck, rows: Array, weak: float) -> float:

@@ -7,7 +7,7 @@ eliminating J̃ from [[J̃, A'], [A, 0]] leaves -A J̃^-1 A'. No rank is decided
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from veilnet._core.errors import NotObservable
 from veilnet._core.twofold import Twofold, stack_blocks
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer import Sanitizer
+from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.model.network import Network
 
 # A number whose variance, given the numbers before it, is below this part of its own repeats them.
@@ -29,12 +29,12 @@ _ENTRIES_AT_ONCE = 1 << 18
 class TwofoldRecheck:
     """J and J̃ with 32 digits, in coordinates x = T^-1 x' with T'T about J: T^-1 is ``change``, taken as exact."""
 
-    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
+    def __init__(self, network: Network, sent: Mechanisms) -> None:
         self._network = network
-        self._sanitizers = sanitizers
+        self._sent = sent
         # Only a choice of coordinates: any invertible matrix gives the same errors, a good one keeps their digits.
         self._change = np.linalg.inv(network.raw_triangle)
-        self._raw_information = self._prior() + self._told({})
+        self._raw_information = self._prior() + self._told(mechanisms(network, {}))
         if not np.max(np.abs(self._raw_information.high - np.eye(network.L))) < 0.5:
             raise NotObservable(
                 "observe: the readings and the prior determine some combination of x so poorly that rounding hides "
@@ -43,7 +43,7 @@ class TwofoldRecheck:
 
     @cached_property
     def _left_information(self) -> Twofold:
-        return self._prior() + self._told(self._sanitizers)
+        return self._prior() + self._told(self._sent)
 
     def growth(self, rows: Array, weak: float) -> float:
         """tr(A (J̃ + weak·J)^-1 A') / tr(A J^-1 A') - 1 for rows A."""
@@ -71,69 +71,46 @@ class TwofoldRecheck:
         kept = Twofold.of(known.T) @ Twofold.of(unit) @ Twofold.of(known)
         return half.T @ (kept @ half)
 
-    def _told(self, sanitizers: Mapping[str, Sanitizer]) -> Twofold:
-        """Σ H'C'(C R C' + Θ)^-1 C H; agents without a sanitizer send their readings raw."""
+    def _told(self, sent: Mechanisms) -> Twofold:
+        """Σ H'C'(C R C' + Θ)^-1 C H."""
         network = self._network
         parts = _independent if network.R.independent else _joint
         total = Twofold.zeros((network.L, network.L))
-        for covariance, observed in parts(network, sanitizers, Twofold.of(self._change)):
+        for covariance, observed in parts(network, sent, Twofold.of(self._change)):
             if observed.shape[-2]:
                 complement = _bordered_complement(covariance, observed)
                 total = total - (complement if complement.high.ndim == 2 else complement.total())
         return total
 
 
-def _independent(
-    network: Network, sanitizers: Mapping[str, Sanitizer], change: Twofold
-) -> Iterator[tuple[Twofold, Twofold]]:
+def _independent(network: Network, sent: Mechanisms, change: Twofold) -> Iterator[tuple[Twofold, Twofold]]:
     """(C R C' + Θ, C H T^-1) for stacks of agents that send and read as many numbers."""
-    alike: dict[tuple[int, int, bool], list[int]] = {}
-    for place, agent in enumerate(network.agents):
-        size = int(network.blocks.sizes[place])
-        sanitizer = sanitizers.get(agent)
-        key = (size, size, True) if sanitizer is None else (*sanitizer.compression.shape, False)
-        alike.setdefault(key, []).append(place)
-    for (sent, size, raw), places in alike.items():
-        step = max(1, _ENTRIES_AT_ONCE // (max(sent, size) + network.L) ** 2)
-        for start in range(0, len(places), step):
-            some = places[start : start + step]
-            own = Twofold.of(np.stack([network.R.block(place) for place in some]))
-            observed = (
-                Twofold.of(np.stack([network.H[network.blocks.rows(place)] for place in some])) @ change
-            )
-            if raw:
-                yield own, observed
-                continue
-            chosen = [sanitizers[network.agents[place]] for place in some]
-            compression = Twofold.of(np.stack([sanitizer.compression for sanitizer in chosen]))
-            noise = Twofold.of(np.stack([sanitizer.noise for sanitizer in chosen]))
-            yield compression @ own @ compression.T + noise, compression @ observed
+    noises = [network.R.stack(group) for group in network.blocks.groups]
+    for each in sent.parts():
+        step = max(1, _ENTRIES_AT_ONCE // (max(each.stack.sent, each.stack.readings) + network.L) ** 2)
+        for start in range(0, each.stack.count, step):
+            some = slice(start, start + step)
+            stack = each.stack.take(some)
+            compression = Twofold.of(stack.compression)
+            own = Twofold.of(noises[each.group][each.within][some])
+            covariance = compression @ own @ compression.T
+            if stack.noise is not None:
+                covariance = covariance + Twofold.of(stack.noise)
+            yield covariance, compression @ (Twofold.of(each.observe[some]) @ change)
 
 
-def _joint(
-    network: Network, sanitizers: Mapping[str, Sanitizer], change: Twofold
-) -> Iterator[tuple[Twofold, Twofold]]:
+def _joint(network: Network, sent: Mechanisms, change: Twofold) -> Iterator[tuple[Twofold, Twofold]]:
     """(C R C' + Θ, C H T^-1) of all agents at once, where their noises are correlated."""
     own = Twofold.of(network.R.matrix())
     observed = Twofold.of(network.H) @ change
-    if not sanitizers:
-        yield own, observed
-        return
-    compressions = [
-        np.eye(int(size)) if agent not in sanitizers else sanitizers[agent].compression
-        for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
-    ]
     places = [network.blocks.rows(place) for place in range(network.S)]
-    pairs = list(zip(compressions, places, strict=True))
-    half = stack_blocks([[Twofold.of(c) @ own[rows]] for c, rows in pairs])
-    covariance = stack_blocks([[half[:, rows] @ Twofold.of(c).T for c, rows in pairs]])
-    told = stack_blocks([[Twofold.of(c) @ observed[rows]] for c, rows in pairs])
-    end = 0
-    for agent, compression in zip(network.agents, compressions, strict=True):
-        mine = slice(end, end + len(compression))
-        end = mine.stop
-        if agent in sanitizers:
-            covariance[mine, mine] = covariance[mine, mine] + Twofold.of(sanitizers[agent].noise)
+    pairs = [(Twofold.of(each.compression), rows) for each, rows in zip(sent.values(), places, strict=True)]
+    half = stack_blocks([[c @ own[rows]] for c, rows in pairs])
+    covariance = stack_blocks([[half[:, rows] @ c.T for c, rows in pairs]])
+    told = stack_blocks([[c @ observed[rows]] for c, rows in pairs])
+    for place, each in enumerate(sent.values()):
+        mine = sent.blocks.rows(place)
+        covariance[mine, mine] = covariance[mine, mine] + Twofold.of(each.noise)
     yield covariance, told
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import Knowledge, least_sharpness
-from veilnet.bounds.message_noise import Sent, joint_covariance, own_covariance
+from veilnet.bounds.message_noise import message_covariance, own_covariances
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 from veilnet.model.noise import NoiseModel
@@ -105,6 +106,7 @@ class LinearCentre:
 
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
         self.network = network
+        self._sanitizers = sanitizers
         self.agents = [agent for agent in network.agents if sanitizers[agent].sent > 0]
         self._parts = [
             (network.blocks.rows(network.position[agent]), sanitizers[agent]) for agent in self.agents
@@ -121,13 +123,13 @@ class LinearCentre:
         network = self.network
         if not self._parts:
             return []
-        sent = [
-            Sent(network.position[agent], s.compression, s.noise)
-            for agent, (_, s) in zip(self.agents, self._parts, strict=True)
-        ]
         if network.R.independent:
-            return [cholesky(own_covariance(network, each)) for each in sent]
-        return [cholesky(joint_covariance(network, sent))]
+            own = [network.R.block(network.position[agent]) for agent in self.agents]
+            return [
+                cholesky(own_covariances(s.compression, noise, s.noise))
+                for noise, (_, s) in zip(own, self._parts, strict=True)
+            ]
+        return [cholesky(message_covariance(network, mechanisms(network, self._sanitizers)))]
 
     def _whiten(self, parts: list[Array]) -> Array:
         if not parts:

@@ -17,7 +17,7 @@ import numpy as np
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.message_noise import Sent, own_covariance
+from veilnet.bounds.message_noise import own_covariances
 from veilnet.model.network import Network
 
 MOST_SETS = 20_000
@@ -151,7 +151,7 @@ def _terms(network: Network, sanitizers: Mapping[str, Sanitizer], frame: Network
         rows, noisy = sanitizers[agent].normal
         if not len(rows):
             continue
-        covariance = own_covariance(network, Sent(place, rows, np.diag(noisy.astype(float))))
+        covariance = own_covariances(rows, network.R.block(place), np.diag(noisy.astype(float)))
         factor = solve_lower(cholesky(covariance), rows @ network.H[network.blocks.rows(place)])
         factor = frame.in_raw_coordinates(factor)
         terms[place] = factor.T @ factor

@@ -17,6 +17,7 @@ from veilnet._core.errors import NotObservable
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
 from veilnet._core.words import times
+from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.measures import growth
@@ -24,7 +25,7 @@ from veilnet.auditing.report import Row
 from veilnet.auditing.what_if.variants import raw_information, with_stacked_observe
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
-from veilnet.bounds.message_noise import Sent, joint_covariance
+from veilnet.bounds.message_noise import message_covariance
 from veilnet.model.network import Network, Prior
 
 SECTION = "wrong models"
@@ -120,9 +121,7 @@ class WrongModel:
         if network.prior is None or not network.prior.full or network.N > _LARGE:
             return None
         compression, _ = self._messages
-        normal = [self.sanitizers[agent].normal for agent in network.agents]
-        sent = [Sent(k, rows, np.diag(noisy.astype(float))) for k, (rows, noisy) in enumerate(normal)]
-        root = cholesky(joint_covariance(network, sent))
+        root = cholesky(message_covariance(network, self._sent))
         factor = solve_lower(root, compression @ network.H)
         information = network.prior.information + factor.T @ factor
         white = np.linalg.solve(information, network.U.T).T @ factor.T
@@ -130,14 +129,16 @@ class WrongModel:
         return weights @ compression, weights
 
     @cached_property
+    def _sent(self) -> Mechanisms:
+        return mechanisms(self.network, self.sanitizers).normal
+
+    @cached_property
     def _messages(self) -> tuple[Array, Array]:
-        parts = [self.sanitizers[agent].normal for agent in self.network.agents]
-        compression = np.zeros((sum(len(rows) for rows, _ in parts), self.network.N))
-        start = 0
-        for place, (rows, _) in enumerate(parts):
-            compression[start : start + len(rows), self.network.blocks.rows(place)] = rows
-            start += len(rows)
-        return compression, np.concatenate([noisy.astype(float) for _, noisy in parts])
+        """(C, the variances of the noise that is added)."""
+        added = np.zeros(self._sent.blocks.total)
+        for stack in self._sent.stacks:
+            added[self._sent.numbers(stack)] = 0.0 if stack.variances is None else stack.variances
+        return self._sent.compressed(np.eye(self.network.N)), added
 
     def _centre_loss(self, truth: Network, best: float) -> float:
         """Loss of the plan's estimator under the truth; of the best one where the prior is not full.

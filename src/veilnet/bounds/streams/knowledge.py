@@ -6,7 +6,6 @@ g_t given all messages, later ones too. Both are ratios to raw streams judged by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,9 +17,7 @@ from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
-from veilnet.agent.mechanisms import stacks_of
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.information import check_sanitizers
+from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
 from veilnet.bounds.streams.raw_stacks import steady_of_stacks
 from veilnet.bounds.streams.riccati import Messages, Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
@@ -102,17 +99,16 @@ class StreamKnowledge:
         return self.steady.error(wide, hindsight=hindsight)
 
 
-def stream_knowledge(network: Network, sanitizers: Mapping[str, Sanitizer]) -> StreamKnowledge:
+def stream_knowledge(network: Network, sanitizers: Sanitizers) -> StreamKnowledge:
     """What the centre learns of a stream from the messages of all agents (raw where an agent has no sanitizer)."""
-    if sanitizers:
-        check_sanitizers(network, sanitizers)
-        network = counting_dither(network, sanitizers)
-    raw = raw_stream(network)
-    if not sanitizers:
+    if sends_raw(sanitizers):
+        raw = raw_stream(network)
         return StreamKnowledge(network, raw, raw)
+    network = counting_dither(network, mechanisms(network, sanitizers))
+    sent, raw = mechanisms(network, sanitizers), raw_stream(network)
     if by_stacks(network):
-        return StreamKnowledge(network, SteadyOfStacks(stacks_of(network, sanitizers), raw), raw)
-    return StreamKnowledge(network, steady_state(message_model(network, telling_raw(sanitizers))), raw)
+        return StreamKnowledge(network, SteadyOfStacks(sent.normal, raw), raw)
+    return StreamKnowledge(network, steady_state(message_model(network, telling_raw(sent))), raw)
 
 
 @lru_cache(maxsize=8)
@@ -145,9 +141,7 @@ def read_when(network: Network, when: Any, *, otherwise: str) -> bool:
     return bool(chosen == "hindsight")
 
 
-def stream_bits(
-    network: Network, sanitizers: Mapping[str, Sanitizer], *, hindsight: bool
-) -> dict[str, float]:
+def stream_bits(network: Network, sanitizers: Sanitizers, *, hindsight: bool) -> dict[str, float]:
     """I(g_t; messages) in bits per row of the stream, against what is known of x in the long run."""
     assert network.dynamics is not None
     if not network.dynamics.stable:

@@ -25,8 +25,8 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import EPS
 from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
+from veilnet.agent.mechanisms import check_sanitizers
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.information import check_sanitizers
 from veilnet.model.network import Network
 from veilnet.model.stream_size import refuse_too_large
 

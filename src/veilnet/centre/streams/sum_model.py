@@ -24,7 +24,7 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, offset_of, stacks_of
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms, offsets
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
@@ -179,7 +179,7 @@ def sum_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str =
     assert start is not None
     return SumModel(
         agents=network.agents,
-        blocks=Blocks(many.sent),
+        blocks=many.blocks,
         transition=network.dynamics.transition,
         noise=network.dynamics.noise,
         follow=system.transition,
@@ -201,18 +201,16 @@ def sum_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str =
 
 
 def _with_offsets_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mechanisms:
-    """The sanitizers as stacks, as they are; refused where one subtracts another offset than the network has."""
-    if not isinstance(sanitizers, Mechanisms):
-        for place, agent in enumerate(network.agents):
-            each = sanitizers.get(agent)
-            if each is None:
-                continue
-            if not np.array_equal(each.offset, offset_of(network, place)) or not each.is_normal:
-                raise InvalidPlan(
-                    f"{agent}: subtracts another offset than its readings have at the mean, or sends numbers that "
-                    "repeat others, which the centre of so many agents does not know of; design the plan again"
-                )
-    return stacks_of(network, sanitizers)
+    """The sanitizers as they are; refused where one subtracts another offset than the network has."""
+    sent = mechanisms(network, sanitizers)
+    wrong = network.blocks.owner[sent.offset != offsets(network)].tolist()
+    wrong += [int(stack.places[0]) for stack in sent.stacks if stack.covariance is not None]
+    if wrong:
+        raise InvalidPlan(
+            f"{network.agents[min(wrong)]}: subtracts another offset than its readings have at the mean, or sends "
+            "numbers that repeat others, which the centre of so many agents does not know of; design the plan again"
+        )
+    return sent
 
 
 def _shares(

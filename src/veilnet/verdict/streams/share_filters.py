@@ -20,13 +20,11 @@ from veilnet._core.linalg import cholesky, solve_lower_batch
 from veilnet._core.lyapunov import NOT_DYING
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.agent.mechanisms import SanitizerStack, Mechanisms, numbers_kept
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem
 from veilnet.bounds.streams.telling import TOLD, tells_readings
 from veilnet.model.network import Network
-from veilnet.model.stream_size import by_stacks
 from veilnet.verdict.shares import ShareRanks
 from veilnet.verdict.streams.minimal import Filters, Reduction
 
@@ -45,11 +43,11 @@ class ShareFilters(ShareRanks):
     orders:     agent -> how many numbers it keeps from row to row.
     """
 
-    sanitizers: Mapping[str, Sanitizer]
+    sanitizers: Mechanisms
 
     @property
     def orders(self) -> Mapping[str, int]:
-        return numbers_kept(self.network, self.sanitizers)
+        return self.sanitizers.numbers_kept
 
 
 def share_filters(network: Network) -> ShareFilters:
@@ -64,8 +62,7 @@ def share_filters(network: Network) -> ShareFilters:
             for stack in _sent(one, places, root):
                 found.setdefault((stack.readings, stack.sent, stack.order), []).append(stack)
     every = Mechanisms(network, [_joined(found[key]) for key in sorted(found)])
-    sanitizers = every if by_stacks(network) else dict(every)
-    return ShareFilters(network, every.sent, kept, dropped, _SMALLEST_PART, sanitizers)
+    return ShareFilters(network, every.blocks.sizes, kept, dropped, _SMALLEST_PART, every)
 
 
 def _agents(network: Network, system: ShareSystem) -> Iterator[tuple[Integers, Array, Array]]:
