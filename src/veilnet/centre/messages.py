@@ -72,7 +72,7 @@ class CentreModel:
 
     agents: Sequence[str]
     blocks: Blocks
-    whiten: Sequence[Array]
+    whiten: WhiteningStacks
     observe: Array
     expected: Array
     correlation: Array | None
@@ -93,7 +93,6 @@ class CentreModel:
 
     def view(self, present: Booleans) -> View:
         """What the messages of the agents present tell; gain has a column for each of their numbers."""
-        places = np.flatnonzero(present)
         rows = np.flatnonzero(np.repeat(present, self.blocks.sizes))
         factor = self.observe[rows]
         root = None if self.correlation is None else cholesky(self.correlation[np.ix_(rows, rows)])
@@ -111,7 +110,7 @@ class CentreModel:
         gain = half @ left[len(self.prior) :, known].T
         if root is not None:
             gain = solve_lower(root, np.ascontiguousarray(gain.T), transposed=True).T
-        gain = self._unwhitened(gain, places)
+        gain = self.whiten.applied(gain, rows)
         covariance = half @ half.T
         gain[~estimable] = np.nan
         covariance[~estimable] = np.nan
@@ -136,17 +135,6 @@ class CentreModel:
         for place, white in enumerate(self.whiten):
             parts.append((white @ self.expected[self.blocks.rows(place)])[:, None])
         return parts if self.correlation is None else [*parts, self.correlation]
-
-    def _unwhitened(self, gain: Array, places: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Array:
-        if isinstance(self.whiten, WhiteningStacks) and len(places) == len(self.whiten):
-            return self.whiten.applied(gain)
-        result = np.empty(gain.shape)
-        start = 0
-        for place in places:
-            stop = start + int(self.blocks.sizes[place])
-            result[:, start:stop] = gain[:, start:stop] @ self.whiten[int(place)]
-            start = stop
-        return result
 
 
 def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> CentreModel:

@@ -16,6 +16,7 @@ import numpy as np
 from veilnet._core.blocks import Blocks
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
+from veilnet.centre.whitening import WhiteningStacks
 
 __all__ = ["can_mix", "mixed"]
 
@@ -37,10 +38,11 @@ def mixed(models: Sequence[CentreModel]) -> CentreModel:
     """The messages of all agents, each by a model of its own, in sending order; any two of them can be mixed."""
     first = models[0]
     own = [each.blocks.rows(place) for place, each in enumerate(models)]
+    blocks = Blocks([int(each.blocks.sizes[place]) for place, each in enumerate(models)])
     return replace(
         first,
-        blocks=Blocks([int(each.blocks.sizes[place]) for place, each in enumerate(models)]),
-        whiten=tuple(each.whiten[place] for place, each in enumerate(models)),
+        blocks=blocks,
+        whiten=WhiteningStacks.of_agents(blocks, [each.whiten[place] for place, each in enumerate(models)]),
         observe=np.concatenate([each.observe[rows] for each, rows in zip(models, own, strict=True)]),
         expected=np.concatenate([each.expected[rows] for each, rows in zip(models, own, strict=True)]),
         plan="",

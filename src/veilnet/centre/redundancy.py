@@ -82,10 +82,7 @@ def redundancy(model: CentreModel, silent: Booleans) -> Redundancy:
         freedom[place] = len(kept)
         agents.append(kept @ joint)
         owner += [place] * len(kept)
-    tests = np.concatenate([joint, *agents])
-    for place, white in enumerate(model.whiten):
-        rows = model.blocks.rows(place)
-        tests[:, rows] = tests[:, rows] @ white
+    tests = model.whiten.applied(np.concatenate([joint, *agents]))
     return Redundancy(
         joint=tests[: len(joint)],
         agents=tests[len(joint) :],

@@ -47,6 +47,12 @@ class WhiteningStacks(Sequence[Array]):
     def __init__(self, blocks: Blocks, stacks: Sequence[tuple[Integers, Array]]) -> None:
         self._blocks, self._stacks = blocks, tuple(stacks)
 
+    @classmethod
+    def of_agents(cls, blocks: Blocks, matrices: Sequence[Array]) -> WhiteningStacks:
+        """The same from the matrix of each agent, in sending order."""
+        alike = [np.flatnonzero(blocks.sizes == size) for size in np.unique(blocks.sizes)]
+        return cls(blocks, [(places, np.stack([matrices[k] for k in places.tolist()])) for places in alike])
+
     def __len__(self) -> int:
         return self._blocks.count
 
@@ -74,12 +80,16 @@ class WhiteningStacks(Sequence[Array]):
                 made[rows.reshape(-1)] = mine.reshape(rows.size, *stacked.shape[1:])
         return made
 
-    def applied(self, gain: Array) -> Array:
-        """gain W for all agents, gain (rows, M) with a column for each number sent."""
+    def applied(self, gain: Array, numbers: Integers | None = None) -> Array:
+        """gain W, gain (rows, M) with a column for each number sent, or for some ``numbers`` of whole agents."""
+        if numbers is not None and len(numbers) < self._blocks.total:
+            whole = np.zeros((len(gain), self._blocks.total))
+            whole[:, numbers] = gain
+            return np.ascontiguousarray(self.applied(whole)[:, numbers])
         made = np.empty(gain.shape)
         for places, white in self._stacks:
             count, sent, _ = white.shape
             columns = (self._blocks.starts[places][:, None] + np.arange(sent, dtype=np.intp)).reshape(-1)
             mine = gain[:, columns].reshape(len(gain), count, 1, sent)
-            made[:, columns] = (mine @ white).reshape(len(gain), -1)
+            made[:, columns] = (mine @ white).reshape(len(gain), len(columns))
         return made

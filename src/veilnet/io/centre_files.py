@@ -34,6 +34,7 @@ from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
+from veilnet.centre.whitening import WhiteningStacks
 from veilnet.io._sealed import convert, open_sealed, sealed_bytes
 from veilnet.io.stream_centre_files import FORMAT as STREAM_FORMAT
 from veilnet.io.stream_centre_files import stream_centre_document, stream_centre_from_document
@@ -145,9 +146,12 @@ def _model(found: CentreDocument) -> CentreModel:
     model = CentreModel(
         agents=as_names(list(found.agents), "agents"),
         blocks=Blocks(sizes),
-        whiten=tuple(
-            _matrix(agent.whiten, size, size, f"whiten of {name!r}")
-            for (name, agent), size in zip(found.agents.items(), sizes, strict=True)
+        whiten=WhiteningStacks.of_agents(
+            Blocks(sizes),
+            [
+                _matrix(agent.whiten, size, size, f"whiten of {name!r}")
+                for (name, agent), size in zip(found.agents.items(), sizes, strict=True)
+            ],
         ),
         observe=np.concatenate(
             [
