@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import paho.mqtt.client as mqtt
-import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
+from helpers.machine import skip_or_fail
 from veilnet._core.errors import MissingExtra
 from veilnet.cli._mosquitto import Broker, find_mosquitto
 from veilnet.live.keys import Credentials
@@ -23,7 +23,7 @@ def require_mosquitto() -> None:
     try:
         find_mosquitto()
     except MissingExtra as error:
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
 
 
 def eventually(condition: Callable[[], bool], patience: float = PATIENCE) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from helpers.machine import skip_or_fail
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE = 120_000  # milliseconds, on a busy machine
 # Quiet: nothing but the page that is opened may ask for anything.
@@ -29,7 +31,7 @@ def browser() -> Iterator[Any]:
     )
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
-        pytest.skip("needs a browser: run 'sudo apt-get install chromium' and try again")
+        skip_or_fail("needs a browser: run 'sudo apt-get install chromium' and try again")
     with driver.sync_playwright() as running:
         opened = running.chromium.launch(executable_path=found, args=list(FLAGS), timeout=PATIENCE)
         try:

@@ -7,6 +7,7 @@ environment are lent to one that has nothing but the wheel.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -148,6 +149,15 @@ def test_the_version_is_the_same_everywhere() -> None:
     versions = [each.rsplit(" ", 1)[1] for each in supported["classifiers"] if ":: Python :: 3." in each]
     assert versions
     assert all(f'"{each}"' in tested for each in versions), "a version is promised that is not tested"
+
+
+def test_actions_are_pinned_by_commit_and_say_their_version() -> None:
+    workflows = [path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    used = [line for text in workflows for line in text.splitlines() if "uses:" in line]
+    assert len(workflows) == 2
+    assert used
+    for line in used:
+        assert re.fullmatch(r" *- uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 
 
 def test_the_paper_is_cited_with_its_authors() -> None:
