@@ -15,7 +15,6 @@ SHOWN = {
     "frames.py": [
         "what the kitchen sends: z1", "missing in the last row: hall", "four deviations of the truth: 5 of 5",
     ],
-    "matlab_files.py": ["Network(2 agents", "read back the same to the last bit: True", "compression{1} is 1 x 2"],
 }  # fmt: skip
 
 

@@ -65,7 +65,6 @@ def folder(tmp_path_factory) -> Path:
     network.save(target / "network.toml")
     network.save(target / "network.json")
     network.save(target / "network.npz")
-    network.save(target / "network.mat")
     return target
 
 
@@ -256,7 +255,7 @@ def _run_forged(sanitizer: vn.Sanitizer) -> None:
 
 
 @settings(max_examples=EXAMPLES["networks"])
-@given(st.integers(0, 2**32), st.sampled_from(["network.toml", "network.json", "network.npz", "network.mat"]))
+@given(st.integers(0, 2**32), st.sampled_from(["network.toml", "network.json", "network.npz"]))
 def test_damaged_networks_load_or_are_refused(folder: Path, seed: int, name: str) -> None:
     rng = np.random.default_rng(seed)
     content = (folder / name).read_bytes()

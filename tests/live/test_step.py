@@ -68,7 +68,7 @@ def test_a_clock_that_is_a_little_off_still_tells_a_round_step(measured: float, 
     assert nearest_round(measured) == step
 
 
-@pytest.mark.parametrize("suffix", [".toml", ".json", ".npz", ".mat"])
+@pytest.mark.parametrize("suffix", [".toml", ".json", ".npz"])
 def test_network_files_carry_the_step(tmp_path: Path, suffix: str) -> None:
     network = small_network().replace(step="15min")
     network.save(tmp_path / f"network{suffix}")
@@ -77,7 +77,7 @@ def test_network_files_carry_the_step(tmp_path: Path, suffix: str) -> None:
     assert vn.Network.load(tmp_path / f"plain{suffix}").step is None
 
 
-@pytest.mark.parametrize("target", ["plan", "plan.npz", "plan.mat"])
+@pytest.mark.parametrize("target", ["plan", "plan.npz"])
 @pytest.mark.parametrize("step", ["15min", None])
 def test_plans_carry_the_step_to_every_party(tmp_path: Path, target: str, step: str | None) -> None:
     plan = vn.design(small_network().replace(step=step))
@@ -95,7 +95,7 @@ def test_plans_carry_the_step_to_every_party(tmp_path: Path, target: str, step: 
         )  # files of old have no such key
 
 
-@pytest.mark.parametrize("target", ["rows.npz", "rows.mat", "stream.npz"])
+@pytest.mark.parametrize("target", ["rows.npz", "stream.npz"])
 def test_agents_files_extracted_from_one_file_carry_it(tmp_path: Path, target: str) -> None:
     network = random_stream(1, mean=True) if target == "stream.npz" else small_network()
     plan = vn.design(network.replace(step="15min"))
@@ -195,7 +195,7 @@ def test_numbered_rows_are_not_taken_for_times_of_1970() -> None:
     assert epochs_of("15min", None).start(17) == 16 * 900.0
 
 
-@pytest.mark.parametrize("name", ["plan", "plan.npz", "plan.mat"])
+@pytest.mark.parametrize("name", ["plan", "plan.npz"])
 def test_a_plan_given_a_step_is_verified_on_the_network_that_has_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

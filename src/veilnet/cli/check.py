@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, Argument("A network file, .toml, .json, .npz or .mat, or a folder of parts.")],
+    network: Annotated[Path, Argument("A network file, .toml, .json or .npz, or a folder of parts.")],
     explain: Annotated[
         bool, Option("--explain", "Say what the paper's theorem says, and how close the decisions were.")
     ] = False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, Argument("A network file, .toml, .json, .npz or .mat, or a folder of parts.")],
+    network: Annotated[Path, Argument("A network file, .toml, .json or .npz, or a folder of parts.")],
     privacy: Annotated[
         list[str] | None,
         Option(
@@ -86,7 +86,7 @@ def command(
         Option("--accept", "A doubt of the fit to accept by its name (repeat); the plan remembers."),
     ] = None,
     out: Annotated[
-        Path | None, Option("--out", "Folder to write the plan to, or plan.npz, plan.mat: one file.")
+        Path | None, Option("--out", "Folder to write the plan to, or plan.npz: one file.")
     ] = None,
     force: Annotated[bool, Option("--force", "Let --out replace the plan of another network.")] = False,
     explain: Annotated[bool, Option("--explain", "Say how the plan was found, too.")] = False,

@@ -10,7 +10,7 @@ from veilnet.cli._command_line import Argument, Json, Option
 
 
 def command(
-    plan: Annotated[Path, Argument("A plan in one file, plan.npz or plan.mat, or a folder of parts.")],
+    plan: Annotated[Path, Argument("A plan in one file, plan.npz, or a folder of parts.")],
     agent: Annotated[str, Argument("Whose file to extract, by name; center for the centre's.")],
     out: Annotated[
         str | None,
@@ -48,7 +48,7 @@ def command(
         content = centre_file(plan) if agent == "center" else archive.agent_file(agent)
     else:
         raise InvalidRequest(
-            f"{plan}: expected a plan.npz, a plan.mat or a folder of parts; in the folder of a plan "
+            f"{plan}: expected a plan.npz or a folder of parts; in the folder of a plan "
             "every agent has its file already"
         )
     if folder is not None:

@@ -18,7 +18,7 @@ def command(
         list[str], Option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.")
     ],
     private: Annotated[list[str], Option("--private", "Columns that must not be known, likewise.")],
-    out: Annotated[Path | None, Option("--out", "Network file to write: .toml, .json, .npz or .mat.")] = None,
+    out: Annotated[Path | None, Option("--out", "Network file to write: .toml, .json or .npz.")] = None,
     time: Annotated[
         str | None, Option("--time", "The column that tells when a row was measured: sorts rows, finds gaps.")
     ] = None,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, Argument("A network file: .toml, .json, .npz or .mat.")],
+    network: Annotated[Path, Argument("A network file: .toml, .json or .npz.")],
     privacy: Annotated[
         list[str] | None,
         Option(

@@ -11,7 +11,7 @@ from veilnet.cli._command_line import Argument, Option
 def command(
     given: Annotated[
         Path | None,
-        Argument("A network (.toml, .json, .npz, .mat) or a table (.csv, .parquet, ...) to open first."),
+        Argument("A network (.toml, .json, .npz) or a table (.csv, .parquet, ...) to open first."),
     ] = None,
     port: Annotated[int, Option("--port", "Port on this machine; 0 takes one that is free.")] = 0,
 ) -> None:

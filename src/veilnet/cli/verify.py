@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    plan: Annotated[Path, Argument("A saved plan, a folder, plan.npz or plan.mat.")],
+    plan: Annotated[Path, Argument("A saved plan, a folder or plan.npz.")],
     network: Annotated[
         Path | None, Argument("The network file you trust; without it, the plan's own is taken on trust.")
     ] = None,

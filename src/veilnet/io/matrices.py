@@ -13,18 +13,14 @@ from numpy.typing import NDArray
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet.io import _reading
-from veilnet.io._mat import open_mat, value_of
-
-_MAT_NUMBERS = frozenset(
-    {"double", "single", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
-)
+from veilnet.io._mat import read_variable
 
 
 def read_matrix(path: Path, variable: str | None = None) -> NDArray[Any]:
     """The array in a .npy, .csv or .mat file; ``variable`` names the one wanted in a .mat file."""
     suffix = path.suffix.lower()
     if suffix == ".mat":
-        return _read_mat(path, variable)
+        return read_variable(path, variable)
     if suffix not in (".npy", ".csv"):
         raise InvalidNetwork(
             f"{path}: expected a matrix in a .npy, .csv or .mat file, found the suffix {path.suffix!r}"
@@ -113,23 +109,3 @@ def _read_csv(path: Path) -> NDArray[Any]:
             f"{path}: expected rows of numbers separated by commas, equally long and without a header "
             f"(lines after # are skipped); {error}"
         ) from error
-
-
-def _read_mat(path: Path, variable: str | None) -> NDArray[Any]:
-    contents = open_mat(path)
-    shown = ", ".join(repr(name) for name in list(contents)[:8]) or "none"
-    if variable is None:
-        raise InvalidNetwork(
-            f"{path}: say which variable of the .mat file is meant: "
-            f'{{ file = "{path.name}", variable = "..." }}; there are {shown}'
-        )
-    if variable not in contents:
-        raise InvalidNetwork(f"{path}: no variable {variable!r} in the file; there are {shown}")
-    kind = contents[variable].kind
-    if kind not in _MAT_NUMBERS:
-        raise InvalidNetwork(
-            f"{path}: expected {variable!r} to be a full matrix of numbers, found {kind}; "
-            "in MATLAB or Octave, save full(double(...))"
-        )
-    # Only the variable asked for is decoded, so that whatever else the file holds is never touched.
-    return np.asarray(value_of(path, contents[variable]))

@@ -1,7 +1,4 @@
-"""Networks in files: .toml for people, .json for programs, .npz for many agents, .mat for MATLAB.
-
-Exact to the last bit.
-"""
+"""Networks in files: .toml for people, .json for programs, .npz for many agents. Exact to the last bit."""
 
 from __future__ import annotations
 
@@ -18,14 +15,13 @@ from veilnet.io._atomic import replacing, write_bytes
 from veilnet.io._document import from_document, to_document
 from veilnet.io._npz import read_npz, write_npz
 from veilnet.io._toml import to_toml
-from veilnet.io.mat_networks import read_network, write_network
 from veilnet.model.network import Network
 
-_SUFFIXES = (".toml", ".json", ".npz", ".mat")
+_SUFFIXES = (".toml", ".json", ".npz")
 
 
 def load_network(path: str | PathLike[str]) -> Network:
-    """Read a network from a .toml, .json, .npz or .mat file. Nothing is ever unpickled.
+    """Read a network from a .toml, .json or .npz file. Nothing is ever unpickled.
 
     Raises InvalidNetwork (or NotObservable), naming the file and the key at fault.
     """
@@ -36,8 +32,6 @@ def load_network(path: str | PathLike[str]) -> Network:
     try:
         if suffix == ".npz":
             return read_npz(source)
-        if suffix == ".mat":
-            return read_network(source)
         text = _reading.read_text(source)
         document = _parse_toml(text) if suffix == ".toml" else _parse_json(text)
         return from_document(document, source.parent)
@@ -48,12 +42,12 @@ def load_network(path: str | PathLike[str]) -> Network:
 
 
 def save_network(network: Network, path: str | PathLike[str]) -> None:
-    """Write a network to a .toml, .json, .npz or .mat file, whole or not at all."""
+    """Write a network to a .toml, .json or .npz file, whole or not at all."""
     target = Path(path)
     suffix = _suffix(target)
-    if suffix in (".npz", ".mat"):
+    if suffix == ".npz":
         with replacing(target) as file:
-            (write_npz if suffix == ".npz" else write_network)(network, file)
+            write_npz(network, file)
         return
     document = to_document(network)
     write_bytes(target, _within_limit(to_toml(document) if suffix == ".toml" else _to_json(document), target))
@@ -61,9 +55,14 @@ def save_network(network: Network, path: str | PathLike[str]) -> None:
 
 def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
+    if suffix == ".mat":
+        raise InvalidNetwork(
+            f"{path}: a .mat file holds matrices, not a network; name them in a network file: "
+            f'observe = {{ file = "{path.name}", variable = "..." }}'
+        )
     if suffix not in _SUFFIXES:
         raise InvalidNetwork(
-            f"{path}: expected a file name ending in .toml, .json, .npz or .mat, found {path.suffix or 'no suffix'}"
+            f"{path}: expected a file name ending in .toml, .json or .npz, found {path.suffix or 'no suffix'}"
         )
     return suffix
 

@@ -1,7 +1,5 @@
 """A plan as one file, plan.npz: a few arrays however many agents there are (:mod:`veilnet.io.plan_arrays`).
 
-For MATLAB the same plan is plan.mat (:mod:`veilnet.io.mat_plans`), with the same id.
-
 Beside those arrays it holds its ``format`` and the ``plan``'s id, a digest of them all, so that a file that was cut
 off or changed is noticed. Any agent's own file is extracted from it, the same to the last byte as in the folder of
 the plan.
@@ -22,7 +20,7 @@ from veilnet.agent.grid import round_to_grid
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms, offsets
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.io import _json, mat_plans, sanitizer_files
+from veilnet.io import _json, sanitizer_files
 from veilnet.io._atomic import replacing
 from veilnet.io._npz import Arrays, network_arrays, network_from_arrays, open_arrays
 from veilnet.io._sealed import seal
@@ -31,7 +29,6 @@ from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 
 FORMAT = "veilnet-plan-archive/1"
-SUFFIXES = (".npz", ".mat")
 _CONTENT = ("network.", "sent")
 _AGAIN = "copy it again, or save the plan again"
 _STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance", "transition", "gain", "start"}
@@ -40,7 +37,11 @@ _STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance", "tr
 def is_archive(path: str | PathLike[str]) -> bool:
     """Whether a plan by this name is one file and not a folder."""
     target = Path(path)
-    return target.suffix.lower() in SUFFIXES and not target.is_dir()
+    if target.suffix.lower() == ".mat" and not target.is_dir():
+        raise InvalidPlan(
+            f"{target}: a plan is a folder or an .npz file; docs/how-to/matlab.md shows how MATLAB gets its matrices"
+        )
+    return target.suffix.lower() == ".npz" and not target.is_dir()
 
 
 def write_archive(
@@ -53,17 +54,9 @@ def write_archive(
             f"{path}: one file holds plans in which every agent has a sanitizer with a grid and with the offset of "
             "the network; save this one as a folder"
         )
-    if path.suffix.lower() == ".mat" and any(name.endswith(".transition") for name in arrays):
-        raise InvalidPlan(
-            f"{path}: agents that keep a memory have no variables in MATLAB; save the plan as plan.npz, or as a "
-            "folder"
-        )
     if promises.get("proof") is not None:
         raise InvalidPlan(f"{path}: a plan with a proof needs more than one file; save it as a folder")
     with replacing(path) as file:
-        if path.suffix.lower() == ".mat":
-            mat_plans.write_plan(file, arrays_id(arrays), str(arrays["document"]), network, sanitizers)
-            return
         marks = {"format": np.array(FORMAT), "plan": np.array(arrays_id(arrays))}
         np.savez(file, **marks, **arrays)  # type: ignore[arg-type]  # the stubs take the names for options
 
@@ -129,9 +122,7 @@ class Archive:
     @classmethod
     def read(cls, path: Path) -> Archive:
         """All arrays of a file; InvalidPlan where it is none of a plan, cut off or changed."""
-        plan, content = (
-            mat_plans.read_plan_arrays(path) if path.suffix.lower() == ".mat" else _read_npz_plan(path)
-        )
+        plan, content = _read_npz_plan(path)
         if arrays_id(content) != plan:
             raise InvalidPlan(f"{path}: the plan's id does not match its content; {_AGAIN}")
         strangers = [name for name in content if name != "document" and not name.startswith(_CONTENT)]

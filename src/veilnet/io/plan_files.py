@@ -77,7 +77,7 @@ class FindingDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
-    """Write a plan folder, or one file where the name ends in .npz or .mat. Whenever it is interrupted, the whole old
+    """Write a plan folder, or one file where the name ends in .npz. Whenever it is interrupted, the whole old
     plan or the whole new one is there.
 
     An older plan in the folder is replaced, its agents' files included; files of others are left alone, and

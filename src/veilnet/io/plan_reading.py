@@ -73,7 +73,7 @@ def check_destination(folder: Path, network: Network, *, force: bool) -> None:
         return
     if folder.suffix in _FILES and not folder.exists():
         raise InvalidPlan(
-            f"{folder}: expected the name of a folder, or one that ends in .npz or .mat for a plan in one file; "
+            f"{folder}: expected the name of a folder, or one that ends in .npz for a plan in one file; "
             f"found {folder.suffix}"
         )
     existing = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)

@@ -404,7 +404,7 @@ class Network(Frozen):
     def load(cls, path: str | PathLike[str]) -> Network:
         """Read a network from a file; nothing is ever unpickled.
 
-        path: a file that ends in .toml, .json, .npz or .mat.
+        path: a file that ends in .toml, .json or .npz.
         """
         from veilnet.io.network_files import load_network
 
@@ -413,7 +413,7 @@ class Network(Frozen):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the network to a file; reading it back gives the same numbers to the last bit.
 
-        path: a file that ends in .toml, .json, .npz or .mat.
+        path: a file that ends in .toml, .json or .npz.
         """
         from veilnet.io.network_files import save_network
 

@@ -184,7 +184,7 @@ class Plan(Frozen):
         """Write one file per agent, one for the centre and one for the whole; or one compact file for many agents.
 
         folder: where to; it is made if there is none, and an earlier plan of the same network in it is replaced,
-                whole or not at all. A name that ends in .npz or .mat is one file, from which ``veilnet extract``
+                whole or not at all. A name that ends in .npz is one file, from which ``veilnet extract``
                 takes any agent's own.
         force:  replace the plan of another network too; without it, InvalidPlan is raised and nothing is written.
         """
@@ -198,7 +198,7 @@ class Plan(Frozen):
     def load(cls, folder: str | PathLike[str]) -> Plan:
         """Read a plan and verify it; a changed, truncated or mixed-up file is refused.
 
-        folder: where :meth:`save` or ``veilnet design --out`` wrote it, a folder, a plan.npz or a plan.mat.
+        folder: where :meth:`save` or ``veilnet design --out`` wrote it, a folder or a plan.npz.
         """
         from veilnet.plans.verification import load_plan
 

@@ -92,7 +92,7 @@ def verify(plan: Plan | str | PathLike[str], network: Network | None = None) -> 
     """Re-derive every promise of a plan; without a network, on the plan's own, taken on trust.
 
     plan:    a plan, checked as what it would be saved as; or where :meth:`veilnet.Plan.save` or ``veilnet design
-             --out`` wrote it: a folder, plan.npz or plan.mat.
+             --out`` wrote it: a folder or plan.npz.
     network: the network you trust; the plan must have been made for exactly this one, except that a plan may have
              a step of time where the network has none (``design --step``), which is told and no failure.
 

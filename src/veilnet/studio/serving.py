@@ -40,7 +40,7 @@ def serve(given: Path | None, *, port: int = 0, started: Callable[[str], None]) 
 
 def _open(bench: Workbench, given: Path) -> None:
     content = given.read_bytes()
-    if given.suffix.lower() in (".toml", ".json", ".npz", ".mat"):
+    if given.suffix.lower() in (".toml", ".json", ".npz"):
         bench.open_network(given.name, content)
     else:
         bench.open_table(given.name, content)

@@ -18,7 +18,7 @@ from veilnet.model.network import Network
 __all__ = ["MOST_BYTES", "Table", "network_of", "table_of"]
 
 MOST_BYTES = 50_000_000
-_NETWORKS = (".toml", ".json", ".npz", ".mat")
+_NETWORKS = (".toml", ".json", ".npz")
 _TABLES = (".csv", ".csv.gz", ".txt", ".tsv", ".parquet", ".feather", ".xlsx")
 _SHOWN, _CHARACTERS = 5, 24  # rows, and characters of a cell, that are shown
 
