@@ -222,7 +222,7 @@ def test_foreign_damaged_and_older_memories_are_refused(agent: Agent) -> None:
     agent.state.write_bytes(newest.replace(b'"row": 30', b'"row": 31'))
     refused("the checksum does not match")
     agent.state.write_bytes(newest.replace(b"veilnet-state/2", b"veilnet-state/3"))
-    refused("written by another version of veilnet; update")
+    refused("made by a newer veilnet: upgrade this one")
     agent.state.write_bytes(newest)
     other = agent.sanitizer.replace(offset=agent.sanitizer.offset + 1.0)  # another memory, of the same agent
     save_sanitizer(other, agent.file, "0" * 64)

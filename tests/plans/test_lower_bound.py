@@ -14,6 +14,7 @@ from scipy.optimize import minimize_scalar
 
 import veilnet as vn
 from helpers.exact_theorem import exact_surplus
+from helpers.forged_plans import forged_id
 from helpers.networks import random_network
 from helpers.paper_networks import paper_network
 from veilnet._core.errors import InvalidPlan
@@ -23,7 +24,7 @@ from veilnet.designs.lower_bound.proving import hidden_directions, prove_least_l
 from veilnet.designs.lower_bound.semidefinite import solve_semidefinite
 from veilnet.designs.proved import proved_plan
 from veilnet.io._sealed import digest, seal
-from veilnet.io.plan_files import plan_id_of
+from veilnet.io.proof_files import PROOF
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.lower_bound.lifted_form import lifted_form
 from veilnet.plans.lower_bound.proof import Proof
@@ -342,11 +343,11 @@ def test_a_tampered_proof_is_refused(proved: list[vn.Plan], tmp_path: Path, lie:
             multipliers[0]["root"]["data"] = first[64:128] + first[64:]
         whole = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
         whole.pop("checksum")
-        content = {name: document[name] for name in ("loss", "privacy", "common", "multipliers")} | {
+        content = {name: document[name] for name in PROOF.kinds if name in document and name != "plan"} | {
             "loss": loss
         }
         whole["proof"] = {"loss": loss, "privacy": document["privacy"], "digest": digest(content)}
-        whole["plan"] = plan_id_of(whole)
+        whole["plan"] = forged_id(whole)
         (folder / "plan.json").write_bytes(seal(whole))
         for other in folder.glob("*.json"):
             if other.name != "plan.json":

@@ -57,9 +57,9 @@ class Variable:
     def numbers(self) -> np.ndarray[Any, Any]:
         """The array; DamagedMat where its bytes are none."""
         if self.kind not in _NUMBERS:
-            found = _OTHERS.get(self.kind, f"class {self.kind}")
+            other = _OTHERS.get(self.kind, f"class {self.kind}")
             raise DamagedMat(
-                f"expected a full matrix of numbers, found {found}; in MATLAB or Octave, save full(double(...))"
+                f"expected a full matrix of numbers, found {other}; in MATLAB or Octave, save full(double(...))"
             )
         found = self._part(0)
         if self.imaginary:

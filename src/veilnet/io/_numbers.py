@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilnet._core.errors import InvalidNetwork
-from veilnet._core.validation import unknown
+from veilnet._core.types import Array
+from veilnet._core.validation import as_array, unknown
 from veilnet.io._toml import dotted
 from veilnet.io.matrices import confined, read_matrix
 
@@ -24,10 +26,10 @@ _KINDS = {
 
 
 class Numbers:
-    """Matrices of a document, inline or in files of one folder."""
+    """Matrices of a document: inline, in files of its folder, or among the arrays of its archive."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, source: Path | Mapping[str, NDArray[Any]]) -> None:
+        self._source = source
 
     def named(self, value: Any, where: str, *, plain: bool = False) -> Any:
         """name -> rows; where a plain matrix will do, also rows without a name."""
@@ -41,6 +43,11 @@ class Numbers:
             _check_numbers(value, dotted(*path))
             return value
         where = dotted(*path)
+        if not isinstance(self._source, Path):
+            name = str(value.get("array"))
+            if set(value) != {"array"} or name not in self._source or self._source[name].dtype.kind == "U":
+                raise InvalidNetwork(f"{where}: expected numbers, or the name of an array of numbers")
+            return as_array(self._source[name], where)
         if not is_reference(value):
             raise InvalidNetwork(f'{where}: expected numbers or {{ file = "..." }}, found a table')
         check_keys(value, ("file", "variable"), ("file",), where)
@@ -48,7 +55,7 @@ class Numbers:
         if variable is not None and not isinstance(variable, str):
             raise InvalidNetwork(f"{where}.variable: expected text, found {kind_of(variable)}")
         try:
-            return read_matrix(confined(value["file"], self._folder), variable)
+            return read_matrix(confined(value["file"], self._source), variable)
         except InvalidNetwork as error:
             raise InvalidNetwork(f"{where}: {error}") from error
 
@@ -108,6 +115,26 @@ def flat(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.ndim == 2 and 1 in value.shape and value.size > 1:
         return value.reshape(-1)
     return value
+
+
+def open_edges(edges: Array) -> list[float | str]:
+    """Limits as documents have them: JSON has no infinity, so that an open side is a word."""
+    return [edge if np.isfinite(edge) else ("none" if edge > 0 else "-none") for edge in edges.tolist()]
+
+
+def read_edges(value: Any, where: str) -> list[Any]:
+    """[lowest, highest], each a number or one per reading; "none" is an open side."""
+    if not isinstance(value, list) or len(value) != 2:
+        raise InvalidNetwork(f"{where}: expected [lowest, highest], found {kind_of(value)}")
+    open_sides = {"none": np.inf, "-none": -np.inf}
+    sides = [side if isinstance(side, list) else [side] for side in value]
+    for edge in (edge for side in sides for edge in side):
+        if isinstance(edge, list) or (isinstance(edge, str) and edge not in open_sides):
+            raise InvalidNetwork(f'{where}: expected numbers or "none", found {kind_of(edge)}')
+        if not isinstance(edge, str):
+            _check_numbers(edge, where)
+    read = [[open_sides[edge] if isinstance(edge, str) else edge for edge in side] for side in sides]
+    return [side if isinstance(given, list) else side[0] for side, given in zip(read, value, strict=True)]
 
 
 def kind_of(value: Any) -> str:

@@ -18,6 +18,7 @@ import msgspec
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet.io import _json, _reading
+from veilnet.io._formats import check_format
 
 _LIMIT = 2**30  # bytes
 _AGAIN = "copy it again, or save the plan again"
@@ -69,7 +70,10 @@ def read_sealed(path: Path, expected: str, content: bytes | None = None) -> tupl
         ) from error
     if not isinstance(document, dict):
         raise InvalidPlan(f"{path}: expected a JSON table, found another value; is it the right file?")
-    _check_format(path, document.get("format"), expected)
+    try:
+        check_format(document.get("format"), expected)
+    except InvalidPlan as error:
+        raise InvalidPlan(f"{path}: {error}") from None
     checksum = document.pop("checksum", None)
     if not isinstance(checksum, str):
         raise InvalidPlan(f"{path}: the checksum is missing; the file was cut off or changed: {_AGAIN}")
@@ -97,16 +101,6 @@ def format_of(path: Path) -> tuple[str, str | None]:
         return "", None
     plan = document.get("plan")
     return str(document.get("format", "")), plan if isinstance(plan, str) else None
-
-
-def _check_format(path: Path, found: Any, expected: str) -> None:
-    if found == expected:
-        return
-    kind = expected.partition("/")[0]
-    newer = isinstance(found, str) and found.startswith(kind + "/")
-    advice = "it was written by another version of veilnet; update" if newer else "is it the right file?"
-    shown = repr(found[:40]) if isinstance(found, str) else "none"
-    raise InvalidPlan(f"{path}: expected the format {expected!r}, found {shown}; {advice}")
 
 
 def _canonical(document: Mapping[str, Any]) -> bytes:

@@ -3,7 +3,7 @@
 A key that is trusted once is trusted for every plan that it signs, so an agent remembers, in ``kitchen.accepted``
 beside ``kitchen.json`` (or where ``--accepted`` says):
 
-format       "veilnet-accepted/1"
+format       "veilnet-accepted/2"
 version      of the newest plan that it ran; anything older is refused (a roll-back)
 fingerprint  of the file of that version: two files of one version are refused
 agreed       the sanitizer that the agent's owner agreed to: the first that ran, or the last that was confirmed with
@@ -33,7 +33,7 @@ from veilnet.io._sealed import convert, open_sealed, seal
 from veilnet.io.statements import Statement
 from veilnet.io.trust import pinned, require_trust
 
-FORMAT = "veilnet-accepted/1"
+FORMAT = "veilnet-accepted/2"
 
 
 class AcceptedDocument(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,19 +1,9 @@
-"""What fusion needs, in one file: ``plan/center.json``; of a stream as in :mod:`veilnet.io.stream_centre_files`, of
-one of very many agents as in :mod:`veilnet.io.sum_centre_files`.
+"""What fusion needs, in one file: ``plan/center.json`` (docs/reference/formats.md).
 
-The messages' model of :mod:`veilnet.centre.messages`, neither the agents' readings models nor their noise, nor the
-private parameters, which an honest centre has no use for:
-
-    format       "veilnet-center/1"
-    plan         id of the plan it belongs to
-    public       name, unit, value expected before any message and row of each public parameter
-    prior        rows whose Gram matrix is the prior information
-    agents       name -> whiten, expected, observe: whiten (z - expected) = observe x + unit noise
-    correlation  of the whitened noise between all numbers, null where agents are independent
-    least_share  what is known to a smaller share of the raw deviation counts as unknown
-    step         how long a row takes, such as "15min"; left out where nobody said
-    basis        a digest of the coordinates of x: plans of one network have the same, and can be fused together
-    checksum     see :mod:`veilnet.io._sealed`
+It holds the messages' model, neither the agents' readings models nor their noise, nor the private parameters, which
+an honest centre has no use for. Which model it is says its ``kind``: ``rows`` that stand by themselves
+(:mod:`veilnet.centre.messages`), a ``stream`` (:mod:`veilnet.centre.streams.model`), or the ``sum`` of a stream of
+very many agents (:mod:`veilnet.centre.streams.sum_model`).
 """
 
 from __future__ import annotations
@@ -22,59 +12,85 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.durations import in_words, read_step
-from veilnet._core.errors import InvalidNetwork, InvalidPlan
-from veilnet._core.types import Array
-from veilnet._core.validation import as_names, as_vector
+from veilnet._core.durations import read_step
+from veilnet._core.errors import InvalidNetwork
+from veilnet._core.lyapunov import spectral_radius
+from veilnet._core.names import NumberedNames
+from veilnet._core.types import Array, Integers
+from veilnet._core.validation import as_names, as_vector, semidefinite, symmetric
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.models import Messages
 from veilnet.centre.streams.model import StreamModel
-from veilnet.centre.streams.sum_model import SumModel
+from veilnet.centre.streams.sum_model import SharesOfStack, SumModel
 from veilnet.centre.whitening import WhiteningStacks
-from veilnet.io._sealed import convert, open_sealed, sealed_bytes
-from veilnet.io.stream_centre_files import FORMAT as STREAM_FORMAT
-from veilnet.io.stream_centre_files import stream_centre_document, stream_centre_from_document
-from veilnet.io.sum_centre_files import FORMAT as SUM_FORMAT
-from veilnet.io.sum_centre_files import sum_centre_document, sum_centre_from_document
+from veilnet.io._formats import CENTRE as FORMAT
+from veilnet.io._kinds import (
+    MATRIX,
+    NUMBER,
+    PACKED,
+    STEP,
+    TEXT,
+    VECTOR,
+    WHOLE,
+    YES,
+    ByName,
+    Kind,
+    ListOf,
+    Maybe,
+    Table,
+    file_errors,
+    matrix,
+)
+from veilnet.io._sealed import open_sealed, sealed_bytes
 
-FORMAT = "veilnet-center/1"
-_BEGINNING = 100  # bytes within which a file tells its format
-
-
-class PublicRow(msgspec.Struct, forbid_unknown_fields=True):
-    """One public parameter."""
-
-    name: str
-    unit: str
-    expected: float
-    row: list[float]
-
-
-class AgentModel(msgspec.Struct, forbid_unknown_fields=True):
-    """The message of one agent."""
-
-    whiten: list[list[float]]
-    expected: list[float]
-    observe: list[list[float]]
-
-
-class CentreDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """The keys of a centre file."""
-
-    format: str
-    plan: str
-    parameters: int
-    public: list[PublicRow]
-    prior: list[list[float]]
-    agents: dict[str, AgentModel]
-    correlation: list[list[float]] | None
-    least_share: float
-    basis: str
-    step: str | None = None
+_MOST_AGENTS = 10**8
+_SUMS = (
+    *("transition", "noise", "follow", "observe", "entering", "rows", "root", "floor", "start"),
+    "start_mean",
+)
+_COVARIANCES = ("noise", "entering", "floor", "start")
+_OF_ALL: dict[str, Any] = {
+    "kind": TEXT,
+    "plan": TEXT,
+    "public": ListOf(Table(name=TEXT, unit=TEXT, expected=NUMBER, row=Maybe(VECTOR))),
+    "step": Maybe(STEP),
+}
+KINDS = {
+    "rows": Table(
+        **_OF_ALL,
+        parameters=WHOLE,
+        prior=MATRIX,
+        agents=ByName(Table(whiten=MATRIX, expected=VECTOR, observe=MATRIX)),
+        correlation=Maybe(MATRIX),
+        least_share=NUMBER,
+        basis=TEXT,
+    ),
+    "stream": Table(
+        **_OF_ALL,
+        state=Table(transition=MATRIX, noise=MATRIX, drive=VECTOR),
+        start=Table(covariance=MATRIX, mean=VECTOR, vague=YES),
+        agents=ByName(
+            Table(
+                observe=MATRIX,
+                expected=VECTOR,
+                memory=Maybe(Kind(tuple[int, int], list)),
+                start=Maybe(MATRIX),
+            )
+        ),
+        floor=MATRIX,
+    ),
+    "sum": Table(
+        **_OF_ALL,
+        agents=Kind(list[str] | int),
+        numbers=PACKED,
+        vague=YES,
+        sums=Table(**dict.fromkeys(_SUMS, PACKED)),
+        stacks=ListOf(Table(telling=YES, places=PACKED, weights=PACKED, gains=PACKED, seen=PACKED)),
+    ),
+}
 
 
 def load_centre(path: str | PathLike[str]) -> Messages:
@@ -84,98 +100,239 @@ def load_centre(path: str | PathLike[str]) -> Messages:
 
 def centre_from_bytes(content: bytes, path: Path) -> Messages:
     """The model in the bytes of a centre file; ``path`` only names the file in errors."""
-    if SUM_FORMAT.encode() in content[:_BEGINNING]:
-        return sum_centre_from_document(open_sealed(path, SUM_FORMAT, content), path)
-    if STREAM_FORMAT.encode() in content[:_BEGINNING]:
-        return stream_centre_from_document(open_sealed(path, STREAM_FORMAT, content), path)
-    return centre_from_document(open_sealed(path, FORMAT, content), path)
+    document = open_sealed(path, FORMAT, content)
+    with file_errors(path), np.errstate(all="ignore"):
+        kind = document.get("kind")
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise InvalidNetwork(f"kind: expected {', '.join(KINDS)}, found {str(kind)[:40]!r}")
+        found = KINDS[kind].values(document, path)
+        if not found["public"] or not found["agents"]:
+            raise InvalidNetwork("expected public rows and agents")
+        of_all = {
+            "public_expected": np.array([each["expected"] for each in found["public"]]),
+            "labels": tuple(each["name"] for each in found["public"]),
+            "units": tuple(each["unit"] for each in found["public"]),
+            "plan": found["plan"],
+            "step": read_step(found["step"]),
+        }
+        if kind == "sum":
+            return _sum_model(found, of_all)
+        return (_rows_model if kind == "rows" else _stream_model)(found, of_all)
 
 
 def centre_document(model: Messages) -> dict[str, Any]:
-    """The table of a centre file."""
-    if isinstance(model, SumModel):
-        return sum_centre_document(model)
-    if isinstance(model, StreamModel):
-        return stream_centre_document(model)
-    agents = {}
-    for place, name in enumerate(model.agents):
-        rows = model.blocks.rows(place)
-        agents[name] = {
-            "whiten": model.whiten[place].tolist(),
-            "expected": model.expected[rows].tolist(),
-            "observe": model.observe[rows].tolist(),
-        }
-    return {
-        "format": FORMAT,
+    """The document of a centre file."""
+    rows = [None] * len(model.labels) if isinstance(model, SumModel) else model.public
+    said = {
         "plan": model.plan,
-        "parameters": int(model.public.shape[1]),
+        "step": model.step,
         "public": [
-            {"name": label, "unit": unit, "expected": float(expected), "row": row.tolist()}
+            {"name": label, "unit": unit, "expected": float(expected), "row": row}
             for label, unit, expected, row in zip(
-                model.labels, model.units, model.public_expected, model.public, strict=True
+                model.labels, model.units, model.public_expected, rows, strict=True
             )
         ],
-        "prior": model.prior.tolist(),
-        "agents": agents,
-        "correlation": None if model.correlation is None else model.correlation.tolist(),
+    }
+    if isinstance(model, SumModel):
+        kind, more = "sum", _sum_values(model)
+    elif isinstance(model, StreamModel):
+        kind, more = "stream", _stream_values(model)
+    else:
+        kind, more = "rows", _rows_values(model)
+    return KINDS[kind].document(FORMAT, said | more | {"kind": kind})
+
+
+# --- rows that stand by themselves
+
+
+def _rows_values(model: CentreModel) -> dict[str, Any]:
+    cut = [model.blocks.rows(place) for place in range(model.blocks.count)]
+    return {
+        "parameters": int(model.public.shape[1]),
+        "prior": model.prior,
+        "agents": {
+            name: {"whiten": whiten, "expected": model.expected[mine], "observe": model.observe[mine]}
+            for name, whiten, mine in zip(model.agents, model.whiten, cut, strict=True)
+        },
+        "correlation": model.correlation,
         "least_share": float(model.least_sharpness),
         "basis": model.basis,
-        **({} if model.step is None else {"step": in_words(model.step)}),
     }
 
 
-def centre_from_document(document: dict[str, Any], path: Path) -> CentreModel:
-    """The model of a table; ``path`` names the file in errors."""
-    found = convert(document, CentreDocument, path)
-    try:
-        with np.errstate(all="ignore"):
-            return _model(found)
-    except (InvalidNetwork, np.linalg.LinAlgError) as error:
-        raise InvalidPlan(f"{path}: {error}; the file was changed: save the plan again") from error
-
-
-def _model(found: CentreDocument) -> CentreModel:
-    length = found.parameters
-    if not found.public or not found.agents or not 0 < length < 10**6 or not 0 < found.least_share < 1:
-        raise InvalidNetwork("expected public rows, agents, parameters and a share between 0 and 1")
-    sizes = [len(agent.expected) for agent in found.agents.values()]
-    correlation = None
-    if found.correlation is not None:
-        correlation = _matrix(found.correlation, sum(sizes), sum(sizes), "correlation")
-        np.linalg.cholesky(correlation)  # refuses what is no correlation
+def _rows_model(found: dict[str, Any], of_all: dict[str, Any]) -> CentreModel:
+    length, agents, correlation = found["parameters"], found["agents"], found["correlation"]
+    if not 0 < length < 10**6 or not 0 < found["least_share"] < 1:
+        raise InvalidNetwork("expected parameters and a share between 0 and 1")
+    sizes = [len(agent["expected"]) for agent in agents.values()]
+    if correlation is not None:
+        np.linalg.cholesky(matrix(correlation, sum(sizes), sum(sizes), "correlation"))  # refuses what is none
     model = CentreModel(
-        agents=as_names(list(found.agents), "agents"),
+        agents=as_names(list(agents), "agents"),
         blocks=Blocks(sizes),
         whiten=WhiteningStacks.of_agents(
             Blocks(sizes),
             [
-                _matrix(agent.whiten, size, size, f"whiten of {name!r}")
-                for (name, agent), size in zip(found.agents.items(), sizes, strict=True)
+                matrix(agent["whiten"], size, size, f"whiten of {name!r}")
+                for (name, agent), size in zip(agents.items(), sizes, strict=True)
             ],
         ),
-        observe=np.concatenate(
-            [
-                _matrix(agent.observe, size, length, f"observe of {name!r}")
-                for (name, agent), size in zip(found.agents.items(), sizes, strict=True)
-            ]
-        ),
-        expected=np.concatenate([np.asarray(agent.expected, float) for agent in found.agents.values()]),
+        observe=_stacked(agents, "observe", length),
+        expected=np.concatenate([agent["expected"] for agent in agents.values()]),
         correlation=correlation,
-        prior=_matrix(found.prior, len(found.prior), length, "prior"),
-        public=np.stack([as_vector(p.row, f"public {p.name!r}", length) for p in found.public]),
-        public_expected=np.array([p.expected for p in found.public]),
-        labels=tuple(p.name for p in found.public),
-        units=tuple(p.unit for p in found.public),
-        least_sharpness=found.least_share,
-        plan=found.plan,
-        step=read_step(found.step),
-        basis=found.basis,
+        prior=matrix(found["prior"], len(found["prior"]), length, "prior"),
+        public=_public(found, length),
+        least_sharpness=found["least_share"],
+        basis=found["basis"],
+        **of_all,
     )
     model.complete  # noqa: B018 - computed here, so that a model that cannot be is refused here
     return model
 
 
-def _matrix(rows: list[list[float]], count: int, columns: int, name: str) -> Array:
-    if len(rows) != count or any(len(row) != columns for row in rows):
-        raise InvalidNetwork(f"{name}: expected {count} rows of {columns} numbers, found another shape")
-    return np.asarray(rows, dtype=np.float64).reshape(count, columns)
+# --- streams
+
+
+def _stream_values(model: StreamModel) -> dict[str, Any]:
+    cut = [model.blocks.rows(place) for place in range(model.blocks.count)]
+    return {
+        "state": {"transition": model.transition, "noise": model.noise, "drive": model.drive},
+        "start": {"covariance": model.start, "mean": model.start_mean, "vague": model.vague},
+        "agents": {
+            name: {
+                "observe": model.observe[mine],
+                "expected": model.expected[mine],
+                "memory": model.memories.get(name),
+                "start": model.starts.get(name),
+            }
+            for name, mine in zip(model.agents, cut, strict=True)
+        },
+        "floor": model.floor,
+    }
+
+
+def _stream_model(found: dict[str, Any], of_all: dict[str, Any]) -> StreamModel:
+    state, start, agents = found["state"], found["start"], found["agents"]
+    size = len(state["drive"])
+    if not 0 < size < 10**5:
+        raise InvalidNetwork("expected a state")
+    memories = {name: agent["memory"] for name, agent in agents.items() if agent["memory"] is not None}
+    end = 0
+    for name, (first, stop) in sorted(memories.items(), key=lambda entry: entry[1]):
+        if not end <= first < stop <= size:
+            raise InvalidNetwork(f"memory of {name!r}: expected a part of the state of its own")
+        end = stop
+    starts = {}
+    for name, agent in agents.items():
+        if agent["start"] is not None:
+            first, stop = memories.get(name, (0, 0))
+            starts[name] = _covariance(agent["start"], stop - first, f"start of {name!r}")
+    sizes = [len(agent["expected"]) for agent in agents.values()]
+    return StreamModel(
+        agents=as_names(list(agents), "agents"),
+        blocks=Blocks(sizes),
+        transition=matrix(state["transition"], size, size, "transition"),
+        noise=_covariance(state["noise"], size, "noise"),
+        drive=state["drive"],
+        observe=_stacked(agents, "observe", size),
+        floor=_covariance(found["floor"], sum(sizes), "floor"),
+        expected=np.concatenate([agent["expected"] for agent in agents.values()]),
+        start=_covariance(start["covariance"], size, "start covariance"),
+        start_mean=as_vector(start["mean"], "start mean", size),
+        vague=start["vague"],
+        memories=memories,
+        starts=starts,
+        public=_public(found, size),
+        **of_all,
+    )
+
+
+# --- the sum of a stream of very many agents
+
+
+def _sum_values(model: SumModel) -> dict[str, Any]:
+    numbered = isinstance(model.agents, NumberedNames)
+    return {
+        "agents": len(model.agents) if numbered else list(model.agents),
+        "numbers": model.blocks.sizes,
+        "vague": model.vague,
+        "sums": {name: getattr(model, name) for name in _SUMS},
+        "stacks": [vars(stack) for stack in model.stacks],
+    }
+
+
+def _sum_model(found: dict[str, Any], of_all: dict[str, Any]) -> SumModel:
+    agents, sums = _agents(found["agents"]), found["sums"]
+    size, rows = sums["start_mean"].size, len(found["public"])
+    shapes = dict[str, tuple[int, ...]].fromkeys(_SUMS, (size, size)) | {
+        "rows": (rows, size), "root": (rows, rows), "floor": (rows, rows), "start_mean": (size,),
+    }  # fmt: skip
+    for name, array in sums.items():
+        if array.shape != shapes[name]:
+            raise InvalidNetwork(f"{name}: expected shape {shapes[name]}, found {array.shape}")
+    sums |= {name: _covariance(sums[name], len(sums[name]), name) for name in _COVARIANCES}
+    if not size or spectral_radius(sums["follow"]) >= 1.0:
+        raise InvalidNetwork("follow: expected shares that forget")
+    blocks = Blocks(_whole(found["numbers"], "numbers", _MOST_AGENTS))
+    if blocks.count != len(agents):
+        raise InvalidNetwork(f"numbers: expected one for each of {len(agents)} agents, found {blocks.count}")
+    stacks = tuple(_stack(each, blocks, size, rows) for each in found["stacks"])
+    places = np.concatenate([np.zeros(0, np.intp), *(stack.places for stack in stacks)])
+    if places.size != len(agents) or not np.array_equal(np.sort(places), np.arange(len(agents))):
+        raise InvalidNetwork("stacks: expected every agent once")
+    return SumModel(agents=agents, blocks=blocks, **sums, vague=found["vague"], stacks=stacks, **of_all)
+
+
+def _agents(given: list[str] | int) -> Any:
+    if isinstance(given, list):
+        return as_names(given, "agents")
+    if not 0 < given <= _MOST_AGENTS:
+        raise InvalidNetwork(f"agents: expected a number of agents, found {given}")
+    return NumberedNames(given)
+
+
+def _stack(found: dict[str, Any], blocks: Blocks, size: int, rows: int) -> SharesOfStack:
+    places = _whole(found["places"], "places", blocks.count - 1)
+    weights, gains, seen = found["weights"], found["gains"], found["seen"]
+    count = len(places)
+    sent = set(blocks.sizes[places].tolist())
+    fits = (
+        weights.ndim == gains.ndim == seen.ndim == 3
+        and len(sent) == 1
+        and weights.shape == (count, size if found["telling"] else rows, *sent)
+        and gains.shape == (count, size, seen.shape[1])
+        and seen.shape == (count, gains.shape[2], size)
+    )
+    if not fits:
+        raise InvalidNetwork("stacks: expected weights, gains and seen of the same agents")
+    return SharesOfStack(places, weights, gains, seen, found["telling"])
+
+
+def _whole(array: Array, name: str, most: int) -> Integers:
+    if array.ndim != 1 or np.any((array < 0) | (array > most) | (array != np.round(array))):
+        raise InvalidNetwork(f"{name}: expected whole numbers from 0 to {most}")
+    return array.astype(np.intp)
+
+
+# --- what all have
+
+
+def _stacked(agents: dict[str, Any], part: str, columns: int) -> Array:
+    """The rows of all agents, as many for each as numbers are expected of it."""
+    return np.concatenate(
+        [
+            matrix(agent[part], len(agent["expected"]), columns, f"{part} of {name!r}")
+            for name, agent in agents.items()
+        ]
+    )
+
+
+def _public(found: dict[str, Any], length: int) -> Array:
+    rows = found["public"]
+    return np.stack(
+        [as_vector(() if p["row"] is None else p["row"], f"public {p['name']!r}", length) for p in rows]
+    )
+
+
+def _covariance(array: Array, size: int, name: str) -> Array:
+    return semidefinite(symmetric(matrix(array, size, size, name), name), name)

@@ -9,12 +9,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet.io import _json, _reading
+from veilnet.io._archives import open_arrays
 from veilnet.io._atomic import replacing, write_bytes
-from veilnet.io._document import from_document, to_document
-from veilnet.io._npz import read_npz, write_npz
 from veilnet.io._toml import to_toml
+from veilnet.io.network_schema import from_document, network_arrays, network_from_arrays, to_document
 from veilnet.model.network import Network
 
 _SUFFIXES = (".toml", ".json", ".npz")
@@ -31,7 +33,7 @@ def load_network(path: str | PathLike[str]) -> Network:
     suffix = _suffix(source)
     try:
         if suffix == ".npz":
-            return read_npz(source)
+            return network_from_arrays(open_arrays(source))
         text = _reading.read_text(source)
         document = _parse_toml(text) if suffix == ".toml" else _parse_json(text)
         return from_document(document, source.parent)
@@ -47,7 +49,7 @@ def save_network(network: Network, path: str | PathLike[str]) -> None:
     suffix = _suffix(target)
     if suffix == ".npz":
         with replacing(target) as file:
-            write_npz(network, file)
+            np.savez(file, **network_arrays(network))  # type: ignore[arg-type]  # the stubs take names for options
         return
     document = to_document(network)
     write_bytes(target, _within_limit(to_toml(document) if suffix == ".toml" else _to_json(document), target))

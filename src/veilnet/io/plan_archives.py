@@ -14,22 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidNetwork, InvalidPlan, NotObservable
+from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
 from veilnet._core.types import Array
 from veilnet.agent.grid import round_to_grid
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms, offsets
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, check_sanitizers, mechanisms, offsets
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.io import _json, sanitizer_files
+from veilnet.io import _archives, sanitizer_files
+from veilnet.io._archives import Arrays, open_arrays
 from veilnet.io._atomic import replacing
-from veilnet.io._npz import Arrays, network_arrays, network_from_arrays, open_arrays
+from veilnet.io._formats import PLAN_ARCHIVE as FORMAT
+from veilnet.io._formats import check_format
+from veilnet.io._kinds import ByName, file_errors
 from veilnet.io._sealed import seal
+from veilnet.io.network_schema import network_from_arrays
 from veilnet.io.plan_arrays import arrays_id, plan_arrays
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 
-FORMAT = "veilnet-plan-archive/1"
-_CONTENT = ("network.", "sent")
+_CONTENT = ("document", "sanitizers", "network.", "sent")
 _AGAIN = "copy it again, or save the plan again"
 _STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance", "transition", "gain", "start"}
 
@@ -48,66 +51,12 @@ def write_archive(
     path: Path, promises: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]
 ) -> None:
     """Write a plan as one file, whole or not at all."""
-    arrays = plan_arrays(promises, network, sanitizers)
-    if arrays is None:
-        raise InvalidPlan(
-            f"{path}: one file holds plans in which every agent has a sanitizer with a grid and with the offset of "
-            "the network; save this one as a folder"
-        )
     if promises.get("proof") is not None:
         raise InvalidPlan(f"{path}: a plan with a proof needs more than one file; save it as a folder")
+    arrays = plan_arrays(promises, network, sanitizers)
     with replacing(path) as file:
         marks = {"format": np.array(FORMAT), "plan": np.array(arrays_id(arrays))}
         np.savez(file, **marks, **arrays)  # type: ignore[arg-type]  # the stubs take the names for options
-
-
-def check_archive_destination(path: Path, network: Network, *, force: bool) -> None:
-    """An error where a plan of this network could not or should not be saved in this file."""
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise InvalidPlan(f"{folder}: no such folder; make it first, or choose another place")
-    if not path.exists() or force:
-        return
-    try:
-        saved = Archive.read(path).network_arrays()
-    except InvalidPlan as error:
-        raise InvalidPlan(
-            f"{path}: is in the way and not readable as a plan ({error}); choose another name, or give force=True "
-            "(--force) to replace it"
-        ) from error
-    difference = network_difference(network, saved)
-    if difference:
-        raise InvalidPlan(
-            f"{path}: holds the plan of another network ({difference}); choose another name, or give force=True "
-            "(--force) to replace that plan"
-        )
-
-
-def network_difference(network: Network, saved: Arrays) -> str:
-    """Where a network differs from the saved one, empty if it does not; what is doubted of them, or accepted, the
-    rows they were fitted to and the dither that a plan decided on may.
-    """
-    given = network_arrays(network)
-    for name in sorted({*given, *saved}):
-        if name.startswith("doubt_") or name in ("fitted_rows", "dither"):
-            continue
-        if name not in given or name not in saved or not _same_bits(given[name], saved[name]):
-            return f"{name} differs"
-    return ""
-
-
-def _same_bits(one: Any, other: Any) -> bool:
-    return (
-        bool(
-            one.shape == other.shape
-            and one.dtype == other.dtype
-            and np.array_equal(
-                np.ascontiguousarray(one).view(np.uint8), np.ascontiguousarray(other).view(np.uint8)
-            )
-        )
-        if one.ndim
-        else bool(one == other)
-    )
 
 
 class Archive:
@@ -125,39 +74,32 @@ class Archive:
         plan, content = _read_npz_plan(path)
         if arrays_id(content) != plan:
             raise InvalidPlan(f"{path}: the plan's id does not match its content; {_AGAIN}")
-        strangers = [name for name in content if name != "document" and not name.startswith(_CONTENT)]
+        strangers = [name for name in content if not name.startswith(_CONTENT)]
         if strangers:
             raise InvalidPlan(f"{path}: {strangers[0]!r}: no such array belongs to a plan; {_AGAIN}")
         return cls(path, plan, content)
 
     def promises(self) -> dict[str, Any]:
         """What is promised, as in plan.json."""
-        text = _text(self.path, self._arrays, "document")
-        try:
-            found = _json.parse(text)
-        except ValueError as error:
-            raise InvalidPlan(f"{self.path}: document: not readable as JSON; {_AGAIN}") from error
-        if not isinstance(found, dict):
-            raise InvalidPlan(f"{self.path}: document: expected a table of promises; {_AGAIN}")
-        return found
+        with file_errors(self.path):
+            return _archives.table(self._arrays, "document")
 
-    def network_arrays(self) -> Arrays:
-        """The arrays of the network."""
-        return {
+    def network(self) -> Network:
+        """The network, checked as one from a file of its own."""
+        arrays = {
             name.removeprefix("network."): array
             for name, array in self._arrays.items()
             if name.startswith("network.")
         }
-
-    def network(self) -> Network:
-        """The network, checked as one from a file of its own."""
         try:
-            return network_from_arrays(self.network_arrays())
+            return network_from_arrays(arrays)
         except (InvalidNetwork, NotObservable) as error:
             raise InvalidPlan(f"{self.path}: network: {error}") from error
 
     def sanitizers(self, network: Network) -> Mapping[str, Sanitizer]:
         """What every agent sends, as stacks where they are in normal form."""
+        if "sanitizers" in self._arrays:
+            return self._each(network)
         stacks = self._stacks(network.S)
         for stack in stacks:
             sizes = network.blocks.sizes[stack["places"]]
@@ -191,6 +133,20 @@ class Archive:
                 offset = offsets(network)[network.blocks.rows(place)]
                 made[agent] = self._sanitizer(stack, row, offset).for_agent(agent, network)
         return mechanisms(network, made)
+
+    def _each(self, network: Network) -> dict[str, Sanitizer]:
+        """What every agent sends, where it was written agent by agent."""
+        if any(name.startswith("sent") for name in self._arrays):
+            raise self._changed("expected either sanitizers or what kinds of agents send")
+        with file_errors(self.path):
+            written = _archives.table(self._arrays, "sanitizers")
+            found = ByName(sanitizer_files.SANITIZER).read(written, "sanitizers")
+        made = {agent: sanitizer_files.from_values(each, self.path) for agent, each in found.items()}
+        try:
+            check_sanitizers(network, made)
+        except InvalidRequest as error:
+            raise self._changed(str(error)) from error
+        return made
 
     def agent_file(self, agent: str) -> bytes:
         """The content of one agent's own file, as the folder of the plan would have it."""
@@ -279,21 +235,11 @@ def _read_npz_plan(path: Path) -> tuple[str, Arrays]:
     """(the id a plan.npz bears, its arrays)."""
     try:
         arrays = open_arrays(path)
-    except InvalidNetwork as error:
+        check_format(_archives.text(arrays, "format"), FORMAT)
+    except (InvalidNetwork, InvalidPlan) as error:
         text = str(error).removeprefix(f"{path}: ")
         raise InvalidPlan(f"{path}: {text}") from error
-    found = _text(path, arrays, "format")
-    if found != FORMAT:
-        kind = FORMAT.partition("/")[0]
-        newer = found.startswith(kind + "/")
-        advice = "it was written by another version of veilnet; update" if newer else "is it the right file?"
-        raise InvalidPlan(f"{path}: expected the format {FORMAT!r}, found {found[:40]!r}; {advice}")
-    plan = _text(path, arrays, "plan")
+    plan = _archives.text(arrays, "plan")
+    if plan is None:
+        raise InvalidPlan(f"{path}: holds no plan's id, so it is no plan, or was changed; {_AGAIN}")
     return plan, {name: array for name, array in arrays.items() if name not in ("format", "plan")}
-
-
-def _text(path: Path, arrays: Arrays, name: str) -> str:
-    array = arrays.get(name)
-    if array is None or array.dtype.kind != "U" or array.ndim != 0:
-        raise InvalidPlan(f"{path}: holds no {name}, so it is no plan, or was changed; {_AGAIN}")
-    return str(array)

@@ -1,12 +1,14 @@
 """A plan as a few arrays, and the id that they stand for: the same however the plan is saved.
 
-document      the promises as JSON: method, utility, privacy, targets, certificate, details
-network.*     the network (:mod:`veilnet.io._npz`)
+document      the promises as JSON (:data:`veilnet.io.plan_files.PROMISES`)
+network.*     the network (:mod:`veilnet.io.network_schema`)
 sent<k>.*     agents that read, send and keep as many numbers, the k-th such kind: places in sending order (count),
               compression (count, numbers, readings), grid (count, numbers), and the noise that is added, none at all,
               variances (count, numbers) or covariance (count, numbers, numbers); of agents who keep numbers from row
               to row transition (count, kept, kept) and gain (count, kept, readings) too, start (count, kept, kept)
               where they begin anew by a draw, and compression has columns for those before the ones of the readings
+sanitizers    instead of all sent<k>, where an agent has no grid or another offset than the network says: agent ->
+              what its own file would hold, as JSON
 
 What the network says of an agent's readings (offset, names, limits, resolution) stands there alone.
 """
@@ -22,29 +24,26 @@ import numpy as np
 
 from veilnet.agent.mechanisms import SanitizerStack, mechanisms, offsets
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.io._npz import Arrays, network_arrays
+from veilnet.io._archives import Arrays
+from veilnet.io.network_schema import network_arrays
+from veilnet.io.sanitizer_files import SANITIZER, values_of
 from veilnet.model.network import Network
 
-_PROMISES = (
-    *("method", "utility", "privacy", "targets", "worst_targets", "floors", "most_loss", "certificate"),
-    *("details", "proof", "privacy_with_gaps"),
-)
 _ID_LENGTH = 32
 
 
-def plan_arrays(
-    promises: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]
-) -> Arrays | None:
-    """The arrays of a plan; None where an agent has no grid, or an offset of its own.
+def plan_arrays(promises: Mapping[str, Any], network: Network, sanitizers: Mapping[str, Sanitizer]) -> Arrays:
+    """The arrays of a plan.
 
     promises: what plan.json holds beside the network and the sanitizers.
     """
-    stacks = _stacks(network, sanitizers)
-    if stacks is None:
-        return None
     arrays: Arrays = {"document": np.array(_canonical(promises))}
     for name, array in network_arrays(network).items():
         arrays[f"network.{name}"] = array
+    stacks = _stacks(network, sanitizers)
+    if stacks is None:
+        each = {agent: SANITIZER.write(values_of(one)) for agent, one in sanitizers.items()}
+        return arrays | {"sanitizers": np.array(_canonical(each))}
     for number, stack in enumerate(stacks):
         for name, array in stack.items():
             arrays[f"sent{number}.{name}"] = array
@@ -61,9 +60,8 @@ def arrays_id(arrays: Mapping[str, Any]) -> str:
     return digest.hexdigest()[:_ID_LENGTH]
 
 
-def _canonical(promises: Mapping[str, Any]) -> str:
-    kept = {name: promises[name] for name in _PROMISES if name in promises}
-    return json.dumps(kept, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+def _canonical(table: Mapping[str, Any]) -> str:
+    return json.dumps(table, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Arrays] | None:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
 from veilnet.agent.mechanisms import check_sanitizers
-from veilnet.agent.sanitizer import Sanitizer
-from veilnet.centre.models import Messages
-from veilnet.io import _document, sanitizer_files
-from veilnet.io._json import plain, with_infinities
-from veilnet.io._sealed import convert, read_sealed
+from veilnet.io import sanitizer_files
+from veilnet.io._formats import PLAN as FORMAT
+from veilnet.io._kinds import file_errors
+from veilnet.io._sealed import read_sealed
 from veilnet.io.centre_files import load_centre
-from veilnet.io.plan_archives import (
-    Archive,
-    check_archive_destination,
-    is_archive,
-    network_difference,
-)
+from veilnet.io.network_schema import from_document, network_difference
+from veilnet.io.plan_archives import Archive, is_archive
 from veilnet.io.plan_files import (
     CENTRE,
-    FORMAT,
+    PLAN,
+    PROMISES,
     PROOF,
     WHOLE,
-    PlanDocument,
-    array_or_text_id,
     file_names,
     look_around,
     plan_id_of,
@@ -39,8 +34,9 @@ from veilnet.io.proof_files import read_proof
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import Promise
-from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.verification import SavedPlan
+
+T = TypeVar("T")
 
 _FILES = (
     ".npy",
@@ -68,9 +64,30 @@ def check_destination(folder: Path, network: Network, *, force: bool) -> None:
 
     force: replace the plan of another network, or one that cannot be read.
     """
-    if is_archive(folder):
-        check_archive_destination(folder, network, force=force)
+    if not is_archive(folder):
+        _check_folder(folder, network)
+    elif not folder.absolute().parent.is_dir():
+        raise InvalidPlan(
+            f"{folder.absolute().parent}: no such folder; make it first, or choose another place"
+        )
+    if force:
         return
+    try:
+        saved = _saved_network(folder)
+    except InvalidPlan as error:
+        raise InvalidPlan(
+            f"{folder}: is in the way and not readable as a plan ({error}); choose another name, or give force=True "
+            "(--force) to replace it"
+        ) from error
+    difference = "" if saved is None else network_difference(network, saved)
+    if difference:
+        raise InvalidPlan(
+            f"{folder}: holds the plan of another network ({difference}); choose another name, or give force=True "
+            "(--force) to replace that plan"
+        )
+
+
+def _check_folder(folder: Path, network: Network) -> None:
     if folder.suffix in _FILES and not folder.exists():
         raise InvalidPlan(
             f"{folder}: expected the name of a folder, or one that ends in .npz for a plan in one file; "
@@ -81,22 +98,20 @@ def check_destination(folder: Path, network: Network, *, force: bool) -> None:
         raise InvalidPlan(f"{existing}: expected a folder, found a file; choose another name")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise InvalidPlan(f"{existing}: may not be written to; choose another folder")
-    if existing != folder:
-        return
-    look_around(folder, "", [*file_names(list(network.agents)).values(), CENTRE, WHOLE])
+    if existing == folder:
+        look_around(folder, "", [*file_names(list(network.agents)).values(), CENTRE, WHOLE])
+
+
+def _saved_network(folder: Path) -> Network | None:
+    if not folder.exists():
+        return None
+    if is_archive(folder):
+        return Archive.read(folder).network()
     with reading(folder) as place:
-        if force or not place(WHOLE).exists():
-            return
-        try:
-            document, _ = read_sealed(place(WHOLE), FORMAT)
-            difference = _difference(network, saved=document.get("network", {}))
-        except InvalidPlan:
-            difference = "its plan.json cannot be read"
-    if difference:
-        raise InvalidPlan(
-            f"{folder}: holds the plan of another network ({difference}); choose another folder, "
-            "or give force=True (--force) to replace that plan"
-        )
+        if not place(WHOLE).exists():
+            return None
+        document, _ = read_sealed(place(WHOLE), FORMAT)
+        return _network(document.get("network"), place(WHOLE))
 
 
 def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
@@ -104,94 +119,96 @@ def _read(target: Path, place: Callable[[str], Path]) -> SavedPlan:
         raise InvalidPlan(f"{target}: holds no plan.json; save the plan there first")
     path = place(WHOLE)
     document, intact = read_sealed(path, FORMAT)
-    found = convert(document, PlanDocument, path)
+    found = PLAN.values(document, path)
     sanitizers = {
-        agent: sanitizer_files.from_document(table, path) for agent, table in found.sanitizers.items()
+        agent: sanitizer_files.from_values(values, path) for agent, values in found["sanitizers"].items()
     }
-    network = _network(found, path)
+    network = _network(document["network"], path)
     try:
         check_sanitizers(network, sanitizers)
     except InvalidRequest as error:
         raise InvalidPlan(f"{path}: {error}") from error
-    same_id = found.plan in (plan_id_of(document), array_or_text_id(document, network, sanitizers))
-    trouble = (
-        ""
-        if intact
-        else "the checksum does not match, so the file was changed or damaged; save the plan again"
-    )
-    if intact and not same_id:
+    trouble = ""
+    if not intact:
+        trouble = "the checksum does not match, so the file was changed or damaged; save the plan again"
+    elif found["plan"] != plan_id_of(_written(document), network, sanitizers):
         trouble = "the plan's id does not match its content; save the plan again"
+    proof = found["proof"]
     return SavedPlan(
         where=str(path),
         trouble=trouble,
-        plan_id=found.plan,
+        plan_id=found["plan"],
         network=network,
         sanitizers=sanitizers,
-        method=found.method,
+        method=found["method"],
         promise=_promise(found, network, path),
-        details=with_infinities(found.details),
+        details=found["details"],
         agent_files={
-            str(target / name): (agent, _agent_file(place(name)))
+            str(target / name): (agent, _or_complaint(partial(sanitizer_files.read_sanitizer, place(name))))
             for agent, name in file_names(list(sanitizers)).items()
         },
-        centre_file=(str(target / CENTRE), _centre_file(place(CENTRE))),
-        difference=partial(_difference, saved=found.network),
-        proof_file=None if found.proof is None else (str(target / PROOF), _proof_file(place(PROOF), found)),
+        centre_file=(str(target / CENTRE), _or_complaint(partial(load_centre, place(CENTRE)))),
+        difference=partial(network_difference, other=network),
+        proof_file=None
+        if proof is None
+        else (str(target / PROOF), _or_complaint(partial(read_proof, place(PROOF), proof, found["plan"]))),
     )
+
+
+def _written(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The promises of plan.json as they stand there."""
+    return {name: document[name] for name in PROMISES.kinds if name in document}
 
 
 def _read_archive(path: Path) -> SavedPlan:
     archive = Archive.read(path)
     network = archive.network()
-    document = archive.promises() | {"format": FORMAT, "plan": archive.plan, "sanitizers": {}, "network": {}}
-    found = convert(document, PlanDocument, path)
+    with file_errors(path):
+        promised = PROMISES.read(archive.promises())
     return SavedPlan(
         where=str(path),
         trouble="",
         plan_id=archive.plan,
         network=network,
         sanitizers=archive.sanitizers(network),
-        method=found.method,
-        promise=_promise(found, network, path),
-        details=with_infinities(found.details),
+        method=promised["method"],
+        promise=_promise(promised, network, path),
+        details=promised["details"],
         agent_files={},
         centre_file=None,
-        difference=partial(network_difference, saved=archive.network_arrays()),
+        difference=partial(network_difference, other=network),
     )
 
 
-def _network(found: PlanDocument, path: Path) -> Network:
+def _network(document: Any, path: Path) -> Network:
     try:
-        return _document.from_document(found.network, path.parent)
+        return from_document(document, path.parent)
     except (InvalidNetwork, NotObservable) as error:
         raise InvalidPlan(f"{path}: network: {error}") from error
 
 
-def _promise(found: PlanDocument, network: Network, path: Path) -> Promise:
-    if set(found.privacy) != set(network.private) or not (
-        {*found.targets, *found.worst_targets, *found.floors} <= set(network.private)
-    ):
+def _promise(found: Mapping[str, Any], network: Network, path: Path) -> Promise:
+    asked = {*found["targets"], *found["worst_targets"], *found["floors"]}
+    if set(found["privacy"]) != set(network.private) or not asked <= set(network.private):
         raise InvalidPlan(f"{path}: privacy: expected exactly the network's private parameters")
     promised = network.is_stream and not by_stacks(network)
-    if set(found.privacy_with_gaps) != (set(network.private) if promised else set()):
+    with_gaps = found["privacy_with_gaps"] or {}
+    if set(with_gaps) != (set(network.private) if promised else set()):
         raise InvalidPlan(
             f"{path}: privacy_with_gaps: expected one for each private parameter of a stream; design the plan again"
         )
     return Promise(
-        utility=_number(found.utility, path),
-        privacy={name: _number(value, path) for name, value in found.privacy.items()},
-        targets={name: _number(value, path) for name, value in found.targets.items()},
-        most_loss=None if found.most_loss is None else _number(found.most_loss, path),
-        worst_targets={name: _number(value, path) for name, value in found.worst_targets.items()},
-        floors={name: _number(value, path) for name, value in found.floors.items()},
-        power=_power(found, network, path),
-        with_gaps={name: _number(value, path) for name, value in found.privacy_with_gaps.items()},
+        **{
+            name: found[name]
+            for name in ("utility", "privacy", "targets", "most_loss", "worst_targets", "floors")
+        },
+        power=_power(found["details"].get("power_allowed"), network, path),
+        with_gaps=with_gaps,
     )
 
 
-def _power(found: PlanDocument, network: Network, path: Path) -> dict[str, float]:
+def _power(allowed: Any, network: Network, path: Path) -> dict[str, float]:
     """The noise power allowed to every agent, which stands among the details; empty where nothing limits it."""
-    allowed = found.details.get("power_allowed")
     if allowed is None:
         return {}
     if not isinstance(allowed, dict) or set(allowed) != set(network.agents):
@@ -199,7 +216,7 @@ def _power(found: PlanDocument, network: Network, path: Path) -> dict[str, float
             f"{path}: details.power_allowed: expected a number for each agent; save the plan again"
         )
     for agent, each in allowed.items():
-        if isinstance(each, bool) or not isinstance(each, int | float) or each < 0:
+        if type(each) not in (int, float) or not 0 <= each < math.inf:
             raise InvalidPlan(
                 f"{path}: details.power_allowed: expected finite numbers of at least 0, found {each!r} for {agent}; "
                 "save the plan again"
@@ -207,53 +224,9 @@ def _power(found: PlanDocument, network: Network, path: Path) -> dict[str, float
     return {agent: float(each) for agent, each in allowed.items()}
 
 
-def _agent_file(path: Path) -> tuple[Sanitizer, str | None] | str:
+def _or_complaint(read: Callable[[], T]) -> T | str:
+    """What is read, or the complaint of who tried."""
     try:
-        return sanitizer_files.read_sanitizer(path)
+        return read()
     except InvalidPlan as error:
         return str(error)
-
-
-def _centre_file(path: Path) -> Messages | str:
-    try:
-        return load_centre(path)
-    except InvalidPlan as error:
-        return str(error)
-
-
-def _proof_file(path: Path, found: PlanDocument) -> Proof | str:
-    try:
-        return "" if found.proof is None else read_proof(path, found.proof, found.plan)
-    except InvalidPlan as error:
-        return str(error)
-
-
-def _difference(network: Network, saved: Mapping[str, Any]) -> str:
-    """Where the models differ; what is doubted of them, or accepted, the rows they were fitted to and the dither that
-    a plan decided on may.
-    """
-    given, found = (
-        {name: value for name, value in document.items() if name not in ("doubts", "fitted_rows", "dither")}
-        for document in (plain(_document.to_document(network)), saved)
-    )
-    return _first_difference(given, found, "")
-
-
-def _first_difference(given: Any, found: Any, where: str) -> str:
-    """Where two documents differ, empty if they do not; numbers must agree to the last bit."""
-    if isinstance(given, Mapping) and isinstance(found, Mapping):
-        if list(given) != list(found):
-            return f"{where or 'the network'}: other keys, or in another order"
-        for name in given:
-            difference = _first_difference(given[name], found[name], f"{where}.{name}" if where else name)
-            if difference:
-                return difference
-        return ""
-    return "" if given == found else f"{where} differs"
-
-
-def _number(value: float | str, path: Path) -> float:
-    number = with_infinities(value)
-    if isinstance(number, str):
-        raise InvalidPlan(f"{path}: expected a number, found text; save the plan again")
-    return float(number)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from veilnet._core.errors import InvalidRequest
 from veilnet.io._atomic import write_text
-from veilnet.io._document import from_document
+from veilnet.io.network_schema import from_document
 from veilnet.model.network import Network
 
 # In the house's file, what dynamics take the place of lies between these two headings.

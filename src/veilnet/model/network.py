@@ -144,7 +144,7 @@ class Network(Frozen):
             self.undithered_noise = self.sensor_noise.plus(added)
         self.dither = read_dither(dither, self.N)
         self.R: NoiseModel = dithered(self.undithered_noise, self.steps, self.draws, self.agents)
-        self.offset = read_offset(offset, self.agents, self.blocks)
+        self.offset: Array = read_offset(offset, self.agents, self.blocks)
         self.reading_names: Mapping[str, tuple[str, ...]] = MappingProxyType(
             per_agent(reading_names, self.agents, self.blocks, "reading_names", read_reading_names)
         )
@@ -154,9 +154,9 @@ class Network(Frozen):
         self.units: Mapping[str, str] = MappingProxyType(
             read_units(units, (*self.public, *self.private, *self.parameters))
         )
-        self.step = read_step(step)
-        self.doubts = read_doubts(doubts)
-        self.fitted_rows = read_marks(fitted_rows)
+        self.step: float | None = read_step(step)
+        self.doubts: tuple[Doubt, ...] = read_doubts(doubts)
+        self.fitted_rows: tuple[str, ...] = read_marks(fitted_rows)
         if self.dynamics is None:
             self._refuse_unobservable()
         else:
