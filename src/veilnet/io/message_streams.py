@@ -31,9 +31,9 @@ from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
 from veilnet.io.cells import Dialect, as_cell
-from veilnet.io.row_keys import ROW, RowKey, key_named
+from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.sources import Line, RowSource
-from veilnet.io.streams import Block, Format, Refused, RowReader, numbers_of
+from veilnet.io.streams import Block, Format, Refused, RowReader
 
 __all__ = ["MessageMark", "MessageReader", "message_header", "message_lines"]
 
@@ -70,7 +70,7 @@ def message_header(format: Format, columns: int, mark: MessageMark) -> bytes:
     """The first line of a CSV of messages; JSON lines have none."""
     if format != "csv":
         return b""
-    return (",".join([*mark.columns, *(f"z{k + 1}" for k in range(columns))]) + "\n").encode()
+    return (",".join([*mark.columns, *_names(columns)]) + "\n").encode()
 
 
 def message_lines(format: Format, rows: Sequence[int], values: Array, mark: MessageMark) -> bytes:
@@ -110,18 +110,16 @@ class MessageReader(RowReader):
     missed:    how many said that their reading was missed.
     """
 
+    _keys = ("row", "time", "counted")
+    _texts = ("plan", "agent", "private")
+    _listed = "values"
+
     def __init__(self, source: RowSource, columns: int, *, mark: MessageMark) -> None:
-        super().__init__(source, columns)
+        super().__init__(source, columns, _names(columns))
         self.mark = mark
-        self._origin = [mark.short_plan, as_cell(mark.agent)]
-        self._places = 3  # fields before the numbers
-        self._named: RowKey | None = None  # the column or key that tells rows
         self.rows_told = True
         self.simulated = 0
         self.missed = 0
-
-    def _parse(self, cells: Any, dialect: Dialect) -> tuple[int | None, list[float]]:
-        return self._parse_json(cells, dialect) if self._json else self._parse_cells(cells, dialect)
 
     def _out_of_order(self, block: Block, row: int) -> None:
         del block
@@ -133,81 +131,50 @@ class MessageReader(RowReader):
 
     def _at_end(self) -> None:
         if not self._json and self._line == 0:
-            self._refuse_file("it is empty")
-
-    # --- CSV
+            self._bad_header("it is empty")
 
     def _is_header(self, line: Line) -> bool:
         names = [str(cell).strip() for cell in line.cells or ()]
-        numbers = [f"z{k + 1}" for k in range(self._columns)]
-        self._named = key_named(names[0]) if names else None
-        for private in (True, False):
-            columns = MessageMark("", "", private, self._named or ROW).columns
-            if names == columns + numbers:
-                self._places = len(columns)
-                break
-        else:
-            self._refuse_file(f"it names {len(names)} others" if self._named else "it has none")
+        self._read_header(names)
+        if self._told_at is None or None in self._texts_at[:2]:
+            self._bad_header("it does not name all of these")
+        if self._width != self._columns + 4 - self._texts_at.count(None):
+            self._bad_header("it names others beside")
         return True
 
-    def _refuse_file(self, found: str) -> NoReturn:
-        wanted = ",".join([*MessageMark("", "").columns, *(f"z{k + 1}" for k in range(self._columns))])
+    def _bad_header(self, trouble: str) -> NoReturn:
+        wanted = ",".join([*MessageMark("", "").columns, *self._names])
         raise InvalidReading(
             f"{self.source}: expected messages of {self.mark.agent!r} under a header "
-            f"{wanted if len(wanted) < 80 else wanted[:77] + '...'}, but {found}; is it the right file? "
+            f"{wanted if len(wanted) < 80 else wanted[:77] + '...'}, but {trouble}; is it the right file? "
             "'veilnet sanitize' writes it"
         )
 
-    def _parse_cells(self, cells: list[Any], dialect: Dialect) -> tuple[int | None, list[float]]:
-        if len(cells) != self._places + self._columns:
-            raise Refused(f"expected {self._places + self._columns} cells, found {len(cells)}")
-        row = self._told(self._named or ROW, cells[0])
-        if cells[1:3] != self._origin:
-            plan, agent = cells[1:3]
-            self._check_origin(plan, self.mark.agent if agent == as_cell(self.mark.agent) else agent)
-        if self._places == 4:
-            if cells[3].strip() != "no":
-                raise Refused("the column 'private' holds neither 'no' nor a number", row)
-            self.simulated += 1
-        return row, self._values(cells[self._places :], dialect, row)
+    def _numbers_in(self, table: dict[str, Any], row: int | None) -> list[Any]:
+        if table == {_MISSED: True}:
+            return [_MISSED] * self._columns
+        return super()._numbers_in(table, row)
 
-    def _values(self, cells: list[Any], dialect: Dialect, row: int) -> list[float]:
+    def _checked(self, row: int | None, texts: list[Any], cells: list[Any], dialect: Dialect) -> list[float]:
+        plan, agent, private = texts
+        self._check_origin(plan, self.mark.agent if agent == self._agent_cell else agent)
+        if private not in (None, True):
+            if private is not False and str(private).strip() != "no":
+                raise Refused("'private' says something else than no", row)
+            self.simulated += 1
         if _MISSED in cells:
             if any(cell != _MISSED for cell in cells):
                 raise Refused("some numbers are missed and others not", row)
-            return self._missed()
-        numbers = numbers_of(cells, dialect, row)
-        if not all(
-            map(math.isfinite, numbers)
-        ):  # as only a reading that was missed is, and one that did not arrive
+            self.missed += 1
+            return [MISSED] * self._columns
+        numbers = super()._checked(row, texts, cells, dialect)
+        if not all(map(math.isfinite, numbers)):  # as only what was missed is, or did not arrive
             raise Refused("a number is missing or infinite", row)
         return numbers
 
-    def _missed(self) -> list[float]:
-        self.missed += 1
-        return [MISSED] * self._columns
-
-    # --- JSON lines
-
-    def _parse_json(self, table: Any, dialect: Dialect) -> tuple[int | None, list[float]]:
-        if not isinstance(table, dict):
-            raise Refused('expected a JSON table with "row", "plan", "agent" and "values"')
-        if self._named is None:
-            self._named = next(filter(None, map(key_named, table)), None)
-        if self._named is None or self._named.name not in table:
-            raise Refused(f"the {'row' if self._named is None else self._named.name} is missing")
-        row = self._told(self._named, table.pop(self._named.name))
-        self._check_origin(table.pop("plan", None), table.pop("agent", None))
-        if table.pop("private", True) is not True:
-            self.simulated += 1
-        if list(table) == [_MISSED] and table[_MISSED] is True:
-            return row, self._missed()
-        if list(table) != ["values"]:
-            raise Refused('expected "values" and no other keys beside "row", "plan" and "agent"', row)
-        values = table["values"]
-        if not isinstance(values, list) or len(values) != self._columns:
-            raise Refused(f"expected a list of {self._columns} numbers", row)
-        return row, self._values(values, dialect, row)
+    @cached_property
+    def _agent_cell(self) -> str:
+        return self.mark.agent if self._json else as_cell(self.mark.agent)
 
     def _check_origin(self, plan: object, agent: object) -> None:
         if plan == self.mark.short_plan and agent == self.mark.agent:
@@ -222,6 +189,10 @@ class MessageReader(RowReader):
             f"{self.source}, line {self._line}: expected messages of {self.mark.agent!r} by this plan, but "
             f"{trouble}; is it the right file?"
         )
+
+
+def _names(columns: int) -> list[str]:
+    return [f"z{k + 1}" for k in range(columns)]
 
 
 def _csv_line(fields: Sequence[str]) -> str:

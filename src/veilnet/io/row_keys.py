@@ -29,7 +29,7 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet.io.cells import is_missing, is_number
 
-__all__ = ["COUNTED", "ROW", "Clock", "RowKey", "Style", "as_seconds", "key_named", "looks_like_times"]
+__all__ = ["COUNTED", "ROW", "Clock", "RowKey", "Style", "as_seconds", "key_of", "looks_like_times"]
 
 LARGEST_ROW = 2**62
 _EPOCH = datetime(1970, 1, 1)
@@ -87,9 +87,9 @@ class RowKey:
 COUNTED, ROW = RowKey("counted"), RowKey("row")
 
 
-def key_named(name: str) -> RowKey | None:
-    """The key of a column of this name; the style of times is told by the first."""
-    return {"counted": COUNTED, "row": ROW, "time": RowKey("time")}.get(name)
+def key_of(column: str | None) -> RowKey:
+    """What a column tells rows by, None for none; the style of times is told by the first."""
+    return {None: COUNTED, "counted": COUNTED, "row": ROW}.get(column, RowKey("time"))
 
 
 class Clock:

@@ -133,35 +133,36 @@ class RowSource:
 
     def _raw_lines(self, whole: bool) -> Iterator[tuple[int, bytes, str]]:
         """(number, line with its end, what is wrong with it)."""
+        lines = self._bounded_lines()
         number = 0
+        for raw in lines:
+            first = number = number + 1
+            while whole and raw and raw.count(b'"') % 2 and (more := next(lines, b"")) != b"":
+                number += 1
+                raw = None if more is None or len(raw) + len(more) > LONGEST_LINE else raw + more
+            trouble = ""
+            if raw is None:
+                trouble = f"the line is longer than {LONGEST_LINE:,} bytes; is it a table?"
+            elif not whole and not raw.endswith(b"\n") and raw.strip():
+                trouble = "the line has no end, so it may have been cut off; end the last line too"
+            yield first, raw or b"", trouble
+
+    def _bounded_lines(self) -> Iterator[bytes | None]:
+        """The lines of a text, unpacked; None for one that is too long."""
+        packed = self.name.lower().endswith(".gz")
         with self._opened() as file:
-            text = io.BufferedReader(_Unpacking(self, file)) if self._is_packed else file
+            text = gzip.GzipFile(fileobj=file) if packed else file
+            start, passing_over = _BYTE_ORDER_MARK, False
             try:
-                while raw := text.readline(LONGEST_LINE + 1):
-                    number += 1
-                    if number == 1:
-                        raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                    first, long = number, len(raw) > LONGEST_LINE
-                    while (
-                        whole and raw.count(b'"') % 2 and not long and (more := text.readline(LONGEST_LINE))
-                    ):
-                        raw, number = raw + more, number + 1
-                        long = len(raw) > LONGEST_LINE
-                    rest = raw
-                    while long and rest and not rest.endswith(b"\n"):
-                        rest = text.readline(LONGEST_LINE)
-                    trouble = (
-                        f"the line is longer than {LONGEST_LINE:,} bytes; is it a table?" if long else ""
-                    )
-                    if not long and not whole and not raw.endswith(b"\n") and raw.strip():
-                        trouble = "the line has no end, so it may have been cut off; end the last line too"
-                    yield first, b"" if long else raw, trouble
+                while piece := text.readline(LONGEST_LINE + 1):
+                    if packed and text.tell() > self._most_unpacked:
+                        raise self._too_large()
+                    long = len(piece) > LONGEST_LINE
+                    if not passing_over:
+                        yield None if long else piece.removeprefix(start)
+                    start, passing_over = b"", (long or passing_over) and not piece.endswith(b"\n")
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise InvalidNetwork(f"{self}: not a whole gzip file: {error}; pack it again") from None
-
-    @property
-    def _is_packed(self) -> bool:
-        return self.name.lower().endswith(".gz")
 
     def _opened(self) -> AbstractContextManager[IO[bytes]]:
         if self.content is None:
@@ -252,26 +253,6 @@ _KINDS = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet", ".pq": "parquet",
     ".feather": "feather", ".arrow": "feather", ".xlsx": "xlsx",
 }  # fmt: skip
-
-
-class _Unpacking(io.RawIOBase):
-    """The bytes of a packed file, refused where they become too many."""
-
-    def __init__(self, source: RowSource, content: IO[bytes]) -> None:
-        self._source, self._most = source, source._most_unpacked
-        self._unpacked = gzip.GzipFile(fileobj=content)
-
-    def readable(self) -> bool:
-        """They can be read."""
-        return True
-
-    def readinto(self, into: Any) -> int:
-        """The next bytes."""
-        found = self._unpacked.read(len(into))
-        if self._unpacked.tell() > self._most:
-            raise self._source._too_large()
-        into[: len(found)] = found
-        return len(found)
 
 
 def _plain_cells(column: Any) -> list[Any]:

@@ -11,17 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.io.cells import Dialect, NoNumber
-from veilnet.io.row_keys import LARGEST_ROW, Clock, RowKey
+from veilnet.io.row_keys import COUNTED, LARGEST_ROW, Clock, RowKey, key_of
 from veilnet.io.sources import Line, RowSource
 
-__all__ = ["Block", "Format", "Refused", "RowReader", "format_for", "numbers_of", "source_of"]
+__all__ = ["Block", "Format", "Refused", "RowReader", "format_for", "source_of"]
 
 Format = Literal["csv", "jsonl"]
 
@@ -86,17 +86,28 @@ def source_of(path: Path | None, format: str | None = None, *, beside: Path | No
 
 
 class RowReader(ABC):
-    """Reads rows of ``columns`` numbers from a source.
+    """Reads rows of ``columns`` numbers from a source: by their names, or by their places where there are none.
 
     last_row:  the last row read, as a number (:mod:`veilnet.io.row_keys`).
     rows_told: whether the lines tell their rows; otherwise they are counted.
     key:       how rows are told apart; None until the first of them was read.
     """
 
-    def __init__(self, source: RowSource, columns: int) -> None:
+    _keys: tuple[str, ...] = ("row", "time")  # the columns or JSON keys that may tell a row
+    _texts: tuple[str, ...] = ()  # what else stands beside the numbers
+    _listed = "readings"  # the JSON key of numbers in a list
+
+    def __init__(
+        self, source: RowSource, columns: int, names: Sequence[str], told_in: str | None = None
+    ) -> None:
         self.source = source
-        self._columns = columns
+        self._columns, self._names = columns, tuple(names)
         self._json = source.kind == "jsonl"
+        self._told_in = told_in  # the column or key that tells rows, once that is known
+        self._told_at: int | None = None
+        self._texts_at: list[int | None] = []
+        self._numbers_at: list[int] = list(range(columns))
+        self._width = columns
         self._clock = Clock()
         self._line = 0
         self._blank: list[int] = []  # empty lines count as rows only if another line follows
@@ -121,8 +132,8 @@ class RowReader(ABC):
         """Whether the first line of a table names columns, which it then reads."""
 
     @abstractmethod
-    def _parse(self, cells: Any, dialect: Dialect) -> tuple[int | None, list[float]]:
-        """(row or None where it is counted, numbers) of a line."""
+    def _bad_header(self, trouble: str) -> NoReturn:
+        """Refuse the source."""
 
     @abstractmethod
     def _out_of_order(self, block: Block, row: int) -> None:
@@ -131,6 +142,15 @@ class RowReader(ABC):
     @abstractmethod
     def _at_end(self) -> None:
         """What to do when the source has ended."""
+
+    def _checked(self, row: int | None, texts: list[Any], cells: list[Any], dialect: Dialect) -> list[float]:
+        """The numbers of a row, NaN where one is missing."""
+        del texts
+        try:
+            return dialect.numbers(cells)
+        except NoNumber as error:
+            which = repr(self._names[error.place]) if self._names else error.place + 1
+            raise Refused(f"{self._listed[:-1]} {which} is not a number", row) from None
 
     def _take(self, line: Line, block: Block) -> None:
         first, self._line = self._line == 0, line.number
@@ -145,7 +165,8 @@ class RowReader(ABC):
             self._blank.clear()
             if line.trouble:
                 raise Refused(line.trouble)
-            row, numbers = self._parse(line.cells, line.dialect)
+            row, texts, cells = (self._in_json if self._json else self._in_cells)(line.cells)
+            numbers = self._checked(row, texts, cells, line.dialect)
         except Refused as refusal:
             self._refuse(block, line.number, str(refusal), refusal.row)
             return
@@ -165,8 +186,40 @@ class RowReader(ABC):
             row = self.last_row
         block.refused.append((line, row, reason))
 
-    def _told(self, key: RowKey, cell: object) -> int:
+    # --- cells under a header
+
+    def _read_header(self, names: list[str]) -> None:
+        """Find what is wanted among the names of columns."""
+        if len(set(names)) != len(names):
+            self._bad_header("a name is given twice")
+        self._told_in = self._told_in or next((name for name in self._keys if name in names), None)
+        if self._told_in is not None:
+            if self._told_in not in names:
+                self._bad_header(f"there is no column {self._told_in!r} of times")
+            self._told_at, self.rows_told, self.key = names.index(self._told_in), True, None
+        self._width = len(names)
+        self._texts_at = [names.index(name) if name in names else None for name in self._texts]
+        missing = [name for name in self._names if name not in names]
+        if missing:
+            self._bad_header(f"there is no column {missing[0]!r}")
+        self._numbers_at = [names.index(name) for name in self._names]
+        if not self._names:
+            others = {self._told_at, *self._texts_at}
+            self._numbers_at = [place for place in range(len(names)) if place not in others]
+        if len(self._numbers_at) != self._columns:
+            self._bad_header(f"it names {len(self._numbers_at)} columns of numbers")
+
+    def _in_cells(self, cells: list[Any]) -> tuple[int | None, list[Any], list[Any]]:
+        """(row or None where it is counted, texts, cells of the numbers)."""
+        if len(cells) != self._width:
+            raise Refused(f"expected {self._width} cells, found {len(cells)}")
+        row = None if self._told_at is None else self._told(cells[self._told_at])
+        texts = [None if place is None else cells[place] for place in self._texts_at]
+        return row, texts, [cells[place] for place in self._numbers_at]
+
+    def _told(self, cell: object) -> int:
         """The row that a cell tells; every time must be written as the first was."""
+        key = key_of(self._told_in)
         if key.is_time:
             try:
                 row = self._clock.read(cell)
@@ -178,16 +231,44 @@ class RowReader(ABC):
         self.key = key
         return row
 
+    # --- JSON lines
 
-def numbers_of(
-    cells: Sequence[Any], dialect: Dialect, row: int | None, names: Sequence[str] = ()
-) -> list[float]:
-    """Cells as numbers, NaN where one is missing. names: of the readings they are, where those are known."""
-    try:
-        return dialect.numbers(cells)
-    except NoNumber as error:
-        which = f"reading {names[error.place]!r}" if names else f"field {error.place + 1}"
-        raise Refused(f"{which} is not a number", row) from None
+    def _in_json(self, value: Any) -> tuple[int | None, list[Any], list[Any]]:
+        """The same of a JSON value."""
+        if not isinstance(value, dict):
+            keys = ", ".join(f'"{name}"' for name in ("row", *self._texts, self._listed))
+            raise Refused(f"expected a JSON table with {keys}")
+        row = self._row_in(value)
+        texts = [value.pop(name, None) for name in self._texts]
+        return row, texts, self._numbers_in(value, row)
+
+    def _row_in(self, table: dict[str, Any]) -> int | None:
+        """The row that a JSON table tells, which is taken out of it; None where rows are counted."""
+        if self.key == COUNTED and not self.rows_told and table.get("row") is not None:
+            raise Refused("the row is given, but those before were counted; give each, or none")
+        if self.key is None and self._told_in is None:
+            self._told_in = next((name for name in self._keys if table.get(name) is not None), None)
+        if self._told_in is None and not self.rows_told:
+            self.key = COUNTED
+            return None
+        told = table.pop(self._told_in or "row", None)
+        if told is None:
+            raise Refused(f"the {'time' if self._told_in not in (None, 'row') else 'row'} is missing")
+        row = self._told(told)
+        self.rows_told = True  # from now on every line must tell its row
+        return row
+
+    def _numbers_in(self, table: dict[str, Any], row: int | None) -> list[Any]:
+        """The list of numbers of a JSON table, in which nothing else is left."""
+        if self._listed not in table:
+            raise Refused(f'the key "{self._listed}" is missing', row)
+        cells = table.pop(self._listed)
+        if table:
+            beside = ", ".join(f'"{name}"' for name in ("row", *self._texts, self._listed))
+            raise Refused(f"there are other keys beside {beside}", row)
+        if not isinstance(cells, list) or len(cells) != self._columns:
+            raise Refused(f"expected a list of {self._columns} numbers", row)
+        return cells
 
 
 def _row_number(cell: object, *, as_text: bool) -> int:
