@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import sys
@@ -32,17 +33,15 @@ def command(
     from veilnet.live.topics import Topics
 
     ended = threading.Event()
-    left = [count]
+    coming = itertools.count(1)
 
     def estimated(table: dict[str, Any]) -> None:
         if ended.is_set():
             return
         sys.stdout.write(json.dumps(table, ensure_ascii=False) + "\n")
         sys.stdout.flush()
-        if left[0] is not None:
-            left[0] -= 1
-            if not left[0]:
-                ended.set()
+        if next(coming) == count:
+            ended.set()
 
     def say(sentence: str) -> None:
         sys.stderr.write(f"veilnet live read: {sentence}\n")

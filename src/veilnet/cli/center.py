@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,11 @@ from veilnet.cli._command_line import Argument, Option
 
 if TYPE_CHECKING:
     from veilnet.live.centre import Centre, Estimated
+    from veilnet.live.keys import Credentials
     from veilnet.live.messages import Seal
+    from veilnet.live.neighbours import Neighbours
+    from veilnet.live.plan_watch import PlanWatch
+    from veilnet.live.receiving import Receiver
 
 
 def command(
@@ -83,21 +88,14 @@ def command(
     from veilnet._core.errors import InvalidRequest
     from veilnet.centre.streams.sum_model import SumModel
     from veilnet.io._sealed import sealed_bytes
-    from veilnet.io.acceptance import accept, accepted_beside
     from veilnet.io.centre_files import centre_from_bytes
-    from veilnet.io.trust import pinned, pins_beside, require_trust
     from veilnet.live.centre import USUAL_GATE, Centre
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
     from veilnet.live.home_assistant import PREFIX
     from veilnet.live.keys import Credentials
-    from veilnet.live.metrics import MetricsServer, as_metrics
     from veilnet.live.neighbours import Neighbours
-    from veilnet.live.plan_watch import PlanWatch
     from veilnet.live.receiving import Receiver
-    from veilnet.live.seals import centre_seals
-    from veilnet.live.showing import as_line, as_table
-    from veilnet.live.status import read_status
     from veilnet.live.topics import Topics
 
     address, topics = read_address(broker), Topics(root)
@@ -105,17 +103,9 @@ def command(
         waiting = duration(wait) / 1e6
     except ValueError as error:
         raise InvalidRequest(f"--wait: {error}") from None
-    pins = () if trust is None else (trust,)
-
-    def trusted(content: bytes) -> bytes:
-        signed = require_trust(center, content, pinned(center, pins))
-        if signed is not None:
-            accept(center, None, signed, accepted)
-        return content
-
-    content = trusted(sealed_bytes(center))
-    model = centre_from_bytes(content, center)
-    if isinstance(model, SumModel) and (keep or gate is not None):
+    file = _PlanFile(center, () if trust is None else (trust,), accepted)
+    content = file.trusted(sealed_bytes(center))
+    if isinstance(centre_from_bytes(content, center), SumModel) and (keep or gate is not None):
         raise InvalidRequest(
             f"{'--keep' if gate is None else '--gate'}: messages of a stream of so many agents are added up, and not "
             "tested against the model; leave it out"
@@ -127,56 +117,121 @@ def command(
             store, seals, topics, wait=waiting, gate=USUAL_GATE if gate is None else gate, keep=keep,
             quorum=quorum, step=step,
         )  # fmt: skip
-
-        def take_up(content: bytes) -> bool:
-            new = centre.take_up(content, center)
-            seals.update(centre_seals(credentials, centre.agents))
-            centre.admit(seals)
-            if new:
-                _say(f"plan {centre.plan[:16]} is taken up, with {len(centre.fusion.agents)} agents")
-            for agent in centre.fusion.agents:
-                if agent not in seals:
-                    _say(
-                        f"{agent} has no seal here, so what it sends is refused; 'veilnet live keys' makes one"
-                    )
-            return new
-
-        take_up(content)
-        ended = threading.Event()
         neighbours = Neighbours(topics, __version__, PREFIX if home_assistant else None, influx)
+        service = _Service(
+            file, centre, seals, credentials, neighbours, "" if quiet else "json" if json else "lines"
+        )
+        service.take_up(content)
         neighbours.meet(centre.fusion.model.labels, centre.fusion.model.units)
-
-        def shown(made: Estimated) -> dict[str, Any]:
-            table = as_table(made, centre.epochs)
-            if not quiet:
-                line = json_module.dumps(table, ensure_ascii=False) if json else as_line(made, centre.epochs)
-                sys.stdout.write(line + "\n")
-                sys.stdout.flush()
-            return table
-
-        def roll_over(new: bytes) -> None:
-            if take_up(trusted(new)):
-                model = centre.fusion.model
-                receiver.publish(neighbours.meet(model.labels, model.units))
-
-        watch = PlanWatch(center, roll_over, _say, (accepted or accepted_beside(center), pins_beside(center)))
-        refusals = _Refusals(centre)
-        looked = [0.0]
-
-        def idle() -> None:
-            if time.monotonic() > looked[0] + 0.5:
-                looked[0] = time.monotonic()
-                watch.check()
-                refusals.tell()
-
         receiver = Receiver(
             centre, seals, topics, credentials, address,
-            say=_say, estimated=shown, idle=idle, neighbours=neighbours,
+            say=_say, estimated=service.shown, idle=service.look_around, neighbours=neighbours,
         )  # fmt: skip
+        service.run(receiver, metrics)
+    return 0
+
+
+class _PlanFile:
+    """The centre's file, of which only what is trusted is read.
+
+    pins: whom to trust beside what is pinned at the file. accepted: where it is kept which plan was run last.
+    """
+
+    def __init__(self, path: Path, pins: tuple[str, ...], accepted: Path | None) -> None:
+        self.path, self._pins, self._accepted = path, pins, accepted
+
+    def trusted(self, content: bytes) -> bytes:
+        """The content, where it may be run; an error otherwise."""
+        from veilnet.io.acceptance import accept
+        from veilnet.io.trust import pinned, require_trust
+
+        signed = require_trust(self.path, content, pinned(self.path, self._pins))
+        if signed is not None:
+            accept(self.path, None, signed, self._accepted)
+        return content
+
+    def watch(self, accept: Callable[[bytes], None]) -> PlanWatch:
+        """Looks for versions to come."""
+        from veilnet.io.acceptance import accepted_beside
+        from veilnet.io.trust import pins_beside
+        from veilnet.live.plan_watch import PlanWatch
+
+        agreed = (self._accepted or accepted_beside(self.path), pins_beside(self.path))
+        return PlanWatch(self.path, accept, _say, agreed)
+
+
+class _Service:
+    """A centre at work: takes up plans, shows estimates (json, lines or nothing), says what its owner should know."""
+
+    def __init__(
+        self,
+        file: _PlanFile,
+        centre: Centre,
+        seals: dict[str, Seal],
+        credentials: Credentials,
+        neighbours: Neighbours,
+        show: str,
+    ) -> None:
+        self._file, self._centre, self._seals, self._credentials = file, centre, seals, credentials
+        self._neighbours, self._show = neighbours, show
+        self._watch = file.watch(self._roll_over)
+        self._refusals = _Refusals(centre)
+        self._looked = 0.0
+        self._receiver: Receiver | None = None
+
+    def take_up(self, content: bytes) -> bool:
+        """Whether this plan was not the one that counts already; its agents' seals are read."""
+        from veilnet.live.seals import centre_seals
+
+        centre = self._centre
+        new = centre.take_up(content, self._file.path)
+        self._seals.update(centre_seals(self._credentials, centre.agents))
+        centre.admit(self._seals)
+        if new:
+            _say(f"plan {centre.plan[:16]} is taken up, with {len(centre.fusion.agents)} agents")
+        for agent in centre.fusion.agents:
+            if agent not in self._seals:
+                _say(f"{agent} has no seal here, so what it sends is refused; 'veilnet live keys' makes one")
+        return new
+
+    def _roll_over(self, new: bytes) -> None:
+        if self.take_up(self._file.trusted(new)) and self._receiver is not None:
+            model = self._centre.fusion.model
+            self._receiver.publish(self._neighbours.meet(model.labels, model.units))
+
+    def shown(self, made: Estimated) -> dict[str, Any]:
+        """An estimate as it is published, printed where that is wanted."""
+        from veilnet.live.showing import as_line, as_table
+
+        epochs = self._centre.epochs
+        table = as_table(made, epochs)
+        if self._show:
+            line = (
+                json_module.dumps(table, ensure_ascii=False)
+                if self._show == "json"
+                else as_line(made, epochs)
+            )
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        return table
+
+    def look_around(self) -> None:
+        """For a new plan, and for what was refused, every half second."""
+        if time.monotonic() > self._looked + 0.5:
+            self._looked = time.monotonic()
+            self._watch.check()
+            self._refusals.tell()
+
+    def run(self, receiver: Receiver, metrics: int | None) -> None:
+        """Receive until a signal ends it; metrics: the port for them, None for none."""
+        from veilnet.live.metrics import MetricsServer, as_metrics
+        from veilnet.live.status import read_status
+
+        self._receiver, ended, path = receiver, threading.Event(), self._centre.store.path
         server = None
         if metrics is not None:
             server = MetricsServer(
-                metrics, lambda: as_metrics(read_status(out), connected=receiver.connected)
+                metrics, lambda: as_metrics(read_status(path), connected=receiver.connected)
             ).start()
             _say(f"metrics at {server.address}")
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -186,8 +241,7 @@ def command(
         finally:
             if server is not None:
                 server.stop()
-        refusals.tell()
-    return 0
+        self._refusals.tell()
 
 
 class _Refusals:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from veilnet.cli.story import Line
+    from veilnet.cli.stream_story import StreamStory
+    from veilnet.plans.plan import Plan
+    from veilnet.verdict.verdict import Verdict
 
 _ROWS = 4000
 _STREAM_ROWS = 4000
@@ -37,10 +40,9 @@ def command(
         play_on_cluster(cluster, json=json)
         return
     import veilnet as vn
-    from veilnet.cli._shared import console, print_json, progress
-    from veilnet.cli._views import sending_table
+    from veilnet.cli._shared import print_json, progress
     from veilnet.cli.story import play
-    from veilnet.cli.stream_story import play_stream, track_in_blocks
+    from veilnet.cli.stream_story import play_stream
     from veilnet.io.template import house
 
     network = house()
@@ -71,6 +73,18 @@ def command(
             }
         )
         return
+    _tell_rows(verdict, free, strict, played, privacy)
+    _tell_stream(stream, followed)
+
+
+def _tell_rows(
+    verdict: Verdict, free: Plan, strict: Plan, played: dict[str, list[Line]], privacy: float
+) -> None:
+    """The first four acts: rows that stand alone."""
+    from veilnet.cli._shared import console
+    from veilnet.cli._views import sending_table
+
+    network = verdict.network
     _say("A small house")
     console.print(
         f"{network.S} rooms ({', '.join(network.agents)}) take {network.N} readings. A heating controller collects "
@@ -94,6 +108,13 @@ def command(
     console.print(
         f"Errors were measured on {_ROWS} simulated quarters of an hour, with the rooms' noise drawn in earnest."
     )
+
+
+def _tell_stream(stream: Plan, followed: StreamStory) -> None:
+    """The last act, and what to do next."""
+    from veilnet.cli._shared import console
+    from veilnet.cli.stream_story import track_in_blocks
+
     _say("5. Row after row: a centre that remembers, and looks back")
     console.print(
         "Rooms warm up slowly, people stay, and so does the sensors' noise: who keeps every row learns more than any "

@@ -54,7 +54,6 @@ def command(
     Writes a table of every draw, plots and README.md, which sets what the paper says beside what was measured. Exit
     code 0 says that the run is complete, not that the paper is right.
     """
-    import sys
     import time
 
     from veilnet._core.errors import InvalidRequest
@@ -78,21 +77,7 @@ def command(
         need_extras()
         if draw < 0:
             raise InvalidRequest(f"--draw: expected a number of at least 0, found {draw}")
-        measured = measure_draw(settings, draw, figures)[1]
-        if json:
-            print_json(
-                {
-                    name: [
-                        dict(zip(FIGURES[name].columns, map(float, line.split(",")), strict=True))
-                        for line in rows.splitlines()
-                    ]
-                    for name, rows in measured.items()
-                }
-            )
-            return
-        for name, rows in measured.items():
-            sys.stdout.write(",".join(("figure", *FIGURES[name].columns)) + "\n")
-            sys.stdout.writelines(f"{name},{line}" for line in rows.splitlines(keepends=True))
+        _tell_draw(measure_draw(settings, draw, figures)[1], json=json)
         return
     folder = Path("results") if out is None else out
     start = time.monotonic()
@@ -125,3 +110,26 @@ def command(
     rest = "; the others were there" if done.measured < draws else ""
     console.print(f"Measured {done.measured} of {draws} draws in {seconds:.0f} s{rest}.")
     console.print(f"Wrote {done.folder}: README.md has the numbers behind each line.")
+
+
+def _tell_draw(measured: dict[str, str], *, json: bool) -> None:
+    """The rows of one draw, by figure."""
+    import sys
+
+    from veilnet.cli._shared import print_json
+    from veilnet.paper.figures import FIGURES
+
+    if not json:
+        for name, rows in measured.items():
+            sys.stdout.write(",".join(("figure", *FIGURES[name].columns)) + "\n")
+            sys.stdout.writelines(f"{name},{line}" for line in rows.splitlines(keepends=True))
+        return
+    print_json(
+        {
+            name: [
+                dict(zip(FIGURES[name].columns, map(float, line.split(",")), strict=True))
+                for line in rows.splitlines()
+            ]
+            for name, rows in measured.items()
+        }
+    )

@@ -42,7 +42,7 @@ def as_metrics(status: Status, *, connected: bool) -> str:
         families.append(
             (name, words, {_labels(agent=each.agent): getattr(each, field) for each in status.agents})
         )
-    refused = {
+    refused: dict[str, float] = {
         _labels(agent=agent, reason=reason): count
         for (agent, reason), count in sorted(status.counts.items())
         if reason != "duplicate"
