@@ -18,7 +18,7 @@ import numpy as np
 
 import veilnet as vn
 from veilnet._core.types import Array
-from veilnet.agent.inspection import inspect
+from veilnet.review.inspection import inspect
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

@@ -11,14 +11,14 @@ import pytest
 import veilnet as vn
 from helpers.streams import random_stream
 from veilnet import cli
-from veilnet.agent.inspection import inspect
-from veilnet.agent.order import what_more
 from veilnet.agent.randomness import noise_source
 from veilnet.agent.recipe import reach
 from veilnet.agent.release import release_valid
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.model.usual import MOST_BEYOND
 from veilnet.plans.verification import verify
+from veilnet.review.inspection import inspect
+from veilnet.review.order import what_more
 
 CO2 = 787.3
 

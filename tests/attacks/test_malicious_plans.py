@@ -17,7 +17,6 @@ from helpers.coarse_networks import undithered
 from helpers.honest_streams import honest_plan
 from helpers.networks import random_network
 from helpers.stream_plans import Kind, stream_network
-from veilnet.agent.inspection import inspect
 from veilnet.cli import run
 from veilnet.io import _reading
 from veilnet.io.sanitizer_files import save_sanitizer
@@ -25,6 +24,7 @@ from veilnet.io.signing import make_key, sign_files
 from veilnet.io.template import house
 from veilnet.plans.plan import make_plan
 from veilnet.plans.verification import verify
+from veilnet.review.inspection import inspect
 
 NAMES = ("temperature", "humidity", "vibration")
 

@@ -18,7 +18,6 @@ from helpers.live_networks import Wired, house_plan, house_readings
 from helpers.memories import with_memory
 from veilnet import cli
 from veilnet.agent.memory import Memory
-from veilnet.agent.order import what_more
 from veilnet.agent.randomness import SeededNoise
 from veilnet.centre.fusion import Fusion
 from veilnet.io._sealed import seal
@@ -27,6 +26,7 @@ from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.live.agent import LiveAgent
 from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.messages import Seal
+from veilnet.review.order import what_more
 
 ROWS = 40
 

@@ -57,6 +57,11 @@ def test_verbs_that_run_in_loops_load_little(verb: str, folder: Path) -> None:
     loaded = loaded_by(arguments)
     assert "numpy" in loaded, "or the names are not read as they should be"
     assert not loaded & {"scipy", "rich", "matplotlib"}
+    if verb == "sanitize":  # a reading walks cli -> io -> agent -> io
+        assert "veilnet.agent.release" in loaded
+        rooms = {name.split(".")[1] for name in loaded if name.startswith("veilnet.")}
+        assert not rooms & {"bounds", "recheck", "verdict", "centre", "plans", "designs"}
+        assert "veilnet.model.network" not in loaded
 
 
 def test_help_loads_no_mathematics() -> None:

@@ -16,8 +16,6 @@ from helpers.small_network import small_network
 from helpers.stream_networks import random_stream
 from veilnet._core.durations import in_words, nearest_round, read_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
-from veilnet.agent.inspection import inspect
-from veilnet.agent.order import what_more
 from veilnet.cli import run
 from veilnet.io._formats import CENTRE, SANITIZER
 from veilnet.io._sealed import open_sealed, seal
@@ -31,6 +29,8 @@ from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals
 from veilnet.live.sending import Sender
 from veilnet.plans.verification import verify
+from veilnet.review.inspection import inspect
+from veilnet.review.order import what_more
 
 TIMES = RowKey("time", "zoned")
 

@@ -11,11 +11,11 @@ import pytest
 import veilnet as vn
 from helpers.coarse_networks import undithered
 from veilnet import cli
-from veilnet.agent.lattice_watch import LatticeWatch
 from veilnet.calibration.fitting import fit_report
 from veilnet.io._sealed import open_sealed, seal
 from veilnet.io.sanitizer_files import FORMAT
 from veilnet.io.template import house
+from veilnet.review.lattice_watch import LatticeWatch
 
 ARGUMENTS = {
     "observe": {"a": [[1.0, 0.3], [0.2, 1.0]], "b": [[0.5, 1.0]]},

@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,9 +41,11 @@ from veilnet.agent.randomness import noise_source
 from veilnet.agent.recipe import Recipe, prepare
 from veilnet.agent.release import release
 from veilnet.agent.stream import Stream
-from veilnet.model.network import Network
 from veilnet.model.readings import MOST_DRAWS, dither_variance, read_dither, read_limits, read_reading_names
 from veilnet.model.usual import chances_beyond, read_usual
+
+if TYPE_CHECKING:  # for an annotation alone: an agent has no use for the model
+    from veilnet.model.network import Network
 
 __all__ = ["Sanitizer"]
 

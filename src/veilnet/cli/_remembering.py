@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
-from veilnet.agent.lattice_watch import LatticeWatch
 from veilnet.agent.randomness import NoiseSource
 from veilnet.agent.stream import Stream
 from veilnet.cli._lines import LINES_AT_ONCE, after, outlet, say, say_unused_times, with_first
@@ -28,6 +27,7 @@ from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.release_ledger import ReleaseLedger, open_release_ledger
 from veilnet.io.row_keys import COUNTED, RowKey
 from veilnet.io.state_files import AgentState, StateFile, begin_state, open_state, state_beside
+from veilnet.review.lattice_watch import LatticeWatch
 
 if TYPE_CHECKING:
     from veilnet._core.types import Array

@@ -85,7 +85,6 @@ def command(
     Epochs go up. Where a clock was far ahead for a while, no reading has an epoch until then: --repair-clock.
     """
     from veilnet._core.errors import InvalidPlan, InvalidRequest
-    from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.cli._lines import with_first
     from veilnet.cli._repairing import repair
     from veilnet.io.acceptance import accepted_beside, runnable_sanitizer
@@ -104,6 +103,7 @@ def command(
     from veilnet.live.seals import agent_seal
     from veilnet.live.sending import Sender
     from veilnet.live.topics import Topics
+    from veilnet.review.lattice_watch import LatticeWatch
 
     if source is not None and not source.is_file():
         raise InvalidRequest(f"--in: {source}: no such file; check the name and the folder")

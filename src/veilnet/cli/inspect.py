@@ -45,7 +45,6 @@ def command(
     an agent's file.
     """
     from veilnet._core.errors import InvalidPlan, InvalidRequest
-    from veilnet.agent.inspection import inspect
     from veilnet.cli._agreeing import agreement, promise_of
     from veilnet.cli._shared import console, print_json
     from veilnet.io.live_ledger import audit_live_releases, is_live_ledger
@@ -53,6 +52,7 @@ def command(
     from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
     from veilnet.io.trust import fingerprint, pinned, require_trust
     from veilnet.io.trust import pin as write_pin
+    from veilnet.review.inspection import inspect
 
     for option, value in (("--head", head), ("--received", received)):
         if value is not None and ledger is None:

@@ -103,7 +103,6 @@ def command(
     agents. Agents in service run files of their own ('veilnet extract').
     """
     from veilnet._core.errors import InvalidRequest
-    from veilnet.agent.lattice_watch import LatticeWatch
     from veilnet.agent.randomness import noise_source
     from veilnet.agent.release import release_valid
     from veilnet.io.acceptance import runnable_sanitizer
@@ -114,6 +113,7 @@ def command(
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for, source_of
+    from veilnet.review.lattice_watch import LatticeWatch
 
     if cluster is not None or is_parts(sanitizer):
         from veilnet.cli._parts_running import sanitize_parts

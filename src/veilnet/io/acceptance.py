@@ -7,7 +7,7 @@ format       "veilnet-accepted/2"
 version      of the newest plan that it ran; anything older is refused (a roll-back)
 fingerprint  of the file of that version: two files of one version are refused
 agreed       the sanitizer that the agent's owner agreed to: the first that ran, or the last that was confirmed with
-             'veilnet inspect --confirm'; whatever tells more (:mod:`veilnet.agent.order`) is refused until confirmed;
+             'veilnet inspect --confirm'; what tells more (:mod:`veilnet.review.order`) is refused until confirmed;
              null in the record of a centre, which tells nothing of its own
 checksum     see :mod:`veilnet.io._sealed`
 
@@ -25,13 +25,13 @@ import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.words import join_names
-from veilnet.agent.order import what_more
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io import sanitizer_files
 from veilnet.io._atomic import write_bytes
 from veilnet.io._sealed import convert, open_sealed, seal
 from veilnet.io.statements import Statement
 from veilnet.io.trust import pinned, require_trust
+from veilnet.review.order import what_more
 
 FORMAT = "veilnet-accepted/2"
 

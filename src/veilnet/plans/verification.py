@@ -21,7 +21,6 @@ import numpy as np
 from veilnet._core.durations import in_words, same_step
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
-from veilnet.agent.inspection import inspect
 from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.centre.models import Messages, messages_of, same_messages
@@ -31,6 +30,7 @@ from veilnet.plans.in_words import floors_in_proof, that_keeps
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.plan import Plan
 from veilnet.plans.release_grid import with_release_grid
+from veilnet.review.inspection import inspect
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.limits import limit_notes, refuse_narrow_limits
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet._core.words import number
-from veilnet.agent.filter_response import fading, unrolled
-from veilnet.agent.inspection import Exposure, inspect
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 from veilnet.report.html import Html, element, shown, table
 from veilnet.report.svg import label, line, picture
+from veilnet.review.filter_response import fading, unrolled
+from veilnet.review.inspection import Exposure, inspect
 
 __all__ = ["Sending", "sending_of", "sending_picture", "sending_table"]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import veilnet as vn
 from veilnet._core.types import Array
 from veilnet.agent.memory import Memory
-from veilnet.agent.order import what_more
+from veilnet.review.order import what_more
 
 SEEDS = st.integers(0, 2**32 - 1)
 

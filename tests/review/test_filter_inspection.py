@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from veilnet.agent.inspection import inspect
 from veilnet.agent.memory import Memory
+from veilnet.review.inspection import inspect
 
 
 def kinds(sanitizer: vn.Sanitizer) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 import veilnet as vn
 from helpers.memories import sent_row_by_row
-from veilnet.agent.inspection import inspect
+from veilnet.review.inspection import inspect
 
 
 def recovered(sanitizer: vn.Sanitizer, rows: int = 12) -> np.ndarray:
