@@ -99,7 +99,7 @@ class Table(Kind):
         self.kinds: dict[str, Kind] = {
             name: each.kind if isinstance(each, Maybe) else each for name, each in kinds.items()
         }
-        self._needed = [name for name, each in kinds.items() if not isinstance(each, Maybe)]
+        self.needed = [name for name, each in kinds.items() if not isinstance(each, Maybe)]
 
     def write(self, value: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -111,7 +111,7 @@ class Table(Kind):
         for name in found:
             if name not in self.kinds:
                 raise InvalidNetwork(f"{prefix}{name[:40]}: no such key")
-        for name in self._needed:
+        for name in self.needed:
             if name not in found:
                 raise InvalidNetwork(f"{prefix}{name}: missing")
         return {

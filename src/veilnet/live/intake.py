@@ -6,6 +6,7 @@ Refusals have a word each, are counted per agent, and never quote what was refus
     oversized   more bytes than a message may have
     seal        not sealed with this agent's secret: forged, changed, or of another agent
     malformed   sealed, and still no message
+    newer       made by a newer veilnet: upgrade the centre; the agent keeps it, and sends it again
     impostor    an agent's message on another agent's topic
     plan        of a plan that the centre does not know (yet): the agent keeps it, and sends it again
     gone        of an agent that the plan of the centre has no more, or lets send nothing, by an earlier plan: never
@@ -33,8 +34,8 @@ from veilnet.live.topics import Topics
 __all__ = ["NOT_USED", "REASONS", "Accepted", "Intake", "Refused"]
 
 REASONS = (
-    "stranger", "oversized", "seal", "malformed", "impostor", "gone", "plan", "numbers", "conflict", "old", "far",
-    "few", "late",
+    "stranger", "oversized", "seal", "malformed", "newer", "impostor", "gone", "plan", "numbers", "conflict", "old",
+    "far", "few", "late",
 )  # fmt: skip
 NOT_USED = ("far", "few", "late")  # kept all the same
 STRANGER = ""

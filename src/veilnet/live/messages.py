@@ -1,8 +1,8 @@
 """What goes over the wire: messages of agents and receipts of the centre, typed, limited in size, sealed.
 
-Each is MessagePack (by msgspec) followed by a seal: BLAKE2b with a secret that this agent and the centre share
-(:mod:`veilnet.live.seals`), over the bytes and what they are for. So a broker, or whoever got hold of one, can drop
-messages and hold them back, but neither change nor invent one.
+Each is MessagePack (by msgspec), a list that begins with its version, followed by a seal: BLAKE2b with a secret that
+this agent and the centre share (:mod:`veilnet.live.seals`), over the bytes and what they are for. So a broker, or
+whoever got hold of one, can drop messages and hold them back, but neither change nor invent one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from veilnet._core.types import Array
 
 __all__ = ["MOST_BYTES", "SHORT", "Malformed", "Message", "Receipt", "Seal", "as_ranges"]
 
+VERSION = 1  # of messages and receipts; it rises when a field is added
 MOST_BYTES = 65536  # of a message on the wire, as the broker's configuration allows
 SHORT = 16  # characters of a plan's id that its messages carry
 STORE_BYTES = 8
@@ -31,7 +32,7 @@ class Malformed(ValueError):
     """Bytes that are no message: a word says why, and nothing of the content."""
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=VERSION, forbid_unknown_fields=True):
     """What an agent tells of one epoch.
 
     plan:     the beginning of the plan's id.
@@ -58,7 +59,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         return None if self.values is None else np.frombuffer(self.values, dtype="<f8")
 
 
-class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=VERSION, forbid_unknown_fields=True):
     """What the centre tells an agent: which of its messages are committed, and which it will never take.
 
     store:   of the messages.
@@ -127,10 +128,19 @@ class Seal:
         try:
             return decoder.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            raise Malformed("malformed") from None
+            raise Malformed("newer" if _is_newer(body) else "malformed") from None
 
     def _tag(self, body: bytes, use: bytes) -> bytes:
         return blake2b(body, digest_size=_TAG, key=self._secret, person=use).digest()
+
+
+def _is_newer(body: bytes) -> bool:
+    """Whether bytes that are no message begin as one of a later version does."""
+    try:
+        found = msgspec.msgpack.decode(body, type=list)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return bool(found) and type(found[0]) is int and found[0] > VERSION
 
 
 def as_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

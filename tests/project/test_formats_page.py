@@ -1,0 +1,238 @@
+"""The page of formats is true: its tables are the code's, and an agent made from it sends what veilnet would."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.code_blocks import ROOT, blocks
+from helpers.networks import random_network
+from veilnet.agent.release import release_valid
+from veilnet.io import _formats, network_schema, sanitizer_files
+from veilnet.io._kinds import Kind, Table
+from veilnet.io.centre_files import KINDS
+from veilnet.io.plan_files import PLAN
+from veilnet.io.proof_files import PROOF
+from veilnet.io.template import house
+from veilnet.live.messages import MOST_BYTES, Malformed, Message, Receipt, Seal
+from veilnet.live.topics import Topics
+from veilnet.plans.plan import make_plan
+
+PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
+CODE = [block.code for block in blocks(PAGE) if block.language == "python"]
+
+
+def rows_under(heading: str) -> dict[str, str]:
+    """first cell -> second cell of the table under a heading."""
+    section = re.split(r"^#+ ", PAGE.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+    found = re.findall(r"^\| `([^`]+)` \| ([^|]+?) \|", section, re.MULTILINE)
+    assert found, heading
+    return dict(found)
+
+
+def fields(table: Table, *without: str) -> dict[str, str]:
+    """name -> whether it is always there, as the page has it."""
+    return {name: "yes" if name in table.needed else "no" for name in table.kinds if name not in without}
+
+
+OF_ALL = ("kind", "plan", "public", "step")
+
+
+@pytest.mark.parametrize(
+    ("heading", "expected"),
+    [
+        ("Fields of plan.json", fields(PLAN)),
+        ("Fields of an agent's file", fields(sanitizer_files.SANITIZER)),
+        ("Fields of every centre's file", {k: v for k, v in fields(KINDS["rows"]).items() if k in OF_ALL}),
+        ("Fields of rows", fields(KINDS["rows"], *OF_ALL)),
+        ("Fields of a stream", fields(KINDS["stream"], *OF_ALL)),
+        ("Fields of a sum", fields(KINDS["sum"], *OF_ALL)),
+    ],
+)
+def test_tables_of_sealed_files_are_those_of_the_code(heading: str, expected: dict[str, str]) -> None:
+    assert rows_under(heading) == expected
+
+
+def test_tables_of_networks_and_messages_are_those_of_the_code() -> None:
+    network = rows_under("Fields of a network")
+    assert set(network) == set(network_schema.DOCUMENT_KEYS)
+    assert {name for name, always in network.items() if always == "yes"} == {
+        "format", "public", "private", "agents",
+    }  # fmt: skip
+    agent = rows_under("Fields of an agent of a network")
+    assert set(agent) == set(network_schema.AGENT_KEYS)
+    assert [name for name, always in agent.items() if always == "yes"] == ["observe"]
+    assert set(rows_under("Arrays of a network")) == set(network_schema.COLUMNS)
+    assert list(rows_under("Elements of a message"))[1:] == list(Message.__struct_fields__)
+    assert list(rows_under("Elements of a receipt"))[1:] == list(Receipt.__struct_fields__)
+    topics = Topics()
+    assert set(rows_under("Topics")) == {
+        topics.messages("<agent>").replace("=3C", "<").replace("=3E", ">"),
+        topics.acks("<agent>").replace("=3C", "<").replace("=3E", ">"),
+        *(topics.estimates, topics.influx, topics.status),
+    }
+    assert f"{MOST_BYTES:,} bytes" in PAGE
+
+
+def shape_of(kind: Any) -> str:
+    """All names within a kind, in order."""
+    if isinstance(kind, Table):
+        inside = (
+            f"{name}{'' if name in kind.needed else '?'}{shape_of(each)}" for name, each in kind.kinds.items()
+        )
+        return f"({','.join(inside)})"
+    inner = getattr(kind, "_kind", None)
+    return shape_of(inner) if isinstance(inner, Kind) else ""
+
+
+# What each version holds. Other fields ask for a new version: raise it in _formats.py, and note its digest here.
+KNOWN = {
+    "veilnet-network/1": "cd7c08190cc4",
+    "veilnet-network-archive/1": "46993da0bb27",
+    "veilnet-plan/2": "6fab65c1eee2",
+    "veilnet-plan-archive/2": "884edc08d98e",
+    "veilnet-sanitizer/2": "7500679a9fab",
+    "veilnet-centre/2": "64b2e8d9c841",
+    "veilnet-proof/2": "fcff8fefcaa7",
+}
+HELD = {
+    _formats.NETWORK: [*network_schema.DOCUMENT_KEYS, *network_schema.AGENT_KEYS],
+    _formats.NETWORK_ARCHIVE: [*network_schema.COLUMNS, *(each.name for each in network_schema.FIELDS)],
+    _formats.PLAN: [shape_of(PLAN)],
+    _formats.PLAN_ARCHIVE: [shape_of(PLAN), *network_schema.COLUMNS],
+    _formats.SANITIZER: [shape_of(sanitizer_files.SANITIZER)],
+    _formats.CENTRE: [shape_of(each) for each in KINDS.values()],
+    _formats.PROOF: [shape_of(PROOF)],
+}
+
+
+def test_a_version_rises_when_a_field_is_added() -> None:
+    found = {
+        form: hashlib.sha256("\n".join(sorted(held)).encode()).hexdigest()[:12] for form, held in HELD.items()
+    }
+    assert found == KNOWN
+    assert set(rows := re.findall(r"^\| `(veilnet-[a-z-]+/\d+)` \|", PAGE, re.MULTILINE)) == set(KNOWN), rows
+
+
+class Drawn:
+    """A source of noise that hands out draws of a list, and whoever asks after it gets the same."""
+
+    private = False
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def uniform(self, shape: tuple[int, ...] = ()) -> Any:
+        return self._rng.random(shape) - 0.5
+
+    def normal(self, shape: tuple[int, ...] = ()) -> Any:
+        return self._rng.standard_normal(shape)
+
+
+@pytest.fixture(scope="module")
+def page_agent() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(CODE[0], "formats.md", "exec"), names)
+    return names
+
+
+def plans() -> Iterator[vn.Plan]:
+    yield vn.design(house())
+    network = random_network(3, prior="covariance")
+    rng = np.random.default_rng(2)
+    yield make_plan(
+        network,
+        {
+            name: vn.Sanitizer(rng.standard_normal((2, size)), [0.5, 1e-16], offset=network.offset[mine])
+            for name, size, mine in (
+                (name, int(network.blocks.sizes[place]), network.blocks.rows(place))
+                for place, name in enumerate(network.agents)
+            )
+        },
+        "by hand",
+    )
+    limited = random_network(4, prior="covariance")
+    yield vn.design(
+        limited.replace(limits=dict.fromkeys(limited.agents, (-1000000.0, 2000000.0)), resolution=0.125)
+    )
+
+
+def test_an_agent_made_from_the_page_sends_the_same_numbers(
+    page_agent: dict[str, Any], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(5)
+    compared = noisy = dithered = 0
+    for number, plan in enumerate(plans()):
+        plan.save(tmp_path / f"plan{number}")
+        for agent, sanitizer in plan.sanitizers.items():
+            file = page_agent["read_agent_file"]((tmp_path / f"plan{number}/{agent}.json").read_bytes())
+            noisy += bool(np.any(sanitizer.noise))
+            dithered += sanitizer.dithers
+            for seed in range(20):
+                reading = sanitizer.offset + rng.standard_normal(sanitizer.readings) * 10.0 ** rng.integers(
+                    0, 30
+                )
+                ours = release_valid(sanitizer.recipe, reading[None], Drawn(seed)).values[0]
+                theirs = Drawn(seed)
+                sent = page_agent["numbers_sent"](file, reading.tolist(), theirs.uniform, theirs.normal)
+                assert sent == ours.tolist()
+                compared += 1
+            assert page_agent["numbers_sent"](file, [np.nan] * sanitizer.readings, None, None) is None
+    assert compared > 200
+    assert min(noisy, dithered) > 3
+
+
+def test_a_message_made_from_the_page_is_the_one_veilnet_makes(page_agent: dict[str, Any]) -> None:
+    secret, store = bytes(range(32)), bytes(range(1, 9))
+    file = {"plan": "0123456789abcdef0123456789abcdef", "agent": "kitchen"}
+    shown = next(block.shown for block in blocks(PAGE) if block.code == CODE[1])
+    vector = bytes.fromhex(str(shown).replace("\n", ""))
+    assert page_agent["message"](secret, file, store, 1, 1888889, [0.5, -1.25]) == vector
+    seal = Seal(secret)
+    opened = seal.open_message(vector)
+    assert (opened.plan, opened.agent, opened.epoch) == ("0123456789abcdef", "kitchen", 1888889)
+    assert seal.message(opened) == vector
+    for agent, epoch, sent in (
+        ("kitchen", 1, None), ("Küche im ersten Stock, am Fenster nach Norden", 2**40, [1e300] * 40),
+        ("a", 127, [0.0]), ("b", 128, []), ("c", 65536, [2.5]),
+    ):  # fmt: skip
+        values = None if sent is None else np.array(sent, dtype="<f8").tobytes()
+        made = seal.message(Message("f" * 16, agent, store, epoch, epoch, 0, True, values))
+        file = {"plan": "f" * 32, "agent": agent}
+        assert page_agent["message"](secret, file, store, epoch, epoch, sent) == made
+
+
+@pytest.mark.parametrize(("version", "why"), [(2, "newer"), (0, "malformed"), ("2", "malformed")])
+def test_a_message_of_another_version_is_told_from_nonsense(
+    page_agent: dict[str, Any], version: Any, why: str
+) -> None:
+    secret = bytes(32)
+    body = page_agent["packed"](
+        [version, "f" * 16, "kitchen", bytes(8), 1, 1, 0, True, None, "a field of then"]
+    )
+    tag = hashlib.blake2b(body, digest_size=16, key=secret, person=b"veilnet message").digest()
+    with pytest.raises(Malformed, match=why):
+        Seal(secret).open_message(body + tag)
+
+
+def test_the_id_of_a_plan_is_as_the_page_says(tmp_path: Path) -> None:
+    plan = vn.design(house())
+    plan.save(tmp_path / "plan.npz")
+    plan.save(tmp_path / "plan")
+    with np.load(tmp_path / "plan.npz") as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    digest = hashlib.sha256()
+    for name in sorted(set(arrays) - {"format", "plan"}):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        text = array.dtype.kind == "U" and array.ndim == 0
+        digest.update(str(array).encode("utf-32-le") if text else array.tobytes())
+    assert digest.hexdigest()[:32] == str(arrays["plan"])
+    assert f'"plan": "{arrays["plan"]}"' in (tmp_path / "plan/kitchen.json").read_text()
