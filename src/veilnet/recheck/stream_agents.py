@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 
-__all__ = ["AgentFilter", "ComplexArray", "reached", "unit_sizes", "white_noise"]
-
-ComplexArray = NDArray[Any]
+__all__ = ["AgentFilter", "reached", "unit_sizes", "white_noise"]
 
 _ROWS = 16
 
@@ -35,17 +31,6 @@ class AgentFilter:
             compression, self.noise = sanitizer.compression, sanitizer.noise
         self.memory = None if sanitizer is None else sanitizer.memory
         self.from_memory, self.from_reading = compression[:, : self.order], compression[:, self.order :]
-
-    def response(self, turns: ComplexArray) -> ComplexArray:
-        """h(ω), (frequencies, sent, readings), for turns e^{-iω}."""
-        direct = np.broadcast_to(self.from_reading.astype(complex), (len(turns), self.sent, self.count))
-        if self.memory is None:
-            return np.array(direct)
-        identity = np.eye(self.order)
-        resolvent = np.linalg.solve(
-            identity - turns[:, None, None] * self.memory.transition, self.memory.gain.astype(complex)
-        )
-        return np.asarray(direct + self.from_memory @ resolvent)
 
 
 def white_noise(network: Network) -> Array:
