@@ -16,6 +16,7 @@ from helpers.stream_networks import random_stream
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
+from veilnet.centre.models import same_messages
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.cli import run
 from veilnet.io._sealed import seal
@@ -161,7 +162,12 @@ def test_row_by_row_and_from_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     content = seal(centre_document(plan.messages))
     read = centre_from_bytes(content, Path("center.json"))
     assert isinstance(read, SumModel)
-    assert plan.messages.resembles(read)  # type: ignore[arg-type]
+    assert same_messages(plan.messages, read, exactly=True)
+    nearly = replace(read, noise=read.noise * (1 + 1e-9))
+    assert same_messages(plan.messages, nearly)
+    assert not same_messages(plan.messages, nearly, exactly=True)
+    assert not same_messages(plan.messages, replace(read, noise=read.noise * 1.1))
+    assert not same_messages(plan.messages, replace(read, labels=(*read.labels[1:], "other")))
     again = vn.Fusion(read)
     assert np.array_equal(again.estimate(sent).public, whole.public)
     follower = again.follow()

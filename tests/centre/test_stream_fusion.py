@@ -10,10 +10,14 @@ import pytest
 
 import veilnet as vn
 from helpers.memories import sent_row_by_row
+from helpers.stream_networks import random_stream as many_agents
 from helpers.streams import random_sanitizers, random_stream, simulated, window
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
+from veilnet.bounds.streams.knowledge import stream_knowledge
+from veilnet.centre.streams.gains import Gains, Pattern
 from veilnet.centre.streams.model import stream_model
+from veilnet.verdict.streams.share_filters import share_filters
 
 ROWS = 9
 
@@ -334,3 +338,19 @@ def test_verify_refuses_another_centre(tmp_path: Path) -> None:
             vn.Plan.load(tmp_path / "plan")
     path.write_bytes(seal(document))
     assert vn.Plan.load(tmp_path / "plan").network.is_stream
+
+
+def test_gains_of_a_large_state_settle_at_the_steady_error() -> None:
+    """Rounding of 102 numbers, some far better known than others, changes errors for ever; oracle: the bounds."""
+    network = many_agents(1, sizes=(3,) * 12, parameters=8, public_rows=2)
+    sanitizers = share_filters(network).sanitizers
+    model = stream_model(network, sanitizers)
+    assert model.size > 100
+    everybody = Pattern.of(*np.zeros((2, network.S), bool))
+    gains = Gains(model)
+    step = gains.first(everybody)
+    for _ in range(40):
+        step = gains.after(step, everybody)
+    assert step.settled
+    steady = stream_knowledge(network, sanitizers).error(network.U, hindsight=False)
+    np.testing.assert_allclose(step.public, steady, rtol=1e-7, atol=1e-7 * np.max(steady))

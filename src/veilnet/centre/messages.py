@@ -22,7 +22,6 @@ from functools import cached_property
 import numpy as np
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.durations import same_step
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array, Booleans
@@ -118,18 +117,12 @@ class CentreModel:
         covariance[~estimable, ~estimable] = np.inf
         return View(gain, covariance, np.asarray(estimable))
 
-    def resembles(self, other: CentreModel) -> bool:
-        """Whether another model says the same, up to rounding on another machine."""
-        mine, theirs = self._comparable(), other._comparable()
-        return (
-            (self.agents, self.labels, self.units) == (other.agents, other.labels, other.units)
-            and same_step(self.step, other.step)
-            and len(mine) == len(theirs)
-            and all(rows_agree(one, another) for one, another in zip(mine, theirs, strict=True))
-        )
+    def words(self) -> tuple[object, ...]:
+        """What another model of the same messages has to share to the letter."""
+        return self.agents, self.labels, self.units
 
-    def _comparable(self) -> list[Array]:
-        """Everything in it; roots that are not unique by what is."""
+    def numbers(self) -> list[Array]:
+        """Everything else in it; roots that are not unique by what is."""
         parts = [*self.whiten, self.observe, self.public, self.prior.T @ self.prior]
         parts += [self.public_expected[:, None], np.array([[self.least_sharpness]])]
         for place, white in enumerate(self.whiten):

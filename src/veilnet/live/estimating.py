@@ -21,8 +21,9 @@ from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.gate import Gate
+from veilnet.centre.messages import CentreModel
 from veilnet.centre.mixing import can_mix, mixed
-from veilnet.centre.models import Messages
+from veilnet.centre.models import Messages, same_messages
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
@@ -93,11 +94,7 @@ def _senders(fusion: Fusion) -> tuple[str, ...]:
 
 def _identical(one: Messages, other: Messages) -> bool:
     """Whether two models of a stream are the same to the last bit, so that agents' memories are too."""
-    if isinstance(one, SumModel):
-        return isinstance(other, SumModel) and one.resembles(other, exactly=True)
-    return (
-        isinstance(one, StreamModel) and isinstance(other, StreamModel) and one.resembles(other, exactly=True)
-    )
+    return not isinstance(one, CentreModel) and same_messages(one, other, exactly=True)
 
 
 def _remembering(model: Messages) -> frozenset[str]:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from veilnet._core.linalg import EPS
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.streams.model import StreamModel
 
@@ -157,12 +158,15 @@ class Gains:
         before = row.transition @ step.error @ row.transition.T + row.noise
         made = self._step(row, (before + before.T) / 2)
         scale = np.sqrt(np.maximum(np.diag(before), 0.0))
-        if step.row is row and _same(step.error, made.error, scale):
+        # What is well known beside what is not is a difference of large numbers: their rounding never settles.
+        large = np.abs(made.left) @ scale
+        bound = _SETTLED * np.outer(scale, scale) + 16 * len(scale) * EPS * np.outer(large, large)
+        if step.row is row and np.all(np.abs(step.error - made.error) <= bound):
             step.follow[pattern] = step
             self._settled[pattern] = step
             return step
         known = self._settled.get(pattern)
-        if known is not None and _same(known.error, made.error, scale):
+        if known is not None and np.all(np.abs(known.error - made.error) <= bound):
             return known
         return made
 
@@ -220,8 +224,3 @@ def _reference(model: StreamModel) -> Array:
         new = new + power @ new @ power.T
         power = power @ power
     return np.asarray(np.sum((model.observe @ new) * model.observe, axis=1) + np.diag(model.floor))
-
-
-def _same(one: Array, other: Array, scale: Array) -> bool:
-    bound = np.outer(scale, scale)
-    return bool(np.all(np.abs(one - other) <= _SETTLED * bound + np.finfo(float).tiny))

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.durations import same_step
 from veilnet._core.types import Array, Integers
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import message_model
-from veilnet.centre.messages import rows_agree
 from veilnet.model.network import Network
 
 __all__ = ["StreamModel", "stream_model", "vague_start"]
@@ -90,25 +88,15 @@ class StreamModel:
         spans = [self.memories.get(self.agents[int(place)], (0, 0)) for place in places]
         return np.concatenate([np.arange(0), *(np.arange(*span) for span in spans)]).astype(np.intp)
 
-    def resembles(self, other: StreamModel, *, exactly: bool = False) -> bool:
-        """Whether another model says the same, up to rounding on another machine or to the last bit."""
-        mine, theirs = self._words(), other._words()
-        return (
-            mine == theirs
-            and same_step(self.step, other.step)
-            and all(
-                (np.array_equal if exactly else rows_agree)(one, another)
-                for one, another in zip(self._numbers(), other._numbers(), strict=True)
-            )
-        )
-
-    def _words(self) -> tuple[object, ...]:
+    def words(self) -> tuple[object, ...]:
+        """What another model of the same messages has to share to the letter."""
         return (
             self.agents, self.labels, self.units, self.vague, self.blocks.sizes.tolist(), dict(self.memories),
             list(self.starts), self.size,
         )  # fmt: skip
 
-    def _numbers(self) -> list[Array]:
+    def numbers(self) -> list[Array]:
+        """Everything else in it."""
         return [
             self.transition, self.noise, self.drive[:, None], self.observe, self.floor, self.expected[:, None],
             self.start, self.start_mean[:, None], self.public, self.public_expected[:, None],

@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.durations import same_step
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
@@ -28,7 +27,6 @@ from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms, off
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
-from veilnet.centre.messages import rows_agree
 from veilnet.centre.streams.model import vague_start
 from veilnet.model.network import Network
 
@@ -124,22 +122,13 @@ class SumModel:
                 entering -= np.sum(gains @ np.swapaxes(gains, 1, 2), axis=0)
         return observe, (entering + entering.T) / 2
 
-    def resembles(self, other: SumModel, *, exactly: bool = False) -> bool:
-        """Whether another model says the same, up to rounding on another machine or to the last bit."""
-        words = ("labels", "units", "vague")
-        return (
-            list(self.agents) == list(other.agents)
-            and np.array_equal(self.blocks.sizes, other.blocks.sizes)
-            and all(getattr(self, name) == getattr(other, name) for name in words)
-            and same_step(self.step, other.step)
-            and len(self.stacks) == len(other.stacks)
-            and all(
-                one.shape == another.shape and (np.array_equal if exactly else rows_agree)(one, another)
-                for one, another in zip(self._numbers(), other._numbers(), strict=True)
-            )
-        )
+    def words(self) -> tuple[object, ...]:
+        """What another model of the same messages has to share to the letter."""
+        sizes = self.blocks.sizes.tolist()
+        return list(self.agents), sizes, self.labels, self.units, self.vague, len(self.stacks)
 
-    def _numbers(self) -> Iterator[Array]:
+    def numbers(self) -> Iterator[Array]:
+        """Everything else in it."""
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, np.ndarray):
