@@ -22,7 +22,7 @@ def command(
         Path | None,
         Option(
             "--data",
-            "Held-out CSV with the columns of the fit; of a plan without names agent[1].. and private[1]..",
+            "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
         ),
     ] = None,
     deployed: Annotated[

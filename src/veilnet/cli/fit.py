@@ -11,7 +11,10 @@ from veilnet.cli._command_line import Argument, Json, Option
 
 def command(
     data: Annotated[
-        Path, Argument("A table whose first line names the columns: .csv, .csv.gz, Parquet, Feather, Excel.")
+        Path,
+        Argument(
+            "A table whose first line names the columns: .csv, .csv.gz, .jsonl, Parquet, Feather, Excel."
+        ),
     ],
     agent: Annotated[list[str], Option("--agent", "What an agent reads: kitchen=T1,RH_1. Once per agent.")],
     public: Annotated[

@@ -19,7 +19,7 @@ __all__ = ["MOST_BYTES", "Table", "network_of", "table_of"]
 
 MOST_BYTES = 50_000_000
 _NETWORKS = (".toml", ".json", ".npz")
-_TABLES = (".csv", ".csv.gz", ".txt", ".tsv", ".parquet", ".feather", ".xlsx")
+_TABLES = (".csv", ".csv.gz", ".txt", ".tsv", ".jsonl", ".parquet", ".feather", ".xlsx")
 _SHOWN, _CHARACTERS = 5, 24  # rows, and characters of a cell, that are shown
 
 
