@@ -165,9 +165,7 @@ def answer(case: Case) -> dict[str, Any]:
     seconds = time.process_time() - begin
     loss, least = -float(plan.utility), min(map(float, plan.privacy.values()))
     return {
-        "asked": {
-            name: value for name, value in asked.items() if name in ("privacy", "utility_loss", "power")
-        },
+        "asked": sorted(asked),
         "method": plan.method,
         "loss": loss,
         "privacy": {name: float(value) for name, value in plan.privacy.items()},
