@@ -22,9 +22,9 @@ from joblib import Parallel, delayed
 
 import veilnet as vn
 from veilnet._core.types import Array
-from veilnet.designs.alternating.sweeps import alternate
 from veilnet.designs.joint.solver import least_loss
 from veilnet.model.standard_form import StandardForm, standard_form
+from veilnet.paper.alternating.sweeps import alternate
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))

@@ -34,7 +34,7 @@ def command(
     """Fit the network anew and design as before; say what the old messages allow now, and what the new plan gives."""
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
-    from veilnet.calibration.refitting import refit
+    from veilnet.auditing.refitting import refit
     from veilnet.cli._shared import console, loss_allowed, print_json, targets
     from veilnet.io.plan_reading import check_destination
     from veilnet.model.doubts import doubt_notes

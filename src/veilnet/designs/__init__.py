@@ -2,8 +2,8 @@
 
 Read in this order: ``choice`` (:func:`design` picks the way), ``questions`` (what may be asked), ``perfect`` (privacy
 that costs nothing), ``noise`` (Algorithms 1 and 2), ``power`` (limited noise power), ``tradeoff`` (utility against
-privacy), ``worst`` (every direction of a parameter), ``joint`` (their solver), ``alternating`` (the paper's Algorithm
-3), and ``frontiers`` (:func:`frontier`, the whole curve). All of them return a :class:`veilnet.Plan`.
+privacy), ``worst`` (every direction of a parameter), ``joint`` (their solver), and ``frontiers`` (:func:`frontier`,
+the whole curve). All of them return a :class:`veilnet.Plan`. The paper's Algorithm 3 is in ``veilnet.paper``.
 """
 
 from veilnet.designs.choice import Method, design

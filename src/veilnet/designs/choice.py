@@ -10,7 +10,6 @@ from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet.bounds.streams.gap_promise import read_gap_privacy
-from veilnet.designs.alternating.plan import alternating_plan
 from veilnet.designs.floors import keeping_what_is_free
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.noise import noise_plan
@@ -221,6 +220,8 @@ def _by_the_paper(
         raise InvalidRequest(f"privacy: method={method!r} {needs[method]}")
     if method == "noise":
         return noise_plan(verdict, asked.targets, partial=partial)
+    from veilnet.paper.alternating.plan import alternating_plan
+
     return alternating_plan(verdict, asked.targets, sweeps=sweeps, progress=progress)
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import knowledge
-from veilnet.designs.alternating import AlternatingResult, alternate
 from veilnet.designs.joint import JointResult, least_loss
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.model.standard_form import StandardForm, standard_form
+from veilnet.paper.alternating import AlternatingResult, alternate
 from veilnet.paper.settings import PRIVATE, Settings, draw, network_of
 from veilnet.verdict.exact_test import Verdict, check
 

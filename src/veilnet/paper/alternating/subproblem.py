@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dsyevd
 
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.designs.alternating.interior import follow_central_path
+from veilnet.paper.alternating.interior import follow_central_path
 
 # Eigenvalues of A below this share of tr(A) are rounding: silence there costs nothing.
 _NULL = 1e-13

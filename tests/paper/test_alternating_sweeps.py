@@ -24,10 +24,10 @@ from helpers.paper_networks import paper_arrays, standard_paper_network, standar
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import Infeasible
 from veilnet._core.types import Array
-from veilnet.designs.alternating.interior import follow_central_path
-from veilnet.designs.alternating.subproblem import search_price, solve_subproblem
-from veilnet.designs.alternating.sweeps import _start, _Turn, alternate
 from veilnet.model.standard_form import StandardForm
+from veilnet.paper.alternating.interior import follow_central_path
+from veilnet.paper.alternating.subproblem import search_price, solve_subproblem
+from veilnet.paper.alternating.sweeps import _start, _Turn, alternate
 
 pytestmark = pytest.mark.slow
 

@@ -28,8 +28,8 @@ from scipy.linalg.lapack import dgesv, dpotrf, dsyevd, dtrtrs
 from veilnet._core.errors import Infeasible
 from veilnet._core.progress import Progress, asks_to_stop, silent
 from veilnet._core.types import Array
-from veilnet.designs.alternating.subproblem import Optimum, solve_factored
 from veilnet.model.standard_form import StandardForm
+from veilnet.paper.alternating.subproblem import Optimum, solve_factored
 
 # Targets are aimed at with this relative margin, so that rounding does not leave a plan just short of them.
 _MARGIN = 1e-11

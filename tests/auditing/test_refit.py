@@ -14,7 +14,7 @@ import pytest
 
 import veilnet as vn
 from veilnet import cli
-from veilnet.calibration.refitting import refit
+from veilnet.auditing.refitting import refit
 
 pytestmark = pytest.mark.small_search
 

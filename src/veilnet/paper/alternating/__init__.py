@@ -4,6 +4,6 @@ Read in this order: ``plan`` (from a question to a plan), ``sweeps`` (agent afte
 turn), ``interior`` (its interior-point method).
 """
 
-from veilnet.designs.alternating.sweeps import AlternatingResult, alternate
+from veilnet.paper.alternating.sweeps import AlternatingResult, alternate
 
 __all__ = ["AlternatingResult", "alternate"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from veilnet._core.progress import Progress
-from veilnet.designs.alternating.sweeps import alternate
 from veilnet.designs.shrink import sanitizers_from_shrink
 from veilnet.designs.tradeoff import aimed_at
 from veilnet.model.standard_form import standard_form
+from veilnet.paper.alternating.sweeps import alternate
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
