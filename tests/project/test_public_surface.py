@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -225,3 +226,13 @@ def test_complex_networks_refuse_unknown_names() -> None:
             {"g": [[0.0, 1.0]]},
             limits={},  # type: ignore[call-arg]
         )
+
+
+def test_no_module_hides_a_public_function() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(vn.__path__, "veilnet.")}
+    assert not modules & {f"veilnet.{name}" for name in vn.__all__}
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        vn.nonsense  # noqa: B018

@@ -1,4 +1,4 @@
-"""The launcher, the set-up of .venv and the public surface; nothing here needs a network.
+"""The launcher and the set-up of .venv; nothing here needs a network.
 
 The launcher runs in a copy of the repository's few set-up files, with a stand-in for ``python3`` that answers
 ``-m venv``, ``-m pip`` and ``-m veilnet`` itself and leaves ``-c`` (version check, lock) to the real one.
@@ -7,9 +7,7 @@ The launcher runs in a copy of the repository's few set-up files, with a stand-i
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
-import pkgutil
 import re
 import shlex
 import shutil
@@ -23,8 +21,6 @@ from pathlib import Path
 
 import pytest
 
-import veilnet
-
 pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -33,22 +29,7 @@ NO_PIP_SETTINGS = {name: value for name, value in os.environ.items() if not name
     "PIP_CONFIG_FILE": os.devnull
 }
 SHELL_FILES = ["veilnet", "test", ".ci/run", "tools/environment.sh", "tools/other_pythons.sh"]
-TOOLS = [
-    "sh",
-    "dirname",
-    "readlink",
-    "cat",
-    "cksum",
-    "mkdir",
-    "rm",
-    "cp",
-    "grep",
-    "tail",
-    "cut",
-    "awk",
-    "sleep",
-    "id",
-]
+TOOLS = "sh dirname readlink cat cksum mkdir rm cp grep tail cut awk sleep id".split()  # noqa: SIM905
 
 STAND_IN = """#!/bin/sh
 # stand-in for python3; FAKE_* variables steer it
@@ -117,6 +98,10 @@ class Sandbox:
         out, err = process.communicate(timeout=120)
         return process.returncode, out, err
 
+    def installed(self) -> list[str]:
+        """The extras of every installation so far."""
+        return re.findall(r"--editable \.\[(.*)\]", self.log.read_text())
+
     def calls(self) -> list[str]:
         """What the stand-in was asked to do since the last look."""
         lines = self.log.read_text().splitlines()
@@ -137,106 +122,83 @@ def test_shell_files_are_posix_and_executable(name: str) -> None:
         assert os.access(REPOSITORY / name, os.X_OK)
 
 
-def test_first_start_sets_up_and_the_second_is_silent(sandbox: Sandbox) -> None:
+def test_first_start_sets_up_and_the_second_is_silent_from_anywhere(sandbox: Sandbox, tmp_path: Path) -> None:
     code, out, err = sandbox.run(sandbox.root / "veilnet", "check", "two words", "")
     assert (code, err) == (0, "setting up veilnet (once) ...\n")
     assert out.endswith("<check><two words><>\n")
     assert sandbox.calls() == ["venv", "pip", "pip"]
-    assert sandbox.run()[::2] == (0, "")
-    assert sandbox.calls() == []
-
-
-def test_any_directory_and_any_chain_of_links(sandbox: Sandbox, tmp_path: Path) -> None:
     elsewhere = tmp_path / "else where"
     (elsewhere / "deep").mkdir(parents=True)
     (elsewhere / "near").symlink_to(Path("..") / "a repository" / "veilnet")
     (elsewhere / "deep" / "far").symlink_to(elsewhere / "near")
-    sandbox.run()
-    for command in ["../near", "./far"]:
-        code, out, err = sandbox.run(command, "x", cwd=elsewhere / "deep")
-        assert (code, out, err) == (0, f"<{elsewhere / 'deep'}><x>\n", "")
-    assert sandbox.calls() == ["venv", "pip", "pip"]
+    for command in ["../near", "./far"]:  # by chains of links
+        there = sandbox.run(command, "x", cwd=elsewhere / "deep")
+        assert there == (0, f"<{elsewhere / 'deep'}><x>\n", "")
+    assert sandbox.calls() == []
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "requirements.txt"])
-def test_a_changed_requirement_installs_again_into_the_same_venv(sandbox: Sandbox, name: str) -> None:
+@pytest.mark.parametrize("change", ["pyproject.toml", "requirements.txt", "its folder"])
+def test_what_changed_is_installed_again_into_the_same_venv(sandbox: Sandbox, change: str) -> None:
     sandbox.run()
     sandbox.calls()
-    with (sandbox.root / name).open("a") as file:
-        file.write("# changed\n")
-    assert sandbox.run()[0] == 0
+    if change == "its folder":
+        sandbox.root = sandbox.root.rename(sandbox.root.with_name("moved"))
+    else:
+        with (sandbox.root / change).open("a") as file:
+            file.write("# changed\n")
+    assert sandbox.run(sandbox.root / "veilnet")[0] == 0
     assert sandbox.calls() == ["pip", "pip"]
 
 
 def test_extras_are_added_once_each_and_never_lost(sandbox: Sandbox) -> None:
     def verb(name: str, **fake: str) -> list[str]:
         sandbox.run(sandbox.root / "veilnet", name, **fake)
-        return [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
+        return sandbox.installed()
 
-    assert verb("check") == ["plot]"]
-    assert verb("audit") == ["plot]", "plot,sklearn]"]
+    assert verb("check") == ["plot"]
+    assert verb("audit") == ["plot", "plot,sklearn"]
     assert verb("reproduce", FAKE_PIP_ERROR="no network")[2:] == []
-    assert verb("audit") == verb("check") == ["plot]", "plot,sklearn]"]  # a failure takes nothing away
+    assert verb("audit") == verb("check") == ["plot", "plot,sklearn"]  # a failure takes nothing away
     added = verb("bench")
-    assert added[2:] == ["paper]"]
+    assert added[2:] == ["paper"]
     assert verb("reproduce") == verb("check") == verb("audit") == added
-
-
-@pytest.mark.parametrize("arguments", [("sign", "plan"), ("sanitize", "a.json", "--trust", "designer.pub")])
-def test_signatures_are_installed_where_they_are_needed(sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
-    sandbox.run(sandbox.root / "veilnet", "sanitize", "a.json")
-    sandbox.run(sandbox.root / "veilnet", *arguments)
-    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
-    assert installed == ["plot]", "plot,sign]"]
+    mark = sandbox.root / ".venv" / ".ready-plot"
+    for each in mark.parent.glob(".ready-*"):
+        each.replace(mark.with_name(".ready-dev"))
+    assert verb("sign") == verb("live") == added  # the tests' extras are enough for every verb
 
 
 @pytest.mark.parametrize(
-    "arguments", [("live", "keys", "plan"), ("agent", "a.json"), ("center", "center.json")]
-)
-def test_a_live_network_s_packages_are_installed_where_they_are_needed(
-    sandbox: Sandbox, arguments: tuple[str, ...]
-) -> None:
-    sandbox.run(sandbox.root / "veilnet", *arguments)
-    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
-    assert installed == ["live,plot]"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "extras"),
-    [(("design", "city"), "cluster,plot]"), (("reproduce", "fig1"), "cluster,paper]")],
-)
-def test_a_cluster_s_packages_are_installed_where_one_is_asked_for(
-    sandbox: Sandbox, arguments: tuple[str, ...], extras: str
-) -> None:
-    sandbox.run(sandbox.root / "veilnet", *arguments, "--cluster", "local")
-    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
-    assert installed == [extras]
-
-
-@pytest.mark.parametrize(
-    ("table", "extras"),
+    ("line", "extras"),
     [
-        ("log.csv", "plot]"),
-        ("my log.parquet", "plot,tables]"),
-        ("log.arrow", "plot,tables]"),
-        ("log.xlsx", "plot,tables]"),
+        ("sign --help", "plot"),
+        ("sign plan", "plot,sign"),
+        ("sanitize a.json --trust designer.pub", "plot,sign"),
+        ("live keys plan", "live,plot"),
+        ("agent a.json", "live,plot"),
+        ("center center.json", "live,plot"),
+        ("live page estimates.sqlite", "live,plot,studio"),
+        ("design city --cluster local", "cluster,plot"),
+        ("reproduce fig1 --cluster local", "cluster,paper"),
+        ("fit log.csv --agent kitchen=T", "plot"),
+        ("fit log.parquet --agent kitchen=T", "plot,tables"),
+        ("fit log.xlsx --agent kitchen=T", "plot,tables"),
     ],
 )
-def test_what_reads_a_table_is_installed_where_one_is_given(
-    sandbox: Sandbox, table: str, extras: str
-) -> None:
-    sandbox.run(sandbox.root / "veilnet", "fit", table, "--agent", "kitchen=T")
-    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
-    assert installed == [extras]
-
-
-def test_what_the_tests_need_is_enough_for_every_verb(sandbox: Sandbox) -> None:
-    sandbox.run()
-    marks = sandbox.root / ".venv"
-    (marks / ".ready-plot").rename(marks / ".ready-dev")
+def test_a_verb_installs_what_it_needs(sandbox: Sandbox, line: str, extras: str) -> None:
+    sandbox.run(sandbox.root / "veilnet", *line.split())
+    assert sandbox.installed() == [extras]
+    listed = (sandbox.root / ".venv" / "requirements.txt").read_text()
+    names = set(re.findall(r"^([a-z0-9-]+)==", listed, re.MULTILINE))
+    assert ("cryptography" in names) == bool({"sign", "live"} & set(extras.split(",")))
+    assert {"numpy", "hatchling"} <= names
+    assert "pytest" not in names
+    assert "--require-hashes" in sandbox.log.read_text()
     sandbox.calls()
-    for name in ("check", "audit", "reproduce"):
-        assert sandbox.run(sandbox.root / "veilnet", name)[::2] == (0, "")
+    for verb in ("sign", "audit", "reproduce"):  # help takes whatever is there
+        code, out, err = sandbox.run(sandbox.root / "veilnet", verb, "-h")
+        assert (code, err) == (0, "")
+        assert out.endswith(f"<{verb}><-h>\n")
     assert sandbox.calls() == []
 
 
@@ -253,14 +215,6 @@ def test_an_interrupted_set_up_is_done_anew(sandbox: Sandbox, signal_number: int
     assert code == 0
     assert out.endswith("<x>\n")
     assert sandbox.calls() == ["venv", "pip", "pip"]
-
-
-def test_a_moved_repository_is_installed_again(sandbox: Sandbox) -> None:
-    sandbox.run()
-    sandbox.calls()
-    moved = sandbox.root.rename(sandbox.root.with_name("moved"))
-    assert sandbox.run(moved / "veilnet")[0] == 0
-    assert sandbox.calls() == ["pip", "pip"]
 
 
 def test_concurrent_first_starts_set_up_once(sandbox: Sandbox) -> None:
@@ -291,35 +245,22 @@ def test_python_finds_folders_with_umlauts_in_every_locale(given: str, kept: str
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{kept}\n", "")
 
 
-def test_no_python_is_one_line(sandbox: Sandbox) -> None:
-    sandbox.python.unlink()
-    code, out, err = sandbox.run()
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ("none", "Python 3.11 or newer is needed: install it"),
+        ("old", "Python 3.11 or newer is needed, found only 3.9: "),
+        ("no venv", "run 'sudo apt-get install python3.11-venv' and try again"),  # no apt-get on this PATH
+    ],
+)
+def test_a_python_that_does_not_do_is_one_line(sandbox: Sandbox, found: str, words: str) -> None:
+    if found == "none":
+        sandbox.python.unlink()
+    fake = {"old": {"FAKE_VERSION": "3.9"}, "no venv": {"FAKE_NO_VENV": "/"}}.get(found, {})
+    code, out, err = sandbox.run(**fake)
     assert (code, out) == (1, "")
-    assert re.fullmatch(r"veilnet: Python 3\.11 or newer is needed: install it .* and try again\n", err)
-
-
-def test_old_python_is_one_line_that_names_it(sandbox: Sandbox) -> None:
-    code, _, err = sandbox.run(FAKE_VERSION="3.9")
-    assert code == 1
-    assert re.fullmatch(r"veilnet: Python 3\.11 or newer is needed, found only 3\.9: .*\n", err)
-
-
-def test_missing_venv_module_says_which_package(sandbox: Sandbox) -> None:
-    code, _, err = sandbox.run(FAKE_NO_VENV="/")  # no apt-get on this PATH, so nobody can install it
-    assert code == 1
-    assert "run 'sudo apt-get install python3.11-venv' and try again" in err
+    assert words in err.splitlines()[-1]
     assert sandbox.calls() == []
-
-
-def test_missing_venv_module_is_installed_by_root(sandbox: Sandbox, tmp_path: Path) -> None:
-    missing = as_root(sandbox, tmp_path)
-    code, _, err = sandbox.run(FAKE_NO_VENV=missing)
-    assert code == 0
-    announcement, line = err.splitlines()
-    assert announcement == "setting up veilnet (once) ..."
-    assert re.fullmatch(r"Python's venv .*: installing python3\.11-venv by apt-get.* --no-system .*", line)
-    assert "apt -y -q install python3.11-venv" in sandbox.log.read_text()
-    assert sandbox.calls() == ["apt", "venv", "pip", "pip"]
 
 
 def as_root(sandbox: Sandbox, folder: Path) -> str:
@@ -335,18 +276,29 @@ def as_root(sandbox: Sandbox, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--no-system", "check", "house.toml"), ("agent", "a.json"), ("sanitize", "a.json")]
+    ("line", "installs"),
+    [
+        ("check", True),
+        ("--no-system check house.toml", False),
+        ("agent a.json", False),
+        ("sanitize a.json", False),
+    ],
 )
 def test_nothing_of_the_system_is_installed_at_an_agent_nor_against_one_s_will(
-    sandbox: Sandbox, tmp_path: Path, arguments: tuple[str, ...]
+    sandbox: Sandbox, tmp_path: Path, line: str, installs: bool
 ) -> None:
     missing = as_root(sandbox, tmp_path)
-    code, _, err = sandbox.run(sandbox.root / "veilnet", *arguments, FAKE_NO_VENV=missing)
+    code, out, err = sandbox.run(sandbox.root / "veilnet", *line.split(), FAKE_NO_VENV=missing)
+    if installs:
+        assert re.search(r"installing python3\.11-venv by apt-get.* --no-system ", err)
+        assert "apt -y -q install python3.11-venv" in sandbox.log.read_text()
+        assert sandbox.calls() == ["apt", "venv", "pip", "pip"]
+        return
     assert code == 1
     assert "sudo apt-get install python3.11-venv" in err
     assert sandbox.calls() == []
     Path(missing).unlink()
-    code, out, _ = sandbox.run(sandbox.root / "veilnet", *arguments)
+    code, out, _ = sandbox.run(sandbox.root / "veilnet", *line.split())
     assert code == 0
     assert "--no-system" not in out  # it is the launcher's, not the verb's
 
@@ -415,15 +367,6 @@ def test_what_is_installed_is_the_versions_tested_by_hashes_and_nothing_else(whi
     assert hashed == pins
 
 
-def test_a_verb_installs_the_packages_of_its_extras_and_no_others(sandbox: Sandbox) -> None:
-    sandbox.run(sandbox.root / "veilnet", "sign", "plan")
-    listed = (sandbox.root / ".venv" / "requirements.txt").read_text()
-    names = set(re.findall(r"^([a-z0-9-]+)==", listed, re.MULTILINE))
-    assert {"numpy", "hatchling", "matplotlib", "cryptography"} <= names
-    assert not names & {"pytest", "cvxpy", "scikit-learn", "paho-mqtt"}
-    assert "--require-hashes" in sandbox.log.read_text()
-
-
 def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:
     """pip itself, on a wheel whose hash is listed and on the same wheel with one byte more."""
     wheel = tmp_path / "known-1.0-py3-none-any.whl"
@@ -450,56 +393,3 @@ def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:
     refused = install()
     assert refused.returncode == 1
     assert "DO NOT MATCH THE HASHES" in refused.stderr
-
-
-def test_help_imports_no_mathematics() -> None:
-    program = (
-        "import sys; from veilnet.cli import run; code = run(['--help']);"
-        "heavy = {'numpy', 'scipy', 'rich', 'matplotlib', 'pydantic'} & set(sys.modules);"
-        "sys.exit(str(heavy) if heavy else code)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: veilnet")
-
-
-MODULES = {module.name for module in pkgutil.iter_modules(veilnet.__path__, "veilnet.")}
-
-
-def test_public_names_come_from_their_module() -> None:
-    for name, module in veilnet._MODULE_OF.items():
-        assert getattr(veilnet, name) is getattr(importlib.import_module(module), name)
-
-
-def test_dir_shows_the_public_names_and_nothing_else() -> None:
-    importlib.import_module("veilnet.cli")
-    assert dir(veilnet) == sorted(veilnet.__all__)
-
-
-def test_no_module_hides_a_public_function() -> None:
-    assert not MODULES & {f"veilnet.{name}" for name in veilnet.__all__}
-
-
-def test_unknown_names_are_attribute_errors() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        veilnet.nonsense  # noqa: B018
-
-
-@pytest.mark.parametrize("help_option", ["--help", "-h"])
-def test_help_installs_nothing_where_anything_is_installed(sandbox: Sandbox, help_option: str) -> None:
-    sandbox.run(sandbox.root / "veilnet", "check")
-    sandbox.calls()
-    for verb in ("sign", "audit", "reproduce"):
-        code, out, err = sandbox.run(sandbox.root / "veilnet", verb, help_option)
-        assert (code, err) == (0, "")
-        assert out.endswith(f"<{verb}><{help_option}>\n")
-    assert sandbox.calls() == []
-    assert sandbox.run(sandbox.root / "veilnet", "sign", "plan")[0] == 0
-    assert sandbox.calls() == ["pip", "pip"]
-
-
-def test_a_first_start_for_help_sets_up_the_plain_environment(sandbox: Sandbox) -> None:
-    sandbox.run(sandbox.root / "veilnet", "sign", "--help")
-    installed = [line.rsplit("[")[-1] for line in sandbox.log.read_text().splitlines() if "editable" in line]
-    assert installed == ["plot]"]

@@ -1,8 +1,8 @@
 """The centre on the broker: take what arrives in batches, commit, and acknowledge only then.
 
 One thread does it all: reads what is there, commits it in one transaction, acknowledges to the broker, and gathers
-receipts for a moment, so that an agent that sends much gets one for many messages. With paho's own thread beside it, as
-agents and readers have, the centre took a third fewer messages per second of processor time.
+receipts for a moment, so that an agent that sends much gets one for many messages. With paho's own thread beside it,
+as agents and readers have, the centre took a third fewer messages per second of processor time.
 """
 
 from __future__ import annotations
