@@ -86,12 +86,12 @@ class Dialect:
         return found
 
     def _written(self, cell: str) -> float:
+        if self.delimiter and is_number(cell):
+            return float(cell)
         if is_missing(cell):
             return math.nan
         if is_number(cell):
-            if not self.delimiter:
-                raise NoNumber("a number that is written as text; convert it first")
-            return float(cell)
+            raise NoNumber("a number that is written as text; convert it first")
         with_point = cell.replace(",", ".", 1)
         if not self.delimiter or not is_number(with_point):
             raise NoNumber("text; mend that cell", text=True)

@@ -104,21 +104,24 @@ class RowSource:
     # --- text
 
     def _csv_lines(self, whole: bool) -> Iterator[Line]:
-        dialect = None
+        dialect = Dialect(",")
+        told = False
         for number, raw, trouble in self._raw_lines(whole):
-            if not trouble and not whole and raw.lstrip()[:1] in (b"{", b"["):
-                trouble = LIKE_JSON
             cells: list[str] | None = None
-            if not trouble:
-                try:
-                    text = raw.decode().rstrip("\r\n")
-                    dialect = dialect or (dialect_of(text) if text.strip() else None)
-                    cells = dialect.split(text) if dialect is not None and text.strip() else []
-                except UnicodeDecodeError:
-                    trouble = "the line is not readable as CSV: it is no text in UTF-8; save it as UTF-8"
-                except ValueError:
-                    trouble = "the line is not readable as CSV: its quotes do not match"
-            yield Line(number, cells, dialect or Dialect(","), trouble)
+            try:
+                text = raw.decode().rstrip("\r\n")
+                start = text.lstrip()[:1]
+                if start and not told and not trouble:
+                    dialect, told = dialect_of(text), True
+                if start in ("{", "[") and not whole:
+                    trouble = trouble or LIKE_JSON
+                elif not trouble:
+                    cells = dialect.split(text) if start else []
+            except UnicodeDecodeError:
+                trouble = "the line is not readable as CSV: it is no text in UTF-8; save it as UTF-8"
+            except ValueError:
+                trouble = "the line is not readable as CSV: its quotes do not match"
+            yield Line(number, cells, dialect, trouble)
 
     def _json_lines(self) -> Iterator[Line]:
         for number, raw, trouble in self._raw_lines(whole=False):

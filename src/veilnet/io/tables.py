@@ -238,7 +238,8 @@ class _Column:
             return
         if number == number:
             self._started = True
-            self.commas = self.commas or (isinstance(cell, str) and "," in cell)
+            if not self.commas and isinstance(cell, str):
+                self.commas = "," in cell
         elif not self._started and not is_missing(cell, among_texts=True):
             self._words[len(self._numbers)] = cell.strip()
         self._numbers.append(number)
