@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidRequest
@@ -86,142 +86,50 @@ class StateSpace:
 
 
 @dataclass(frozen=True, eq=False)
-class _Agent:
-    """One agent's part of the state: memory s = F s + K y, message C (s, y)."""
+class _Agents:
+    """All agents at once, in sending order: s = transition s + gain y, z = from_memory s + from_reading y + ξ.
 
-    name: str
-    readings: slice
+    noise:  covariance of ξ.
+    start:  covariance of the memories where they begin anew.
+    offset: what agents subtract from their readings, (N,).
+    orders: how the numbers that are kept fall to the agents, and ``sent`` how those do that are sent.
+    """
+
     transition: Array
     gain: Array
     from_memory: Array
     from_reading: Array
     noise: Array
-    offset: Array
     start: Array
+    offset: Array
+    orders: Blocks
+    sent: Blocks
 
-    @property
-    def order(self) -> int:
-        return len(self.transition)
+    @classmethod
+    def of(cls, network: Network, sanitizers: Mapping[str, Sanitizer]) -> _Agents:
+        sizes = zip(network.agents, network.blocks.sizes.tolist(), strict=True)
+        every = [sanitizers[name] if name in sanitizers else Sanitizer.raw(size) for name, size in sizes]
+        transitions, gains, starts = zip(*map(_memory, every), strict=True)
+        return cls(
+            transition=block_diag(*transitions),
+            gain=block_diag(*gains),
+            from_memory=block_diag(*(each.compression[:, : each.order] for each in every)),
+            from_reading=block_diag(*(each.compression[:, each.order :] for each in every)),
+            noise=block_diag(*(each.noise for each in every)),
+            start=block_diag(*starts),
+            offset=np.concatenate([each.offset for each in every]),
+            orders=Blocks([each.order for each in every]),
+            sent=Blocks([each.sent for each in every]),
+        )
 
-    @property
-    def shows_readings(self) -> bool:
-        return bool(np.any(self.from_reading))
 
-
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """What the state is built of."""
-
-    network: Network
-    agents: tuple[_Agent, ...]
-    in_state: Array  # combinations (rows, N) of the readings' white noise that are in the state
-
-    @property
-    def base(self) -> int:
-        """Numbers of the state before the memories."""
-        coloured = 0 if self.network.colour is None else self.network.N
-        return int(self.network.L) + coloured + len(self.in_state)
-
-    @cached_property
-    def expected(self) -> Array:
-        """What agents see of their readings at the mean of x, after the offset that they subtract, (N,)."""
-        network = self.network
-        assert network.dynamics is not None
-        at_mean = network.offset + network.H @ network.dynamics.mean
-        return np.asarray(at_mean - np.concatenate([agent.offset for agent in self.agents]))
-
-    def entered(self, readings: Array) -> Array:
-        """What a row of readings (N,) adds to the state, by the memories."""
-        places = self.memories()
-        added = np.zeros(self.base + sum(agent.order for agent in self.agents))
-        for agent in self.agents:
-            if agent.order:
-                added[places[agent.name]] = agent.gain @ readings[agent.readings]
-        return added
-
-    def memories(self) -> dict[str, slice]:
-        places, end = {}, self.base
-        for agent in self.agents:
-            if agent.order:
-                start, end = end, end + agent.order
-                places[agent.name] = slice(start, end)
-        return places
-
-    def step(self) -> tuple[Array, Array]:
-        """(transition, noise) of one row."""
-        network, places = self.network, self.memories()
-        transition, enter = self._base_step()
-        reads = self._readings(transition, enter)
-        for agent in self.agents:
-            if not agent.order:
-                continue
-            mine = places[agent.name]
-            transition[mine, mine] = agent.transition
-            transition[mine] += agent.gain @ reads[0][agent.readings]
-            enter[mine] += agent.gain @ reads[1][agent.readings]
-        noise = enter @ _sources(network) @ enter.T
-        return transition, (noise + noise.T) / 2
-
-    def _base_step(self) -> tuple[Array, Array]:
-        """Transition of (x, n, v), and how the sources (w, e, v) of a row enter it; memories are left empty."""
-        network = self.network
-        size = self.base + sum(agent.order for agent in self.agents)
-        L, N = network.L, network.N
-        assert network.dynamics is not None
-        transition = np.zeros((size, size))
-        enter = np.zeros((size, L + 2 * N))
-        transition[:L, :L] = network.dynamics.transition
-        enter[:L, :L] = np.eye(L)
-        end = L
-        if network.colour is not None:
-            end = L + N
-            transition[L:end, L:end] = network.colour.memory
-            enter[L:end, L : L + N] = np.eye(N)
-        enter[end : end + len(self.in_state), L + N :] = self.in_state
-        return transition, enter
-
-    def _readings(self, transition: Array, enter: Array) -> tuple[Array, Array]:
-        """The readings of a row by the state before it and by the sources of the row."""
-        network = self.network
-        L, N = network.L, network.N
-        before = network.H @ transition[:L]
-        sources = network.H @ enter[:L]
-        if network.colour is not None:
-            before = before + transition[L : L + N]
-            sources = sources + enter[L : L + N]
-        sources[np.arange(N), L + N + np.arange(N)] += 1.0
-        return before, sources
-
-    def messages(self) -> tuple[Array, Array]:
-        """(observe, floor) of everything that is sent."""
-        network, places = self.network, self.memories()
-        L, N, base = network.L, network.N, self.base
-        size = base + sum(agent.order for agent in self.agents)
-        reading = np.zeros((N, size))
-        reading[:, :L] = network.H
-        if network.colour is not None:
-            reading[:, L : L + N] = np.eye(N)
-        reading[:, base - len(self.in_state) : base] = self.in_state.T
-        covered = np.any(self.in_state, axis=0)
-        beside = white_floor(network).copy()
-        beside[covered] = 0.0
-        beside[:, covered] = 0.0
-        rows, floors = [np.zeros((0, size))], [np.zeros((0, N))]
-        for agent in self.agents:
-            row = agent.from_reading @ reading[agent.readings]
-            if agent.order:
-                row[:, places[agent.name]] += agent.from_memory
-            rows.append(row)
-            shown = np.zeros((len(row), N))
-            shown[:, agent.readings] = agent.from_reading
-            floors.append(shown)
-        shown = np.concatenate(floors)
-        floor = shown @ beside @ shown.T
-        end = 0
-        for agent in self.agents:
-            start, end = end, end + len(agent.noise)
-            floor[start:end, start:end] += agent.noise
-        return np.concatenate(rows), (floor + floor.T) / 2
+def _memory(sanitizer: Sanitizer) -> tuple[Array, Array, Array]:
+    """(transition, gain, start), empty without a memory; one that begins at zero has no spread there."""
+    memory, order = sanitizer.memory, sanitizer.order
+    empty = np.zeros((order, order))
+    if memory is None:
+        return empty, np.zeros((0, sanitizer.readings)), empty
+    return memory.transition, memory.gain, empty if memory.start is None else memory.start
 
 
 def message_model(
@@ -238,29 +146,67 @@ def message_model(
     given = {} if sanitizers is None else sanitizers
     check_sanitizers(network, given)
     refuse_too_large(network, network.N, "all readings")
-    agents = tuple(_agent(network, place, name, given.get(name)) for place, name in enumerate(network.agents))
-    parts = _Parts(network, agents, _white_in_state(network, agents))
-    kept = parts.base + sum(agent.order for agent in agents)
-    refuse_too_large(network, kept, "x and all that agents keep")
-    transition, noise = parts.step()
-    observe, floor = parts.messages()
-    expected = parts.expected
+    agents = _Agents.of(network, given)
+    white = white_floor(network)
+    shown = _shown_noise(network, agents, white)
+    L, N = network.L, network.N
+    coloured = L if network.colour is None else L + N
+    base = coloured + len(shown)
+    refuse_too_large(network, base + agents.orders.total, "x and all that agents keep")
+    # (x, n, v): how it moves, how the sources (w, e, v) of a row enter it, and what readings see of x and n.
+    moves, enter, seen = np.zeros((base, base)), np.zeros((base, L + 2 * N)), np.zeros((N, base))
+    moves[:L, :L], enter[:L, :L], seen[:, :L] = network.dynamics.transition, np.eye(L), network.H
+    if network.colour is not None:
+        moves[L:coloured, L:coloured] = network.colour.memory
+        enter[L:coloured, L : L + N] = seen[:, L:coloured] = np.eye(N)
+    enter[coloured:, L + N :] = shown
+    reading = seen @ enter
+    reading[:, L + N :] += np.eye(N)
+    transition = np.block(
+        [
+            [moves, np.zeros((base, agents.orders.total))],
+            [agents.gain @ (seen @ moves), agents.transition],
+        ]
+    )
+    enter = np.concatenate([enter, agents.gain @ reading])
+    seen[:, coloured:] = shown.T
+    covered = np.any(shown, axis=0)
+    beside = np.where(covered | covered[:, None], 0.0, white)
+    floor = agents.from_reading @ beside @ agents.from_reading.T + agents.noise
+    mean = np.zeros(L) if network.first is None else network.first.mean - network.dynamics.mean
+    expected = network.offset + network.H @ network.dynamics.mean - agents.offset
+    kept = np.zeros(base)
+    spans = ((name, agents.orders.rows(place)) for place, name in enumerate(network.agents))
+    memories = {
+        name: slice(base + span.start, base + span.stop) for name, span in spans if span.stop > span.start
+    }
+    if first is None and network.first is not None:
+        first = network.first.covariance
+    start = None
+    if first is not None:
+        carried = None if network.colour is None else network.colour.carried
+        start = enter @ _sources(white, first, carried) @ enter.T
+        start[base:, base:] += agents.transition @ agents.start @ agents.transition.T
+        start = (start + start.T) / 2
+    news = None if network.colour is None else network.colour.innovation
+    noise = enter @ _sources(white, network.dynamics.noise, news) @ enter.T
     return StateSpace(
         transition=transition,
-        noise=noise,
-        observe=observe,
-        floor=floor,
-        x=slice(0, network.L),
-        start=_start(parts, first),
-        start_mean=_start_mean(parts),
-        drift=parts.entered(expected),
-        shift=np.concatenate(
-            [np.zeros(0), *(agent.from_reading @ expected[agent.readings] for agent in agents)]
-        ),
+        noise=(noise + noise.T) / 2,
+        observe=np.concatenate([agents.from_reading @ seen, agents.from_memory], axis=1),
+        floor=(floor + floor.T) / 2,
+        x=slice(0, L),
+        start=start,
+        start_mean=np.concatenate([mean, kept[L:], agents.gain @ (expected + network.H @ mean)]),
+        drift=np.concatenate([kept, agents.gain @ expected]),
+        shift=agents.from_reading @ expected,
         agents=tuple(network.agents),
-        blocks=Blocks([len(agent.noise) for agent in agents]),
-        memories=parts.memories(),
-        starts={agent.name: agent.start for agent in agents if agent.order},
+        blocks=agents.sent,
+        memories=memories,
+        starts={
+            name: agents.start[span.start - base : span.stop - base, span.start - base : span.stop - base]
+            for name, span in memories.items()
+        },
     )
 
 
@@ -271,89 +217,26 @@ def white_floor(network: Network) -> Array:
     return network.colour.floor + (network.R.matrix() - network.sensor_noise.matrix())
 
 
-def _agent(network: Network, place: int, name: str, sanitizer: Sanitizer | None) -> _Agent:
-    rows = network.blocks.rows(place)
-    count = rows.stop - rows.start
-    if sanitizer is None:
-        sanitizer = Sanitizer.raw(count)
-    memory = getattr(sanitizer, "memory", None)
-    order = 0 if memory is None else len(memory.transition)
-    return _Agent(
-        name=name,
-        readings=rows,
-        transition=np.zeros((0, 0)) if memory is None else memory.transition,
-        gain=np.zeros((0, count)) if memory is None else memory.gain,
-        from_memory=sanitizer.compression[:, :order],
-        from_reading=sanitizer.compression[:, order:],
-        noise=sanitizer.noise,
-        offset=sanitizer.offset,
-        start=np.zeros((order, order)) if memory is None or memory.start is None else memory.start,
-    )
-
-
-def _white_in_state(network: Network, agents: tuple[_Agent, ...]) -> Array:
-    """Which combinations of the white noise belong into the state: a memory sees them and, beside it, a message.
+def _shown_noise(network: Network, agents: _Agents, white: Array) -> Array:
+    """Which combinations (rows, N) of the white noise belong into the state: a memory sees them and, beside it, a
+    message.
 
     Only the combinations that a message shows count: an orthonormal basis of each such agent's rows.
     """
-    white = white_floor(network)
     found = [np.zeros((0, network.N))]
-    if any(agent.order for agent in agents) and np.any(white):
+    if agents.orders.total and np.any(white):
         joint = bool(np.any(white[network.blocks.same_agent() == 0]))
-        for agent in agents:
-            if agent.shows_readings and (joint or agent.order) and np.any(white[agent.readings]):
-                _, singular, rows = np.linalg.svd(agent.from_reading, full_matrices=False)
+        for place in range(network.S):
+            mine, own = network.blocks.rows(place), agents.from_reading[agents.sent.rows(place)]
+            if np.any(own) and (joint or agents.orders.sizes[place]) and np.any(white[mine]):
+                _, singular, rows = np.linalg.svd(own[:, mine], full_matrices=False)
                 rows = rows[singular > 1e3 * EPS * singular[0]]
                 wide = np.zeros((len(rows), network.N))
-                wide[:, agent.readings] = rows
+                wide[:, mine] = rows
                 found.append(wide)
     return np.concatenate(found)
 
 
-def _sources(network: Network) -> Array:
+def _sources(white: Array, of_x: Array, of_noise: Array | None) -> Array:
     """Covariance of what is new in a row: (w, e, v)."""
-    L, N = network.L, network.N
-    assert network.dynamics is not None
-    sources = np.zeros((L + 2 * N, L + 2 * N))
-    sources[:L, :L] = network.dynamics.noise
-    if network.colour is not None:
-        sources[L : L + N, L : L + N] = network.colour.innovation
-    sources[L + N :, L + N :] = white_floor(network)
-    return sources
-
-
-def _start(parts: _Parts, first: Array | None) -> Array | None:
-    """Covariance of the state at the first row: x and n as before any row, memories after taking in the first one."""
-    network = parts.network
-    if first is None and network.first is not None:
-        first = network.first.covariance
-    if first is None:
-        return None
-    L, N = network.L, network.N
-    transition, enter = parts._base_step()
-    transition[:L, :L] = 0.0
-    sources = _sources(network)
-    sources[:L, :L] = first
-    if network.colour is not None:
-        transition[L : L + N, L : L + N] = 0.0
-        sources[L : L + N, L : L + N] = network.colour.carried
-    reads = parts._readings(transition, enter)[1]
-    places = parts.memories()
-    for agent in parts.agents:
-        if agent.order:
-            enter[places[agent.name]] = agent.gain @ reads[agent.readings]
-    start = enter @ sources @ enter.T
-    for agent in parts.agents:
-        if agent.order:
-            mine = places[agent.name]
-            start[mine, mine] += agent.transition @ agent.start @ agent.transition.T
-    return np.asarray((start + start.T) / 2)
-
-
-def _start_mean(parts: _Parts) -> Array:
-    network = parts.network
-    assert network.dynamics is not None
-    mean = np.zeros(network.L) if network.first is None else network.first.mean - network.dynamics.mean
-    start = parts.entered(parts.expected + network.H @ mean)
-    start[: network.L] = mean
-    return start
+    return np.asarray(block_diag(of_x, np.zeros(white.shape) if of_noise is None else of_noise, white))
