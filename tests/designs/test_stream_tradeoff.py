@@ -19,7 +19,7 @@ from veilnet.cli import run
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.joint.problem import LeastLoss, MostPrivacy
 from veilnet.designs.joint.run import Run
-from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge, stream_of
+from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge
 from veilnet.designs.streams.curve import StreamCurve
 from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, knowledge_of
 from veilnet.designs.streams.objective import StreamObjective
@@ -29,7 +29,7 @@ from veilnet.verdict.streams.exact_test import StreamVerdict, check_stream
 
 def known_by(network: vn.Network) -> tuple[Knowledge, list[ShareFilter]]:
     filters = memories_of(network, check_stream(network).shares)
-    return knowledge_of(stream_of(network), filters), filters
+    return knowledge_of(network, filters), filters
 
 
 def random_shrink(objective: StreamObjective, rng: np.random.Generator) -> list[Array]:
@@ -59,7 +59,7 @@ def test_gradients_are_those_of_differences(kind: str, remembering: bool) -> Non
     network = random_stream(3, **MODELS[kind])
     knowledge, _ = known_by(network)
     if not remembering:
-        knowledge = knowledge_of(stream_of(network), None)
+        knowledge = knowledge_of(network, None)
     objective = StreamObjective(knowledge)
     rng = np.random.default_rng(1)
     shrink = random_shrink(objective, rng)

@@ -1,18 +1,16 @@
-"""A stream network as the arrays that its trade-offs are searched with, and back to what agents run."""
+"""The memories that trade-offs of a stream are searched with, and back to what agents run."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from veilnet._core.blocks import Blocks
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem
-from veilnet.bounds.streams.state_space import message_model
-from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, Stream
+from veilnet.designs.streams.knowledge import Knowledge, ShareFilter
 from veilnet.model.apart import padded
 from veilnet.model.network import Network
 from veilnet.verdict.streams.minimal import Reduction
@@ -25,24 +23,6 @@ _MOST_KEPT = 200
 # What an eigendecomposition blurs of exact zeros and ones.
 _BLUR = 1e-13
 _NO_MEMORY = 1e-12
-
-
-def stream_of(network: Network) -> Stream:
-    """The stream of raw readings, coloured noise among what moves."""
-    model, raw = message_model(network), raw_stream(network)
-    wide = {name: padded(rows, model.size) for name, rows in network.private.items()}
-    public = padded(network.U, model.size)
-    return Stream(
-        transition=model.transition,
-        noise=model.noise,
-        observe=model.observe,
-        floor=model.floor,
-        blocks=Blocks(network.blocks.sizes),
-        public=public,
-        private=tuple(wide.values()),
-        raw_public=float(np.trace(raw.error(public, hindsight=False))),
-        raw_private=np.array([float(np.trace(raw.error(rows, hindsight=True))) for rows in wide.values()]),
-    )
 
 
 def memories_of(network: Network, shares: ShareFilters) -> list[ShareFilter]:

@@ -16,38 +16,16 @@ from scipy.linalg import block_diag
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array
+from veilnet.bounds.streams.knowledge import raw_stream
+from veilnet.bounds.streams.state_space import message_model
 from veilnet.designs.streams.doubling import stein
+from veilnet.model.apart import padded
+from veilnet.model.network import Network
 
 # A part of the knowledge that adds less variance than this, relative, is none; or not worth its noise, where nobody
 # needs it for perfect utility.
 _CERTAIN, _HARDLY_NEW = 1e-12, 1e-6
 _STABLE = 0.999
-
-
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """A stream as arrays: x here stands for the parameters and the coloured noise together.
-
-    transition: A, with x_{t+1} = A x_t + N(0, noise).
-    noise:      its covariance Q.
-    observe:    H, the stacked readings y = H x + N(0, floor).
-    floor:      covariance R of the white noise of the readings; zero where there is none.
-    blocks:     which readings belong to which agent.
-    public:     U.
-    private:    G_j, one array each.
-    raw_public:  tr of the error of u now from raw streams.
-    raw_private: tr of the error of each g_j from raw streams, with hindsight.
-    """
-
-    transition: Array
-    noise: Array
-    observe: Array
-    floor: Array
-    blocks: Blocks
-    public: Array
-    private: tuple[Array, ...]
-    raw_public: float
-    raw_private: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +60,8 @@ class Knowledge:
     public:            U on v; with memories, the public estimate at t as rows of v_{t+1}: what is not known of it
                        from the messages up to t is the loss itself, without subtracting two nearly equal errors.
     later:             whether that is so.
-    raw_public, raw_private: as in the stream.
+    raw_public:        tr of the error of u now from raw streams.
+    raw_private:       tr of the error of each g_j from raw streams, with hindsight.
     """
 
     transition: Array
@@ -101,10 +80,11 @@ class Knowledge:
     raw_private: Array
 
 
-def knowledge_of(stream: Stream, filters: Sequence[ShareFilter] | None) -> Knowledge:
-    """What the agents know with these memories, one each; None for agents that remember nothing."""
+def knowledge_of(network: Network, filters: Sequence[ShareFilter] | None) -> Knowledge:
+    """What the agents of a stream know with these memories, one each; None for agents that remember nothing."""
+    stream, raw = message_model(network), raw_stream(network)  # of raw readings: its state is (x, n)
     remember = filters is not None
-    filters = [_nothing(int(size)) for size in stream.blocks.sizes] if filters is None else filters
+    filters = [_nothing(int(size)) for size in network.blocks.sizes] if filters is None else filters
     length, count = len(stream.transition), len(stream.observe)
     forget = block_diag(*(each.transition for each in filters))
     gain = block_diag(*(each.gain for each in filters))
@@ -123,8 +103,8 @@ def knowledge_of(stream: Stream, filters: Sequence[ShareFilter] | None) -> Knowl
     covariance = everything @ typical @ everything.T + carries @ stream.floor @ carries.T
     cut = np.zeros((0, memory + count))
     frames, readings, shares = [], [], []
-    for agent in range(stream.blocks.count):
-        own = np.r_[orders.rows(agent), _shifted(stream.blocks.rows(agent), memory)]
+    for agent in range(network.S):
+        own = np.r_[orders.rows(agent), _shifted(network.blocks.rows(agent), memory)]
         varies = covariance[np.ix_(own, own)]
         order = filters[agent].order
         frame, of_reading = _white_frame(varies, order, filters[agent].share)
@@ -136,7 +116,7 @@ def knowledge_of(stream: Stream, filters: Sequence[ShareFilter] | None) -> Knowl
         # Knowledge is white, so the coefficients of a number on it are its covariances with it.
         sends = filters[agent].share @ varies[:order] @ frame.T
         shares.append(np.eye(of_reading, len(frame)) if filters[agent].plain else sends)
-    public = np.hstack([stream.public, np.zeros((len(stream.public), memory))])
+    public = padded(network.U, length + memory)
     if remember:
         public[:, :length], public[:, length:] = 0.0, np.hstack([each.share for each in filters])
     return Knowledge(
@@ -151,9 +131,14 @@ def knowledge_of(stream: Stream, filters: Sequence[ShareFilter] | None) -> Knowl
         tuple(shares),
         public,
         remember,
-        tuple(np.hstack([rows, np.zeros((len(rows), memory))]) for rows in stream.private),
-        stream.raw_public,
-        stream.raw_private,
+        tuple(padded(rows, length + memory) for rows in network.private.values()),
+        float(np.trace(raw.error(padded(network.U, length), hindsight=False))),
+        np.array(
+            [
+                float(np.trace(raw.error(padded(rows, length), hindsight=True)))
+                for rows in network.private.values()
+            ]
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from veilnet.designs.confirmed import MARGINS, Answer, confirmed_plan
 from veilnet.designs.floors import AT_LIMIT, FlooredCurve, in_order
 from veilnet.designs.joint import JointResult, SearchOptions
 from veilnet.designs.perfect import reachable
-from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge, stream_of
+from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge
 from veilnet.designs.streams.curve import StreamCurve
 from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, knowledge_of
 from veilnet.designs.streams.limit import restricted, telling_nothing_of
@@ -127,7 +127,7 @@ class StreamTradeoff(Tradeoff):
     @cached_property
     def knowledge(self) -> Knowledge:
         """What agents know with the memories of their share filters."""
-        return knowledge_of(stream_of(self.verdict.network), self._filters)
+        return knowledge_of(self.verdict.network, self._filters)
 
     @cached_property
     def _filters(self) -> list[ShareFilter]:
@@ -135,7 +135,7 @@ class StreamTradeoff(Tradeoff):
 
     @cached_property
     def _plain(self) -> Knowledge:
-        return knowledge_of(stream_of(self.verdict.network), None)
+        return knowledge_of(self.verdict.network, None)
 
     def _at_the_limit(self, near: list[str], asked: Asked) -> Plan:
         """Everything but what tells of the parameters at their limit, less what other targets ask."""
