@@ -21,12 +21,12 @@ from veilnet._core.errors import InvalidRequest, NotObservable
 from veilnet._core.words import times
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.centre.contributions import growth_when_silent
-from veilnet.designs.nearby import Nearby
 from veilnet.io.template import house as bundled_house
 from veilnet.report.building import traced_frontier
 from veilnet.report.doubts_section import doubts_section
 from veilnet.report.html import Cell, shown, table
 from veilnet.report.words import headline
+from veilnet.studio.nearby import Nearby
 
 pytestmark = pytest.mark.small_search
 

@@ -17,10 +17,10 @@ import veilnet as vn
 from helpers.small_network import small_network
 from veilnet import cli
 from veilnet.auditing.fingerprint import network_fingerprint
-from veilnet.designs.nearby import Nearby
 from veilnet.io.template import house
 from veilnet.studio.asking import Ask
 from veilnet.studio.downloads import network_text
+from veilnet.studio.nearby import Nearby
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
 

@@ -16,13 +16,13 @@ from veilnet.auditing.report import AuditReport
 from veilnet.calibration.fitting import Calibration
 from veilnet.designs.choice import design
 from veilnet.designs.frontiers import Frontier
-from veilnet.designs.nearby import Nearby
 from veilnet.io.template import house
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.studio import tasks
 from veilnet.studio.asking import Ask, read_ask, read_names
 from veilnet.studio.jobs import Job, Task
+from veilnet.studio.nearby import Nearby
 from veilnet.studio.uploads import Table, network_of, table_of
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict

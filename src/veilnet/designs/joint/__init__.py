@@ -8,11 +8,14 @@ without bound, and at its limit), ``levels`` (what a curve is), ``curve`` (both 
 ``solver`` (the two questions). ``settings`` holds the numbers of the search, ``telling`` what callers say of it.
 """
 
-from veilnet.designs.joint.curve import JointCurve
+from veilnet.designs.joint.curve import JointCurve, least_loss_problem
 from veilnet.designs.joint.levels import Curve
 from veilnet.designs.joint.objective import INFORMATION_FLOOR, JointObjective
+from veilnet.designs.joint.problem import MostPrivacy, Problem
+from veilnet.designs.joint.search import followed
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.solver import JointResult, least_loss, most_privacy
+from veilnet.designs.joint.starts import share_projectors
 from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.joint.withholding import inside, telling_nothing, within
 
@@ -23,10 +26,15 @@ __all__ = [
     "JointCurve",
     "JointObjective",
     "JointResult",
+    "MostPrivacy",
+    "Problem",
     "SearchOptions",
+    "followed",
     "inside",
     "least_loss",
+    "least_loss_problem",
     "most_privacy",
+    "share_projectors",
     "telling_nothing",
     "within",
 ]

@@ -9,9 +9,9 @@ import veilnet as vn
 from helpers.paper_networks import paper_network
 from helpers.small_network import small_network
 from helpers.structured_networks import structured_network
-from veilnet.designs.nearby import Nearby
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
 from veilnet.io.template import house
+from veilnet.studio.nearby import Nearby
 
 
 def levels(verdict: vn.Verdict, parts: tuple[float, ...]) -> list[float]:

@@ -17,14 +17,15 @@ from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.floors import at_limit, floors_of, in_order
-from veilnet.designs.joint import JointObjective
-from veilnet.designs.joint.curve import least_loss_problem
-from veilnet.designs.joint.problem import MostPrivacy, Problem
-from veilnet.designs.joint.run import Run
-from veilnet.designs.joint.search import JointResult, Search, converge, result_of
-from veilnet.designs.joint.settings import SETTINGS
-from veilnet.designs.joint.starts import share_projectors
-from veilnet.designs.joint.telling import Teller
+from veilnet.designs.joint import (
+    JointObjective,
+    JointResult,
+    MostPrivacy,
+    Problem,
+    followed,
+    least_loss_problem,
+    share_projectors,
+)
 from veilnet.designs.perfect import perfect_plan, reachable
 from veilnet.designs.shrink import sanitizers_from_shrink, shrink_from_sanitizers
 from veilnet.designs.tradeoff import how_found
@@ -144,11 +145,7 @@ class Nearby:
             return self.within(loss)
 
     def _followed(self, problem: Problem, start: list[Array]) -> JointResult:
-        search = Search.of(self._objective, problem, Teller(None))
-        run = Run(self._objective, problem.copy(), start, SETTINGS.primed_margin, primed=True)
-        search.runs.append(run)
-        converge(search, run, *self._budget)
-        found = result_of(search, interrupted=False)
+        found = followed(self._objective, problem, start, *self._budget)
         self._remember(found.shrink)
         return found
 
