@@ -43,6 +43,7 @@ from veilnet.model.fitted_rows import read_marks
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
+from veilnet.model.secret import Secret, named_units, secrets_among
 from veilnet.model.readings import read_dither, read_limits, read_reading_names
 from veilnet.model.usual import usual_of
 
@@ -58,7 +59,7 @@ class Network(Frozen):
                 stacks, or one variance for all; a CommonNoise where agents share disturbances, a ColouredNoise where
                 it carries over from row to row.
     public:     rows of U, or name -> row(s).
-    private:    name -> rows of G_j.
+    private:    name -> rows of G_j, or a Secret where a change of g_j must stay hidden (``secrets`` has those).
     prior:      a Prior, or None where nothing is known beforehand.
     offset:     what readings show at x = 0: agent -> vector, N numbers, or of agents with n readings each one row of
                 n for all, or (S, n); zero when left out.
@@ -131,7 +132,9 @@ class Network(Frozen):
         self.public: Mapping[str, Array]
         self.U: Array
         self.public, self.U = read_public(public, self.L)
-        self.private: Mapping[str, Array] = MappingProxyType(read_private(private, self.L))
+        rows_of_private, secrets = secrets_among(private)
+        self.private: Mapping[str, Array] = MappingProxyType(read_private(rows_of_private, self.L))
+        self.secrets: Mapping[str, Secret] = MappingProxyType(secrets)
         self.first = read_prior(prior, self.L)
         self.first_given = self.first is not None
         self.prior = self.first
@@ -152,9 +155,11 @@ class Network(Frozen):
             per_agent(limits, self.agents, self.blocks, "limits", read_limits)
         )
         self.units: Mapping[str, str] = MappingProxyType(
-            read_units(units, (*self.public, *self.private, *self.parameters))
+            read_units(named_units(secrets) | dict(units or {}), (*self.public, *self.private, *self.parameters))
         )
         self.step: float | None = read_step(step)
+        for secret in secrets.values():
+            secret.rows_it_lasts(self.step)
         self.doubts: tuple[Doubt, ...] = read_doubts(doubts)
         self.fitted_rows: tuple[str, ...] = read_marks(fitted_rows)
         if self.dynamics is None:
@@ -185,6 +190,10 @@ class Network(Frozen):
         """agent -> H_i, views into the stacked H."""
         return RowsByAgent(self.agents, self.position, self.blocks, self.H)
 
+    @property
+    def _private_as_given(self) -> dict[str, Array | Secret]:
+        return {**self.private, **self.secrets}
+
     @derived
     def public_rows(self) -> tuple[str, ...]:
         """One label per row of U."""
@@ -210,7 +219,7 @@ class Network(Frozen):
         if self.dynamics is None:
             return self
         return Network(
-            self.observe, self.sensor_noise, self.public, self.private, self.prior,
+            self.observe, self.sensor_noise, self.public, self._private_as_given, self.prior,
             offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
             limits=self.limits, resolution=self.resolution, dither=self.dither, step=self.step, doubts=self.doubts,
             fitted_rows=self.fitted_rows,
@@ -342,7 +351,7 @@ class Network(Frozen):
             "observe": self.observe,
             "noise": self.noise,
             "public": dict(self.public),
-            "private": dict(self.private),
+            "private": self._private_as_given,
             "prior": self.first if self.first_given else None,
             "offset": self.offset,
             "parameters": self.parameters,

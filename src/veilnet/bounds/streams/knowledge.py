@@ -14,7 +14,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest, NotObservable
 from veilnet._core.linalg import orthonormal_rows
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
@@ -83,6 +83,14 @@ class StreamKnowledge:
         half = np.linalg.solve(root, np.linalg.solve(root, told).T)
         least = float(np.linalg.eigvalsh((half + half.T) / 2)[0]) - 1.0
         return 0.0 if least < _ROUNDING else least
+
+    def bounded(self, rows: Array) -> Booleans:
+        """Which rows of x have a finite error."""
+        return self.steady.bounded(_padded(rows, self.steady))
+
+    def errors_apart(self, rows: Array, count: int) -> Array:
+        """Cov(A e_t, A e_{t+k}) of the errors with hindsight, (count, r, r), k = 0, 1, ..., of bounded rows A."""
+        return self.steady.errors_apart(_padded(rows, self.steady), count)
 
     def error(self, rows: Array, *, hindsight: bool) -> Array:
         """A P̃ A' for rows A of x; NotObservable, naming the direction, where it is unbounded."""

@@ -115,6 +115,16 @@ class Steady:
         found = half @ (self.hindsight if hindsight else self.now) @ half.T
         return np.asarray((found + found.T) / 2)
 
+    def errors_apart(self, rows: Array, count: int) -> Array:
+        """Covariances with hindsight of the errors k rows apart, P Φ'^k (I - Λ P), (count, r, r)."""
+        half = rows @ self.basis
+        later = np.linalg.solve(self.before, self.hindsight @ half.T)  # (I - Λ P) half'
+        found, moved = np.empty((count, len(rows), len(rows))), half @ self.before
+        for lag in range(count):
+            found[lag] = moved @ later
+            moved = moved @ self.closed.T
+        return found
+
 
 def bounded_rows(rows: Array, unbounded: Array) -> Booleans:
     """Which rows have no part in any of the directions (columns) that are never bounded."""

@@ -83,6 +83,18 @@ class SteadyOfStacks:
         found = np.mean(_errors(self._network_dynamics, rows, turns, sums.information), axis=0)
         return np.asarray((found + found.T) / 2)
 
+    def errors_apart(self, rows: Array, count: int) -> Array:
+        """Covariances with hindsight of the errors k rows apart, (count, 1, 1); of one row of x."""
+        if len(rows) > 1:
+            raise InvalidRequest(
+                f"private: of {self._network.S} agents of a stream a change that lasts is computed for secrets of one "
+                f"row, found {len(rows)}; name each row by itself"
+            )
+        turns, sums = self._settled
+        found = _errors(self._network_dynamics, rows, turns, sums.information)[:, 0, 0]
+        apart = np.cos(np.arange(count)[:, None] * np.angle(turns)) @ found / len(turns)
+        return np.asarray(apart[:, None, None])
+
     def _error_now(self, rows: Array) -> Array:
         combined, *_ = np.linalg.lstsq(self._network.U.T, rows.T, rcond=None)
         if not np.allclose(combined.T @ self._network.U, rows, rtol=0, atol=1e-9 * np.max(np.abs(rows))):

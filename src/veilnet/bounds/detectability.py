@@ -1,0 +1,258 @@
+"""How surely a change of a secret is seen in the messages: AUC, accuracy, power, µ. Exact, for the best detector.
+
+Let g = G x be a secret and Δ the change of it that must stay hidden. Given g, everything that is sent is Gaussian,
+with a mean that is linear in g and a covariance that does not depend on it. So the likelihood ratio of "g" against
+"g + Δ" is a normal variable, and one number says everything that any detector can reach (mathematics, section 10):
+
+    d'² = Δ'(I_sent - I_prior)Δ,   I = the information on g with all other parameters unknown to the attacker,
+    AUC = Φ(d'/√2),   best accuracy at even odds = Φ(d'/2),   power at a false-alarm rate α = Φ(d' + Φ^-1(α)),
+
+and the messages are µ-Gaussian differentially private for changes of Δ, µ = d'. For one row of G and a full prior,
+I = 1/P̃_g. "Any change of length Δ" takes the largest eigenvalue of I_sent - I_prior.
+
+A change that lasts T rows adds up. Rows that are independent give d'² T times. In a stream, I is that on g_1..g_T
+together, with the errors' covariance at all lags; an x that wanders off has no prior, which overstates d', if anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import erfc, exp, inf, sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+from veilnet._core.linalg import EPS
+from veilnet._core.types import Array
+from veilnet._core.validation import expect
+from veilnet.bounds.information import Planned, Sanitizers, sanitizers_of
+from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor, least_sharpness
+from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
+from veilnet.model.network import Network
+from veilnet.model.secret import Secret
+
+__all__ = ["Detectability", "Detector", "detectability", "information_on"]
+
+FALSE_ALARMS = 0.01  # what a careful attacker allows himself
+_Information = Callable[[Array, int], Array]  # rows of a secret and how many rows it lasts -> (r, r)
+# Beyond so many numbers (rows of the window times rows of G) a longer window only goes on: d'² grows by as much with
+# each row as it did with the last, up to what the stream has forgotten by then.
+_LONGEST_WINDOW = 800
+
+
+@dataclass(frozen=True)
+class Detector:
+    """The best detector of one change.
+
+    mu: d' = µ, how many deviations its two cases are apart. 0 is guessing.
+    """
+
+    mu: float
+
+    @property
+    def auc(self) -> float:
+        """How often the case with the change gets the higher score of two, one with it and one without: 0.5 is chance."""
+        return _normal(self.mu / sqrt(2))
+
+    @property
+    def accuracy(self) -> float:
+        """How often it is right when both cases are equally likely: 0.5 is chance."""
+        return _normal(self.mu / 2)
+
+    @property
+    def power(self) -> float:
+        """How many changes it sees with one false alarm in a hundred: 0.01 is chance."""
+        return self.power_at(FALSE_ALARMS)
+
+    def power_at(self, false_alarms: float) -> float:
+        """How many changes it sees when it gives so many false alarms.
+
+        false_alarms: α, between 0 and 1.
+        """
+        return _normal(self.mu + NormalDist().inv_cdf(false_alarms))
+
+    def delta(self, epsilon: float) -> float:
+        """δ(ε) of differential privacy for this change: Φ(-ε/µ + µ/2) - e^ε Φ(-ε/µ - µ/2).
+
+        epsilon: ε >= 0.
+        """
+        if self.mu == 0:
+            return 0.0
+        if self.mu == inf:
+            return 1.0
+        above, below = -epsilon / self.mu + self.mu / 2, -epsilon / self.mu - self.mu / 2
+        return max(0.0, _normal(above) - _times_exp(epsilon, below))
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε with δ(ε) <= δ, by bisection.
+
+        delta: δ, above 0 and below 1.
+        """
+        if self.delta(0.0) <= delta:
+            return 0.0
+        if self.mu == inf:
+            return inf
+        low, high = 0.0, 1.0
+        while self.delta(high) > delta:
+            low, high = high, 2 * high
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+            if high - low <= 4 * EPS * high:
+                break
+        return high
+
+
+@dataclass(frozen=True)
+class Detectability:
+    """How surely the change of one secret is seen.
+
+    sent:    by whoever sees every message of one row.
+    raw:     by whoever sees every reading of it.
+    change:  Δ.
+    rows:    over how many rows it lasts, T.
+    lasting: both over all T of them; None where it lasts one row.
+    """
+
+    sent: Detector
+    raw: Detector
+    change: float | Array
+    rows: int = 1
+    lasting: Detectability | None = None
+
+    @property
+    def mu(self) -> float:
+        """Of what is sent."""
+        return self.sent.mu
+
+    @property
+    def auc(self) -> float:
+        """Of what is sent."""
+        return self.sent.auc
+
+    @property
+    def accuracy(self) -> float:
+        """Of what is sent."""
+        return self.sent.accuracy
+
+    @property
+    def power(self) -> float:
+        """Of what is sent, with one false alarm in a hundred."""
+        return self.sent.power
+
+
+def detectability(
+    network: Network, sanitizers: Sanitizers | Planned | None = None
+) -> dict[str, Detectability]:
+    """How surely the change of each secret is seen, by the best detector there is.
+
+    network:    the model; secrets are the private parameters given as :class:`veilnet.Secret`.
+    sanitizers: agent -> Sanitizer, or a Plan; readings are raw without them.
+
+    A stream is judged with hindsight: the detector has all messages, later ones too.
+    """
+    expect(network, Network, "network")
+    by_agent = sanitizers_of(sanitizers)
+    before, sent, raw = (_information_of(network, each) for each in (None, by_agent, {}))
+    found = {}
+    for name, secret in network.secrets.items():
+        lasts = secret.rows_it_lasts(network.step)
+        one, all_rows = (
+            Detectability(
+                *(Detector(_deviations(each(secret.rows, rows) - before(secret.rows, rows), secret)) for each in (sent, raw)),
+                change=secret.change,
+                rows=rows,
+            )
+            for rows in (1, lasts)
+        )  # fmt: skip
+        found[name] = one if lasts == 1 else Detectability(one.sent, one.raw, one.change, lasts, all_rows)
+    return found
+
+
+def information_on(known: Knowledge, rows: Array) -> Array:
+    """The information on g = A x, (r, r), with everything else of x unknown: (A P̃ A')^-1 where P̃ exists.
+
+    known: what some messages tell.
+    rows:  A, (r, L), of full rank.
+    """
+    half = known.network.in_raw_coordinates(rows) @ known.directions
+    # g = M q, q the coordinates along orthonormal rows; the others are w. J is diagonal here, with roots k.
+    turn, upper = np.linalg.qr(half.T, mode="complete")
+    along, across = turn[:, : len(rows)], turn[:, len(rows) :]
+    roots = np.where(known.known, np.minimum(known.sharpness, 1.0), 0.0)[:, None]
+    of_g, of_rest = roots * along, roots * across
+    left, sizes, _ = np.linalg.svd(of_rest, full_matrices=False)
+    nuisance = left[:, sizes > least_sharpness(known.network)]
+    free = of_g - nuisance @ (nuisance.T @ of_g)
+    in_g = np.linalg.solve(upper[: len(rows)], free.T)  # M = R', so q = R'^-1 g
+    return np.asarray(in_g @ in_g.T)
+
+
+def _information_of(network: Network, sanitizers: Sanitizers | None) -> _Information:
+    """The information on a secret that stays for some rows: from these messages, or beforehand (None)."""
+    if network.is_stream:
+        known = None if sanitizers is None else stream_knowledge(network, sanitizers)
+        return lambda rows, lasts: _on_a_window(network, known, rows, lasts)
+    if sanitizers is None:
+        one_row = knowledge_of_factor(network, np.zeros((0, network.L)))
+    else:
+        one_row = knowledge(network, sanitizers)
+    return lambda rows, lasts: lasts * information_on(one_row, rows)
+
+
+def _on_a_window(network: Network, known: StreamKnowledge | None, rows: Array, lasts: int) -> Array:
+    """The information on g that stays the same over ``lasts`` rows of a stream, (r, r)."""
+    window = max(2, min(lasts, _LONGEST_WINDOW // len(rows)))
+    if known is not None:
+        if not np.all(known.bounded(rows)):
+            return np.zeros((len(rows), len(rows)))
+        errors = known.errors_apart(rows, window)
+    else:
+        dynamics = network.dynamics
+        assert dynamics is not None
+        if dynamics.stationary is None:
+            return np.zeros((len(rows), len(rows)))
+        errors, moved = np.empty((window, len(rows), len(rows))), rows @ dynamics.stationary
+        for lag in range(window):
+            errors[lag] = moved @ rows.T
+            moved = moved @ dynamics.transition.T
+    if lasts == 1:
+        return np.asarray(np.linalg.inv(errors[0]))
+    whole, shorter = (_of_the_sum(errors[:count]) for count in (window, window - 1))
+    return whole + (lasts - window) * (whole - shorter)
+
+
+def _of_the_sum(errors: Array) -> Array:
+    """E'K^-1 E, (r, r): K block Toeplitz with blocks Cov(g_t, g_{t+lag}) = errors[lag], E = (I, ..., I)'."""
+    count, size, _ = errors.shape
+    lags = np.arange(count)[None, :] - np.arange(count)[:, None]
+    blocks = np.where(
+        (lags >= 0)[:, :, None, None], errors[np.abs(lags)], np.swapaxes(errors, 1, 2)[np.abs(lags)]
+    )
+    joint = np.swapaxes(blocks, 1, 2).reshape(count * size, count * size)
+    units = 1 / np.sqrt(np.tile(np.diag(errors[0]), count))
+    ones = np.tile(np.eye(size), (count, 1)) * units[:, None]
+    return np.asarray(ones.T @ np.linalg.solve(joint * units * units[:, None], ones))
+
+
+def _deviations(information: Array, secret: Secret) -> float:
+    """d' of the secret's change: along its vector, or along the direction that is seen most surely."""
+    change = np.asarray(secret.change)
+    if change.ndim:
+        squared = float(change @ information @ change)
+    else:
+        squared = float(change) ** 2 * float(np.linalg.eigvalsh((information + information.T) / 2)[-1])
+    return sqrt(max(0.0, squared))
+
+
+def _normal(value: float) -> float:
+    """Φ, to its last digits in the lower tail too."""
+    return 0.5 * erfc(-value / sqrt(2))
+
+
+def _times_exp(exponent: float, value: float) -> float:
+    """e^exponent Φ(value) where Φ may vanish: by its logarithm."""
+    from scipy.special import log_ndtr  # loaded only by those who ask for (ε, δ)
+
+    return exp(min(700.0, exponent + float(log_ndtr(value))))
