@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from veilnet.auditing.auditor import Audit, audit
     from veilnet.auditing.ledger import Ledger
     from veilnet.auditing.options import DifferentialPrivacy, LedgerCheck, Trials, WhatIf
+    from veilnet.bounds.detectability import Detectability, detectability
     from veilnet.bounds.knowledge import bits_revealed, crlb, privacy, privacy_limit, utility
     from veilnet.calibration.fitting import Calibration, DoubtfulModel, fit, fit_report
     from veilnet.centre.drift import Drift
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from veilnet.model.doubts import Doubt
     from veilnet.model.dynamics import Dynamics
     from veilnet.model.network import Network, Prior
+    from veilnet.model.secret import Secret
     from veilnet.plans.plan import Plan
     from veilnet.plans.verification import verify
     from veilnet.verdict.exact_test import Verdict, check
@@ -50,6 +52,7 @@ __all__ = [
     "Calibration",
     "ColouredNoise",
     "CommonNoise",
+    "Detectability",
     "DifferentialPrivacy",
     "Doubt",
     "DoubtfulModel",
@@ -73,6 +76,7 @@ __all__ = [
     "Point",
     "Prior",
     "Sanitizer",
+    "Secret",
     "Stream",
     "Trials",
     "VeilnetError",
@@ -84,6 +88,7 @@ __all__ = [
     "check",
     "crlb",
     "design",
+    "detectability",
     "fit",
     "fit_report",
     "frontier",
@@ -110,6 +115,8 @@ _NAMES_IN = {
     "model.dynamics": ("Dynamics",),
     "model.coloured": ("ColouredNoise",),
     "model.common": ("CommonNoise",),
+    "model.secret": ("Secret",),
+    "bounds.detectability": ("detectability", "Detectability"),
     "bounds.knowledge": ("crlb", "utility", "privacy", "privacy_limit", "bits_revealed"),
     "agent.memory": ("Memory",),
     "agent.sanitizer": ("Sanitizer",),

@@ -90,6 +90,19 @@ def window_errors(
     )
 
 
+def window_joint_errors(
+    network: vn.Network,
+    sanitizers: Mapping[str, vn.Sanitizer],
+    rows: Array,
+    window: int,
+    places: Collection[int],
+) -> tuple[Array, Array]:
+    """Covariances of rows of x at all these places together: beforehand, and given every message of the window."""
+    x, messages = _unrolled(network, sanitizers, window, {}, {})
+    target = np.concatenate([rows @ x[place] for place in places])
+    return np.asarray(target @ target.T), _error(target, np.concatenate(messages))
+
+
 def least_window_error(
     network: vn.Network,
     sanitizers: Mapping[str, vn.Sanitizer],

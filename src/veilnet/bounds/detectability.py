@@ -11,13 +11,14 @@ and the messages are µ-Gaussian differentially private for changes of Δ, µ = 
 I = 1/P̃_g. "Any change of length Δ" takes the largest eigenvalue of I_sent - I_prior.
 
 A change that lasts T rows adds up. Rows that are independent give d'² T times. In a stream, I is that on g_1..g_T
-together, with the errors' covariance at all lags; an x that wanders off has no prior, which overstates d', if anything.
+together, from the covariance of errors at all lags. An x that wanders off counts as having no prior: d' is then too
+large, if anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import erfc, exp, inf, sqrt
 from statistics import NormalDist
 
@@ -52,7 +53,7 @@ class Detector:
 
     @property
     def auc(self) -> float:
-        """How often the case with the change gets the higher score of two, one with it and one without: 0.5 is chance."""
+        """How often a row with the change gets a higher score than one without: 0.5 is chance."""
         return _normal(self.mu / sqrt(2))
 
     @property
@@ -155,18 +156,16 @@ def detectability(
     expect(network, Network, "network")
     by_agent = sanitizers_of(sanitizers)
     before, sent, raw = (_information_of(network, each) for each in (None, by_agent, {}))
+
+    def seen(secret: Secret, rows: int) -> Detectability:
+        known = before(secret.rows, rows)
+        both = [Detector(_deviations(each(secret.rows, rows) - known, secret)) for each in (sent, raw)]
+        return Detectability(both[0], both[1], secret.change, rows)
+
     found = {}
     for name, secret in network.secrets.items():
-        lasts = secret.rows_it_lasts(network.step)
-        one, all_rows = (
-            Detectability(
-                *(Detector(_deviations(each(secret.rows, rows) - before(secret.rows, rows), secret)) for each in (sent, raw)),
-                change=secret.change,
-                rows=rows,
-            )
-            for rows in (1, lasts)
-        )  # fmt: skip
-        found[name] = one if lasts == 1 else Detectability(one.sent, one.raw, one.change, lasts, all_rows)
+        lasts, one = secret.rows_it_lasts(network.step), seen(secret, 1)
+        found[name] = one if lasts == 1 else replace(one, rows=lasts, lasting=seen(secret, lasts))
     return found
 
 

@@ -87,8 +87,8 @@ class SteadyOfStacks:
         """Covariances with hindsight of the errors k rows apart, (count, 1, 1); of one row of x."""
         if len(rows) > 1:
             raise InvalidRequest(
-                f"private: of {self._network.S} agents of a stream a change that lasts is computed for secrets of one "
-                f"row, found {len(rows)}; name each row by itself"
+                f"private: for {self._network.S} agents of a stream a change that lasts is computed for secrets of "
+                f"one row, found {len(rows)}; name each row by itself"
             )
         turns, sums = self._settled
         found = _errors(self._network_dynamics, rows, turns, sums.information)[:, 0, 0]

@@ -1,0 +1,229 @@
+"""How surely a change is seen: formulas against detectors on simulated rows, windows solved whole, and integrals."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm, rankdata
+
+import veilnet as vn
+from helpers.networks import NOISES, PRIORS, random_network
+from helpers.stream_networks import NOISES as STREAM_NOISES
+from helpers.stream_networks import random_stream, window_joint_errors
+from veilnet._core.types import Array
+from veilnet.bounds.detectability import Detector
+
+
+def with_changes(network: vn.Network, rng: np.random.Generator, lasts: str | None = None) -> vn.Network:
+    """Every private parameter a secret: of one row with a number, of more with a vector."""
+    secrets = {
+        name: vn.Secret(rows, rng.uniform(0.05, 0.25, len(rows) if len(rows) > 1 else None), lasts=lasts)
+        for name, rows in network.private.items()
+    }
+    return network.replace(private=secrets, step="1min")
+
+
+def auc_of(without: Array, seen: Array) -> tuple[float, float]:
+    """(AUC, its standard error by DeLong), from the scores of both cases."""
+    ranks = rankdata(np.concatenate([seen, without]))[: len(seen)]
+    auc = (ranks.mean() - (len(seen) + 1) / 2) / len(without)
+    places = (ranks - rankdata(seen)) / len(without)
+    others = 1 - (rankdata(np.concatenate([without, seen]))[: len(without)] - rankdata(without)) / len(seen)
+    return float(auc), float(np.sqrt(np.var(places) / len(seen) + np.var(others) / len(without)))
+
+
+def scores(
+    network: vn.Network, plan: vn.Plan, name: str, count: int, rng: np.random.Generator
+) -> list[Array]:
+    """Scores of the likelihood ratio on simulated messages, without the change and with it.
+
+    x is drawn given g, so that a change of g moves everything the prior ties to it.
+    """
+    secret, prior = network.secrets[name], network.prior
+    assert prior is not None
+    spread = np.linalg.inv(prior.information)
+    pull = spread @ secret.rows.T @ np.linalg.inv(secret.rows @ spread @ secret.rows.T)
+    given_g = spread - pull @ secret.rows @ spread
+    shift = pull @ np.atleast_1d(secret.change)
+    root = np.linalg.cholesky(network.R.matrix())
+    values, vectors = np.linalg.eigh((given_g + given_g.T) / 2)
+    sent = []
+    for size in (0.0, 1.0):
+        x = (
+            rng.standard_normal((count, network.L)) @ (vectors * np.sqrt(np.maximum(values, 0))).T
+            + size * shift
+        )
+        readings = x @ network.H.T + rng.standard_normal((count, network.N)) @ root.T
+        parts = [
+            sanitizer.sanitize(readings[:, network.blocks.rows(place)], rng=rng)
+            for place, sanitizer in enumerate(plan.sanitizers.values())
+        ]
+        sent.append(np.concatenate(parts, axis=1))
+    compression = [sanitizer.compression for sanitizer in plan.sanitizers.values()]
+    moved = np.concatenate(
+        [c @ network.observe[agent] @ shift for agent, c in zip(network.agents, compression, strict=True)]
+    )
+    covariance = np.cov(np.concatenate([sent[0], sent[1] - moved]).T)
+    weights = np.linalg.pinv(np.atleast_2d(covariance), rcond=1e-10) @ moved
+    return [each @ weights for each in sent]
+
+
+def check_rows(seed: int, count: int) -> None:
+    rng = np.random.default_rng([35, seed])
+    drawn = random_network(seed, noise=NOISES[seed % 4], prior=("covariance", "information")[seed % 2])
+    network = with_changes(drawn.replace(resolution=0), rng)
+    plan = vn.design(network)
+    for name, found in vn.detectability(network, plan).items():
+        auc, deviation = auc_of(*scores(network, plan, name, count, rng))
+        assert abs(auc - found.auc) <= 4 * max(deviation, 1 / count)
+        assert found.raw.mu >= found.mu * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_detector_on_simulated_rows_has_the_stated_auc(seed: int) -> None:
+    """False alarms: 12 figures at four deviations, below 1e-3 together."""
+    check_rows(seed, 20_000)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6, 56))
+def test_on_many_networks_and_rows(seed: int) -> None:
+    check_rows(seed, 200_000)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("noise", ["joint", "variances"])
+def test_information_is_the_difference_of_inverse_errors(noise: str, prior: str) -> None:
+    """A second route: a prior that is nearly nothing in the directions where there is none."""
+    rng = np.random.default_rng(5)
+    network = with_changes(random_network(3, noise=noise, prior=prior).replace(resolution=0), rng)
+    plan = vn.design(network)
+    weak = 1e-9 * np.eye(network.L)
+    before = weak if network.prior is None else network.prior.information + weak
+    received = np.linalg.inv(vn.crlb(network.replace(prior=vn.Prior(information=before)), plan.sanitizers))
+    for name, found in vn.detectability(network, plan).items():
+        secret = network.secrets[name]
+        gained = [
+            np.linalg.inv(secret.rows @ np.linalg.inv(each) @ secret.rows.T) for each in (received, before)
+        ]
+        change = np.atleast_1d(secret.change)
+        assert found.mu**2 == pytest.approx(change @ (gained[0] - gained[1]) @ change, rel=1e-4)
+
+
+def test_any_change_of_a_length_is_the_one_seen_best() -> None:
+    network = random_network(1, prior="covariance", private_rows=(2,)).replace(resolution=0)
+    rows = network.private["g0"]
+    plan = vn.design(network)
+    turns = [np.array([np.cos(angle), np.sin(angle)]) for angle in np.linspace(0, np.pi, 721)]
+    each = [
+        vn.detectability(network.replace(private={"g0": vn.Secret(rows, 0.7 * turn)}), plan)["g0"].mu
+        for turn in turns
+    ]
+    any_of_them = vn.detectability(network.replace(private={"g0": vn.Secret(rows, 0.7)}), plan)["g0"].mu
+    assert max(each) == pytest.approx(any_of_them, rel=1e-4)
+    assert min(each) < 0.9 * any_of_them
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_change_that_lasts_in_a_stream_against_the_window_solved_whole(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    drawn = random_stream(seed, noise=STREAM_NOISES[seed % 3], joint=seed % 2 == 0, radius=0.7)
+    network = with_changes(drawn, rng, lasts="5min")
+    plan = vn.design(network)
+    for name, found in vn.detectability(network, plan).items():
+        secret = network.secrets[name]
+        for count, stated in ((1, found), (5, found.lasting)):
+            assert stated is not None
+            before, after = window_joint_errors(
+                plan.network, plan.sanitizers, secret.rows, 70, range(30, 30 + count)
+            )
+            change = np.tile(np.atleast_1d(secret.change), count)
+            gained = change @ (np.linalg.inv(after) - np.linalg.inv(before)) @ change
+            assert stated.mu**2 == pytest.approx(gained, rel=2e-4)
+
+
+def test_a_long_change_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = random_stream(2, private_rows=(1,))
+    network = network.replace(private={"g0": vn.Secret(network.private["g0"], 1.0, lasts="300s")}, step="1s")
+    whole = vn.detectability(network)["g0"].lasting
+    monkeypatch.setattr("veilnet.bounds.detectability._LONGEST_WINDOW", 60)
+    shorter = vn.detectability(network)["g0"].lasting
+    assert whole is not None
+    assert shorter is not None
+    assert shorter.mu == pytest.approx(whole.mu, rel=1e-9)
+
+
+def test_rows_that_are_independent_add_up() -> None:
+    network = random_network(1, prior="covariance", private_rows=(1,)).replace(resolution=0)
+    secret = vn.Secret(network.private["g0"], 1.0, lasts="1h")
+    found = vn.detectability(network.replace(private={"g0": secret}, step="15min"))["g0"]
+    assert found.lasting is not None
+    assert found.lasting.rows == 4
+    assert found.lasting.mu == pytest.approx(2 * found.mu)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.5, 2.0, 6.0])
+def test_measures_of_a_detector_by_integrals(mu: float) -> None:
+    seen = Detector(mu)
+    auc, _ = quad(lambda t: norm.pdf(t - mu) * norm.cdf(t), -12, 12 + mu)
+    assert seen.auc == pytest.approx(auc, rel=1e-9)
+    assert seen.accuracy == pytest.approx(norm.cdf(mu / 2), rel=1e-12)
+    assert seen.power_at(0.001) == pytest.approx(norm.sf(norm.isf(0.001) - mu), rel=1e-9)
+    for epsilon in (0.1, 1.0, 4.0):
+        # δ(ε) is the largest P(A) - e^ε Q(A), reached where the likelihood ratio exceeds e^ε.
+        edge = epsilon / mu + mu / 2
+        delta = norm.sf(edge - mu) - np.exp(epsilon) * norm.sf(edge)
+        assert seen.delta(epsilon) == pytest.approx(delta, rel=1e-6, abs=1e-15)
+    assert seen.delta(seen.epsilon(1e-5)) == pytest.approx(1e-5, rel=1e-6) or seen.epsilon(1e-5) == 0
+
+
+def test_nothing_sent_is_guessing() -> None:
+    network = random_network(2, prior="covariance").replace(resolution=0)
+    network = with_changes(network, np.random.default_rng(0))
+    silent = {
+        agent: vn.Sanitizer(compression=np.zeros((0, len(rows)))) for agent, rows in network.observe.items()
+    }
+    for found in vn.detectability(network, silent).values():
+        assert (found.mu, found.auc, found.accuracy) == (0.0, 0.5, 0.5)
+        assert found.power == pytest.approx(0.01)
+        assert (found.sent.epsilon(1e-6), found.sent.delta(0.0)) == (0.0, 0.0)
+
+
+def test_the_bundled_house_is_seen_as_section_10_says() -> None:
+    from veilnet.io.template import house
+
+    network = house()
+    downstairs, upstairs = network.private["presence"]
+    network = network.replace(
+        private={"down": vn.Secret(downstairs, 1.0), "up": vn.Secret(upstairs, 1.0),
+                 "cooking": vn.Secret(network.private["cooking"], 1.0)},
+        units={},
+    )  # fmt: skip
+    found = {name: round(each.auc, 3) for name, each in vn.detectability(network, vn.design(house())).items()}
+    assert found == {"down": 0.779, "up": 0.998, "cooking": 0.998}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [({"change": 0.0}, "change"), ({"change": -1.0}, "change"), ({"change": [1.0, 2.0, 3.0]}, "change"),
+     ({"change": np.inf}, "change"), ({"change": 1.0, "lasts": "soon"}, "lasts"),
+     ({"change": 1.0, "unit": 3}, "unit")],
+)  # fmt: skip
+def test_wrong_secrets_are_refused_by_name(arguments: dict[str, object], named: str) -> None:
+    with pytest.raises(vn.InvalidNetwork, match=named):
+        vn.Secret(np.eye(2), **arguments)  # type: ignore[arg-type]
+
+
+def test_a_secret_that_lasts_needs_a_step_and_stays_with_the_network() -> None:
+    network = random_network(1, private_rows=(1,))
+    secret = vn.Secret(network.private["g0"], 1.0, unit="people", lasts="1h")
+    with pytest.raises(vn.InvalidNetwork, match="step"):
+        network.replace(private={"g0": secret})
+    kept = network.replace(private={"g0": secret}, step="10min").replace(offset=np.ones(network.N))
+    assert kept.secrets["g0"].lasts == 3600
+    assert kept.unit("g0") == "people"
+    assert NormalDist().cdf(vn.detectability(kept)["g0"].mu / 2) == vn.detectability(kept)["g0"].accuracy
