@@ -86,11 +86,11 @@ class StreamKnowledge:
 
     def bounded(self, rows: Array) -> Booleans:
         """Which rows of x have a finite error."""
-        return self.steady.bounded(_padded(rows, self.steady))
+        return self.steady.bounded(padded(rows, len(self.steady.basis)))
 
     def errors_apart(self, rows: Array, count: int) -> Array:
         """Cov(A e_t, A e_{t+k}) of the errors with hindsight, (count, r, r), k = 0, 1, ..., of bounded rows A."""
-        return self.steady.errors_apart(_padded(rows, self.steady), count)
+        return self.steady.errors_apart(padded(rows, len(self.steady.basis)), count)
 
     def error(self, rows: Array, *, hindsight: bool) -> Array:
         """A P̃ A' for rows A of x; NotObservable, naming the direction, where it is unbounded."""
