@@ -26,6 +26,7 @@ from helpers.network_files import (
     write,
 )
 from veilnet.io import _atomic
+from veilnet.io.network_schema import network_difference
 from veilnet.io.template import house, template_text
 
 SUFFIXES = ("toml", "json", "npz")
@@ -215,3 +216,36 @@ def test_wrong_limits_in_a_file_are_refused(tmp_path: Path) -> None:
             vn.Network.load(tmp_path / "n.toml")
         assert "agents.kitchen.limits" in str(caught.value)
         assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".json", ".npz"])
+def test_secrets_keep_their_change_and_how_long_it_lasts(tmp_path: Path, suffix: str) -> None:
+    network = vn.Network(
+        {"a": np.eye(3)}, 1.0, [[1.0, 0, 0]],
+        {"home": vn.Secret([0.0, 1, 0], 1.0, unit="people", lasts="1h"),
+         "where": vn.Secret(np.eye(3)[1:], [0.25, -1 / 3]), "gait": [[0.0, 0, 1]]},
+        step="15min",
+    )  # fmt: skip
+    network.save(tmp_path / f"house{suffix}")
+    read = vn.Network.load(tmp_path / f"house{suffix}")
+    assert list(read.secrets) == ["home", "where"]
+    assert (read.secrets["home"].change, read.secrets["home"].lasts, read.unit("home")) == (
+        1.0,
+        3600,
+        "people",
+    )
+    assert np.array_equal(read.secrets["where"].change, [0.25, -1 / 3])
+    assert network_difference(network, read) == ""
+    assert "private" in network_difference(network, network.replace(private=dict(network.private)))
+
+
+def test_a_table_of_a_secret_is_checked_key_by_key(tmp_path: Path) -> None:
+    wrong = {"change = 'much'": "change", "change = 1\nlasts = 3": "lasts", "change = 1\nlast = 3": "last"}
+    for broken, named in wrong.items():
+        file = tmp_path / "n.toml"
+        file.write_text(
+            'format = "veilnet-network/1"\npublic = [1, 0]\n[private.home]\nrows = [0, 1]\n'
+            f"{broken}\n[agents.a]\nnoise = [[1, 0], [0, 1]]\nobserve = [[1, 0], [0, 1]]\n"
+        )
+        with pytest.raises(vn.InvalidNetwork, match=rf"private\.home.*{named}"):
+            vn.Network.load(file)

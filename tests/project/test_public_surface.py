@@ -42,7 +42,7 @@ ADDED = {
     "Audit", "Calibration", "ColouredNoise", "CommonNoise", "DifferentialPrivacy", "Doubt", "DoubtfulModel", "Drift",
     "Dynamics", "Estimate", "Frontier", "Point", "Stream",
     "InvalidPlan", "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials",
-    "Verdict", "WhatIf", "Worst", "fit_report", "verify",
+    "Detectability", "Secret", "Verdict", "WhatIf", "Worst", "detectability", "fit_report", "verify",
 }  # fmt: skip
 # What the contract says of the objects behind the names.
 MEMBERS = {

@@ -27,7 +27,7 @@ import numpy as np
 from veilnet._core.linalg import EPS
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
-from veilnet.bounds.information import Planned, Sanitizers, sanitizers_of
+from veilnet.agent.mechanisms import Sanitizers
 from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor, least_sharpness
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.model.network import Network
@@ -143,9 +143,7 @@ class Detectability:
         return self.sent.power
 
 
-def detectability(
-    network: Network, sanitizers: Sanitizers | Planned | None = None
-) -> dict[str, Detectability]:
+def detectability(network: Network, sanitizers: Sanitizers = None) -> dict[str, Detectability]:
     """How surely the change of each secret is seen, by the best detector there is.
 
     network:    the model; secrets are the private parameters given as :class:`veilnet.Secret`.
@@ -154,8 +152,7 @@ def detectability(
     A stream is judged with hindsight: the detector has all messages, later ones too.
     """
     expect(network, Network, "network")
-    by_agent = sanitizers_of(sanitizers)
-    before, sent, raw = (_information_of(network, each) for each in (None, by_agent, {}))
+    before, sent, raw = _information_before(network), _information(network, sanitizers), _information(network)
 
     def seen(secret: Secret, rows: int) -> Detectability:
         known = before(secret.rows, rows)
@@ -188,16 +185,21 @@ def information_on(known: Knowledge, rows: Array) -> Array:
     return np.asarray(in_g @ in_g.T)
 
 
-def _information_of(network: Network, sanitizers: Sanitizers | None) -> _Information:
-    """The information on a secret that stays for some rows: from these messages, or beforehand (None)."""
+def _information(network: Network, sanitizers: Sanitizers = None) -> _Information:
+    """From these messages, the information on a secret that stays for some rows."""
     if network.is_stream:
-        known = None if sanitizers is None else stream_knowledge(network, sanitizers)
+        known = stream_knowledge(network, sanitizers)
         return lambda rows, lasts: _on_a_window(network, known, rows, lasts)
-    if sanitizers is None:
-        one_row = knowledge_of_factor(network, np.zeros((0, network.L)))
-    else:
-        one_row = knowledge(network, sanitizers)
+    one_row = knowledge(network, sanitizers)
     return lambda rows, lasts: lasts * information_on(one_row, rows)
+
+
+def _information_before(network: Network) -> _Information:
+    """The same before anything is sent."""
+    if network.is_stream:
+        return lambda rows, lasts: _on_a_window(network, None, rows, lasts)
+    silent = knowledge_of_factor(network, np.zeros((0, network.L)))
+    return lambda rows, lasts: lasts * information_on(silent, rows)
 
 
 def _on_a_window(network: Network, known: StreamKnowledge | None, rows: Array, lasts: int) -> Array:

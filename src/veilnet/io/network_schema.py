@@ -44,6 +44,7 @@ from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
 from veilnet.model.prior import Prior
 from veilnet.model.readings import read_resolution
+from veilnet.model.secret import Secret
 
 # --- what is said of the network as a whole
 
@@ -108,6 +109,38 @@ def _short(rows: Array) -> Array:
     return rows[0] if rows.shape[0] == 1 else rows
 
 
+def _private(network: Network) -> dict[str, Any]:
+    """Rows by name. With a secret among them all are tables: in .toml these come last, and the order counts."""
+    if not network.secrets:
+        return {name: _short(rows) for name, rows in network.private.items()}
+    said: dict[str, Any] = {}
+    for name, rows in network.private.items():
+        said[name] = {"rows": _short(rows)}
+        secret = network.secrets.get(name)
+        if secret is not None:
+            lasts = {} if secret.lasts is None else {"lasts": in_words(secret.lasts)}
+            said[name] |= {"change": secret.change} | lasts
+    return said
+
+
+def _read_private(value: Any, numbers: Numbers, *path: str) -> Any:
+    if not isinstance(value, dict) or "rows" not in value:
+        return numbers.read(value, *path)
+    where = dotted(*path)
+    check_keys(
+        value, ("rows", "change", "lasts"), ("rows", "change") if "lasts" in value else ("rows",), where
+    )
+    rows = numbers.read(value["rows"], *path, "rows")
+    if "change" not in value:
+        return rows
+    lasts = value.get("lasts")
+    return Secret(
+        rows,
+        numbers.read(value["change"], *path, "change"),
+        lasts=None if lasts is None else _step(lasts, f"{where}.lasts"),
+    )
+
+
 def _prior(network: Network) -> dict[str, Array] | None:
     first = network.first
     if first is None or not network.first_given:
@@ -124,8 +157,10 @@ FIELDS = (
     ),
     Field(
         "private",
-        lambda n: {name: _short(rows) for name, rows in n.private.items()},
-        lambda value, numbers, name: numbers.named(value, name),
+        _private,
+        lambda value, numbers, name: {
+            key: _read_private(each, numbers, name, key) for key, each in as_table(value, name).items()
+        },
     ),
     Field("units", lambda n: dict(n.units) or None, _told(_units)),
     Field("prior", _prior, _record(Prior, ("mean", "covariance", "information"))),
