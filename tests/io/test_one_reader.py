@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import veilnet as vn
 from veilnet import cli
 from veilnet.io.reading_streams import ReadingReader
-from veilnet.io.row_keys import COUNTED
+from veilnet.io.row_keys import COUNTED, ROW
 from veilnet.io.sources import RowSource
 from veilnet.io.tables import read_columns
 
@@ -186,3 +186,19 @@ def test_a_cell_goes_on_in_the_next_line_only_where_the_table_is_whole() -> None
     assert read_columns(RowSource("t.csv", content), ["a"])["a"].tolist() == [1.0, 2.0]
     (block,) = ReadingReader(RowSource("t.csv", content), 1, names=["a"]).blocks(9)
     assert (block.rows, [line for line, _, _ in block.refused]) == ([3], [2, 3])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0.25, 1.0, 60.0, 900.0]))
+def test_times_number_the_rows_of_a_stream_from_one_origin(seed: int, step: float) -> None:
+    """The epoch of a live agent, whatever the file begins with; of each step the first reading counts."""
+    rng = np.random.default_rng(seed)
+    micros = np.cumsum(rng.integers(1, round(3e6 * step), 12)) + int(rng.integers(1, 2 * 10**15))
+    lines = [f"{datetime(1970, 1, 1) + timedelta(microseconds=int(t))},{k}" for k, t in enumerate(micros)]
+    source = RowSource("log.csv", ("time,T\n" + "\n".join(lines) + "\n").encode())
+    reader = ReadingReader(source, 1, names=["T"], step=step)
+    (block,) = reader.blocks(99)
+    epochs = [int(t) // round(step * 1e6) + 1 for t in micros]
+    assert reader.key == ROW
+    assert block.rows == list(dict.fromkeys(epochs))
+    assert [numbers for (numbers,) in block.numbers] == [epochs.index(row) for row in block.rows]

@@ -8,3 +8,10 @@ from __future__ import annotations
 
 MISSED = float("inf")
 """What stands in place of every number of a row whose reading was missed: no message could hold it."""
+
+LONGEST_GAP = 100_000
+"""Most rows of a stream that follow one another of which nobody has anything.
+
+Whoever meets a gap goes through each of its rows, and keeps them: a clock that is wrong, or false, must not fill the
+memory. It is a day of seconds, two months of minutes, and the same in files and live.
+"""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet._core.missed import LONGEST_GAP, MISSED
 
 if TYPE_CHECKING:
     from veilnet._core.types import Array, Booleans
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from veilnet.io.row_keys import RowKey
 
 _USUAL_GATE = 1e-6
-_LONGEST_GAP = 1_000_000  # rows of which nobody heard
 
 
 def opened(path: Path, gate: float | None, *, keep: bool) -> Fusion:
@@ -62,13 +62,16 @@ def estimates(
         return
     follower = fusion.follow(lag=lag or 0)
     heard: Booleans = np.zeros(0, bool)
-    given = 0  # rows whose estimates were given, or would have been if anybody had sent
+    origin = 0  # the last row before the first
+    given = 0  # the last row whose estimate was given, or would have been if anybody had sent
     for numbers, messages in rows:
-        first, last = follower.rows + 1, int(numbers[-1])
-        if last - first - len(numbers) > _LONGEST_GAP:
+        if not follower.rows and not origin and _begins(messages):
+            given = origin = int(numbers[0]) - 1
+        first, last = origin + follower.rows + 1, int(numbers[-1])
+        if last - first - len(numbers) > LONGEST_GAP:
             raise InvalidReading(
-                f"messages: row {last} comes after row {first - 1}, and nobody sent the rows between; number the "
-                "rows of a stream one by one from 1"
+                f"messages: row {last} comes after row {first - 1}, and nobody sent the rows between, more than "
+                f"{LONGEST_GAP:,}; number the rows of a stream one by one from 1"
             )
         present = np.zeros(last - first + 1, bool)
         present[numbers - first] = True
@@ -81,6 +84,12 @@ def estimates(
         yield _those_heard(found, heard, given)
         heard, given = heard[len(found.public) :], given + len(found.public)
     yield _those_heard(follower.end(), heard, given)
+
+
+def _begins(messages: dict[str, Array]) -> bool:
+    """Whether the first row is one that everybody in it missed: then no memory holds anything of rows before."""
+    told = [values[0] for values in messages.values() if not np.isnan(values[0]).all()]
+    return bool(told) and all((values == MISSED).all() for values in told)
 
 
 def _those_heard(found: Estimate, heard: Booleans, given: int) -> tuple[Rows, Estimate, dict[str, Array]]:

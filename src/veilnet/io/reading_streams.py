@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet.io.cells import Dialect, NoNumber
-from veilnet.io.row_keys import COUNTED, key_of, looks_like_times
+from veilnet.io.row_keys import COUNTED, ROW, key_of, looks_like_times
 from veilnet.io.sources import LIKE_JSON, Line, RowSource
 from veilnet.io.streams import Block, Refused, RowReader
 
@@ -39,6 +39,8 @@ class ReadingReader(RowReader):
     header: whether a CSV begins with names; None: it must where names are known, and else is told from its
             first line. False also lets JSON lists through where names are known.
     time:   the column or key that tells the time of a row; None: ``row`` or ``time`` where there is one.
+    step:   seconds from row to row of a stream, whose rows times then number: floor(time / step) + 1, the epoch of
+            live agents, so that all agents count from one origin.
 
     unused_times: once lines were read, the column of a CSV whose lines are counted though it looks like times;
                   empty for none.
@@ -52,8 +54,10 @@ class ReadingReader(RowReader):
         names: Sequence[str] = (),
         header: bool | None = None,
         time: str | None = None,
+        step: float | None = None,
     ) -> None:
         super().__init__(source, columns, names, time)
+        self._step = None if step is None else round(step * 1e6)
         self._by_position = header is False or not names
         typed = source.kind not in ("csv", "jsonl")
         self._header = True if header is None and (time is not None or typed or names) else header
@@ -64,14 +68,23 @@ class ReadingReader(RowReader):
         if time is not None and header is False and not self._json:
             raise InvalidRequest("--time: a table without a header has no names; leave one of the two out")
 
+    def _told(self, cell: object) -> int:
+        row = super()._told(cell)
+        if self._step is None or self.key is None or not self.key.is_time:
+            return row
+        self.key = ROW
+        return (row - 1) // self._step + 1
+
     def _out_of_order(self, block: Block, row: int) -> None:
-        is_time = self.key is not None and self.key.is_time
-        what = "times must increase, each once" if is_time else "row numbers must increase"
+        what = "row numbers must increase"
+        if self._clock.key is not None:
+            what = "times must increase, " + ("each once" if self._step is None else "one for each step")
         block.refused.append((self._line, row, what))
 
     def _at_end(self) -> None:
         if self.key is None:  # no readings, no messages
-            self.key = key_of(self._told_in)
+            key = key_of(self._told_in)
+            self.key = ROW if key.is_time and self._step is not None else key
 
     # --- cells
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from veilnet._core.durations import duration, in_words
 from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.missed import LONGEST_GAP
 from veilnet.io.row_keys import RowKey, Style
 
 __all__ = [
     "CLOCKS_SET",
-    "LONGEST_GAP",
     "NUMBERED",
     "Epochs",
     "epochs_of",
@@ -28,7 +28,6 @@ _AHEAD = 300.0  # seconds: a time further in the future than that and a step is 
 _ZONES = 14 * 3600.0  # seconds: how far a clock on local time may be ahead of one on UTC
 _WEEK = 7 * 86400.0
 CLOCKS_SET = 1_704_067_200.0  # seconds since 1970, the year 2024: a clock before that was never set
-LONGEST_GAP = 100_000  # epochs of which nobody heard
 
 
 def middle(newest: Collection[int]) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from veilnet._core.errors import InvalidReading
+from veilnet._core.missed import LONGEST_GAP
 from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
 from veilnet.centre.fusion import Fusion
@@ -27,7 +28,7 @@ from veilnet.centre.models import Messages, same_messages
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.live.centre_store import CentreStore
-from veilnet.live.epochs import LONGEST_GAP, middle
+from veilnet.live.epochs import middle
 from veilnet.live.messages import Message
 
 __all__ = ["Estimator", "Made", "estimator", "quorum_of"]
