@@ -4,9 +4,9 @@ The recheck (:mod:`veilnet.recheck`) uses (network, C, Θ) alone and shares no c
 :mod:`veilnet.bounds`: quickly in doubles where they can tell, and otherwise with 32 digits. What it finds is a lower
 bound on the privacy, so a claim above the truth is never confirmed, however large it is. Streams are rechecked by
 spectra (privacy, with hindsight) and by a window of rows or the error of a given filter (utility, now): no Riccati
-equation of the messages is solved. Around a gap it is a window too, whose error settles from above, and never more
-than without gaps. Where agents are very many, utility is that of the centre that adds up what is sent, and both come
-from sums over stacks (:mod:`veilnet.recheck.stream_stacks`).
+equation of the messages is solved. Around a gap it is a bound from below, the error of somebody who knows the state
+some rows before and after it. Where agents are very many, utility is that of the centre that adds up what is sent,
+and both come from sums over stacks (:mod:`veilnet.recheck.stream_stacks`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from veilnet.recheck.stream_stacks import StreamStacksRecheck
 
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6
-# A long window of exact numbers, or of an x that wanders off, loses digits: 6e-4 was seen.
-_WINDOW = 1e-3
 _ROUNDING = 1e-12
 _WEAK_PRIOR = 1e-9  # what the recheck's weak prior takes from a growth, and more
 LOSS_ALLOWED = "utility loss allowed"
@@ -154,16 +152,11 @@ def certify(
 
 def _gap_findings(model: StreamRecheck, promise: Promise) -> list[Finding]:
     """What is left around a gap; what is without bound in the long run is so there too."""
-    found = model.growths_with_gaps(
-        [name for name in promise.with_gaps if np.isfinite(promise.privacy[name])]
+    found = dict.fromkeys(promise.with_gaps, np.inf) | model.growths_with_gaps(
+        {name: least for name, least in promise.with_gaps.items() if np.isfinite(promise.privacy[name])}
     )
     return [
-        Finding(
-            f"{_privacy_of(name)} with gaps",
-            least,
-            found.get(name, np.inf),
-            _confirmed(least, found.get(name, np.inf), _WINDOW),
-        )
+        Finding(f"{_privacy_of(name)} with gaps", least, found[name], _confirmed(least, found[name]))
         for name, least in promise.with_gaps.items()
     ]
 
@@ -244,8 +237,8 @@ def _agree(promised: float, found: float) -> bool:
     return bool(abs(promised - found) <= _AGREEMENT * (1 + promised))
 
 
-def _confirmed(promised: float, found: float, agreement: float = _AGREEMENT) -> bool:
+def _confirmed(promised: float, found: float) -> bool:
     """At least the privacy that was promised; more would be a wrong promise too, but harms nobody."""
     if np.isinf(promised) or np.isinf(found):
         return bool(np.isinf(found))
-    return bool(found >= promised - agreement * (1 + promised))
+    return bool(found >= promised - _AGREEMENT * (1 + promised))

@@ -4,15 +4,12 @@ With hindsight, by spectra (:mod:`veilnet.recheck.stream_spectra`).
 
 Now, by a window: the covariances of the last W rows of messages with one another and with u, and one linear solve. It
 leaves out older rows, so it finds a little too large an error, less so as W is doubled. Where no window is long
-enough, by a witness: a filter and its own error (:mod:`veilnet.recheck.stream_witness`).
-
-Streams whose x wanders off have no spectra: there a long window is taken both ways, with the state at its beginning
-unknown altogether.
+enough, or x wanders off, by a witness: a filter and its own error (:mod:`veilnet.recheck.stream_witness`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -31,8 +28,8 @@ from veilnet.recheck.stream_spectra import (
     responses,
     unit_combinations,
 )
-from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window
-from veilnet.recheck.stream_witness import error_of_witness
+from veilnet.recheck.stream_window import Window
+from veilnet.recheck.stream_witness import error_now
 
 __all__ = ["StreamRecheck"]
 
@@ -61,33 +58,24 @@ class StreamRecheck:
         half = np.linalg.solve(root, np.linalg.solve(root, told).T)
         return float(np.linalg.eigvalsh((half + half.T) / 2)[0] - 1.0)
 
-    def growths_with_gaps(self, names: Collection[str]) -> dict[str, float]:
-        """The least growth with hindsight over memories that begin anew, of private parameters with bounded errors; a
-        little too large rather than too small, and never larger than far from where they begin.
+    def growths_with_gaps(self, claimed: Mapping[str, float]) -> dict[str, float]:
+        """The least growth with hindsight over memories that begin anew, of private parameters with bounded errors:
+        as claimed or more if that can be shown, and otherwise too small rather than too large.
         """
-        groups = [self.network.private[name] for name in names]
+        groups = [self.network.private[name] for name in claimed]
         usual = np.array([self.growth(rows, 0.0) for rows in groups])
         window = Window(self.network, self._filters)
         if window.memories and groups:
             best = np.array([float(np.trace(self._raw.error(rows))) for rows in groups])
-            usual = np.minimum(usual, least_errors_with_gaps(window, groups) / best - 1.0)
-        return dict(zip(names, usual.tolist(), strict=True))
+            asked = best * (1.0 - 1e-7) * (1.0 + np.array(list(claimed.values())))
+            usual = np.minimum(usual, least_errors_with_gaps(window, groups, asked) / best - 1.0)
+        return dict(zip(claimed, usual.tolist(), strict=True))
 
     def growth_now(self, rows: Array, claimed: float) -> float:
         """The growth now; a little too large rather than too small where ``claimed`` is not reached."""
         best = error_of_raw_filter(self.network, rows)
-        window, found = FIRST_WINDOW, np.inf
-        filtered = Window(self.network, self._filters)
-        while True:
-            previous, found = found, filtered.error(rows, window) / best - 1.0
-            agrees = abs(found - claimed) <= 1e-8 * (1.0 + claimed)
-            settled = abs(previous - found) <= SETTLED * (1.0 + found)
-            if agrees or settled:
-                return float(found)
-            window *= 2
-            if window * max(1, filtered.sent) > LARGEST_WINDOW:
-                witness = error_of_witness(filtered, rows)
-                return float(witness / best - 1.0) if np.isfinite(witness) else float(found)
+        found = error_now(Window(self.network, self._filters), rows, best * (1.0 + claimed))
+        return found / best - 1.0
 
 
 def _information(network: Network, filters: list[AgentFilter], turns: ComplexArray) -> ComplexArray:

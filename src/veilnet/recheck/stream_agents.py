@@ -47,8 +47,8 @@ def unit_sizes(moves: Array, news: Array) -> Array:
 
 
 def reached(moves: Array, news: Array) -> Array:
-    """The covariance of the state some rows after it was zero."""
-    reached = news
+    """The covariance of the state some rows after it was zero; as if it did not grow by itself where it does."""
+    reached, moves = news, moves / max(1.0, np.max(np.abs(np.linalg.eigvals(moves))))
     for _ in range(_ROWS):
         reached = moves @ reached @ moves.T + news
     return reached

@@ -1,8 +1,19 @@
-"""The least errors around a memory that begins anew, once more: the joint law of a window of rows, and linear solves.
+"""The least errors around a memory that begins anew, once more, and never too large.
 
-The window has W rows before and W after the moment at which some memories begin anew. It leaves out the rows beyond,
-so it finds a little too large an error, less so as W is doubled. W does not depend on what was promised: a promise
-that a short window happens to find is none.
+Whoever knew the whole state s (x, the noise that carries over, memories, readings) T rows before the moment and T
+rows after it could leave out all rows beyond. So the error of somebody who knows both is a bound from below, whatever
+T is; it grows with T up to the error itself. Rows that are T/4 to T/2 away have to be as if nothing had begun anew:
+those still farther away are then too. One pass over T rows from a known s_0 has all of it. With P_k the error of s_k
+given s_0 and rows up to k, S_k the covariance of what row k tells anew, and step_k what an error becomes in row k:
+
+    Φ_k = step_k ... step_1                                           how an error of s_0 comes through
+    Λ   = Σ (O M Φ_{k-1})' S_k^-1 (O M Φ_{k-1}) + Φ_T' P_T^+ Φ_T      what T rows and s_T tell of s_0
+    q_k = step_T ... step_{k+1} P_k a'                                what s_T has of the error of a s_k
+    e_k = a P_k a' - what rows after k tell of it                     the error of a s_k, given s_0 and the T rows
+
+and b_k, how a s_k, estimated from them and s_T, moves with s_0. Where memories begin anew, s becomes K s + d, K
+without them, d ~ N(0, D), and later rows tell Λ' = K' Λ (I + D Λ)^-1 K of s. Rows k before that moment have the error
+e_k - q_k' Λ' (I + P_T Λ')^-1 q_k, those after it e_k - q_k' P_T^+ q_k + b_k (P'^-1 + Λ)^-1 b_k', P' = K P_T K' + D.
 """
 
 from __future__ import annotations
@@ -10,83 +21,98 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from veilnet._core.types import Array
-from veilnet.recheck.stream_window import LARGEST_WINDOW, Window, root_of
+from veilnet.recheck.stream_window import Window
+from veilnet.recheck.stream_witness import corrected, gain_of, inverse_of
 
 __all__ = ["least_errors_with_gaps"]
 
-_FIRST = 8
-_LONGEST = 512
-_NEAR = 6
-_SETTLED = 1e-6  # a window whose errors are those of half of it to within this part is long enough
-_ALL_PATTERNS = 16  # from here on only those that left least are looked at: others take as long
-_UNKNOWN = 1e6  # variance of what nothing is known of, in units of what the state reaches in some rows
+_FIRST, _LONGEST = 16, 4096  # rows
+_SETTLED = 1e-8  # of an error: what twice as many rows may add to it, or a moment T/4 rows away take from it
 
 
-def least_errors_with_gaps(window: Window, groups: Sequence[Array]) -> Array:
-    """The least tr(A P A') with hindsight of each group of rows A of x, around a memory that begins anew: that of
-    each agent, and all of them.
+def least_errors_with_gaps(window: Window, groups: Sequence[Array], claimed: Array) -> Array:
+    """At most the least tr(A P A') with hindsight of each group of rows A of x, around a memory that begins anew:
+    that of each agent, and all of them.
 
-    window: the messages.
-    groups: rows of x.
+    window:  the messages.
+    groups:  rows of x.
+    claimed: errors of which to show that they are left: fewer rows may be enough.
     """
     patterns = [[place] for place in window.memories]
     patterns += [list(window.memories)] if len(patterns) > 1 else []
-    half, found = _FIRST, np.full(len(groups), np.inf)
-    while True:
-        errors = [_errors(window, groups, pattern, half) for pattern in patterns]
-        previous, found = found, np.asarray(np.min(errors, axis=0), np.float64)
-        longest = half >= _LONGEST or 4 * half * window.sent > LARGEST_WINDOW
-        if longest or np.all(np.abs(previous - found) <= _SETTLED * found):
-            return found
-        if half >= _ALL_PATTERNS:
-            patterns = [patterns[place] for place in np.unique(np.argmin(errors, axis=0))]
-        half *= 2
-
-
-def _errors(window: Window, groups: Sequence[Array], pattern: Sequence[int], half: int) -> Array:
-    """The least tr(A P A') of each group next to the middle of a window of 2 ``half`` rows."""
-    rows = np.concatenate(list(groups))
-    wide = np.zeros((len(rows), window.size))
-    wide[:, : window.L] = rows * window.units[: window.L]
-    seen = np.concatenate([window.observe, wide])
-    covariance = _covariance(window, seen, pattern, 2 * half)
-    m, each = window.sent, len(seen)
-    sent = (np.arange(2 * half)[:, None] * each + np.arange(m)).ravel()
-    root = root_of(covariance[np.ix_(sent, sent)])
+    known = _BetweenKnown(window, np.concatenate(list(groups)))
     starts = np.cumsum([0, *(len(group) for group in groups[:-1])])
-    near = half // 2 if window.settled else _NEAR  # too much is known of other windows' first rows
-    middle = np.arange(half - near, half + near)
-    target = (middle[:, None] * each + m + np.arange(len(rows))).ravel()
-    explained = solve_triangular(root, covariance[np.ix_(sent, target)], lower=True)
-    errors = covariance[target, target] - np.sum(explained**2, axis=0)
-    return np.asarray(np.min(np.add.reduceat(errors.reshape(2 * near, -1), starts, axis=1), axis=0))
+    found, rows = np.zeros(len(groups)), _FIRST
+    while True:
+        known.go_on(rows)
+        near = np.arange(rows - rows // 2, rows + rows // 2)
+        far = np.abs(near - rows + 0.5) > rows / 4
+        try:
+            usual, *errors = (
+                np.add.reduceat(known.errors(pattern)[near], starts, axis=1) for pattern in ([], *patterns)
+            )
+        except np.linalg.LinAlgError:  # errors that have grown beyond what doubles tell apart
+            return found
+        previous, found = found, np.min(errors, axis=(0, 1))
+        returned = np.all(np.array(errors)[:, far] >= (1 - _SETTLED) * usual[far])
+        enough = np.all((found >= claimed) | (found - previous <= _SETTLED * found))
+        if (returned and enough) or rows >= _LONGEST:
+            return np.asarray(found if returned else np.zeros(len(groups)))
+        rows *= 2
 
 
-def _covariance(window: Window, seen: Array, pattern: Sequence[int], count: int) -> Array:
-    """Of ``seen``, noise of the messages included, in all rows; memories begin anew between the two halves."""
-    size, each, m = window.size, len(seen), window.sent
-    kept, drawn = np.eye(size), np.zeros((size, size))
-    for place in pattern:
-        mine, start = window.memories[place]
-        kept[mine] = 0.0
-        drawn[mine, mine] = start / np.outer(window.units[mine], window.units[mine])
-    moves = [window.moves @ kept if row == count // 2 else window.moves for row in range(count)]
-    state = window.first + _UNKNOWN * window.unknown @ window.unknown.T
-    covariance = np.zeros((count * each, count * each))
-    for row in range(count):
-        if row:
-            new = window.news + (window.moves @ drawn @ window.moves.T if row == count // 2 else 0.0)
-            state = moves[row] @ state @ moves[row].T + new
-        here, carried = slice(row * each, (row + 1) * each), state @ seen.T
-        for later in range(row, count):
-            if later > row:
-                carried = moves[later] @ carried
-            there = slice(later * each, (later + 1) * each)
-            covariance[there, here] = seen @ carried
-            covariance[here, there] = covariance[there, here].T
-        own = slice(row * each, row * each + m)
-        covariance[own, own] += window.noise
-    return covariance
+class _BetweenKnown:
+    """Errors of rows of x between two states that are known; see the top of this file for the letters."""
+
+    def __init__(self, window: Window, rows: Array) -> None:
+        self._window, size = window, window.size
+        self._goal = window.wide(rows)
+        self._error, self._through = np.zeros((size, size)), np.eye(size)
+        self._tells = np.zeros((size, size))
+        self._ahead, self._moved = np.zeros((size, 0)), np.zeros((0, size))
+        self._left = np.zeros(0)
+        self._done = 0
+
+    def go_on(self, rows: int) -> None:
+        """To so many rows from s_0."""
+        window = self._window
+        for _ in range(rows - self._done):
+            before = window.moves @ self._error @ window.moves.T + window.news
+            gain, inverse = gain_of(window, before)
+            seen = window.observe @ window.moves
+            told, through = seen @ self._ahead, seen @ self._through
+            self._left = self._left - np.sum(told * (inverse @ told), axis=0)
+            self._moved = self._moved - told.T @ inverse @ through
+            self._tells = self._tells + through.T @ inverse @ through
+            step = window.moves - gain @ seen
+            self._error = corrected(window, gain, before)
+            self._error = (self._error + self._error.T) / 2
+            self._through = step @ self._through
+            new = self._error @ self._goal.T
+            self._ahead = np.concatenate([step @ self._ahead, new], axis=1)
+            self._left = np.concatenate([self._left, np.sum(new.T * self._goal, axis=1)])
+            self._moved = np.concatenate([self._moved, self._goal @ self._through])
+        self._done = rows
+        at_end = inverse_of(self._error)
+        self._all_told = self._tells + self._through.T @ at_end @ self._through
+        self._moved_at_all = self._moved - self._ahead.T @ at_end @ self._through
+        self._left_at_all = self._left - np.sum(self._ahead * (at_end @ self._ahead), axis=0)
+
+    def errors(self, pattern: Sequence[int]) -> Array:
+        """The errors of all rows of x, (2 T, count), if these memories begin anew in the middle."""
+        window, unit = self._window, np.eye(self._window.size)
+        kept, drawn = np.ones(window.size), np.zeros((window.size, window.size))
+        for place in pattern:
+            mine, start = window.memories[place]
+            kept[mine] = 0.0
+            drawn[mine, mine] = start / np.outer(window.units[mine], window.units[mine])
+        kept = np.outer(kept, kept)
+        later = kept * np.linalg.solve(unit + self._all_told @ drawn, self._all_told)
+        told = np.linalg.solve(unit + later @ self._error, later @ self._ahead)
+        before = self._left - np.sum(self._ahead * told, axis=0)
+        anew = kept * self._error + drawn
+        state = np.linalg.solve(unit + anew @ self._all_told, anew)
+        after = self._left_at_all + np.sum((self._moved_at_all @ state) * self._moved_at_all, axis=1)
+        return np.concatenate([before, after]).reshape(2 * self._done, len(self._goal))

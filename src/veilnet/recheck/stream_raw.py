@@ -7,8 +7,8 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import AgentFilter, white_noise
-from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window
-from veilnet.recheck.stream_witness import error_of_witness
+from veilnet.recheck.stream_window import Window
+from veilnet.recheck.stream_witness import error_now
 
 __all__ = ["error_of_raw_filter"]
 
@@ -25,7 +25,7 @@ def error_of_raw_filter(network: Network, rows: Array) -> float:
     scale = np.sqrt(np.diag(network.R.matrix()))
     white = white / np.outer(scale, scale)
     if np.linalg.eigvalsh(white)[0] < 1e-9:
-        return _settled(raw, rows)
+        return error_now(raw, rows)
     read = np.concatenate([network.H, np.eye(network.N)[:, : base - network.L]], axis=1)
     read = read * raw.units[:base] / scale[:, None]
     rows = rows * raw.units[: network.L]
@@ -33,15 +33,3 @@ def error_of_raw_filter(network: Network, rows: Array) -> float:
     half = read @ before[:, : network.L] @ rows.T
     best = rows @ before[: network.L, : network.L] @ rows.T
     return float(np.trace(best - half.T @ np.linalg.solve(read @ before @ read.T + white, half)))
-
-
-def _settled(window: Window, rows: Array) -> float:
-    """tr(A P A') now, of a window so long that its double tells nothing more, or of a witness where none is."""
-    length, found = FIRST_WINDOW, window.error(rows, FIRST_WINDOW)
-    while 2 * length * window.sent <= LARGEST_WINDOW:
-        length *= 2
-        previous, found = found, window.error(rows, length)
-        if abs(previous - found) <= SETTLED * found:  # it grows where the window begins with too much known
-            return found
-    witness = error_of_witness(window, rows)
-    return witness if np.isfinite(witness) else found

@@ -1,10 +1,13 @@
 """The error of u now by a window: the covariances of the last W rows of messages, and one linear solve.
 
-It leaves out older rows, so it finds a little too large an error, less so as W is doubled. Where x wanders off the
-state at the window's beginning is unknown altogether.
+It leaves out older rows, so it finds a little too large an error, less so as W is doubled. Where x wanders off there
+is no window.
 """
 
 from __future__ import annotations
+
+from copy import copy
+from functools import cached_property
 
 import numpy as np
 
@@ -12,7 +15,7 @@ from veilnet._core.types import Array
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import AgentFilter, reached, unit_sizes, white_noise
 
-__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "Window", "root_of"]
+__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "Window"]
 
 FIRST_WINDOW = 16
 LARGEST_WINDOW = 2600  # numbers in a window: one factorisation of a second
@@ -68,67 +71,58 @@ class Window:
         self.moves = moves / self.units[:, None] * self.units
         self.news = (enters @ news @ enters.T) / np.outer(self.units, self.units)
         self.observe = self.observe * self.units
-        self.size, self.L = size, L
-        self._begin(network)
+        self.size, self.L, self.stable = size, L, dynamics.stable
 
-    def _begin(self, network: Network) -> None:
-        """The covariance of the state in the window's first row, and its directions of which nothing is known."""
+    @cached_property
+    def _first(self) -> tuple[Array, bool]:
+        """The covariance of the state in the window's first row, and whether it is that of all its rows.
+
+        Entries have unit size after some rows. Where they grow far beyond, digits would be lost to the size of the
+        first x, on which no late row depends: the window then begins with what some rows reach.
+        """
         from scipy.linalg import solve_discrete_lyapunov
 
-        dynamics = network.dynamics
-        assert dynamics is not None
-        self.unknown, self.settled = np.zeros((self.size, 0)), False
-        if dynamics.stable:
-            self.first = solve_discrete_lyapunov(self.moves, self.news)
-            # Entries have unit size after some rows. Where they grow far beyond, digits would be lost to the size of
-            # the first x, on which no late row depends: the window then begins with what some rows reach.
-            self.settled = bool(np.max(np.diag(self.first), initial=0.0) <= _FAR_BEYOND)
-            if not self.settled:
-                self.first = reached(self.moves, self.news)
-            return
-        # x wanders off: nothing is known of the first x, and memories begin anew before it.
-        drawn = np.zeros((self.size, self.size))
-        for mine, start in self.memories.values():
-            drawn[mine, mine] = start / np.outer(self.units[mine], self.units[mine])
-        self.first = self.news + self.moves @ drawn @ self.moves.T
-        self.unknown = np.linalg.qr(self.moves[:, : self.L])[0]
+        first = np.asarray(solve_discrete_lyapunov(self.moves, self.news), np.float64)
+        settled = bool(np.max(np.diag(first), initial=0.0) <= _FAR_BEYOND)
+        return (first if settled else reached(self.moves, self.news)), settled
+
+    def part(self, basis: Array) -> Window:
+        """The system of what the state has beside directions that stay among themselves, in an orthonormal basis."""
+        part = copy(self)
+        part.moves, part.news = basis.T @ self.moves @ basis, basis.T @ self.news @ basis
+        part.observe, part.size = self.observe @ basis, basis.shape[1]
+        return part
+
+    def wide(self, rows: Array) -> Array:
+        """Rows of x as rows of the state."""
+        wide = np.zeros((len(rows), self.size))
+        wide[:, : self.L] = rows * self.units[: self.L]
+        return wide
 
     def error(self, rows: Array, window: int) -> float:
         """tr(A P A') of the window's last row."""
-        wide = np.zeros((len(rows), self.size))
-        wide[:, : self.L] = rows * self.units[: self.L]
-        covariance, cross, drift = self._covariances(wide, window)
-        last, u_drift = self._last(window), wide
-        for _ in range(window - 1):
-            u_drift = u_drift @ self.moves
-        u_drift = u_drift @ self.unknown
-        root = root_of(covariance)
         from scipy.linalg import solve_triangular
 
-        half = solve_triangular(root, cross.T, lower=True)
-        error = wide @ last @ wide.T - half.T @ half
-        if self.unknown.shape[1]:
-            seen = solve_triangular(root, drift, lower=True)
-            left = u_drift - half.T @ seen
-            error = error + left @ np.linalg.pinv(seen.T @ seen, rcond=1e-12, hermitian=True) @ left.T
-        return float(np.trace(error))
+        wide = self.wide(rows)
+        covariance, cross = self._covariances(wide, window)
+        half = solve_triangular(_root_of(covariance), cross.T, lower=True)
+        return float(np.trace(wide @ self._last(window) @ wide.T - half.T @ half))
 
     def _last(self, window: int) -> Array:
-        covariance = self.first
-        for _ in range(0 if self.settled else window - 1):
+        covariance, settled = self._first
+        for _ in range(0 if settled else window - 1):
             covariance = self.moves @ covariance @ self.moves.T + self.news
         return np.asarray(covariance)
 
-    def _covariances(self, wide: Array, window: int) -> tuple[Array, Array, Array]:
-        """Of the window's messages with one another, of the last u with them, and how unknown directions enter."""
+    def _covariances(self, wide: Array, window: int) -> tuple[Array, Array]:
+        """Of the window's messages with one another, and of the last u with them."""
         m = self.sent
         covariance = np.zeros((window * m, window * m))
         cross = np.zeros((len(wide), window * m))
-        drift = np.zeros((window * m, self.unknown.shape[1]))
-        state, free = self.first, self.unknown
+        state, settled = self._first
         for t in range(window):
             here = slice(t * m, (t + 1) * m)
-            if t == 0 or not self.settled:
+            if t == 0 or not settled:
                 carried = [state @ self.observe.T]
                 for _ in range(window - 1 - t):
                     carried.append(self.moves @ carried[-1])
@@ -139,14 +133,12 @@ class Window:
                 covariance[here, there] = stacked[ahead].T
             covariance[here, here] = (stacked[0] + stacked[0].T) / 2 + self.noise
             cross[:, here] = wide @ carried[window - 1 - t]
-            drift[here] = self.observe @ free
-            if not self.settled:
+            if not settled:
                 state = self.moves @ state @ self.moves.T + self.news
-                free = self.moves @ free
-        return covariance, cross, drift
+        return covariance, cross
 
 
-def root_of(covariance: Array) -> Array:
+def _root_of(covariance: Array) -> Array:
     """A Cholesky factor; numbers that repeat one another get the least noise of their own that makes one exist."""
     diagonal = np.diag_indices(len(covariance))
     for part in (0.0, 1e-15, 1e-14, 1e-13):

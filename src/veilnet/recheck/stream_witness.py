@@ -1,4 +1,4 @@
-"""The error of u now by a witness: a filter that a centre can run, and the error that this very filter has.
+"""The error of u now, by a window or by a witness: a filter that a centre can run, and the error that it has.
 
 Where the filter forgets slowly, no window of messages is long enough. But whatever the gain K of a filter, its error
 
@@ -14,13 +14,34 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.recheck.stream_window import SETTLED, Window
+from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window
 
-__all__ = ["error_of_witness"]
+__all__ = ["corrected", "error_now", "error_of_witness", "gain_of", "inverse_of"]
 
 _FEWEST_ROWS, _MOST_ROWS = 128, 2048
 _REPEATS = 1e-13  # combinations of messages with less than this part of the largest variance repeat others
 _MOST_DOUBLINGS = 60
+_AGREES = 1e-8
+_UNSEEN = 1e-9
+_WITHOUT_END = 1e12  # an error squared, in units of what the state reaches in some rows
+
+
+def error_now(window: Window, rows: Array, claimed: float | None = None) -> float:
+    """tr(A P A') now, of a window so long that its double tells nothing more, or of a witness where none is.
+
+    window:  the messages.
+    rows:    A.
+    claimed: an error that ends the search where a window has it.
+    """
+    length, found = FIRST_WINDOW, np.inf
+    while window.stable and length * max(1, window.sent) <= LARGEST_WINDOW:
+        previous, found = found, window.error(rows, length)
+        agrees = claimed is not None and abs(found - claimed) <= _AGREES * claimed
+        if agrees or abs(previous - found) <= SETTLED * found:
+            return found
+        length *= 2
+    witness = error_of_witness(window, rows)
+    return witness if np.isfinite(witness) else found
 
 
 def error_of_witness(window: Window, rows: Array) -> float:
@@ -29,17 +50,23 @@ def error_of_witness(window: Window, rows: Array) -> float:
     window: the system whose messages are filtered.
     rows:   A.
     """
-    wide = np.zeros((len(rows), window.size))
-    wide[:, : window.L] = rows * window.units[: window.L]
-    before = np.asarray(window.first, np.float64)
+    wide, hidden = window.wide(rows), _hidden_for_good(window)
+    if hidden.shape[1]:  # what nothing bounds is left out, if u has none of it
+        if np.linalg.norm(wide @ hidden) > _UNSEEN * np.linalg.norm(wide):
+            return np.inf
+        basis = np.linalg.svd(hidden)[0][:, hidden.shape[1] :]
+        wide, window = wide @ basis, window.part(basis)
+    before = window.news
     done, found = 0, np.inf
     run = _FEWEST_ROWS
     while run <= _MOST_ROWS:
         for _ in range(run - done):
-            gain = _gain(window, before)
-            after = _corrected(window, gain, before)
+            gain, _ = gain_of(window, before)
+            after = corrected(window, gain, before)
             grown = window.moves @ after @ window.moves.T + window.news
             before = np.asarray((grown + grown.T) / 2)
+            if np.max(np.diag(before)) > _WITHOUT_END:
+                return np.inf
         done, previous = run, found
         found = _error_of(window, gain, wide)
         if abs(previous - found) <= SETTLED * found:
@@ -48,15 +75,38 @@ def error_of_witness(window: Window, rows: Array) -> float:
     return found
 
 
-def _gain(window: Window, before: Array) -> Array:
+def _hidden_for_good(window: Window) -> Array:
+    """Orthonormal columns: directions of the state that do not die away and that no message ever shows."""
+    from scipy.linalg import schur
+
+    lasts = lambda real, imaginary: np.hypot(real, imaginary) >= 1 - _UNSEEN  # noqa: E731
+    _, basis, count = schur(window.moves, sort=lasts)
+    lasting = basis[:, :count]
+    moves, rows = lasting.T @ window.moves @ lasting, window.observe @ lasting
+    seen = np.zeros((0, count))
+    for _ in range(count):
+        seen = np.concatenate([seen, rows / max(np.linalg.norm(rows), np.finfo(float).tiny)])
+        rows = rows @ moves
+    _, sizes, directions = np.linalg.svd(seen)
+    return np.asarray(lasting @ directions[np.sum(sizes > _UNSEEN) :].T)
+
+
+def gain_of(window: Window, before: Array) -> tuple[Array, Array]:
+    """(K, S^+) of a row, from the error of the state before it; S is the covariance of what it tells anew."""
     seen = window.observe @ before
-    innovation = seen @ window.observe.T + window.noise
-    sizes = np.sqrt(np.maximum(np.diag(innovation), np.finfo(float).tiny))
-    inverse = np.linalg.pinv(innovation / np.outer(sizes, sizes), rcond=_REPEATS, hermitian=True)
-    return np.asarray((seen.T / sizes) @ inverse / sizes)
+    inverse = inverse_of(seen @ window.observe.T + window.noise)
+    return np.asarray(seen.T @ inverse), inverse
 
 
-def _corrected(window: Window, gain: Array, before: Array) -> Array:
+def inverse_of(covariance: Array) -> Array:
+    """Its inverse, without combinations that repeat others."""
+    sizes = np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))
+    scaled = np.linalg.pinv(covariance / np.outer(sizes, sizes), rcond=_REPEATS, hermitian=True)
+    return np.asarray(scaled / np.outer(sizes, sizes))
+
+
+def corrected(window: Window, gain: Array, before: Array) -> Array:
+    """The error of the state after a row, with this gain."""
     kept = np.eye(window.size) - gain @ window.observe
     return np.asarray(kept @ before @ kept.T + gain @ window.noise @ gain.T)
 
@@ -64,7 +114,7 @@ def _corrected(window: Window, gain: Array, before: Array) -> Array:
 def _error_of(window: Window, gain: Array, wide: Array) -> float:
     """The stationary error of the filter with this gain, by doubling; inf where it does not settle."""
     step = (np.eye(window.size) - gain @ window.observe) @ window.moves
-    total = _corrected(window, gain, window.news)
+    total = corrected(window, gain, window.news)
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(_MOST_DOUBLINGS):
             more = step @ total @ step.T

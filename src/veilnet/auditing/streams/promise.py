@@ -33,7 +33,7 @@ from veilnet.recheck.stream import StreamRecheck
 _CLOSE = 0.01
 # No window tells more than the whole stream, but for rounding and what memories have from before their beginning.
 _NOT_LESS = 1e-4
-_WINDOW = 1e-3  # what the certificate allows a window around a gap to lose in rounding
+_ROUTES = 1e-6  # what two routes to an error may differ by, as in the certificate
 _STREAMS_AT_ONCE = 32
 
 
@@ -210,7 +210,7 @@ def exposure_rows(plan: Plan) -> list[Row]:
 
 def _gap_rows(plan: Plan) -> list[Row]:
     """The least privacy around a missed row and at a start, by the joint law of the rows around it."""
-    finite = [name for name, least in plan.privacy_with_gaps.items() if np.isfinite(least)]
+    finite = {name: least for name, least in plan.privacy_with_gaps.items() if np.isfinite(least)}
     found = StreamRecheck(plan.network, plan.sanitizers).growths_with_gaps(finite)
     return [_gap_row(name, least, found.get(name, np.inf)) for name, least in plan.privacy_with_gaps.items()]
 
@@ -220,7 +220,7 @@ def _gap_row(name: str, promised: float, found: float) -> Row:
     if np.isinf(promised):
         sentence = f"{what}: no messages ever bound it."
         return Row(SECTION, what, promised, promised, "info", sentence, shown={"promised": "without bound"})
-    held = found >= promised - _WINDOW * (1 + promised)
+    held = found >= promised - _ROUTES * (1 + promised)
     shown = {"promised": times(1 + promised), "by the joint law": times(1 + found)}
     sentence = (
         f"{what}: the error variance grows at least {times(1 + found)}, as promised."

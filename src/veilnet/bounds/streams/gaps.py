@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.lyapunov import spectral_radius, stationary_covariance
+from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.riccati import Steady, steady_state
@@ -62,11 +62,12 @@ def with_starts(
     if not any(each.memory is not None for each in sanitizers.values()):
         return dict(sanitizers)
     model = message_model(network, sanitizers)
-    if spectral_radius(model.transition) < 1:
+    assert network.dynamics is not None
+    if network.dynamics.stable:
         spread = stationary_covariance(model.transition, model.noise)
     else:  # x wanders off: what memories hold after as many rows as reach every direction they can hold
         spread = model.noise
-        for _ in range(model.size):
+        for _ in range(max(each.order for each in sanitizers.values())):
             spread = model.transition @ spread @ model.transition.T + model.noise
     found = {}
     for agent, sanitizer in sanitizers.items():

@@ -47,8 +47,11 @@ class StreamObjective:
     def __call__(self, shrink: Sequence[Array]) -> Evaluation:
         """Loss and privacies at X, infinite where the messages leave no steady state."""
         self.evaluations += 1
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._evaluation(shrink)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self._evaluation(shrink)
+        except np.linalg.LinAlgError:
+            return self._unsettled()
 
     def _evaluation(self, shrink: Sequence[Array]) -> Evaluation:
         model = self.knowledge
@@ -59,7 +62,7 @@ class StreamObjective:
         noise = model.noise - cross @ model.cross.T
         found = filter_and_smoother(transition, (noise + noise.T) / 2, (information + information.T) / 2)
         if found is None:
-            return Evaluation(np.inf, np.full(self.targets, np.inf), [])
+            return self._unsettled()
         before, onward = found
         identity = np.eye(len(before))
         kept: Array = np.asarray(np.linalg.inv(identity + before @ information), dtype=np.float64)
@@ -72,6 +75,9 @@ class StreamObjective:
             np.maximum(privacy, 0.0),
             [transition, noise, onward, kept, kept_for_good, now, hindsight, turned],
         )
+
+    def _unsettled(self) -> Evaluation:
+        return Evaluation(np.inf, np.full(self.targets, np.inf), [])
 
     def coarser(self, finest: float) -> StreamObjective:
         """The same with a larger least noise: a smoother landscape to begin a search in."""

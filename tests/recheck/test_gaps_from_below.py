@@ -1,0 +1,84 @@
+"""The recheck around gaps: a bound from below at every length, and the error itself at last, wherever x goes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veilnet as vn
+from helpers.stream_networks import NOISES, least_window_error, random_stream, random_transition
+from veilnet.bounds.streams.gaps import gaps_of, with_starts
+from veilnet.recheck import stream_gaps
+from veilnet.recheck.stream_agents import AgentFilter
+from veilnet.recheck.stream_gaps import least_errors_with_gaps
+from veilnet.recheck.stream_window import Window
+from veilnet.verdict.streams.share_filters import share_filters
+
+
+def growing(seed: int, radius: float) -> vn.Network:
+    """An x that wanders off, or grows by itself."""
+    rng = np.random.default_rng(seed)
+    return vn.Network(
+        observe={f"a{k}": rng.standard_normal((2, 3)) for k in range(3)},
+        noise=1.0,
+        public=rng.standard_normal((1, 3)),
+        private={"g": rng.standard_normal((1, 3))},
+        dynamics=vn.Dynamics(random_transition(rng, 3, radius), np.eye(3)),
+    )
+
+
+def messages_of(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> Window:
+    return Window(network, [AgentFilter(network, place, sanitizers) for place in range(network.S)])
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_no_length_finds_more_than_the_joint_law_of_a_window(
+    noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window of which nothing beyond is known errs too much, one with both ends known too little."""
+    network = random_stream(3, noise=noise, radius=0.7)
+    sanitizers = with_starts(network, share_filters(network).sanitizers)
+    everyone = [agent for agent in network.agents if sanitizers[agent].order]
+    above = np.array(
+        [
+            min(
+                least_window_error(network, sanitizers, rows, anew={30: pattern}, places=range(26, 36))
+                for pattern in ([[agent] for agent in everyone] + [everyone])
+            )
+            for rows in network.private.values()
+        ]
+    )
+    found = []
+    monkeypatch.setattr(stream_gaps, "_SETTLED", 1.0)  # the first length at which nothing is claimed
+    for rows in (2, 4, 8, 16, 64):
+        monkeypatch.setattr(stream_gaps, "_FIRST", rows)
+        found.append(
+            least_errors_with_gaps(
+                messages_of(network, sanitizers), list(network.private.values()), np.zeros(len(above))
+            )
+        )
+    assert np.all(np.diff(found[1:], axis=0) >= -1e-9 * above)
+    assert np.all(found <= above * (1 + 1e-9))
+    np.testing.assert_allclose(found[-1], above, rtol=1e-7)
+
+
+@pytest.mark.parametrize("radius", [1.0, 1.02, 1.5, 3.0])
+def test_an_x_that_wanders_off_is_designed_for_and_confirmed_with_gaps(radius: float) -> None:
+    """Before: a window of it lost 6e-4 to the size of its first x, or ended in errors of linear algebra."""
+    network = growing(0, radius)
+    plan = vn.design(network)
+    assert plan.privacy_with_gaps["g"] >= 0.99 * (1 + plan.privacy["g"]) - 1
+    known = least_errors_with_gaps(
+        messages_of(network, dict(plan.sanitizers)), list(network.private.values()), np.array([np.inf])
+    )
+    np.testing.assert_allclose(
+        known, gaps_of(network, plan.sanitizers, list(network.private.values())).least, rtol=1e-5
+    )
+
+
+@pytest.mark.small_search
+@pytest.mark.parametrize(("seed", "radius"), [(1, 1.02), (1, 1.2)])
+def test_utility_is_traded_where_x_grows(seed: int, radius: float) -> None:
+    plan = vn.design(growing(seed, radius), privacy=3.0)
+    assert plan.certificate.ok
+    assert plan.privacy["g"] >= 3.0
