@@ -82,3 +82,10 @@ def test_utility_is_traded_where_x_grows(seed: int, radius: float) -> None:
     plan = vn.design(growing(seed, radius), privacy=3.0)
     assert plan.certificate.ok
     assert plan.privacy["g"] >= 3.0
+
+
+def test_two_draws_of_dither_are_rechecked_as_two_where_noise_carries_over() -> None:
+    """Before: the recheck counted one, and no plan for coarse readings with coloured noise was confirmed."""
+    plan = vn.design(random_stream(1, noise="coloured").replace(resolution=0.8))
+    assert np.all(plan.network.draws == 2)
+    assert plan.certificate.ok

@@ -37,7 +37,7 @@ def white_noise(network: Network) -> Array:
     """The white part of the readings' noise, dither included."""
     if network.colour is None:
         return network.R.matrix()
-    return np.asarray(network.colour.floor + np.diag(network.steps**2 / 12))
+    return np.asarray(network.colour.floor + np.diag(network.draws * network.steps**2 / 12))
 
 
 def unit_sizes(moves: Array, news: Array) -> Array:
