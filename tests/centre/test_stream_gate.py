@@ -210,7 +210,7 @@ def test_looking_back_and_blocks_name_the_same_rows() -> None:
     model, messages, _ = faulty("burst")
     fusion = vn.Fusion(model, gate=1e-6)
     whole = fusion.estimate(messages)
-    stacked = fusion.side_by_side(messages)
+    stacked = fusion.stacked(messages)
     for lag in (0, 3, None):
         follower = fusion.follow(lag=lag)
         parts, given, named = np.split(stacked, [11, 600, 733, 735]), 0, []

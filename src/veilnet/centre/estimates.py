@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.contradictions import Contradiction
 
+if TYPE_CHECKING:
+    from veilnet.centre.models import Messages
+
 __all__ = ["Estimate"]
+
+
+Known = tuple[Array, Booleans, Integers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +47,33 @@ class Estimate:
     set_estimable: Booleans
     set_missing: tuple[Sequence[str], ...]
     contradictions: tuple[Contradiction, ...] = ()
+
+    @classmethod
+    def of_rows(
+        cls, model: Messages, public: Array, keys: Sequence[Hashable], known: Callable[[int], Known]
+    ) -> Estimate:
+        """Estimates (T, rows of U) of which rows with the same key share what is known of their errors.
+
+        model: of the messages.
+        known: of one row, by its number: (covariance, estimable, places of the agents that were not used).
+        """
+        kinds: dict[Hashable, int] = {}
+        set_of_row = np.array([kinds.setdefault(key, len(kinds)) for key in keys], dtype=np.intp)
+        sets = [known(int(row)) for row in np.unique(set_of_row, return_index=True)[1]]
+        rows = len(model.labels)
+        return cls(
+            public,
+            model.labels,
+            model.units,
+            set_of_row,
+            np.array([covariance for covariance, _, _ in sets]).reshape(len(sets), rows, rows),
+            np.array([estimable for _, estimable, _ in sets], bool).reshape(len(sets), rows),
+            tuple(tuple(model.agents[place] for place in silent.tolist()) for _, _, silent in sets),
+        )
+
+    def one_row(self) -> Estimate:
+        """That of the first row by itself, without an axis for rows."""
+        return replace(self, public=self.public[0])
 
     @property
     def single(self) -> bool:

@@ -154,8 +154,7 @@ class Fusion:
 
         messages: as for :meth:`estimate`; not a number where an agent sent none.
         """
-        parts, count = self._read(messages) if isinstance(messages, Mapping) else self._read_stacked(messages)
-        return self._stacked(parts, 1 if count is None else count)
+        return self._stacked_rows(messages)[0]
 
     def _stacked(self, parts: list[Array | None], rows: int) -> Array:
         """A copy of all numbers side by side, nan where an agent sent none."""
@@ -228,13 +227,6 @@ class Fusion:
         lag: how many later rows an estimate waits for; None for all of them, which takes memory for each.
         """
         return self._require_stream("follow").follow(read_lag(lag))
-
-    def side_by_side(self, messages: Mapping[str, Any]) -> Array:
-        """The numbers of all agents side by side (T, M), not a number where an agent is left out.
-
-        messages: agent -> messages (T, M_i).
-        """
-        return self._stacked_rows(messages)[0]
 
     def _require_stream(self, what: str) -> StreamFusion | SumFusion:
         if self._stream is None:

@@ -80,7 +80,7 @@ def estimates(
             whole[agent] = np.full((len(present), values.shape[1]), np.nan)
             whole[agent][numbers - first] = values
         heard = np.concatenate([heard, present])
-        found = follower.add(fusion.side_by_side(whole))
+        found = follower.add(fusion.stacked(whole))
         yield _those_heard(found, heard, given)
         heard, given = heard[len(found.public) :], given + len(found.public)
     yield _those_heard(follower.end(), heard, given)

@@ -249,12 +249,7 @@ class SumFusion:
     def estimate(self, stacked: Array, count: int | None, *, lag: int | None) -> Estimate:
         """All rows (T, M) of a stream from row 1 on; one if count is None."""
         found = self.follow(lag).add(stacked)
-        if count is not None:
-            return found
-        return Estimate(
-            found.public[0], found.labels, found.units, found.set_of_row, found.set_covariance,
-            found.set_estimable, found.set_missing,
-        )  # fmt: skip
+        return found.one_row() if count is None else found
 
     def follow(self, lag: int | None) -> Adder:
         """Something that takes in blocks of rows one after another."""
@@ -277,11 +272,7 @@ class SumFusion:
         nothing = np.full((1, len(numbers)), np.nan)
         for _ in range(newest + 1, row):
             self._live.add(nothing)
-        found = self._live.add(numbers[None, :])
-        return Estimate(
-            found.public[0], found.labels, found.units, found.set_of_row, found.set_covariance,
-            found.set_estimable, found.set_missing,
-        )  # fmt: skip
+        return self._live.add(numbers[None, :]).one_row()
 
 
 def _reach(follow: Array) -> int:
@@ -294,22 +285,9 @@ def _reach(follow: Array) -> int:
 
 def _estimate(model: SumModel, told: list[_Told]) -> Estimate:
     """Rows with the same covariance and the same agents silent belong to one set."""
-    kinds: dict[tuple[int, bytes], int] = {}
-    chosen: list[_Told] = []
-    places = np.empty(len(told), dtype=np.intp)
-    for row, each in enumerate(told):
-        key = (id(each.covariance), each.silent.tobytes())
-        if key not in kinds:
-            kinds[key] = len(chosen)
-            chosen.append(each)
-        places[row] = kinds[key]
-    rows = len(model.labels)
-    return Estimate(
-        public=np.array([each.public for each in told]).reshape(len(told), rows),
-        labels=model.labels,
-        units=model.units,
-        set_of_row=places,
-        set_covariance=np.array([each.covariance for each in chosen]).reshape(len(chosen), rows, rows),
-        set_estimable=np.array([each.estimable for each in chosen], bool).reshape(len(chosen), rows),
-        set_missing=tuple(tuple(model.agents[k] for k in each.silent.tolist()) for each in chosen),
+    return Estimate.of_rows(
+        model,
+        np.array([each.public for each in told]).reshape(len(told), len(model.labels)),
+        [(id(each.covariance), each.silent.tobytes()) for each in told],
+        lambda row: (told[row].covariance, told[row].estimable, told[row].silent),
     )

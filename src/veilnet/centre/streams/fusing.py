@@ -105,7 +105,7 @@ class StreamFusion:
         """All rows (T, M) of a stream from row 1 on, each from those up to ``lag`` later; one if count is None."""
         follower = self.follow(lag)
         found = _joined([follower.add(stacked), follower.end()])
-        return replace(found, public=found.public[0]) if count is None else found
+        return found.one_row() if count is None else found
 
     def follow(self, lag: int | None) -> Follower:
         """Something that goes through the stream from row 1 on, taking in blocks of rows one after another."""
@@ -129,7 +129,7 @@ class StreamFusion:
             self._take(numbers)
         step = self._live.step
         assert step is not None
-        found = _public(self.model, self._live.state[None, :], [step.public], [step], single=True)
+        found = _public(self.model, self._live.state[None, :], [step.public], [step]).one_row()
         return replace(found, contradictions=tuple(self._doubts)) if self._doubts else found
 
     def _take(self, numbers: Array) -> None:
@@ -173,34 +173,17 @@ def read_lag(lag: object) -> int | None:
     return int(lag)
 
 
-def _public(
-    model: StreamModel, states: Array, errors: list[Array], steps: list[Step], *, single: bool = False
-) -> Estimate:
+def _public(model: StreamModel, states: Array, errors: list[Array], steps: list[Step]) -> Estimate:
     """Estimates of the public rows from those of the state; rows with the same step and error share a covariance."""
-    kinds: dict[tuple[int, int], int] = {}
-    kind = np.empty(len(steps), dtype=np.intp)
-    chosen: list[int] = []
-    for row, (error, step) in enumerate(zip(errors, steps, strict=True)):
-        key = id(error), id(step)
-        if key not in kinds:
-            kinds[key] = len(chosen)
-            chosen.append(row)
-        kind[row] = kinds[key]
-    rows = len(model.labels)
-    estimable = np.array([steps[row].estimable for row in chosen], dtype=bool).reshape(len(chosen), rows)
+    keys = [(id(error), id(step)) for error, step in zip(errors, steps, strict=True)]
     public = states @ model.public.T + model.public_expected
-    if not estimable.all():
-        public[~estimable[kind]] = np.nan
-    missing = [tuple(model.agents[k] for k in steps[row].pattern.agents("silent")) for row in chosen]
-    return Estimate(
-        public=public[0] if single else public,
-        labels=model.labels,
-        units=model.units,
-        set_of_row=kind,
-        set_covariance=np.array([errors[row] for row in chosen]).reshape(len(chosen), rows, rows),
-        set_estimable=estimable,
-        set_missing=tuple(missing),
-    )
+    found = Estimate.of_rows(
+        model, public, keys,
+        lambda row: (errors[row], steps[row].estimable, steps[row].pattern.agents("silent")),
+    )  # fmt: skip
+    if not found.set_estimable.all():
+        public[~found.estimable] = np.nan
+    return found
 
 
 def _joined(parts: Sequence[Estimate]) -> Estimate:
