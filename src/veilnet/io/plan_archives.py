@@ -8,6 +8,7 @@ the plan.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
-from veilnet._core.types import Array
 from veilnet.agent.grid import round_to_grid
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, check_sanitizers, mechanisms, offsets
-from veilnet.agent.memory import Memory
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, check_sanitizers, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io import _archives, sanitizer_files
 from veilnet.io._archives import Arrays, open_arrays
@@ -34,7 +33,7 @@ from veilnet.model.stream_size import by_stacks
 
 _CONTENT = ("document", "sanitizers", "network.", "sent")
 _AGAIN = "copy it again, or save the plan again"
-_STACK_ARRAYS = {"places", "compression", "grid", "variances", "covariance", "transition", "gain", "start"}
+_STACK_ARRAYS = {field.name for field in fields(SanitizerStack)}
 
 
 def is_archive(path: str | PathLike[str]) -> bool:
@@ -71,7 +70,15 @@ class Archive:
     @classmethod
     def read(cls, path: Path) -> Archive:
         """All arrays of a file; InvalidPlan where it is none of a plan, cut off or changed."""
-        plan, content = _read_npz_plan(path)
+        try:
+            content = open_arrays(path)
+            check_format(_archives.text(content, "format"), FORMAT)
+        except (InvalidNetwork, InvalidPlan) as error:
+            raise InvalidPlan(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
+        plan = _archives.text(content, "plan")
+        if plan is None:
+            raise InvalidPlan(f"{path}: holds no plan's id, so it is no plan, or was changed; {_AGAIN}")
+        del content["format"], content["plan"]
         if arrays_id(content) != plan:
             raise InvalidPlan(f"{path}: the plan's id does not match its content; {_AGAIN}")
         strangers = [name for name in content if not name.startswith(_CONTENT)]
@@ -107,32 +114,23 @@ class Archive:
                 raise self._changed("compression: made for another number of readings than the network says")
             if "transition" in stack and not network.is_stream:
                 raise self._changed("transition: agents keep a memory, and the network is no stream")
+        found = Mechanisms(
+            network,
+            [
+                SanitizerStack(**{name: each.get(name) for name in _STACK_ARRAYS})  # type: ignore[arg-type]
+                for each in stacks
+            ],
+        )
         normal = all(
             "covariance" not in stack and np.all(np.isin(stack.get("variances", 0.0), (0.0, 1.0)))
             for stack in stacks
         )
         if normal and network.R.independent and (not network.is_stream or by_stacks(network)):
-            return Mechanisms(
-                network,
-                [
-                    SanitizerStack(
-                        each["places"].astype(np.intp),
-                        each["compression"],
-                        each.get("variances"),
-                        each["grid"],
-                        each.get("transition"),
-                        each.get("gain"),
-                    )
-                    for each in stacks
-                ],
-            )
-        made = {}
-        for stack in stacks:
-            for row, place in enumerate(stack["places"].tolist()):
-                agent = network.agents[place]
-                offset = offsets(network)[network.blocks.rows(place)]
-                made[agent] = self._sanitizer(stack, row, offset).for_agent(agent, network)
-        return mechanisms(network, made)
+            return found
+        try:
+            return mechanisms(network, dict(found))
+        except InvalidNetwork as error:
+            raise self._changed(str(error)) from error
 
     def _each(self, network: Network) -> dict[str, Sanitizer]:
         """What every agent sends, where it was written agent by agent."""
@@ -155,23 +153,6 @@ class Archive:
             some = ", ".join(network.agents[:8]) + (f", ... ({network.S} in all)" if network.S > 8 else "")
             raise InvalidPlan(f"{self.path}: no agent {agent!r} in the plan; there are {some}")
         return seal(sanitizer_files.to_document(self.sanitizers(network)[agent], self.plan))
-
-    def _sanitizer(self, stack: Arrays, row: int, offset: Array) -> Sanitizer:
-        kind = "covariance" if "covariance" in stack else "variances"
-        noise = stack[kind][row] if kind in stack else np.zeros(stack["compression"].shape[1])
-        try:
-            start = stack["start"][row] if "start" in stack else None
-            memory = Memory(stack["transition"][row], stack["gain"][row], start) if "gain" in stack else None
-            made = Sanitizer(
-                stack["compression"][row],
-                noise,
-                offset=offset,
-                grid=stack["grid"][row],
-                memory=memory,
-            )
-        except InvalidNetwork as error:
-            raise self._changed(str(error)) from error
-        return made
 
     def _stacks(self, count: int) -> list[Arrays]:
         """The arrays of every kind of agents: each of the right shape, and every agent in exactly one."""
@@ -229,17 +210,3 @@ class Archive:
 def _order(stack: Arrays) -> int:
     """How many numbers agents of a stack keep from row to row; 0 without a memory."""
     return int(stack["transition"].shape[-1]) if "transition" in stack and stack["transition"].ndim else 0
-
-
-def _read_npz_plan(path: Path) -> tuple[str, Arrays]:
-    """(the id a plan.npz bears, its arrays)."""
-    try:
-        arrays = open_arrays(path)
-        check_format(_archives.text(arrays, "format"), FORMAT)
-    except (InvalidNetwork, InvalidPlan) as error:
-        text = str(error).removeprefix(f"{path}: ")
-        raise InvalidPlan(f"{path}: {text}") from error
-    plan = _archives.text(arrays, "plan")
-    if plan is None:
-        raise InvalidPlan(f"{path}: holds no plan's id, so it is no plan, or was changed; {_AGAIN}")
-    return plan, {name: array for name, array in arrays.items() if name not in ("format", "plan")}
