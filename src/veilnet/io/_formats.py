@@ -22,9 +22,10 @@ NAMES_BEFORE = {
     CENTRE: ("veilnet-center", "veilnet-stream-center", "veilnet-sum-center"),
     NETWORK_ARCHIVE: ("veilnet-network",),
 }
-_AGAIN = dict.fromkeys(
-    (PLAN, PLAN_ARCHIVE, SANITIZER, CENTRE, PROOF), "save or design the plan again with this one"
-)
+_AGAIN = {
+    **dict.fromkeys((PLAN, PLAN_ARCHIVE, SANITIZER, CENTRE, PROOF), "design the plan again with this one"),
+    NETWORK_ARCHIVE: "write it again from its .toml or .json file, or fit it again",
+}
 
 
 def check_format(found: Any, expected: str, error: type[VeilnetError] = InvalidPlan) -> None:

@@ -179,7 +179,7 @@ def _figure(found: float | str) -> float:
 
 def _array(found: Any) -> Array:
     array = np.array(found, dtype=np.float64)
-    if not np.all(np.isfinite(array)):
+    if not np.isfinite(array).all():
         raise ValueError("expected finite numbers")
     return array
 
