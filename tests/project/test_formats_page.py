@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 import veilnet as vn
 from helpers.code_blocks import ROOT, blocks
 from helpers.networks import random_network
+from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.release import release_valid
 from veilnet.io import _formats, network_schema, sanitizer_files
 from veilnet.io._kinds import Kind, Table
@@ -94,19 +96,20 @@ def shape_of(kind: Any) -> str:
 
 # What each version holds. Other fields ask for a new version: raise it in _formats.py, and note its digest here.
 KNOWN = {
-    "veilnet-network/1": "cd7c08190cc4",
-    "veilnet-network-archive/1": "46993da0bb27",
+    "veilnet-network/2": "543bf5f1f2ec",
+    "veilnet-network-archive/2": "a919dd143176",
     "veilnet-plan/2": "6fab65c1eee2",
-    "veilnet-plan-archive/2": "884edc08d98e",
+    "veilnet-plan-archive/2": "8e8ca818e569",
     "veilnet-sanitizer/2": "7500679a9fab",
     "veilnet-centre/2": "64b2e8d9c841",
     "veilnet-proof/2": "fcff8fefcaa7",
 }
+WITHIN = [f"{each.name} {each.keys}" for each in network_schema.FIELDS]
 HELD = {
-    _formats.NETWORK: [*network_schema.DOCUMENT_KEYS, *network_schema.AGENT_KEYS],
-    _formats.NETWORK_ARCHIVE: [*network_schema.COLUMNS, *(each.name for each in network_schema.FIELDS)],
+    _formats.NETWORK: [*network_schema.DOCUMENT_KEYS, *network_schema.AGENT_KEYS, *WITHIN],
+    _formats.NETWORK_ARCHIVE: [*network_schema.COLUMNS, *WITHIN],
     _formats.PLAN: [shape_of(PLAN)],
-    _formats.PLAN_ARCHIVE: [shape_of(PLAN), *network_schema.COLUMNS],
+    _formats.PLAN_ARCHIVE: [shape_of(PLAN), *(each.name for each in dataclasses.fields(SanitizerStack))],
     _formats.SANITIZER: [shape_of(sanitizer_files.SANITIZER)],
     _formats.CENTRE: [shape_of(each) for each in KINDS.values()],
     _formats.PROOF: [shape_of(PROOF)],

@@ -10,14 +10,15 @@ from typing import Any
 
 from veilnet._core.errors import InvalidPlan, VeilnetError
 
-NETWORK = "veilnet-network/1"
-NETWORK_ARCHIVE = "veilnet-network-archive/1"
+NETWORK = "veilnet-network/2"
+NETWORK_ARCHIVE = "veilnet-network-archive/2"
 PLAN = "veilnet-plan/2"
 PLAN_ARCHIVE = "veilnet-plan-archive/2"
 SANITIZER = "veilnet-sanitizer/2"
 CENTRE = "veilnet-centre/2"
 PROOF = "veilnet-proof/2"
 
+_STILL_READ = {NETWORK: ("veilnet-network/1",)}  # people write these by hand: fields are added, none changes
 NAMES_BEFORE = {
     CENTRE: ("veilnet-center", "veilnet-stream-center", "veilnet-sum-center"),
     NETWORK_ARCHIVE: ("veilnet-network",),
@@ -30,7 +31,7 @@ _AGAIN = {
 
 def check_format(found: Any, expected: str, error: type[VeilnetError] = InvalidPlan) -> None:
     """An error that says what to do, where a file is not of the format that is expected."""
-    if found == expected:
+    if found == expected or found in _STILL_READ.get(expected, ()):
         return
     if not isinstance(found, str):
         raise error(f"format: missing; the file should say that it is {expected!r}: is it the right file?")

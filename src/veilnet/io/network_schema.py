@@ -56,11 +56,17 @@ class Field:
     name: its key, and the argument of Network.
     said: network -> its value as it stands in a document, None where there is nothing to say.
     read: (value, matrices of the document, name) -> the argument.
+    keys: of a table that it is, or that it has for each name.
     """
 
     name: str
     said: Callable[[Network], Any]
     read: Callable[[Any, Numbers, str], Any]
+    keys: tuple[str, ...] = ()
+
+
+_SECRET, _DOUBT = ("rows", "change", "lasts"), ("words", "accepted")
+_PRIOR, _DYNAMICS = ("mean", "covariance", "information"), ("transition", "noise", "mean")
 
 
 def _told(read: Callable[[Any, str], Any]) -> Callable[[Any, Numbers, str], Any]:
@@ -87,7 +93,7 @@ def _doubts(value: Any, name: str) -> list[Doubt]:
     for key, one in as_table(value, name).items():
         where = dotted(name, key)
         entry = as_table(one, where)
-        check_keys(entry, ("words", "accepted"), ("words",), where)
+        check_keys(entry, _DOUBT, ("words",), where)
         found.append(Doubt(key, **entry))
     return found
 
@@ -127,9 +133,7 @@ def _read_private(value: Any, numbers: Numbers, *path: str) -> Any:
     if not isinstance(value, dict) or "rows" not in value:
         return numbers.read(value, *path)
     where = dotted(*path)
-    check_keys(
-        value, ("rows", "change", "lasts"), ("rows", "change") if "lasts" in value else ("rows",), where
-    )
+    check_keys(value, _SECRET, ("rows", "change") if "lasts" in value else ("rows",), where)
     rows = numbers.read(value["rows"], *path, "rows")
     if "change" not in value:
         return rows
@@ -161,13 +165,15 @@ FIELDS = (
         lambda value, numbers, name: {
             key: _read_private(each, numbers, name, key) for key, each in as_table(value, name).items()
         },
+        _SECRET,
     ),
     Field("units", lambda n: dict(n.units) or None, _told(_units)),
-    Field("prior", _prior, _record(Prior, ("mean", "covariance", "information"))),
+    Field("prior", _prior, _record(Prior, _PRIOR), _PRIOR),
     Field(
         "dynamics",
-        lambda n: n.dynamics and {part: getattr(n.dynamics, part) for part in ("transition", "noise", "mean")},
-        _record(Dynamics, ("transition", "noise", "mean"), ("transition", "noise")),
+        lambda n: n.dynamics and {part: getattr(n.dynamics, part) for part in _DYNAMICS},
+        _record(Dynamics, _DYNAMICS, ("transition", "noise")),
+        _DYNAMICS,
     ),
     Field("model_error", lambda n: n.model_error or None, _told(lambda value, _name: value)),
     Field("step", lambda n: None if n.step is None else in_words(n.step), _told(_step)),
@@ -177,6 +183,7 @@ FIELDS = (
         "doubts",
         lambda n: {each.name: {"words": each.words, "accepted": each.accepted} for each in n.doubts} or None,
         _told(_doubts),
+        _DOUBT,
     ),
 )  # fmt: skip
 
