@@ -6,6 +6,8 @@ Oracle: the numbers that were written, and pandas where it reads the same file.
 from __future__ import annotations
 
 import gzip
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ import pytest
 
 import veilnet as vn
 from veilnet.io import sources
+from veilnet.io.cells import is_missing
 from veilnet.io.tables import column_names, read_columns
 
 TABLE = {"T": [20.5, -3.25, np.nan], "W": [1.0, 2.0, 3.0]}
@@ -191,3 +194,12 @@ def test_fit_reads_parquet_with_its_times(tmp_path) -> None:
     ]
     assert np.allclose(made[0].network.H, made[1].network.H)
     assert made[0].report.rows == 300
+
+
+def test_the_page_lists_the_words_for_no_value() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("| no value |"))
+    everywhere, among_numbers = (set(re.findall(r"`([^` ]+)`", part)) for part in line.split("among numbers"))
+    for word in (*everywhere, *among_numbers - {"fit"}):
+        assert is_missing(word)
+        assert is_missing(word, among_texts=True) == (word in everywhere)

@@ -307,14 +307,17 @@ def _finite(numbers: Array, where: str, *, first_row: int) -> Array:
 
 
 def _refuse_repeated(names: list[str], where: str) -> list[str]:
-    twice = next((name for name in names if name and names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidNetwork(f"{where}: the column {twice!r} appears twice; rename one of them")
+    seen: set[str] = set()
+    for name in filter(None, names):
+        if name in seen:
+            raise InvalidNetwork(f"{where}: the column {name!r} appears twice; rename one of them")
+        seen.add(name)
     return names
 
 
 def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
-    strangers = [name for name in wanted if _column_of(name, known) not in known]
+    there = set(known)
+    strangers = [name for name in wanted if name not in there and _column_of(name, known) not in there]
     if strangers:
         shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
         near = get_close_matches(strangers[0], known, n=1)
