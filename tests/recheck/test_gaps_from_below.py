@@ -10,7 +10,7 @@ from helpers.stream_networks import NOISES, least_window_error, random_stream, r
 from veilnet.bounds.streams.gaps import gaps_of, with_starts
 from veilnet.recheck import stream_gaps
 from veilnet.recheck.stream_agents import AgentFilter
-from veilnet.recheck.stream_gaps import least_errors_with_gaps
+from veilnet.recheck.stream_gaps import _BetweenKnown, least_errors_with_gaps
 from veilnet.recheck.stream_window import Window
 from veilnet.verdict.streams.share_filters import share_filters
 
@@ -89,3 +89,16 @@ def test_two_draws_of_dither_are_rechecked_as_two_where_noise_carries_over() -> 
     plan = vn.design(random_stream(1, noise="coloured").replace(resolution=0.8))
     assert np.all(plan.network.draws == 2)
     assert plan.certificate.ok
+
+
+def test_many_rows_lose_no_digits_where_numbers_are_exact() -> None:
+    """Noise without a floor and shares: what rows tell is beyond what a matrix of informations can hold."""
+    network = random_stream(17, noise=NOISES[2], joint=True, public_rows=2)
+    sanitizers = with_starts(network, share_filters(network).sanitizers)
+    rows = list(network.private.values())
+    known = _BetweenKnown(messages_of(network, sanitizers), np.concatenate(rows))
+    known.go_on(256)
+    for place, agent in enumerate(network.agents):
+        if sanitizers[agent].order:
+            found = np.min(np.add.reduceat(known.errors([place])[128:384], [0, 1], axis=1), axis=0)
+            np.testing.assert_allclose(found, gaps_of(network, sanitizers, rows, [[agent]]).least, rtol=1e-6)

@@ -65,8 +65,8 @@ def test_any_gain_errs_at_least_as_much(monkeypatch: pytest.MonkeyPatch) -> None
     rng = np.random.default_rng(2)
 
     def wrong(w: Window, before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        gain, inverse = right(w, before)
-        return gain * (1 + 0.05 * rng.standard_normal((w.size, w.sent))), inverse
+        gain, white = right(w, before)
+        return gain * (1 + 0.05 * rng.standard_normal((w.size, w.sent))), white
 
     monkeypatch.setattr(stream_witness, "gain_of", wrong)
     assert all(error_of_witness(window, network.U) > best * (1 + 1e-6) for _ in range(5))

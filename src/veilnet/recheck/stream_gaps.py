@@ -6,14 +6,15 @@ T is; it grows with T up to the error itself. Rows that are T/4 to T/2 away have
 those still farther away are then too. One pass over T rows from a known s_0 has all of it. With P_k the error of s_k
 given s_0 and rows up to k, S_k the covariance of what row k tells anew, and step_k what an error becomes in row k:
 
-    Φ_k = step_k ... step_1                                           how an error of s_0 comes through
-    Λ   = Σ (O M Φ_{k-1})' S_k^-1 (O M Φ_{k-1}) + Φ_T' P_T^+ Φ_T      what T rows and s_T tell of s_0
-    q_k = step_T ... step_{k+1} P_k a'                                what s_T has of the error of a s_k
-    e_k = a P_k a' - what rows after k tell of it                     the error of a s_k, given s_0 and the T rows
+    Φ_k = step_k ... step_1                        how an error of s_0 comes through
+    Y'Y = Σ (O M Φ_{k-1})' S_k^-1 (O M Φ_{k-1}) + Φ_T' P_T^+ Φ_T     what T rows and s_T tell of s_0
+    q_k = step_T ... step_{k+1} P_k a'             what s_T has of the error of a s_k
+    e_k = a P_k a' - what rows after k tell of it  the error of a s_k, given s_0 and the T rows
 
 and b_k, how a s_k, estimated from them and s_T, moves with s_0. Where memories begin anew, s becomes K s + d, K
-without them, d ~ N(0, D), and later rows tell Λ' = K' Λ (I + D Λ)^-1 K of s. Rows k before that moment have the error
-e_k - q_k' Λ' (I + P_T Λ')^-1 q_k, those after it e_k - q_k' P_T^+ q_k + b_k (P'^-1 + Λ)^-1 b_k', P' = K P_T K' + D.
+without them, d ~ N(0, D), with the error P' = K P_T K' + D. Rows k before that moment have the error
+e_k - q_k' K' Y' (I + Y P' Y')^-1 Y K q_k, those after it e_k - q_k' P_T^+ q_k + b_k (P'^-1 + Y'Y)^-1 b_k'. The
+singular values of Y times a root of P' give both: exact numbers make Y large beyond what its square could hold.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.recheck.stream_window import Window
-from veilnet.recheck.stream_witness import corrected, gain_of, inverse_of
+from veilnet.recheck.stream_witness import corrected, gain_of, whitening
 
 __all__ = ["least_errors_with_gaps"]
 
@@ -77,42 +78,50 @@ class _BetweenKnown:
 
     def go_on(self, rows: int) -> None:
         """To so many rows from s_0."""
-        window = self._window
+        window, tells = self._window, [self._tells]
         for _ in range(rows - self._done):
             before = window.moves @ self._error @ window.moves.T + window.news
-            gain, inverse = gain_of(window, before)
+            gain, white = gain_of(window, before)
             seen = window.observe @ window.moves
-            told, through = seen @ self._ahead, seen @ self._through
-            self._left = self._left - np.sum(told * (inverse @ told), axis=0)
-            self._moved = self._moved - told.T @ inverse @ through
-            self._tells = self._tells + through.T @ inverse @ through
+            told, through = white @ seen @ self._ahead, white @ seen @ self._through
+            self._left = self._left - np.sum(told**2, axis=0)
+            self._moved = self._moved - told.T @ through
+            tells.append(through)
             step = window.moves - gain @ seen
-            self._error = corrected(window, gain, before)
-            self._error = (self._error + self._error.T) / 2
+            error = corrected(window, gain, before)
+            self._error = (error + error.T) / 2
             self._through = step @ self._through
             new = self._error @ self._goal.T
             self._ahead = np.concatenate([step @ self._ahead, new], axis=1)
             self._left = np.concatenate([self._left, np.sum(new.T * self._goal, axis=1)])
             self._moved = np.concatenate([self._moved, self._goal @ self._through])
         self._done = rows
-        at_end = inverse_of(self._error)
-        self._all_told = self._tells + self._through.T @ at_end @ self._through
-        self._moved_at_all = self._moved - self._ahead.T @ at_end @ self._through
-        self._left_at_all = self._left - np.sum(self._ahead * (at_end @ self._ahead), axis=0)
+        self._tells = _triangle(tells)
+        at_end = whitening(self._error)
+        through, ahead = at_end @ self._through, at_end @ self._ahead
+        self._all_told = _triangle([self._tells, through])
+        self._moved_at_all = self._moved - ahead.T @ through
+        self._left_at_all = self._left - np.sum(ahead**2, axis=0)
 
     def errors(self, pattern: Sequence[int]) -> Array:
         """The errors of all rows of x, (2 T, count), if these memories begin anew in the middle."""
-        window, unit = self._window, np.eye(self._window.size)
+        window = self._window
         kept, drawn = np.ones(window.size), np.zeros((window.size, window.size))
         for place in pattern:
             mine, start = window.memories[place]
             kept[mine] = 0.0
             drawn[mine, mine] = start / np.outer(window.units[mine], window.units[mine])
-        kept = np.outer(kept, kept)
-        later = kept * np.linalg.solve(unit + self._all_told @ drawn, self._all_told)
-        told = np.linalg.solve(unit + later @ self._error, later @ self._ahead)
-        before = self._left - np.sum(self._ahead * told, axis=0)
-        anew = kept * self._error + drawn
-        state = np.linalg.solve(unit + anew @ self._all_told, anew)
-        after = self._left_at_all + np.sum((self._moved_at_all @ state) * self._moved_at_all, axis=1)
+        values, vectors = np.linalg.eigh(np.outer(kept, kept) * self._error + drawn)
+        anew = vectors * np.sqrt(np.maximum(values, 0.0))
+        left, sizes, right = np.linalg.svd(self._all_told @ anew)
+        part = (1.0 / (1.0 + sizes**2))[:, None]
+        told = left.T @ (self._all_told @ (kept[:, None] * self._ahead))
+        before = self._left - np.sum(part * told**2, axis=0)
+        unsure = right @ anew.T @ self._moved_at_all.T
+        after = self._left_at_all + np.sum(part * unsure**2, axis=0)
         return np.concatenate([before, after]).reshape(2 * self._done, len(self._goal))
+
+
+def _triangle(rows: Sequence[Array]) -> Array:
+    """T with T'T that of all rows."""
+    return np.asarray(np.linalg.qr(np.concatenate(rows))[1])

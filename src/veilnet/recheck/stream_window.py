@@ -71,6 +71,9 @@ class Window:
         self.moves = moves / self.units[:, None] * self.units
         self.news = (enters @ news @ enters.T) / np.outer(self.units, self.units)
         self.observe = self.observe * self.units
+        sizes = np.sqrt(np.sum(self.observe**2, axis=1) + np.diag(self.noise))
+        sizes = np.where(sizes > 0, sizes, 1.0)
+        self.observe, self.noise = self.observe / sizes[:, None], self.noise / np.outer(sizes, sizes)
         self.size, self.L, self.stable = size, L, dynamics.stable
 
     @cached_property

@@ -16,7 +16,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window
 
-__all__ = ["corrected", "error_now", "error_of_witness", "gain_of", "inverse_of"]
+__all__ = ["corrected", "error_now", "error_of_witness", "gain_of", "whitening"]
 
 _FEWEST_ROWS, _MOST_ROWS = 128, 2048
 _REPEATS = 1e-13  # combinations of messages with less than this part of the largest variance repeat others
@@ -92,17 +92,17 @@ def _hidden_for_good(window: Window) -> Array:
 
 
 def gain_of(window: Window, before: Array) -> tuple[Array, Array]:
-    """(K, S^+) of a row, from the error of the state before it; S is the covariance of what it tells anew."""
+    """(K, W) of a row, from the error of the state before it: W'W = S^+, the covariance of what it tells anew."""
     seen = window.observe @ before
-    inverse = inverse_of(seen @ window.observe.T + window.noise)
-    return np.asarray(seen.T @ inverse), inverse
+    white = whitening(seen @ window.observe.T + window.noise)
+    return np.asarray(seen.T @ white.T @ white), white
 
 
-def inverse_of(covariance: Array) -> Array:
-    """Its inverse, without combinations that repeat others."""
-    sizes = np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))
-    scaled = np.linalg.pinv(covariance / np.outer(sizes, sizes), rcond=_REPEATS, hermitian=True)
-    return np.asarray(scaled / np.outer(sizes, sizes))
+def whitening(covariance: Array) -> Array:
+    """W, W'W the inverse of a covariance, without combinations that repeat others."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    kept = values > _REPEATS * np.max(values, initial=0.0)
+    return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T)
 
 
 def corrected(window: Window, gain: Array, before: Array) -> Array:
