@@ -12,8 +12,9 @@ import pytest
 import veilnet as vn
 from helpers.message_streams import GOOD, mark_of, rows_of
 from veilnet.auditing.what_if.variants import changed
-from veilnet.io.merging import aligned, open_messages
+from veilnet.io.merging import MessageFile, aligned
 from veilnet.io.message_streams import MessageMark
+from veilnet.io.sources import RowSource
 from veilnet.io.template import house
 
 
@@ -37,12 +38,13 @@ def test_files_are_merged_by_row_in_constant_memory(tmp_path) -> None:
         name: write_rows(tmp_path / f"{name}.csv", rows, rows * 0.5, marks[name])
         for name, rows in kept.items()
     }
-    opened = {name: path.open("rb") for name, path in paths.items()}
 
-    def fail(path: Path, line: int, reason: str) -> None:
+    def fail(path: RowSource, line: int, reason: str) -> None:
         raise AssertionError((path, line, reason))
 
-    files = {name: open_messages(opened[name], paths[name], 1, "csv", fail, marks[name]) for name in paths}
+    files = {
+        name: MessageFile(RowSource(str(paths[name])), 1, mark=marks[name], report=fail) for name in paths
+    }
     seen: list[int] = []
     for rows, messages in aligned(files):
         assert len(rows) < 20_000
@@ -51,8 +53,6 @@ def test_files_are_merged_by_row_in_constant_memory(tmp_path) -> None:
             expected = np.where(np.isin(rows, kept[name]), rows * 0.5, np.nan)
             assert np.array_equal(values[:, 0], expected, equal_nan=True)
     assert seen == sorted(set(np.concatenate(list(kept.values())).tolist()))
-    for file in opened.values():
-        file.close()
 
 
 def arguments_for(target: Path, agents) -> list[str]:

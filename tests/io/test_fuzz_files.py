@@ -7,7 +7,6 @@ of the same lines says which rows may be released.
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
@@ -28,7 +27,7 @@ from veilnet.agent.randomness import noise_source
 from veilnet.agent.release import release_valid
 from veilnet.io import _sealed, sanitizer_files
 from veilnet.io.centre_files import load_centre
-from veilnet.io.merging import open_messages
+from veilnet.io.merging import MessageFile
 from veilnet.io.message_streams import MessageMark
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.sources import RowSource
@@ -368,8 +367,8 @@ def test_damaged_messages_are_reported_not_raised(folder: Path, seed: int, kind:
         whole = b"".join(line % (k, k / 7) for k in range(1, 8))
     for _ in range(PER_EXAMPLE):
         try:
-            content = io.BytesIO(damaged(rng, whole))
-            file = open_messages(content, Path("a"), 1, kind, lambda *_: None, MessageMark("0123abcd", "a"))
+            source = RowSource("a", damaged(rng, whole), kind)
+            file = MessageFile(source, 1, mark=MessageMark("0123abcd", "a"), report=lambda *_: None)
             rows, values = file.take(2**62)
             estimate = fusion.estimate({"a": values})
         except vn.VeilnetError:

@@ -188,6 +188,13 @@ def test_a_cell_goes_on_in_the_next_line_only_where_the_table_is_whole() -> None
     assert (block.rows, [line for line, _, _ in block.refused]) == ([3], [2, 3])
 
 
+def test_a_last_line_without_an_end_is_read_and_not_sent() -> None:
+    source = RowSource("t.csv", b"a\n1\n23")
+    assert read_columns(source, ["a"])["a"].tolist() == [1.0, 23.0]
+    (block,) = ReadingReader(source, 1, names=["a"]).blocks(9)
+    assert (block.rows, [line for line, _, _ in block.refused]) == ([1], [3])
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.25, 1.0, 60.0, 900.0]))
 def test_times_number_the_rows_of_a_stream_from_one_origin(seed: int, step: float) -> None:

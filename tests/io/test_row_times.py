@@ -23,9 +23,10 @@ import veilnet as vn
 from veilnet import cli
 from veilnet._core.durations import duration
 from veilnet.io import merging
-from veilnet.io.merging import aligned, open_messages
+from veilnet.io.merging import MessageFile, aligned
 from veilnet.io.message_streams import MessageMark, message_header, message_lines
 from veilnet.io.row_keys import Clock, RowKey, as_seconds
+from veilnet.io.sources import RowSource
 
 ROWS = 1500
 START = datetime(2015, 2, 4, 17, 51)
@@ -239,7 +240,7 @@ def test_alignment_is_that_of_the_definition_in_any_blocks(seed: int, within: in
         content = message_header("csv", 1, mark)
         content += message_lines("csv", mine, np.array(mine, float).reshape(-1, 1), mark)
         with mock.patch.object(merging, "_LINES_AT_ONCE", 3):  # so that a row is spread over blocks
-            files[agent] = open_messages(io.BytesIO(content), Path(agent), 1, "csv", _fail, mark)
+            files[agent] = MessageFile(RowSource(agent, content), 1, mark=mark, report=_fail)
     found = [
         (int(row), {agent: int(z[place, 0]) for agent, z in messages.items() if np.isfinite(z[place, 0])})
         for rows, messages in aligned(files, within)
@@ -248,7 +249,7 @@ def test_alignment_is_that_of_the_definition_in_any_blocks(seed: int, within: in
     assert found == by_brute_force(times, within)
 
 
-def _fail(path: Path, line: int, reason: str) -> None:
+def _fail(path: RowSource, line: int, reason: str) -> None:
     raise AssertionError((path, line, reason))
 
 

@@ -81,8 +81,9 @@ def command(
     from veilnet.cli._shared import print_json, progress
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
-    from veilnet.io.merging import aligned, common_key, open_messages
+    from veilnet.io.merging import MessageFile, aligned, common_key
     from veilnet.io.message_streams import MessageMark
+    from veilnet.io.sources import RowSource
     from veilnet.io.streams import format_for
 
     if cluster is not None or is_parts(center):
@@ -105,9 +106,9 @@ def command(
     tolerance = _tolerance(within)
     bad: list[int] = []
 
-    def report(path: Path, line: int, reason: str) -> None:
+    def report(source: RowSource, line: int, reason: str) -> None:
         bad.append(line)
-        sys.stderr.write(f"veilnet fuse: {path}, line {line} left out: {reason}\n")
+        sys.stderr.write(f"veilnet fuse: {source}, line {line} left out: {reason}\n")
 
     total = gaps = unknown = alone = 0
     senders = sum(count > 0 for count in fusion.sent.values())
@@ -116,19 +117,17 @@ def command(
     with ExitStack() as stack:
         inputs = {agent: stack.enter_context(path.open("rb")) for agent, path in paths.items()}
         files = {
-            agent: open_messages(
-                inputs[agent],
-                path,
+            agent: MessageFile(
+                RowSource(str(path), inputs[agent], format_for(path, given=format)),
                 fusion.sent[agent],
-                format_for(path, given=format),
-                report,
-                MessageMark(fusion.model.plan, agent),
+                mark=MessageMark(fusion.model.plan, agent),
+                report=report,
             )
             for agent, path in paths.items()
         }
         key = common_key(files, trust_counts=trust_counts)
         check_stream(fusion, key, lag)
-        _check_counts(key, files, paths, fusion.sent, format)
+        _check_counts(key, files, ahead=True)
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
         size = sum(path.stat().st_size for path in paths.values())
         steps = stack.enter_context(progress("fusing", size))
@@ -220,28 +219,14 @@ def _tolerance(within: str | None) -> int:
         raise InvalidRequest(f"--within: {error}") from None
 
 
-def _check_counts(
-    key: RowKey,
-    files: dict[str, MessageFile],
-    paths: dict[str, Path] | None = None,
-    sent: dict[str, int] | None = None,
-    format: str | None = None,
-) -> None:
-    """Refuse counted rows that do not end together: by the last lines of files, before anything is written."""
-    from veilnet.io.merging import last_row_of, require_equal_counts
+def _check_counts(key: RowKey, files: dict[str, MessageFile], *, ahead: bool = False) -> None:
+    """Refuse counted rows that do not end together. ahead: by what is still to be read."""
+    from veilnet.io.merging import require_equal_counts
     from veilnet.io.row_keys import COUNTED
-    from veilnet.io.streams import format_for
 
-    if key != COUNTED:
-        return
-    ends = {agent: file.last_row for agent, file in files.items()}
-    if paths is not None and sent is not None:
-        ends = {}
-        for agent, path in paths.items():
-            last = last_row_of(path, format_for(path, given=format), sent[agent], files[agent].mark)
-            if last is not None:
-                ends[agent] = last
-    require_equal_counts(ends)
+    if key == COUNTED:
+        ends = {agent: file.last_in_file() if ahead else file.last_row for agent, file in files.items()}
+        require_equal_counts({agent: end for agent, end in ends.items() if end is not None})
 
 
 def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:

@@ -7,43 +7,37 @@ agent shifts all that follow.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import IO
+from dataclasses import replace
 
 import numpy as np
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
-from veilnet.io.appending import last_line
 from veilnet.io.message_streams import MessageMark, MessageReader
 from veilnet.io.row_keys import COUNTED, ROW, RowKey
 from veilnet.io.sources import RowSource
-from veilnet.io.streams import Block, Format
 
 __all__ = ["Alignment", "MessageFile", "aligned", "common_key"]
 
 _LINES_AT_ONCE = 4096
 
-Report = Callable[[Path, int, str], None]
+Report = Callable[[RowSource, int, str], None]
 Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 Alignment = Iterator[tuple[Rows, dict[str, Array]]]
 
 
-class MessageFile:
+class MessageFile(MessageReader):
     """The messages of one agent, read block by block; lines that are none are reported and left out.
 
     rows, values: what was read and not yet taken.
-    last_row:     of all that was read.
+    count:        how many rows were read.
     crowded:      messages so soon after another of the same agent that one tolerance holds both.
     """
 
-    def __init__(self, reader: MessageReader, path: Path, columns: int, report: Report) -> None:
-        self._reader = reader
-        self._blocks = reader.blocks(_LINES_AT_ONCE)
-        self._path = path
-        self._columns = columns
+    def __init__(self, source: RowSource, columns: int, *, mark: MessageMark, report: Report) -> None:
+        super().__init__(source, columns, mark=mark)
+        self._blocks = self.blocks(_LINES_AT_ONCE)
         self._report = report
         self.rows: Rows = np.zeros(0, dtype=np.int64)
         self.values: Array = np.zeros((0, columns))
@@ -51,31 +45,6 @@ class MessageFile:
         self.count = 0
         self.crowded = 0
         self.refill()
-
-    @property
-    def simulated(self) -> int:
-        """How many of the messages read so far say that their noise can be repeated."""
-        return self._reader.simulated
-
-    @property
-    def missed(self) -> int:
-        """How many of the rows read so far say that the agent had no reading."""
-        return self._reader.missed
-
-    @property
-    def mark(self) -> MessageMark:
-        """Whose messages they are."""
-        return self._reader.mark
-
-    @property
-    def key(self) -> RowKey | None:
-        """How its rows are told apart; None where it has none."""
-        return self._reader.key
-
-    @property
-    def last_row(self) -> int:
-        """The last row read so far, 0 for none."""
-        return self._reader.last_row
 
     def refill(self) -> None:
         """Read on until there is a row to give, or the file ends."""
@@ -87,8 +56,12 @@ class MessageFile:
         block = next(self._blocks, None)
         if block is None:
             self.ended = True
-        else:
-            self._keep(block)
+            return
+        for line, _, reason in block.refused:
+            self._report(self.source, line, reason)
+        self.count += len(block.rows)
+        self.rows = np.concatenate([self.rows, np.array(block.rows, dtype=np.int64)])
+        self.values = np.concatenate([self.values, block.values(self._columns)])
 
     def take(self, count: int) -> tuple[Rows, Array]:
         """So many rows, which are then gone from here."""
@@ -96,12 +69,14 @@ class MessageFile:
         self.rows, self.values = self.rows[count:], self.values[count:]
         return taken
 
-    def _keep(self, block: Block) -> None:
-        for line, _, reason in block.refused:
-            self._report(self._path, line, reason)
-        self.count += len(block.rows)
-        self.rows = np.concatenate([self.rows, np.array(block.rows, dtype=np.int64)])
-        self.values = np.concatenate([self.values, block.values(self._columns)])
+    def last_in_file(self) -> int | None:
+        """The last row that there is, read ahead; None where that cannot be done."""
+        if not self.source.is_regular:
+            return None
+        ahead = MessageReader(replace(self.source, content=None), self._columns, mark=self.mark)
+        for _ in ahead.blocks(_LINES_AT_ONCE):
+            pass
+        return ahead.last_row
 
 
 def common_key(files: Mapping[str, MessageFile], *, trust_counts: bool = False) -> RowKey:
@@ -159,28 +134,6 @@ def require_equal_counts(ends: Mapping[str, int]) -> None:
             "in one shifts all its others, and the estimates are then wrong: sanitize with a column 'row' (or "
             "'time', but not for a stream). Where only last rows were not sent, --trust-counts aligns by counts"
         )
-
-
-def open_messages(
-    file: IO[bytes], path: Path, columns: int, format: Format, report: Report, mark: MessageMark
-) -> MessageFile:
-    """The message file of an agent of a plan (``mark``) that sends so many numbers."""
-    reader = MessageReader(RowSource(str(path), file, format), columns, mark=mark)
-    return MessageFile(reader, path, columns, report)
-
-
-def last_row_of(path: Path, format: Format, columns: int, mark: MessageMark) -> int | None:
-    """The row of a file's last message, without reading the rest; None where that cannot be told."""
-    if not path.is_file() or path.suffix == ".gz":
-        return None
-    with path.open("rb") as file:
-        last, end = last_line(file, file.seek(0, os.SEEK_END))
-        file.seek(0)
-        first = file.readline()
-    source = RowSource(str(path), first if len(first) == end else first + last, format)
-    reader = MessageReader(source, columns, mark=mark)
-    rows = [row for block in reader.blocks(2) for row in block.rows]
-    return rows[-1] if rows and (format == "jsonl" or len(first) < end) else None
 
 
 def _next_rows(
