@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import veilnet as vn
-from veilnet.verdict.shares import share_sanitizers
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +86,7 @@ def test_a_ceiling_that_doubles_call_infinite_is_told_or_called_at_least(
     assert "error variance grows at least" in str(verdict)
     assert "cannot be told" in str(verdict)
     with study.mp.workdps(study.DIGITS):
-        truth = study.Truth(network, share_sanitizers(verdict.shares))
+        truth = study.Truth(network, verdict.shares.sanitizers)
         for name in verdict.at_least:
             reached = truth.growth(network.private[name], 1e-60)
             assert verdict.ceiling[name] <= reached * (1 + 1e-6)

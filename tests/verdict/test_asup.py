@@ -12,7 +12,6 @@ from helpers.networks import direct_error, direct_information, prior_information
 from helpers.paper_networks import PaperArrays, as_network, paper_arrays
 from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array
-from veilnet.verdict.shares import share_sanitizers
 
 SIZES = [
     (agents, rows, prior)
@@ -140,7 +139,7 @@ def test_ceiling_is_what_the_definition_gives_for_the_shares(noise: str, prior: 
     for seed in range(5):
         network = random_network(seed, noise=noise, prior=prior, parameters=6, public_rows=1, sizes=(3, 2, 4))
         verdict = vn.check(network)
-        left = direct_information(network, share_sanitizers(verdict.shares))
+        left = direct_information(network, verdict.shares.sanitizers)
         raw = direct_information(network, {})
         for name, rows in network.private.items():
             expected = direct_error(left, rows) / direct_error(raw, rows) - 1
@@ -175,7 +174,7 @@ def test_singular_prior_has_no_printed_theorem() -> None:
 def test_blocking_agents_and_their_silence(noise: str) -> None:
     network = random_network(5, noise=noise, prior="covariance")
     verdict = vn.check(network)
-    messages = share_sanitizers(verdict.shares)
+    messages = verdict.shares.sanitizers
     assert verdict.blocked == ("g0", "g1")
     for name, agents in verdict.blocking.items():
         assert list(agents.values()) == sorted(agents.values(), reverse=True)

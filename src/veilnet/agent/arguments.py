@@ -9,6 +9,7 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix, as_square, as_vector, semidefinite
+from veilnet.agent.grid import checked_steps
 from veilnet.agent.memory import Memory
 from veilnet.model.readings import read_resolution
 
@@ -91,6 +92,4 @@ def read_grid(grid: Any, sent: int) -> Array:
     """The step of each number sent, powers of two."""
     steps = as_array(grid, "grid")
     steps = np.array(np.broadcast_to(steps, (sent,))) if steps.ndim == 0 else as_vector(steps, "grid", sent)
-    if np.any(steps <= 0) or np.any(np.frexp(steps)[0] != 0.5):
-        raise InvalidNetwork(f"grid: expected positive powers of two, found {steps.tolist()}")
-    return steps
+    return checked_steps(steps, "grid")

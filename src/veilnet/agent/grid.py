@@ -105,7 +105,7 @@ def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, st
     over the m numbers of the row; not a number, or infinite, where a reading is not finite. The bound
     covers every order of summation, with or without fused operations.
     """
-    weights = crossing_weights(compression, step)
+    weights = crossing_weights(compression, checked_steps(step))
     numbers = np.asarray(readings, dtype=np.float64)
     rows = numbers.reshape(-1, numbers.shape[-1])
     bounds = np.empty(len(rows))
@@ -117,9 +117,12 @@ def crossing_probability(readings: npt.ArrayLike, compression: npt.ArrayLike, st
 
 
 def crossing_weights(compression: npt.ArrayLike, step: npt.ArrayLike) -> Array:
-    """What each reading adds to the bound of :func:`crossing_probability`, per unit; also of a stack (..., m, n)."""
+    """What each reading adds to the bound of :func:`crossing_probability`, per unit; also of a stack (..., m, n).
+
+    ``step`` is a grid that was checked.
+    """
     matrix = np.abs(np.asarray(compression, dtype=np.float64))
-    per_step = np.broadcast_to(_checked_step(step), matrix.shape[:-1])
+    per_step = np.broadcast_to(np.asarray(step, dtype=np.float64), matrix.shape[:-1])
     weights = np.sum(matrix / per_step[..., np.newaxis], axis=-2) * ((matrix.shape[-1] + 1) * 2.0**-52)
     # no weight is zero: a reading that is not finite must spoil its row even where it is not used
     return np.asarray(np.maximum(weights, np.finfo(np.float64).tiny))
@@ -133,7 +136,7 @@ def release(
     ``noise_deviation`` is that of the noise which was added to each number, 0 where none was. Numbers whose
     noise is smaller than their step, too small to blur the boundaries of the grid, are dithered.
     """
-    grid = _checked_step(step)
+    grid = np.asarray(step, dtype=np.float64)
     numbers = np.asarray(values, dtype=np.float64)
     needs_dither = np.broadcast_to(np.asarray(noise_deviation) < grid, numbers.shape[-1:])
     if needs_dither.all():
@@ -152,7 +155,7 @@ def round_to_grid(values: npt.ArrayLike, step: npt.ArrayLike) -> Array:
     or reach 2⁵¹ steps are refused, all of them with the first one named, since nothing of an uncertain row
     may leave.
     """
-    grid = _checked_step(step)
+    grid = checked_steps(step)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         multiples = np.asarray(np.asarray(values, dtype=np.float64) / grid)
     inside = np.abs(multiples) < _LARGEST_MULTIPLE
@@ -169,13 +172,14 @@ def round_to_grid(values: npt.ArrayLike, step: npt.ArrayLike) -> Array:
     return multiples
 
 
-def _checked_step(step: npt.ArrayLike) -> Array:
+def checked_steps(step: npt.ArrayLike, name: str = "step") -> Array:
+    """The steps of a grid, refused where they are no powers of two or beyond the range of exact multiples."""
     grid = np.asarray(step, dtype=np.float64)
     mantissas, exponents = np.frexp(grid)
     lowest, highest = _STEP_EXPONENTS
     if not ((mantissas == 0.5) & (exponents - 1 >= lowest) & (exponents - 1 <= highest)).all():
         raise InvalidNetwork(
-            f"step: expected powers of two between 2^{lowest} and 2^{highest}, found {grid.tolist()}; "
+            f"{name}: expected positive powers of two between 2^{lowest} and 2^{highest}, found {grid.tolist()}; "
             "take them from grid_steps"
         )
     return grid

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -34,11 +34,11 @@ __all__ = [
     "StackPart",
     "check_sanitizers",
     "mechanisms",
-    "offsets",
     "sends_raw",
     "stacks_by_sent",
 ]
 
+Found = TypeVar("Found")
 _KEPT = 1024  # sanitizers that were asked for and are kept, with what they prepared for sanitizing
 
 
@@ -177,7 +177,7 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     What computes with all of them takes ``stacks``; asking for one by name makes it.
     """
 
-    _left_behind = frozenset({"_made", "_where", "blocks", "normal"})
+    _left_behind = frozenset({"_made", "_where", "blocks", "normal", "_found"})
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
                 )
             place = self.network.position[name]
             stack, within = self._find(place)
-            offset = offsets(self.source)[self.network.blocks.rows(place)]
+            offset = self.source.offset_at_mean[self.network.blocks.rows(place)]
             made = stack.sanitizer(within, offset).for_agent(name, self.source)
             if len(self._made) >= _KEPT:
                 self._made.clear()
@@ -267,7 +267,9 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     @property
     def offset(self) -> Array:
         """What agents subtract from their readings, (N,)."""
-        return offsets(self.source) if self.given is None else self._by_reading(lambda each: each.offset)
+        return (
+            self.source.offset_at_mean if self.given is None else self._by_reading(lambda each: each.offset)
+        )
 
     @property
     def dither(self) -> Array:
@@ -305,6 +307,17 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
         found += [_stacked(kinds[kind]) for kind in sorted(kinds)]
         return Mechanisms(self.network, found, self.given, self.source)
 
+    def once(self, what: str, find: Callable[[], Found]) -> Found:
+        """What somebody finds of all of them, found once: a bound that several ask for."""
+        if what not in self._found:
+            self._found[what] = find()
+        found: Found = self._found[what]
+        return found
+
+    @cached_property
+    def _found(self) -> dict[str, Any]:
+        return {}
+
     def numbers(self, stack: SanitizerStack) -> Integers:
         """Where the numbers of a stack's agents are among those of all agents, (count, k)."""
         return self.blocks.starts[stack.places][:, None] + np.arange(stack.sent, dtype=np.intp)
@@ -322,8 +335,11 @@ class Mechanisms(Frozen, MadeOnDemand, Mapping[str, Sanitizer]):
     def with_grids(self, grids: Sequence[Array]) -> Mechanisms:
         """The same for the network's own readings, releasing on grids, (count, k) for each stack."""
         stacks = [replace(stack, grid=grid) for stack, grid in zip(self.stacks, grids, strict=True)]
-        if self.given is None and np.array_equal(self.offset, offsets(self.network)):
-            return Mechanisms(self.network, stacks)
+        if self.given is None and np.array_equal(self.offset, self.network.offset_at_mean):
+            made = Mechanisms(self.network, stacks)
+            if self.source is self.network:
+                made._found.update(self._found)  # a grid changes nothing that the bounds tell
+            return made
         given = {
             agent: self[agent].with_grid(stack.grid[within]).for_agent(agent, self.network)
             for stack in stacks
@@ -403,16 +419,6 @@ def mechanisms(network: Network, sanitizers: Sanitizers) -> Mechanisms:
 def sends_raw(sanitizers: Sanitizers) -> bool:
     """Whether nobody is named, so that every agent sends its readings raw."""
     return sanitizers is None or (isinstance(sanitizers, Mapping) and not sanitizers)
-
-
-@lru_cache(maxsize=8)
-def offsets(network: Network) -> Array:
-    """What the readings show where x is zero or, of a stream, at its mean, (N,)."""
-    if network.dynamics is None or not np.any(network.dynamics.mean):
-        return network.offset
-    shown = network.offset + np.sum(network.H * network.dynamics.mean, axis=1)
-    lock(shown)
-    return np.asarray(shown)
 
 
 @dataclass(frozen=True, eq=False)

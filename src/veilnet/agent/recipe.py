@@ -156,13 +156,11 @@ def prepare(
     sent = compression.shape[0]
     whose = f"{agent}: " if agent else ""
     deviation = np.sqrt(np.maximum(np.diag(noise), 0.0))
-    if grid_step is not None:
-        grid.round_to_grid(np.zeros(sent), grid_step)  # refuses steps beyond its range
-        if np.any(deviation * _MOST_DEVIATIONS >= grid_step * _MOST_STEPS):
-            raise InvalidNetwork(
-                f"{whose}the grid is too fine for noise so large; "
-                "take it from grid_steps(covariance of what is sent)"
-            )
+    if grid_step is not None and np.any(deviation * _MOST_DEVIATIONS >= grid_step * _MOST_STEPS):
+        raise InvalidNetwork(
+            f"{whose}the grid is too fine for noise so large; "
+            "take it from grid_steps(covariance of what is sent)"
+        )
     step = np.ones(sent) if grid_step is None else grid_step
     with np.errstate(over="ignore", under="ignore"):
         rows = compression / step[:, None]

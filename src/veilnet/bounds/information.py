@@ -21,12 +21,16 @@ def message_factor(network: Network, sanitizers: Sanitizers) -> Array:
     """F, one row per number sent, or L rows that tell the same of very many. Agents without a sanitizer send their
     readings raw.
     """
+    sent = mechanisms(network, sanitizers)
+    return sent.once("message factor", lambda: _factor(network, sent))
+
+
+def _factor(network: Network, sent: Mechanisms) -> Array:
     if isinstance(network.R, SharedNoise):
-        return _shared_factor(network, sanitizers)
-    sent = mechanisms(network, sanitizers).normal
+        return _shared_factor(network, sent)
     if isinstance(network.R, JointNoise):
-        return _joint_factor(network, network.R, sent)
-    return _independent_factor(network, sent)
+        return _joint_factor(network, network.R, sent.normal)
+    return _independent_factor(network, sent.normal)
 
 
 def _independent_factor(network: Network, sent: Mechanisms) -> Array:
@@ -55,10 +59,10 @@ def _joint_factor(network: Network, noise: JointNoise, sent: Mechanisms) -> Arra
     return solve_lower(root, observed)
 
 
-def _shared_factor(network: Network, sanitizers: Sanitizers) -> Array:
+def _shared_factor(network: Network, sent: Mechanisms) -> Array:
     """F from blocks and few columns: C R C' + Λ = (C D C' + Λ) + (C W)(C W)', W the common disturbances' spread."""
     apart = network.common_apart
-    white = message_factor(apart, mechanisms(apart, mechanisms(network, sanitizers)))
+    white = message_factor(apart, mechanisms(apart, sent))
     return without_common(
         np.ascontiguousarray(white[:, : network.L]), np.ascontiguousarray(white[:, network.L :])
     )

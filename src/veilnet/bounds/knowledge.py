@@ -22,7 +22,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.validation import expect
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
-from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
+from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms, sends_raw
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.streams.knowledge import read_when, silent_stream, stream_bits, stream_knowledge
 from veilnet.model.network import Network
@@ -133,7 +133,10 @@ def knowledge(network: Network, sanitizers: Sanitizers = None) -> Knowledge:
         size = network.L
         return Knowledge(network, np.ones(size), np.eye(size), np.ones(size, bool))
     sent = mechanisms(network, sanitizers)
-    network = counting_dither(network, sent)
+    return sent.once("knowledge", lambda: _knowledge(counting_dither(network, sent), sent))
+
+
+def _knowledge(network: Network, sent: Mechanisms) -> Knowledge:
     return knowledge_of_factor(network, message_factor(network, sent))
 
 

@@ -12,7 +12,6 @@ from veilnet.bounds.knowledge import crlb
 from veilnet.calibration.stream_model import Gain, StreamModel
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import check
-from veilnet.verdict.shares import share_sanitizers
 
 __all__ = ["Carried", "RowPromise", "StreamReport", "stream_report"]
 
@@ -114,7 +113,7 @@ def stream_report(network: Network, stream: StreamModel, gain: Gain, *, used: bo
 def row_promises(network: Network) -> dict[str, RowPromise]:
     """What a plan made row by row promises of a stream, and what it is worth."""
     row = network.one_row
-    sent = share_sanitizers(check(row).shares)
+    sent = check(row).shares.sanitizers
     errors = [
         crlb(row, sent),
         crlb(network, sent, when="now"),

@@ -13,7 +13,6 @@ from typing import Any
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
-from veilnet.verdict.shares import share_sanitizers
 from veilnet.verdict.streams.exact_test import StreamVerdict
 
 
@@ -33,7 +32,7 @@ def perfect_plan(verdict: Verdict, asked: Asked, *, remark: str | None = None) -
         details["remark"] = remark
     lossless = replace(asked, most_loss=0.0)
     if not isinstance(verdict, StreamVerdict):
-        return make_plan(verdict.network, share_sanitizers(shares), "perfect", lossless, details=details)
+        return make_plan(verdict.network, shares.sanitizers, "perfect", lossless, details=details)
     details["ceiling_now"] = dict(verdict.ceiling_now)
     details["numbers_kept"] = int(sum(verdict.shares.orders.values()))
     made = verdict.shares.sanitizers

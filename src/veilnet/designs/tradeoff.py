@@ -37,7 +37,6 @@ from veilnet.model.standard_form import StandardForm, standard_form
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
 from veilnet.verdict.exact_test import Verdict
-from veilnet.verdict.shares import share_sanitizers
 
 
 class CannotKeep(InvalidRequest):
@@ -146,7 +145,7 @@ class RowTradeoff(Tradeoff):
             yield self.answer(found.shrink, how_found(found))
 
     def _shares(self) -> Mapping[str, Sanitizer]:
-        return share_sanitizers(self.verdict.shares)
+        return self.verdict.shares.sanitizers
 
     def _unconfirmed(self) -> str:
         amplified = self.verdict.network.conditioning

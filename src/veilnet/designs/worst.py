@@ -37,7 +37,6 @@ from veilnet.model.standard_form import StandardForm
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan
 from veilnet.verdict.exact_test import Verdict
-from veilnet.verdict.shares import share_sanitizers
 
 
 def worst_limits(network: Network) -> dict[str, float]:
@@ -48,7 +47,7 @@ def worst_limits(network: Network) -> dict[str, float]:
 
 def worst_ceilings(verdict: Verdict) -> dict[str, float]:
     """The growth of the most exposed direction of every private parameter at perfect utility."""
-    known = knowledge(verdict.network, share_sanitizers(verdict.shares))
+    known = knowledge(verdict.network, verdict.shares.sanitizers)
     return {name: known.worst_growth(rows) for name, rows in verdict.network.private.items()}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, NotObservable
-from veilnet.agent.grid import round_to_grid
+from veilnet.agent.grid import checked_steps
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, check_sanitizers, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io import _archives, sanitizer_files
@@ -199,7 +199,7 @@ class Archive:
         ):
             raise self._changed(f"{name}.transition: expected memories that forget")
         try:
-            round_to_grid(np.zeros(stack["grid"].shape), stack["grid"])  # refuses what is no grid
+            checked_steps(stack["grid"])
         except InvalidNetwork as error:
             raise self._changed(f"{name}.grid: not powers of two within range") from error
 

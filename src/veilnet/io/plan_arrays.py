@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from veilnet.agent.mechanisms import SanitizerStack, mechanisms, offsets
+from veilnet.agent.mechanisms import SanitizerStack, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._archives import Arrays
 from veilnet.io.network_schema import network_arrays
@@ -79,7 +79,7 @@ def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Array
 
 def _told_by_network(sanitizer: Sanitizer, agent: str, network: Network) -> bool:
     """Whether everything but what is sent follows from the network."""
-    offset = offsets(network)[network.blocks.rows(network.position[agent])]
+    offset = network.offset_at_mean[network.blocks.rows(network.position[agent])]
     same_bits = np.array_equal(sanitizer.offset, offset) and np.array_equal(
         np.signbit(sanitizer.offset), np.signbit(offset)
     )

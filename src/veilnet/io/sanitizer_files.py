@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
-from veilnet.agent.grid import round_to_grid
 from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io._atomic import write_bytes
@@ -108,8 +107,6 @@ def from_values(found: Mapping[str, Any], path: Path) -> Sanitizer:
             raise InvalidNetwork(
                 f"compression: expected {columns} columns for {readings} readings, found another number"
             )
-        if sanitizer.grid is not None:
-            round_to_grid(np.zeros(sanitizer.sent), sanitizer.grid)  # refuses steps beyond its range
     except InvalidNetwork as error:
         raise InvalidPlan(f"{path}: {error}") from error
     return sanitizer

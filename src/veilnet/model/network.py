@@ -285,6 +285,13 @@ class Network(Frozen):
         """By how many uniform draws of its step each of the N readings is dithered, 0 while nobody decided."""
         return np.where(self.steps > 0, 0.0 if self.dither is None else self.dither, 0.0)
 
+    @derived
+    def offset_at_mean(self) -> Array:
+        """What the N readings show where x is zero or, of a stream, at its mean: what agents subtract."""
+        if self.dynamics is None or not np.any(self.dynamics.mean):
+            return self.offset
+        return np.asarray(self.offset + np.sum(self.H * self.dynamics.mean, axis=1))
+
     # --- quantities every bound needs, computed once
 
     @derived

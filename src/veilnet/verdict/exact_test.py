@@ -24,7 +24,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.knowledge import knowledge, privacy_limit
 from veilnet.model.network import Network
 from veilnet.recheck.route import Recheck
-from veilnet.verdict.shares import Shares, share_sanitizers, shares
+from veilnet.verdict.shares import Shares, shares
 from veilnet.verdict.verdict import Verdict
 
 __all__ = ["Verdict", "check"]
@@ -46,9 +46,9 @@ def check(network: Network) -> Verdict:
         from veilnet.verdict.streams.exact_test import check_stream
 
         return check_stream(network)
-    network = settled(network, lambda tried: share_sanitizers(_sufficient_shares(tried)))
+    network = settled(network, lambda tried: _sufficient_shares(tried).sanitizers)
     mine = _sufficient_shares(network)
-    sent = share_sanitizers(mine)
+    sent = mine.sanitizers
     known = knowledge(network, sent)
     ceiling = {name: known.growth(rows) for name, rows in network.private.items()}
     limit = privacy_limit(network)
@@ -72,7 +72,7 @@ def _sufficient_shares(network: Network) -> Shares:
         return mine
     for finer in _FINER:
         candidate = shares(network, finer=finer)
-        if Recheck(network, share_sanitizers(candidate)).growth(network.U, 0.0) <= _NO_LOSS:
+        if Recheck(network, candidate.sanitizers).growth(network.U, 0.0) <= _NO_LOSS:
             return candidate
     return mine
 

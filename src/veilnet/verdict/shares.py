@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -54,6 +55,11 @@ class Shares(ShareRanks):
 
     rows: tuple[Array, ...]
 
+    @cached_property
+    def sanitizers(self) -> Mechanisms:
+        """Agent -> "send only your share": the mechanism that reaches the ceiling."""
+        return Mechanisms(self.network, stacks_by_sent(self.network, self.rows, self.ranks))
+
     def needed(self) -> Iterator[tuple[int, Array]]:
         """(agent, rows of its raw readings it has to send): a basis of its share, each row of unit noise."""
         for group, rows in zip(self.network.blocks.groups, self.rows, strict=True):
@@ -98,8 +104,3 @@ def _by_size(network: Network, tolerance: float) -> Iterator[tuple[Group, ShareS
     for group, roots in sizes:
         mine = np.swapaxes(group.take(np.ascontiguousarray(estimate.T)), 1, 2) @ roots
         yield group, rows_of_parts(mine, roots, tolerance)
-
-
-def share_sanitizers(mine: Shares) -> Mechanisms:
-    """Agent -> "send only your share": the mechanism that reaches the ceiling."""
-    return Mechanisms(mine.network, stacks_by_sent(mine.network, mine.rows, mine.ranks))

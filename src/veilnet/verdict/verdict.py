@@ -20,7 +20,7 @@ from veilnet.verdict.limits import limit_notes
 from veilnet.verdict.model_error import model_error_notes
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
 from veilnet.verdict.resolution import resolution_notes, unstated
-from veilnet.verdict.shares import Shares, share_sanitizers
+from veilnet.verdict.shares import Shares
 
 __all__ = ["Verdict"]
 
@@ -102,7 +102,7 @@ class Verdict:
 
     def _sent(self) -> Mapping[str, Sanitizer]:
         """What agents send at perfect utility."""
-        return share_sanitizers(self.shares)
+        return self.shares.sanitizers
 
     def _growth(self, messages: Mapping[str, Sanitizer]) -> Callable[[Array], float]:
         """How much the error of rows of x grows under some messages."""
@@ -177,7 +177,7 @@ class Verdict:
     @cached_property
     def _errors(self) -> dict[str, TypicalError]:
         """What the centre is off by where nothing is lost."""
-        sent = None if self.network.is_stream else share_sanitizers(self.shares)
+        sent = None if self.network.is_stream else self.shares.sanitizers
         return typical_errors(self.network, sent, privacy=self.ceiling)
 
     def _footnotes(self) -> list[str]:

@@ -23,7 +23,7 @@ from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms, offsets
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
@@ -192,7 +192,7 @@ def sum_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str =
 def _with_offsets_of(network: Network, sanitizers: Mapping[str, Sanitizer]) -> Mechanisms:
     """The sanitizers as they are; refused where one subtracts another offset than the network has."""
     sent = mechanisms(network, sanitizers)
-    wrong = network.blocks.owner[sent.offset != offsets(network)].tolist()
+    wrong = network.blocks.owner[sent.offset != network.offset_at_mean].tolist()
     wrong += [int(stack.places[0]) for stack in sent.stacks if stack.covariance is not None]
     if wrong:
         raise InvalidPlan(
