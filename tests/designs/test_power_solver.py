@@ -9,7 +9,6 @@ from scipy.linalg import block_diag
 from helpers import sdp_oracle
 from helpers.paper_networks import PaperArrays, paper_arrays
 from veilnet._core.blocks import Blocks
-from veilnet._core.errors import VeilnetError
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
 from veilnet.designs.power.polish import polish
@@ -295,19 +294,3 @@ def test_progress_rises_to_one() -> None:
     )
     assert seen == sorted(seen)
     assert 0 <= seen[0] < seen[-1] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"root": np.eye(4)}, "root"),
-        ({"gain": np.ones((4, 1))}, "gain"),
-        ({"gain": np.full((5, 1), np.nan)}, "gain"),
-        ({"power": np.array([1.0, -1.0])}, "power"),
-        ({"power": np.array([1.0, np.inf])}, "power"),
-    ],
-)
-def test_refuses_what_does_not_fit(change: dict[str, Array], named: str) -> None:
-    arguments = {"root": np.eye(5), "gain": np.ones((5, 1)), "power": np.ones(2), **change}
-    with pytest.raises(VeilnetError, match=named):
-        maximize_privacy(arguments["root"], arguments["gain"], [2, 3], arguments["power"])

@@ -18,8 +18,8 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
-from veilnet.bounds.streams.raw_stacks import steady_of_stacks
 from veilnet.bounds.streams.riccati import Messages, Steady, steady_state
+from veilnet.bounds.streams.share_sums import readings_triangle
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
 from veilnet.bounds.streams.telling import telling_raw
@@ -124,7 +124,11 @@ def raw_stream(network: Network) -> Steady:
     """The steady state of the best filter on raw readings."""
     assert network.dynamics is not None
     refuse_without_steady_state(network.dynamics, network.parameters)
-    return steady_of_stacks(network) if by_stacks(network) else steady_state(message_model(network))
+    if not by_stacks(network):
+        return steady_state(message_model(network))
+    # With white noise independent between agents only the L x L information of a row counts, however many they are.
+    moves, noise = network.dynamics.transition, network.dynamics.noise
+    return steady_state(Messages(moves, noise, readings_triangle(network), np.eye(network.L)))
 
 
 def silent_stream(network: Network) -> StreamKnowledge:

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.linalg import cholesky, solve_lower, solve_lower_batch
+from veilnet._core.stacks import joined_triangle, parts
+from veilnet._core.stacks import raw_triangle as stack_triangle
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import SanitizerStack
-from veilnet.bounds.streams.raw_stacks import readings_triangle
 from veilnet.bounds.streams.riccati import Steady
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.model.apart import padded
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 
-__all__ = ["ShareSystem", "share_weights", "tells_all"]
+__all__ = ["ShareSystem", "readings_triangle", "share_weights", "tells_all"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,16 @@ class ShareSystem:
         assert self.error is not None
         white = solve_lower_batch(roots, observe)
         return self.error @ np.swapaxes(solve_lower_batch(roots, white, transposed=True), 1, 2)
+
+
+def readings_triangle(network: Network) -> Array:
+    """T with T'T = Σ H_i'R_i^-1 H_i, (L, L): what one row of raw readings tells, without what is known beforehand."""
+    told = (
+        stack_triangle(network.blocks.take(network.H, group.agents[part]), roots[part])
+        for group, roots in zip(network.blocks.groups, network.R.own_roots(), strict=True)
+        for part in parts(group.count, group.size * network.L)
+    )
+    return joined_triangle(told, network.L)
 
 
 def _regular(covariance: Array) -> Array:

@@ -17,7 +17,6 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from veilnet._core.blocks import Blocks
-from veilnet._core.errors import VeilnetError
 from veilnet._core.progress import Progress, Stopped, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.designs.many_power import relative_gap
@@ -69,7 +68,6 @@ def maximize_privacy(
     root, gain = np.asarray(root, dtype=np.float64), np.asarray(gain, dtype=np.float64)
     blocks = Blocks(sizes)
     limits = np.broadcast_to(np.asarray(power, dtype=np.float64), (blocks.count,))
-    _check(root, gain, blocks, limits)
 
     active = (blocks.sizes > 0) & (limits > 0)
     rows = active[blocks.owner]
@@ -101,18 +99,6 @@ def maximize_privacy(
         zeros[agent] = limits[agent] * unit
     upper = max(certificate.upper, value)
     return PowerResult(zeros, value * scale**2, upper * scale**2, iterations, interrupted)
-
-
-def _check(root: Array, gain: Array, blocks: Blocks, limits: Array) -> None:
-    for name, array in (("root", root), ("gain", gain)):
-        if array.ndim != 2 or array.shape[0] != blocks.total:
-            raise VeilnetError(
-                f"{name}: expected {blocks.total} rows to match sizes, got shape {array.shape}"
-            )
-        if not np.all(np.isfinite(array)):
-            raise VeilnetError(f"{name}: expected finite numbers, got nan or infinity")
-    if not np.all(np.isfinite(limits)) or np.any(limits < 0):
-        raise VeilnetError(f"power: expected finite limits >= 0, got {limits.tolist()}")
 
 
 def _compress_columns(gain: Array) -> Array:
