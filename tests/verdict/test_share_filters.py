@@ -217,3 +217,32 @@ def test_a_stream_of_which_a_part_wanders_off_is_told_in_words() -> None:
     verdict = vn.check(apart)
     assert verdict.ceiling == {"walk": np.inf}
     assert "For ever hidden by share filters, without loss: walk and near." in str(verdict)
+
+
+def test_short_filters_that_cannot_be_turned_back_keep_the_longer_memory() -> None:
+    """h_k = 0.9^k + w (3e-6)^k + w 0^k: past readings need two numbers, which forget 3e5 apart; all need three."""
+    F, K = np.diag([0.9, 3e-6, 0.0]), np.array([[[1.0], [1e4], [1e4]], [[1.0], [0.0], [1.0]]])
+    found = {
+        int(member): filters.order
+        for filters in Reduction(F, np.ones((1, 3)), 1e-9).minimal(K)
+        for member in filters.members
+    }
+    assert found == {0: 3, 1: 1}
+
+
+def test_a_share_that_rather_tells_of_yesterday_keeps_its_readings_to_itself() -> None:
+    """What a reads counts little today and much tomorrow: its numbers up to now cannot be solved for its readings."""
+    network = vn.Network(
+        {"a": [[0.0, 1.0]], "b": [[1.0, 0.0]]},
+        [0.2, 0.5],
+        public=[[1.0, 0.0]],
+        private={"g": [[0.0, 1.0]]},
+        dynamics=vn.Dynamics([[0.5, 1.0], [0.0, 0.3]], [[1.0, 0.1], [0.1, 1.0]]),
+    )
+    shares = share_filters(network)
+    assert shares.orders["a"] > 0
+    hidden = stream_knowledge(network, shares.sanitizers)
+    shown = stream_knowledge(network, {**shares.sanitizers, "a": vn.Sanitizer.raw(1)})
+    rows = network.private["g"]
+    assert hidden.growth(rows, hindsight=False) > shown.growth(rows, hindsight=False) + 0.01
+    assert hidden.privacy == pytest.approx(shown.privacy, abs=1e-9)  # later numbers tell them after all
