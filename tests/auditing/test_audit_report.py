@@ -311,8 +311,7 @@ def test_options_without_effect_are_refused(options: dict[str, Any], words: str)
 def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "house.toml").write_text(template_text(), encoding="utf-8")
     vn.design(vn.Network.load(tmp_path / "house.toml")).save(tmp_path / "plan")
-    plot = tmp_path / "baselines.svg"
-    assert run(["audit", str(tmp_path / "plan"), "--quick", "--plot", str(plot)]) == 0
+    assert run(["audit", str(tmp_path / "plan"), "--quick"]) == 0
     text = capsys.readouterr().out
     for word in ("what is deployed", "attack on gait", "ridge on presence", "secure summation"):
         assert word in text
@@ -320,7 +319,6 @@ def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     assert "Audit of the plan for 5 agents: " in text, "how the plan was found is no word for its reader"
     assert "Secure summation needs agents that talk to each other" in " ".join(text.split())
     assert "What to do next: audit with --data" in text
-    assert plot.stat().st_size > 10_000
     # Privacy that three colluders would leave is judged when a limit is given.
     command = ["audit", str(tmp_path / "plan"), "--only", "collusion", "--colluding", "3", "--json"]
     assert run([*command, "--least-privacy", "gait=5"]) == 1
@@ -338,8 +336,7 @@ def test_the_house_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
         (["--least-privacy", "gait=5"], "--colluding"),
         (["--least-privacy", "gait=5", "--least-privacy", "7"], "'7'"),
         (["--head", "1-a"], "--head: there is no ledger"), (["--released", "3"], "--released: there is no ledger"),
-        (["--model-error", "5"], "0.05"), (["--seed", "-1"], "--seed"), (["--plot", str(tmp_path / "b.doc")], ".svg"),
-        (["--plot", str(plot), "--only", "promise"], "--only baselines"),
+        (["--model-error", "5"], "0.05"), (["--seed", "-1"], "--seed"),
     ]:  # fmt: skip
         assert run(["audit", str(tmp_path / "plan"), *wrong]) == 2
         assert words in capsys.readouterr().err

@@ -293,7 +293,7 @@ def test_fuse_leaves_out_what_contradicts_the_model_and_says_so(tmp_path, monkey
     assert "used all the same" in err
     code, _, err = fuse("--gate", "often")
     assert code == 2
-    assert "--gate: expected a false-alarm rate" in err
+    assert "--gate: expected a number, found 'often'" in err
 
 
 def test_fuse_names_whom_it_had_to_believe(tmp_path, capfd) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from veilnet.cli._command_line import Argument, Option
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 
 if TYPE_CHECKING:
+    from veilnet.centre.estimates import Estimate
     from veilnet.io.merging import MessageFile
     from veilnet.io.row_keys import RowKey
+    from veilnet.io.sources import RowSource
 
 
 def command(
@@ -42,7 +46,7 @@ def command(
         bool, Option("--trust-counts", "Align rows that were only counted, though files end differently.")
     ] = False,
     gate: Annotated[
-        str | None,
+        float | None,
         Option(
             "--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6)."
         ),
@@ -74,7 +78,6 @@ def command(
     Of a network in parts messages are a folder of parts, too, and estimates say how many agents are missing in a row.
     """
     from veilnet._core.errors import InvalidRequest
-    from veilnet._core.words import join_names
     from veilnet.centre.drift import Drift
     from veilnet.cli._doubts import Changes, Doubts
     from veilnet.cli._following import check_stream, estimates, opened
@@ -98,20 +101,13 @@ def command(
         }
         refuse_options(unused | {"--trust-counts": trust_counts}, cluster, center)
         return fuse_parts(center, messages, out, cluster, json=json)
-    fusion = opened(center, None if gate is None else _rate(gate), keep=keep)
+    fusion = opened(center, gate, keep=keep)
     paths = _paths(messages, fusion.agents)
     kind = format_for(out, given="jsonl" if json and out is None else None)
     if out is not None and out.exists() and any(path.samefile(out) for path in paths.values()):
         raise InvalidRequest(f"{out}: the output would replace an input; choose another name")
     tolerance = _tolerance(within)
-    bad: list[int] = []
-
-    def report(source: RowSource, line: int, reason: str) -> None:
-        bad.append(line)
-        sys.stderr.write(f"veilnet fuse: {source}, line {line} left out: {reason}\n")
-
-    total = gaps = unknown = alone = 0
-    senders = sum(count > 0 for count in fusion.sent.values())
+    seen = _Seen(sum(count > 0 for count in fusion.sent.values()))
     doubts, changes = Doubts(keep), Changes()
     drift = None if fusion.is_stream else Drift(fusion)
     with ExitStack() as stack:
@@ -121,7 +117,7 @@ def command(
                 RowSource(str(path), inputs[agent], format_for(path, given=format)),
                 fusion.sent[agent],
                 mark=MessageMark(fusion.model.plan, agent),
-                report=report,
+                report=seen.leave_out,
             )
             for agent, path in paths.items()
         }
@@ -134,20 +130,73 @@ def command(
         write_estimate_header(target, kind, fusion.model.labels, key)
         for rows, estimate, arrived in estimates(fusion, aligned(files, tolerance), lag):
             write_estimates(target, kind, rows.tolist(), estimate, key)
-            total += len(rows)
-            gaps += sum(map(bool, estimate.missing))
-            alone += sum(len(missing) == senders - 1 for missing in estimate.missing)
+            seen.add(estimate)
             doubts.tell(estimate, rows, key)
             if drift is not None:
                 changes.tell(drift.look(arrived, rows, estimate.contradictions), key)
-            unknown += int((~estimate.estimable).any(axis=1).sum())
             steps.update(sum(file.tell() for file in inputs.values() if file.seekable()), size)
         target.flush()
         _check_counts(key, files)
     doubts.conclude()
-    if sum(file.count > file.missed for file in files.values()) > 1 and 2 * alone > total:
-        sys.stderr.write(_hardly_aligned(alone, total, key))
     untested = [] if fusion.gate is None else [agent for agent in fusion.gate.untested if agent in paths]
+    _remark(seen, files, key, untested, within)
+    if out is not None:
+        received = {agent: file.count - file.missed for agent, file in files.items()}
+        found = {"contradicting": doubts.count, "untested": untested, "changes": changes.told}
+        if fusion.is_stream:
+            found["missed"] = {agent: file.missed for agent, file in files.items()}
+        if json:
+            print_json(seen.summary() | {"received": received} | found | {"written": out})
+        else:
+            arrived_of = ", ".join(f"{count} of {agent}" for agent, count in received.items())
+            sys.stdout.write(
+                f"Wrote {out}: {seen.rows} rows, {seen.gaps} with missing agents, "
+                f"{seen.unknown} where something is not estimable.\nReceived: {arrived_of}.\n"
+            )
+    return 1 if seen.bad or changes.told else 0
+
+
+@dataclass
+class _Seen:
+    """What is counted on the way: rows, those with missing agents, with one agent alone, and with something unknown.
+
+    senders: how many agents send anything at all. bad: lines that are no messages.
+    """
+
+    senders: int
+    rows: int = 0
+    gaps: int = 0
+    alone: int = 0
+    unknown: int = 0
+    bad: int = 0
+
+    def add(self, estimate: Estimate) -> None:
+        self.rows += len(estimate.missing)
+        self.gaps += sum(map(bool, estimate.missing))
+        self.alone += sum(len(missing) == self.senders - 1 for missing in estimate.missing)
+        self.unknown += int((~estimate.estimable).any(axis=1).sum())
+
+    def leave_out(self, source: RowSource, line: int, reason: str) -> None:
+        self.bad += 1
+        sys.stderr.write(f"veilnet fuse: {source}, line {line} left out: {reason}\n")
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "with_missing_agents": self.gaps,
+            "not_estimable": self.unknown,
+            "bad_lines": self.bad,
+        }
+
+
+def _remark(
+    seen: _Seen, files: Mapping[str, MessageFile], key: RowKey, untested: list[str], within: str | None
+) -> None:
+    """Say on standard error what whoever reads the estimates should know of the messages."""
+    from veilnet._core.words import join_names
+
+    if sum(file.count > file.missed for file in files.values()) > 1 and 2 * seen.alone > seen.rows:
+        sys.stderr.write(_hardly_aligned(seen.alone, seen.rows, key))
     if untested:
         sys.stderr.write(
             f"veilnet fuse: messages of {join_names(untested)} were believed untested: neither a prior nor other "
@@ -163,30 +212,6 @@ def command(
             sys.stderr.write(
                 f"veilnet fuse: {file.simulated} messages of {agent} were made with --seed: NOT private\n"
             )
-    if out is not None:
-        received = {agent: file.count - file.missed for agent, file in files.items()}
-        summary = {
-            "rows": total,
-            "received": received,
-            "with_missing_agents": gaps,
-            "not_estimable": unknown,
-            "contradicting": doubts.count,
-            "untested": untested,
-            "changes": changes.told,
-            "bad_lines": len(bad),
-        }
-        if fusion.is_stream:
-            summary["missed"] = {agent: file.missed for agent, file in files.items()}
-        if json:
-            print_json(summary | {"written": out})
-        else:
-            sys.stdout.write(
-                f"Wrote {out}: {total} rows, {gaps} with missing agents, "
-                f"{unknown} where something is not estimable.\n"
-            )
-            arrived_of = ", ".join(f"{count} of {agent}" for agent, count in received.items())
-            sys.stdout.write(f"Received: {arrived_of}.\n")
-    return 1 if bad or changes.told else 0
 
 
 def _hardly_aligned(alone: int, total: int, key: RowKey) -> str:
@@ -198,15 +223,6 @@ def _hardly_aligned(alone: int, total: int, key: RowKey) -> str:
         f"veilnet fuse: {alone} of {total} rows hold the message of one agent alone, because the agents' "
         f"{'times' if key.is_time else 'row numbers'} do not agree; {advice}\n"
     )
-
-
-def _rate(gate: str) -> float:
-    from veilnet._core.errors import InvalidRequest
-
-    try:
-        return float(gate)
-    except ValueError:
-        raise InvalidRequest(f"--gate: expected a false-alarm rate such as 1e-6, found {gate!r}") from None
 
 
 def _tolerance(within: str | None) -> int:
