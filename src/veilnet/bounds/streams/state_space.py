@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import block_diag
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidRequest
@@ -107,6 +106,8 @@ class _Agents:
 
     @classmethod
     def of(cls, network: Network, sanitizers: Mapping[str, Sanitizer]) -> _Agents:
+        from scipy.linalg import block_diag  # takes longer to load than a centre's other work
+
         sizes = zip(network.agents, network.blocks.sizes.tolist(), strict=True)
         every = [sanitizers[name] if name in sanitizers else Sanitizer.raw(size) for name, size in sizes]
         transitions, gains, starts = zip(*map(_memory, every), strict=True)
@@ -239,4 +240,6 @@ def _shown_noise(network: Network, agents: _Agents, white: Array) -> Array:
 
 def _sources(white: Array, of_x: Array, of_noise: Array | None) -> Array:
     """Covariance of what is new in a row: (w, e, v)."""
+    from scipy.linalg import block_diag  # takes longer to load than a centre's other work
+
     return np.asarray(block_diag(of_x, np.zeros(white.shape) if of_noise is None else of_noise, white))
