@@ -64,7 +64,10 @@ def test_truncated_json_and_npz(good: dict[str, Path]) -> None:
     for suffix, word in (("json", "not readable as JSON"), ("npz", "truncated or damaged")):
         whole = good[suffix].read_bytes().rstrip()
         for length in range(1, len(whole), max(1, len(whole) // 60)):
-            good[suffix].write_bytes(whole[:length])
+            content = whole[:length]
+            good[suffix].write_bytes(
+                content if suffix == "npz" else content.decode("utf-8", "ignore").encode()
+            )
             assert word in refused(good[suffix])
             assert "again" in refused(good[suffix])
 
@@ -248,10 +251,12 @@ def test_pickles_are_refused_and_not_run(trap: Trap, tmp_path: Path) -> None:
         ({"agents": np.array([1, 2, 3])}, "agents: expected a list of names"),
         ({"agents": np.array(["a", "b", "a"])}, "a name is used twice"),
         ({"observe": np.array("text")}, "observe: expected numbers in 2 dimensions"),
-        ({"noise": None}, "noise: expected one kind of it, found none"),
         ({"noise_variances": np.ones(6)}, "noise: expected one kind of it, found noise, noise_variances"),
-        ({"noise": None, "noise_of_size_3": np.eye(3)[None]}, "do not fit the sizes"),
-        ({"noise": None, "noise_of_size_": np.eye(3)[None]}, "unknown 'noise_of_size_'"),
+        (
+            {"noise_of_size_3": np.eye(3)[None]},
+            "noise: expected one kind of it, found noise, noise_of_size_3",
+        ),
+        ({"noise_of_size_": np.eye(3)[None]}, "unknown 'noise_of_size_'"),
         ({"matrix0": None}, "expected numbers, or the name of an array"),
         ({"matrix0": np.array([np.nan] * 4)}, "expected finite numbers"),
         ({"offset": np.ones(5)}, "offset: expected 6 numbers"),
@@ -267,3 +272,26 @@ def test_archives_with_wrong_arrays(
     arrays = {name: array for name, array in {**arrays, **change}.items() if array is not None}
     np.savez(good["npz"], **arrays)  # type: ignore[arg-type]
     assert words in refused(good["npz"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "noise: expected one kind of it, found none"),
+        ({"noise_of_size_2": np.eye(2)[None]}, "do not fit the sizes"),
+        (
+            dict.fromkeys(("noise_of_size_1", "noise_of_size_2", "noise_of_size_3"), np.eye(3)[None]),
+            "expected shape",
+        ),
+        ({"noise_variances": np.ones((3, 3))}, "noise_variances: expected numbers in 1 dimensions"),
+    ],
+)
+def test_archives_with_wrong_noise_of_agents(
+    change: dict[str, np.ndarray], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "n.npz"
+    per_agent(np.random.default_rng(1)).save(path)
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files if not name.startswith("noise_")}
+    np.savez(path, **arrays, **change)  # type: ignore[arg-type]
+    assert words in refused(path)

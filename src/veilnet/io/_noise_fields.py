@@ -3,9 +3,8 @@
 a document has one ``noise`` for all readings, a table of ``memory``, ``innovation`` and ``floor`` where it carries
 over, or each agent's own; where agents share disturbances, ``common`` and each agent's ``loadings`` too.
 
-An archive has ``noise`` (N, N), ``noise_variances`` (N), or one ``noise_of_size_<n>`` (count, n, n) for each size of
-agent; ``noise_loadings`` (N, k) and ``noise_common`` (k, k) beside those; or ``noise_memory``, ``noise_innovation``
-and ``noise_floor``, each (N) or (N, N).
+An archive has the same, but for what each agent says: ``noise_variances`` (N), or one ``noise_of_size_<n>``
+(count, n, n) for each size of agent, and ``noise_loadings`` (N, k).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from veilnet._core.blocks import Blocks
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
-from veilnet._core.validation import as_array, symmetric
+from veilnet._core.validation import symmetric
 from veilnet.io import _archives
 from veilnet.io._archives import Arrays
 from veilnet.io._numbers import Numbers, check_keys, flat, is_reference
@@ -26,15 +25,12 @@ from veilnet.io._toml import dotted
 from veilnet.model.coloured import ColouredNoise
 from veilnet.model.common import CommonNoise, SharedNoise
 from veilnet.model.network import Network
-from veilnet.model.noise import IndependentNoise, NoiseModel
+from veilnet.model.noise import IndependentNoise
 
 DOCUMENT_KEYS, AGENT_KEYS = ("noise", "common"), ("noise", "loadings")
 _COLOUR = ("memory", "innovation", "floor")
 _STACK = "noise_of_size_"
-COLUMNS = (
-    *("noise", "noise_variances", f"{_STACK}<n>", "noise_loadings", "noise_common"),
-    *(f"noise_{name}" for name in _COLOUR),
-)
+COLUMNS = ("noise_variances", f"{_STACK}<n>", "noise_loadings")
 
 Entries = Mapping[str, Mapping[str, Any]]
 
@@ -49,42 +45,6 @@ def noise_document(network: Network) -> dict[str, Any]:
     return {} if noise.independent else {"noise": noise.matrix()}
 
 
-def agent_noise(network: Network, place: int) -> dict[str, Any]:
-    """What a document says of the noise of one agent."""
-    noise = network.sensor_noise
-    shared = isinstance(noise, SharedNoise)
-    if network.colour is not None or not (noise.independent or shared):
-        return {}
-    block = (noise.own if isinstance(noise, SharedNoise) else noise).block(place)
-    entry = {"noise": np.diag(block) if is_diagonal(block) else block}
-    if isinstance(noise, SharedNoise):
-        entry["loadings"] = noise.loadings[network.blocks.rows(place)]
-    return entry
-
-
-def noise_arrays(network: Network) -> Arrays:
-    """The arrays of noise."""
-    if network.colour is not None:
-        return {f"noise_{name}": values for name, values in _colour(network).items()}
-    noise = network.sensor_noise
-    if isinstance(noise, SharedNoise):
-        shared: Arrays = {"noise_loadings": noise.loadings, "noise_common": noise.common}
-        return shared | _own_arrays(network, noise.own)
-    return _own_arrays(network, noise)
-
-
-def _own_arrays(network: Network, noise: NoiseModel) -> Arrays:
-    if not isinstance(noise, IndependentNoise):
-        return {"noise": noise.matrix()}
-    groups = list(zip(network.blocks.groups, noise.stacks, strict=True))
-    if not all(is_diagonal(stack) for _, stack in groups):
-        return {f"{_STACK}{group.size}": stack for group, stack in groups}
-    variances = np.empty(network.N)
-    for group, stack in groups:
-        group.put(variances, np.diagonal(stack, axis1=1, axis2=2))
-    return {"noise_variances": variances}
-
-
 def _colour(network: Network) -> dict[str, Array]:
     """Memory, innovation and floor of noise that carries over; one number per reading where that says it all."""
     found = {}
@@ -95,25 +55,52 @@ def _colour(network: Network) -> dict[str, Array]:
     return found
 
 
+def _own(network: Network) -> IndependentNoise | None:
+    """The noise that each agent says it has; None where the top of a document says all."""
+    noise = network.sensor_noise
+    own = noise.own if isinstance(noise, SharedNoise) else noise
+    return own if network.colour is None and isinstance(own, IndependentNoise) else None
+
+
+def agent_noise(network: Network, place: int) -> dict[str, Any]:
+    """What a document says of the noise of one agent."""
+    own = _own(network)
+    if own is None:
+        return {}
+    block = own.block(place)
+    entry = {"noise": np.diag(block) if is_diagonal(block) else block}
+    if isinstance(network.sensor_noise, SharedNoise):
+        entry["loadings"] = network.sensor_noise.loadings[network.blocks.rows(place)]
+    return entry
+
+
+def noise_arrays(network: Network) -> Arrays:
+    """What agents say of their noise, as arrays."""
+    own = _own(network)
+    if own is None:
+        return {}
+    arrays: Arrays = {}
+    if isinstance(network.sensor_noise, SharedNoise):
+        arrays["noise_loadings"] = network.sensor_noise.loadings
+    groups = list(zip(network.blocks.groups, own.stacks, strict=True))
+    if not all(is_diagonal(stack) for _, stack in groups):
+        return arrays | {f"{_STACK}{group.size}": stack for group, stack in groups}
+    variances = np.empty(network.N)
+    for group, stack in groups:
+        group.put(variances, np.diagonal(stack, axis1=1, axis2=2))
+    return arrays | {"noise_variances": variances}
+
+
 def noise_from_document(document: Mapping[str, Any], entries: Entries, numbers: Numbers) -> Any:
     """The noise of a document, as an argument of a network."""
-    loadings = {
-        name: numbers.read(entry["loadings"], "agents", name, "loadings")
-        for name, entry in entries.items()
-        if "loadings" in entry
-    }
-    if "common" not in document and not loadings:
-        return _unshared(document, entries, numbers)
-    if not loadings:
-        raise InvalidNetwork(
-            "common: no agent has 'loadings'; say how much of the disturbances each one gets"
-        )
-    common = flat(numbers.read(document["common"], "common")) if "common" in document else None
-    return CommonNoise(_unshared(document, entries, numbers), loadings, common)
-
-
-def _unshared(document: Mapping[str, Any], entries: Entries, numbers: Numbers) -> Any:
-    own = {name: entry["noise"] for name, entry in entries.items() if "noise" in entry}
+    own, loadings = (
+        {
+            name: numbers.read(entry[key], "agents", name, key)
+            for name, entry in entries.items()
+            if key in entry
+        }
+        for key in AGENT_KEYS
+    )
     if "noise" not in document:
         for name in entries:
             if name not in own:
@@ -121,12 +108,47 @@ def _unshared(document: Mapping[str, Any], entries: Entries, numbers: Numbers) -
                     f"{dotted('agents', name)}: the key 'noise' is missing; give the variances of its readings, "
                     "or one noise for all readings at the top of the file"
                 )
-        return {name: flat(numbers.read(each, "agents", name, "noise")) for name, each in own.items()}
-    if own:
+    elif own:
         raise InvalidNetwork(
             f"noise: given for all readings and again in {dotted('agents', next(iter(own)))}; give it once"
         )
-    given = document["noise"]
+    return _together(
+        document, {name: flat(each) for name, each in own.items()} or None, loadings or None, numbers
+    )
+
+
+def noise_from_arrays(
+    arrays: Arrays, document: Mapping[str, Any], names: Sequence[str], blocks: Blocks, numbers: Numbers
+) -> Any:
+    """The noise of an archive, as an argument of a network."""
+    stacks = {int(name.removeprefix(_STACK)): name for name in arrays if name.startswith(_STACK)}
+    given = [name for name, there in (("noise", document), ("noise_variances", arrays)) if name in there]
+    given += list(stacks.values())[:1]
+    if len(given) != 1:
+        raise InvalidNetwork(f"noise: expected one kind of it, found {', '.join(given) or 'none'}")
+    own: Any = None
+    if given == ["noise_variances"]:
+        own = _archives.numbers(arrays, "noise_variances", 1)
+    elif stacks:
+        own = IndependentNoise(blocks, _checked(arrays, stacks, blocks), names)
+    loadings = _archives.numbers(arrays, "noise_loadings", 2) if "noise_loadings" in arrays else None
+    return _together(document, own, loadings, numbers)
+
+
+def _together(document: Mapping[str, Any], own: Any, loadings: Any, numbers: Numbers) -> Any:
+    """Noise of what the top of a document says, and what agents say."""
+    noise = _of_all(document["noise"], numbers) if "noise" in document else own
+    if "common" not in document and loadings is None:
+        return noise
+    if loadings is None:
+        raise InvalidNetwork(
+            "common: no agent has 'loadings'; say how much of the disturbances each one gets"
+        )
+    common = flat(numbers.read(document["common"], "common")) if "common" in document else None
+    return CommonNoise(noise, loadings, common)
+
+
+def _of_all(given: Any, numbers: Numbers) -> Any:
     if not isinstance(given, dict) or is_reference(given):
         return flat(numbers.read(given, "noise"))
     check_keys(given, _COLOUR, ("memory", "innovation"), "noise")
@@ -140,26 +162,7 @@ def _for_readings(value: Any, name: str, numbers: Numbers) -> Any:
     return {agent: flat(numbers.read(each, "noise", name, agent)) for agent, each in value.items()}
 
 
-def noise_from_arrays(arrays: Arrays, names: Sequence[str], blocks: Blocks) -> Any:
-    """The noise of an archive, as an argument of a network."""
-    if "noise_memory" in arrays or "noise_innovation" in arrays:
-        given = [name for name in _COLOUR if name != "floor" or "noise_floor" in arrays]
-        taken = {name: _archives.take(arrays, f"noise_{name}") for name in given}
-        return ColouredNoise(**{name: as_array(each, f"noise_{name}") for name, each in taken.items()})
-    own = _own_noise(arrays, names, blocks)
-    if "noise_loadings" not in arrays and "noise_common" not in arrays:
-        return own
-    shared = (_archives.numbers(arrays, name, 2) for name in ("noise_loadings", "noise_common"))
-    return CommonNoise(own, *shared)
-
-
-def _own_noise(arrays: Arrays, names: Sequence[str], blocks: Blocks) -> Any:
-    stacks = {int(name.removeprefix(_STACK)): name for name in arrays if name.startswith(_STACK)}
-    given = [name for name in ("noise", "noise_variances") if name in arrays] + list(stacks.values())[:1]
-    if len(given) != 1:
-        raise InvalidNetwork(f"noise: expected one kind of it, found {', '.join(given) or 'none'}")
-    if not stacks:
-        return _archives.numbers(arrays, given[0], 2 if given[0] == "noise" else 1)
+def _checked(arrays: Arrays, stacks: Mapping[int, str], blocks: Blocks) -> list[Array]:
     if sorted(stacks) != [group.size for group in blocks.groups]:
         raise InvalidNetwork(
             f"noise: the stacks {sorted(stacks.values())} do not fit the sizes of the agents"
@@ -173,7 +176,7 @@ def _own_noise(arrays: Arrays, names: Sequence[str], blocks: Blocks) -> Any:
                 f"{name}: expected shape {(group.count, group.size, group.size)}, found {stack.shape}"
             )
         checked.append(symmetric(stack, name))
-    return IndependentNoise(blocks, checked, names)
+    return checked
 
 
 def is_diagonal(blocks: Array) -> bool:

@@ -61,8 +61,8 @@ class Numbers:
 
 
 def is_reference(value: Mapping[str, Any]) -> bool:
-    """Whether a table stands for a file."""
-    return isinstance(value.get("file"), str)
+    """Whether a table stands for a file, or for an array of an archive."""
+    return isinstance(value.get("file", value.get("array")), str)
 
 
 def _check_numbers(value: Any, where: str) -> None:

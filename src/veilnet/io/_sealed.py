@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,9 +33,21 @@ def digest(document: Mapping[str, Any]) -> str:
 
 def seal(document: dict[str, Any]) -> bytes:
     """The bytes of a sealed file: one line per key, and per entry of a table of tables."""
-    sealed = document | {"checksum": digest(document)}
-    lines = [f"{_text(name)}: {_laid_out(value)}" for name, value in sealed.items()]
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+    return "".join(laid_out(document | {"checksum": digest(document)})).encode()
+
+
+def laid_out(document: Mapping[str, Any]) -> Iterator[str]:
+    """The JSON of a document, piece by piece: one line per key, and per entry of a table of tables."""
+    yield "{"
+    for place, (name, value) in enumerate(document.items()):
+        yield f"{',' if place else ''}\n{_text(name)}: "
+        if isinstance(value, dict) and value and all(isinstance(item, dict) for item in value.values()):
+            for within, (key, item) in enumerate(value.items()):
+                yield f"{',' if within else '{'}\n {_text(key)}: {_text(item)}"
+            yield "\n}"
+        else:
+            yield _text(value)
+    yield "\n}\n"
 
 
 def open_sealed(path: Path, expected: str, content: bytes | None = None) -> dict[str, Any]:
@@ -107,14 +119,8 @@ def _canonical(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def _laid_out(value: Any) -> str:
-    if isinstance(value, dict) and value and all(isinstance(item, dict) for item in value.values()):
-        return "{\n " + ",\n ".join(f"{_text(name)}: {_text(item)}" for name, item in value.items()) + "\n}"
-    return _text(value)
-
-
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json.plain)
 
 
 def _short(error: BaseException) -> str:

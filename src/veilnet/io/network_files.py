@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from veilnet._core.errors import InvalidNetwork, NotObservable
 from veilnet.io import _json, _reading
 from veilnet.io._archives import open_arrays
 from veilnet.io._atomic import replacing, write_bytes
+from veilnet.io._sealed import laid_out
 from veilnet.io._toml import to_toml
 from veilnet.io.network_schema import from_document, network_arrays, network_from_arrays, to_document
 from veilnet.model.network import Network
@@ -52,7 +52,7 @@ def save_network(network: Network, path: str | PathLike[str]) -> None:
             np.savez(file, **network_arrays(network))  # type: ignore[arg-type]  # the stubs take names for options
         return
     document = to_document(network)
-    write_bytes(target, _within_limit(to_toml(document) if suffix == ".toml" else _to_json(document), target))
+    write_bytes(target, _within_limit(to_toml(document) if suffix == ".toml" else laid_out(document), target))
 
 
 def _suffix(path: Path) -> str:
@@ -99,21 +99,3 @@ def _within_limit(pieces: Iterable[str], target: Path) -> bytes:
                 "not be read back; save it as .npz"
             )
     return bytes(content)
-
-
-def _to_json(document: dict[str, Any]) -> Iterator[str]:
-    """The text of a document, one line for each key and each agent."""
-    for name, value in document.items():
-        opening = "{" if name == "format" else ",\n "
-        if name == "agents":
-            yield f'{opening}"agents": {{'
-            for place, (agent, entry) in enumerate(value.items()):
-                yield f"{',' if place else ''}\n  {_text(agent)}: {_text(entry)}"
-            yield "\n }"
-        else:
-            yield f"{opening}{_text(name)}: {_text(value)}"
-    yield "}\n"
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json.plain)

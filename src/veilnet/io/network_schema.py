@@ -190,7 +190,8 @@ FIELDS = (
 
 def _said(network: Network) -> dict[str, Any]:
     found = {field.name: field.said(network) for field in FIELDS}
-    return {name: value for name, value in found.items() if value is not None}
+    said = {name: value for name, value in found.items() if value is not None}
+    return said | _noise_fields.noise_document(network)
 
 
 def _arguments(document: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
@@ -322,7 +323,7 @@ def to_document(network: Network) -> dict[str, Any]:
         for each, stacked in said:
             agents[name] |= each.entry(stacked, mine)
         agents[name] |= _noise_fields.agent_noise(network, place) | {"observe": _short(network.H[mine])}
-    return document | _noise_fields.noise_document(network) | {"agents": agents}
+    return document | {"agents": agents}
 
 
 def from_document(document: Any, folder: Path) -> Network:
@@ -410,16 +411,18 @@ def network_from_arrays(arrays: Arrays) -> Network:
     if rows.shape[0] != sizes.sum():
         raise InvalidNetwork(f"observe: expected {sizes.sum()} rows by 'sizes', found {rows.shape[0]}")
     document = _archives.table(arrays, "document")
-    check_keys(document, _NAMES, ("public", "private"), "document")
+    check_keys(document, (*_NAMES, *_noise_fields.DOCUMENT_KEYS), ("public", "private"), "document")
+    numbers = Numbers(arrays)
     equal, blocks = bool(np.all(sizes == sizes[0])), Blocks(sizes)
     if not equal and len(set(names)) != len(names):
         raise InvalidNetwork("agents: a name is used twice; names must differ")
+    arguments = _arguments(document, numbers)
     return Network(
         rows.reshape(sizes.size, int(sizes[0]), -1)
         if equal
         else {name: rows[blocks.rows(place)] for place, name in enumerate(names)},
-        _noise_fields.noise_from_arrays(arrays, names, blocks),
-        **_arguments(document, Numbers(arrays)),
+        _noise_fields.noise_from_arrays(arrays, document, names, blocks, numbers),
+        **arguments,
         **{each.argument: each.taken(arrays, names, blocks) for each in PER_READING},
         agents=names if equal else None,
     )
