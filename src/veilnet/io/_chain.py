@@ -21,15 +21,12 @@ from typing import IO, Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.io import _atomic
+from veilnet.io._formats import check_format
 from veilnet.io._locking import lock, require_lock
 
 _LONGEST_LINE = 2**28  # bytes
 _MOST_DIGITS = 18  # of the number of entries in a head
 _OURS = ("previous", "hash")
-_KINDS = {
-    "veilnet-ledger/3": "a ledger of plans (vn.Ledger, for audit --ledger)",
-    "veilnet-releases/2": "an agent's ledger of releases (for sanitize --ledger)",
-}
 
 
 def read_head(head: str, argument: str) -> tuple[int, str]:
@@ -118,11 +115,11 @@ class Chain:
             raise InvalidPlan(
                 f"{self._path}: line {self.lines + 1} does not continue the ledger: it was changed"
             )
-        if not self.lines and line["format"] != self._kind:
-            raise InvalidRequest(
-                f"{self._path}: expected {_KINDS.get(self._kind, self._kind)}, "
-                f"found {_KINDS.get(str(line['format']), 'another kind of file')}"
-            )
+        if not self.lines:
+            try:
+                check_format(line["format"], self._kind, InvalidRequest)
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{self._path}: {error}") from None
         return dict(line)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
+from veilnet.io._formats import check_format
 from veilnet.io._locking import require_lock
 
 __all__ = ["Lock", "Opened", "connect", "copy_database", "create_database", "open_database", "transaction"]
@@ -122,10 +123,10 @@ def open_database(path: Path, kind: str, *, what: str) -> sqlite3.Connection:
             raise InvalidPlan(
                 f"{path}: expected {what}, found a file that cannot be read ({error})"
             ) from None
-        if found is None or found[0] != kind:
-            raise InvalidPlan(
-                f"{path}: expected {what} ({kind}), found {'' if found is None else found[0]!r}"
-            )
+        try:
+            check_format(None if found is None else found[0], kind)
+        except InvalidPlan as error:
+            raise InvalidPlan(f"{path}: expected {what}; {error}") from None
         if whole[0] != "ok":
             raise InvalidPlan(f"{path}: {what} is damaged ({whole[0]}); bring back a whole one")
         files.pop_all()  # the caller's from here on

@@ -37,7 +37,7 @@ from veilnet.live.messages import Message
 
 __all__ = ["CentreStore", "StoredPlan"]
 
-KIND = "veilnet-centre/2"
+KIND = "veilnet-centre-store/1"
 _WHAT = "a centre's store of estimates"
 _SCHEMA = """
 CREATE TABLE plans (
