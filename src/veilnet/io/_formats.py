@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from veilnet._core.errors import InvalidPlan, VeilnetError
 
 NETWORK = "veilnet-network/2"
@@ -47,6 +49,19 @@ def check_format(found: Any, expected: str, error: type[VeilnetError] = InvalidP
             f"format: made by an earlier veilnet (found {found[:40]!r}, known is {expected!r}): {again}"
         )
     raise error(f"format: expected {expected!r}, found {found[:40]!r}; is it the right file?")
+
+
+class _Headed(msgspec.Struct):
+    format: str | None = None
+
+
+def check_json_format(content: bytes | str, expected: str, error: type[VeilnetError] = InvalidPlan) -> None:
+    """The same for a JSON text; nothing where it is none, which whoever reads it will say."""
+    try:
+        found = msgspec.json.decode(content, type=_Headed).format
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return
+    check_format(found, expected, error)
 
 
 def base(form: str) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet.io._formats import check_json_format
 from veilnet.io._json import plain
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def make_statement(
 
 def read_statement(content: bytes) -> Statement:
     """The statement in the payload of an envelope whose signature was verified; InvalidPlan if it is none."""
+    check_json_format(content, FORMAT)
     try:
         found = msgspec.json.decode(content, type=Statement)
         found.until()
@@ -133,7 +135,7 @@ def read_statement(content: bytes) -> Statement:
             found.promise.numbers()
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidPlan(f"what was signed is not readable ({type(error).__name__})") from None
-    if found.format != FORMAT or not 0 < found.version <= _LARGEST or not _DIGEST.fullmatch(found.sha256):
+    if not 0 < found.version <= _LARGEST or not _DIGEST.fullmatch(found.sha256):
         raise InvalidPlan("what was signed is not a statement of this version of veilnet")
     return found
 

@@ -26,6 +26,7 @@ import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._atomic import write_bytes
+from veilnet.io._formats import check_json_format
 from veilnet.io.statements import Statement
 
 FORMAT = "veilnet-trust/1"
@@ -81,16 +82,15 @@ def read_trust(given: str) -> Trust:
     if text.lstrip().startswith(_PEM):
         return Trust(keys=(text.strip(),))
     try:
+        check_json_format(text, FORMAT, InvalidRequest)
         document = msgspec.json.decode(text, type=TrustDocument)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, InvalidRequest) as error:
         raise InvalidRequest(
             f"{path}: not readable as a public key (PEM) or a trust file ({error})"
         ) from None
     wrong = [each for each in document.fingerprints if not _FINGERPRINT.fullmatch(each)]
-    if document.format != FORMAT or wrong or not all(key.lstrip().startswith(_PEM) for key in document.keys):
-        raise InvalidRequest(
-            f"{path}: expected format {FORMAT!r}, fingerprints of 64 hexadecimal digits, keys in PEM"
-        )
+    if wrong or not all(key.lstrip().startswith(_PEM) for key in document.keys):
+        raise InvalidRequest(f"{path}: expected fingerprints of 64 hexadecimal digits, keys in PEM")
     if not document.fingerprints and not document.keys:
         raise InvalidRequest(f"{path}: expected at least one fingerprint or key, found none")
     plain = frozenset(each.removeprefix("sha256:").lower() for each in document.fingerprints)
