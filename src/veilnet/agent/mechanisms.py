@@ -389,7 +389,9 @@ def mechanisms(network: Network, sanitizers: Sanitizers) -> Mechanisms:
 
     Each agent is taken as it is, its noise as it was given. Those that are not named send their readings raw.
     """
-    given: Any = sanitizers.sanitizers if isinstance(sanitizers, Planned) else sanitizers
+    given: Any = sanitizers
+    if not isinstance(given, Mapping) and isinstance(given, Planned):
+        given = given.sanitizers
     if isinstance(given, Mechanisms) and given.network is network:
         return given
     named = {} if given is None else given

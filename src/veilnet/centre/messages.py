@@ -136,14 +136,13 @@ def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> Ce
     network = counting_dither(network, sent).common_apart
     sent = mechanisms(network, sent)
     mean = np.zeros(network.L) if network.prior is None else network.prior.mean
-    whiten = _whitening(network, sent)
-    observe = sent.compressed(network.H)
+    whiten, observe, expected = _messages(network, sent, mean)
     return CentreModel(
         agents=network.agents,
         blocks=sent.blocks,
         whiten=whiten,
-        observe=network.in_raw_coordinates(whiten.of(observe)),
-        expected=sent.compressed((network.offset - sent.offset)[:, None])[:, 0] + observe @ mean,
+        observe=observe,
+        expected=expected,
         correlation=None if network.R.independent else _correlation(network, sent, whiten),
         prior=network.in_raw_coordinates(network.prior_root),
         public=network.in_raw_coordinates(network.U),
@@ -165,21 +164,32 @@ def _basis(network: Network, mean: Array) -> str:
     return found.hexdigest()[:32]
 
 
-def _whitening(network: Network, sent: Mechanisms) -> WhiteningStacks:
-    """W_i with W_i (C_i R_ii C_i' + Θ_i) W_i' = I, of all agents."""
+def _messages(network: Network, sent: Mechanisms, mean: Array) -> tuple[WhiteningStacks, Array, Array]:
+    """(W, W C H in raw coordinates, the messages at the prior mean), W_i (C_i R_ii C_i' + Θ_i) W_i' = I."""
     roots = network.R.own_roots()
-    white = [np.empty((stack.count, stack.sent, stack.sent)) for stack in sent.stacks]
+    shift = network.offset - sent.offset
+    observe, expected = np.empty((sent.blocks.total, network.L)), np.empty(sent.blocks.total)
+    whiten = [np.empty((stack.count, stack.sent, stack.sent)) for stack in sent.stacks]
     for each in sent.parts():
         stack = each.stack
-        found, differ = whitening(stack.compression, roots[each.group][each.within], stack.noise_root)
+        white, differ = whitening(stack.compression, roots[each.group][each.within], stack.noise_root)
         if not differ.all():
             agent = network.agents[int(stack.places[np.argmin(differ)])]
             raise InvalidPlan(
                 f"sanitizer of {agent!r}: some numbers it sends repeat others; use its normalized() form"
             )
-        white[each.number][each.part] = found
+        whiten[each.number][each.part] = white
+        shown = stack.compression @ each.observe
+        numbers = sent.numbers(stack)
+        observe[numbers] = network.in_raw_coordinates((white @ shown).reshape(-1, network.L)).reshape(
+            shown.shape
+        )
+        expected[numbers] = shown @ mean
+        if np.any(shift):
+            moved = network.blocks.take(shift[:, None], stack.places)
+            expected[numbers] += (stack.compression @ moved)[:, :, 0]
     places = [stack.places for stack in sent.stacks]
-    return WhiteningStacks(sent.blocks, list(zip(places, white, strict=True)))
+    return WhiteningStacks(sent.blocks, list(zip(places, whiten, strict=True))), observe, expected
 
 
 def _correlation(network: Network, sent: Mechanisms, whiten: WhiteningStacks) -> Array:
