@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import veilnet as vn
+from veilnet.io.sources import _unpacked
 from veilnet.io.tables import column_names, read_columns
 
 ROOM = 2**30  # bytes that reading may take beyond what the process has already
@@ -92,6 +93,36 @@ def test_a_parquet_file_of_one_number_repeated(tmp_path: Path) -> None:
     assert (tmp_path / "a.parquet").stat().st_size < 2**20
     with pytest.raises(vn.InvalidNetwork, match="oversized"):
         column_names(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_feather_file_of_long_texts_that_repeat(
+    tmp_path: Path, compression: str, dictionary: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few cells, each of a megabyte that is packed into kilobytes."""
+    arrow, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    texts = arrow.array([f"{k}" + "a" * 2**20 for k in range(16)])
+    texts = texts.dictionary_encode() if dictionary else texts
+    table = arrow.table({"time": texts, "T": [20.5] * 16})
+    feather.write_feather(table, tmp_path / "a.feather", compression=compression)
+    assert (tmp_path / "a.feather").stat().st_size < 2**20
+    assert read_columns(tmp_path / "a.feather", ["T"])["T"].tolist() == [20.5] * 16
+    monkeypatch.setattr("veilnet.io.sources.ARRAY_LIMIT", 2**22)
+    with pytest.raises(vn.InvalidNetwork, match="oversized"):
+        read_columns(tmp_path / "a.feather", ["T"])
+    monkeypatch.setattr("veilnet.io.sources.ARRAY_LIMIT", 2**26)
+    read_columns(tmp_path / "a.feather", ["T"])
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4"])
+def test_what_a_feather_file_unpacks_to_is_known_to_the_byte(tmp_path: Path, compression: str) -> None:
+    arrow, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    table = arrow.table({"t": [f"{k:04d}" for k in range(5000)], "T": [k % 7 / 2 for k in range(5000)]})
+    feather.write_feather(table, tmp_path / "a.feather", compression=compression, chunksize=1024)
+    with (tmp_path / "a.feather").open("rb") as file:
+        found = _unpacked(arrow, file)
+    assert found == pytest.approx(5000 * (4 + 4 + 8), abs=5 * 200)
 
 
 def test_a_packed_log_of_ordinary_numbers_is_read(tmp_path: Path) -> None:

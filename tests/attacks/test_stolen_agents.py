@@ -27,6 +27,7 @@ from veilnet.io.template import house
 from veilnet.live.centre import Centre, Taken
 from veilnet.live.estimating import StreamEstimator
 from veilnet.live.messages import Message
+from veilnet.live.status import read_status
 
 THIEF = "bedroom"
 FAR = 1_000_000
@@ -294,6 +295,7 @@ def test_agents_that_left_the_plan_do_not_hold_estimates_of_rows_back(tmp_path: 
             wired.agents[agent].take_up(newer.sanitizers[agent], load_centre(path).plan)
         [made] = honest(wired, FAR, without=left).estimates
         assert (made.current, made.newest) == (True, True)
+        assert read_status(tmp_path / "estimates.sqlite").newest == FAR
 
 
 def test_a_stream_is_not_begun_anew_for_every_message_that_asks_for_it(

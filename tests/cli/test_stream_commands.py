@@ -190,3 +190,18 @@ def test_rows_that_nobody_read_are_not_rows_of_one_agent_alone(
     capfd.readouterr()
     assert cli.run(["fuse", str(tmp_path / "plan/center.json"), *files]) == 0
     assert "alone" not in capfd.readouterr().err
+
+
+def test_design_says_that_it_replaces_a_plan_and_takes_percentages(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    random_stream(11).save("stream.json")
+    replaced = []
+    for part in ("50%", "0.5", "0.9999999"):
+        command = ["design", "stream.json", "--out", "plan", "--json", "--gap-privacy", part]
+        assert cli.run(command) == 0
+        replaced.append(json.loads(capfd.readouterr().out)["replaced"])
+    assert replaced == [False, False, True]
+    assert cli.run(["design", "stream.json", "--gap-privacy", "much"]) == 2
+    assert "--gap-privacy" in capfd.readouterr().err

@@ -60,6 +60,25 @@ def dense_ceiling() -> dict[str, float]:
     return {n: float(np.trace(g @ left @ g.T) / np.trace(g @ raw @ g.T) - 1) for n, g in PRIVATE.items()}
 
 
+def test_grids_of_parts_reach_eight_deviations_or_are_refused(folder: Path, tmp_path: Path) -> None:
+    """Before: only networks in one piece were looked at, and rows beyond would have counted as the end of a grid."""
+    cluster.design(folder)
+    for agent in ("agent01", "agent41"):
+        sanitizer = vn.Sanitizer.load(_extracted(folder, agent, tmp_path))
+        mean, deviation = sanitizer.usual
+        assert np.all(sanitizer.reach[0] <= mean - 8 * deviation)
+        assert np.all(sanitizer.reach[1] >= mean + 8 * deviation)
+    wide = cluster.save_parts(tmp_path / "wide", stacks(), PUBLIC, PRIVATE, vn.Prior(1e24 * np.eye(L)))
+    with pytest.raises(vn.InvalidNetwork, match=r"prior: by the model, readings of .* times as far"):
+        cluster.design(wide)
+
+
+def _extracted(folder: Path, agent: str, target: Path) -> Path:
+    path = target / f"{agent}.json"
+    path.write_bytes(cluster.agent_file(folder, agent)[1])
+    return path
+
+
 def test_parts_one_network_and_dense_formulas_agree(folder: Path) -> None:
     plan = cluster.design(folder)
     network = vn.Network([h for h, _ in stacks()], [r for _, r in stacks()], PUBLIC, PRIVATE, PRIOR)

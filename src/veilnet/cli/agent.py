@@ -182,6 +182,7 @@ def command(
                 key = reader.key or COUNTED
                 if watch.check():
                     _say(f"a new version of the plan is taken up: {agent.plan}")
+                    lattice = LatticeWatch(agent.sanitizer)
                 check_rows(key)
                 if running[0] is not None and running[0].complaint():
                     raise InvalidPlan(f"{sanitizer}: nothing more is sent: {running[0].complaint()}")

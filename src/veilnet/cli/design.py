@@ -74,11 +74,11 @@ def command(
         ),
     ] = None,
     gap_privacy: Annotated[
-        float | None,
+        str | None,
         Option(
             "--gap-privacy",
             metavar="FRACTION",
-            help="Streams: the part of every private error left around a missed row and at a start (0.99).",
+            help="Streams: the part of every private error left around a missed row and at a start, 99% or 0.99.",
         ),
     ] = None,
     accept: Annotated[
@@ -143,7 +143,7 @@ def command(
         "method": method,  # design() names the methods it knows
         "partial": partial,
         "give_up": tuple(give_up or ()),
-        "gap_privacy": gap_privacy,
+        "gap_privacy": None if gap_privacy is None else fraction(gap_privacy, "--gap-privacy"),
     }
     with progress("designing", total=1.0) as steps:
         plan = vn.design(
@@ -153,8 +153,11 @@ def command(
             progress=lambda _what, part: steps.update(part),
         )
     tried = None if error is None else _tried(stated, plan, error, request)
+    replaced = False
     if out is not None:
+        before = _in_service(out)
         plan.save(out, force=force)
+        replaced = before not in (b"", _in_service(out))
     if json:
         print_json(
             {
@@ -173,6 +176,7 @@ def command(
                 "details": plan.details,
                 **({} if tried is None else {"model_error": tried}),
                 "saved": out,
+                "replaced": replaced,
             }
         )
         return
@@ -185,6 +189,19 @@ def command(
     console.print("Every promise was recomputed from the network and the sanitizers alone, and confirmed.")
     if out is not None:
         console.print(_written(out))
+    if replaced:
+        console.print(
+            "It replaces another plan that was there. Who runs by that one needs the new files, the centre too; "
+            "agents of streams go on if their memories are the same, and are told to begin anew where they are not."
+        )
+
+
+def _in_service(out: Path) -> bytes:
+    """The file that says which plan is there: the centre's, or the whole plan."""
+    from veilnet.io.plan_archives import is_archive
+
+    path = out if is_archive(out) else out / "center.json"
+    return path.read_bytes() if path.is_file() else b""
 
 
 def _written(out: Path) -> str:

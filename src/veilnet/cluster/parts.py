@@ -19,6 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -35,6 +36,7 @@ from veilnet.model.arguments import read_prior, read_private, read_public
 from veilnet.model.noise import IndependentNoise, dithered
 from veilnet.model.prior import Prior
 from veilnet.model.readings import MOST_DRAWS
+from veilnet.model.usual import DEVIATIONS_REACHED, usual_of
 
 __all__ = [
     "DAMAGED",
@@ -116,6 +118,7 @@ class LoadedPart:
     offset:     what the readings show at x = 0, (s, n).
     resolution: the steps of the readings, (s, n), 0 where they are continuous; None where nothing is said of them.
     digest:     the SHA-256 of the file.
+    farthest:   how far from their offset readings go by the model, in eight deviations, (s, n); None without a prior.
     """
 
     observe: Array
@@ -126,6 +129,7 @@ class LoadedPart:
     digest: str
     offset: Array
     resolution: Array | None
+    farthest: Array | None = None
 
 
 def save_parts(
@@ -233,7 +237,22 @@ def read_part(path: Path, length: int) -> LoadedPart:
         hashlib.sha256(content).hexdigest(),
         np.zeros(given.observe.shape[:2]) if given.offset is None else given.offset,
         given.resolution,
+        _farthest(
+            given.observe, own.stacks[0], _prior_of(path.parent, (path.parent / HEADER).stat().st_mtime_ns)
+        ),
     )
+
+
+@lru_cache(maxsize=8)
+def _prior_of(folder: Path, _changed: int) -> Prior | None:
+    return open_parts(folder).prior
+
+
+def _farthest(observe: Array, noise: Array, prior: Prior | None) -> Array | None:
+    count, size, length = observe.shape
+    variances = np.diagonal(noise, axis1=1, axis2=2).ravel()
+    usual = usual_of(prior, observe.reshape(-1, length), variances, np.zeros(count * size))
+    return None if usual is None else (np.abs(usual[0]) + DEVIATIONS_REACHED * usual[1]).reshape(count, size)
 
 
 def written(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -23,9 +23,11 @@ from veilnet._core.stacks import joined_triangle, raw_triangle, sent_triangle
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.agent.grid import grid_steps
+from veilnet.agent.recipe import reach
 from veilnet.bounds.message_noise import own_covariances
 from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of, loaded, written
 from veilnet.cluster.sending import PLAN, read_sending
+from veilnet.plans.release_grid import beyond_reach
 from veilnet.recheck.noise_power import noise_power
 from veilnet.recheck.sums import raw_information, sent_information
 from veilnet.verdict.share_stacks import share_stack
@@ -250,7 +252,9 @@ def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, An
 
 
 def grids(part: LoadedPart, rows: Array, sent: Any, variances: Array | None = None) -> Array:
-    """The grid for each number sent, (s, k); 0 where there is none."""
+    """The grid for each number sent, (s, k); 0 where there is none. One that reaches less far than readings go by the
+    model is refused.
+    """
     grid = np.zeros(rows.shape[:2])
     for number in np.unique(sent[sent > 0]).tolist():
         mine = np.flatnonzero(sent == number)
@@ -259,6 +263,16 @@ def grids(part: LoadedPart, rows: Array, sent: Any, variances: Array | None = No
             grid[mine, :number] = grid_steps(covariances)
         except InvalidNetwork:  # numbers that repeat others: no grid is right
             grid[mine, :number] = np.nan
+            continue
+        if part.farthest is not None:
+            worst = np.max(
+                part.farthest[mine] / reach(rows[mine, :number], grid[mine, :number], None), axis=1
+            )
+            if np.any(worst > 1):
+                agent = int(mine[np.argmax(worst)])
+                raise beyond_reach(
+                    part.names[agent] if part.names else f"agent {agent} of the part", worst.max()
+                )
     return grid
 
 

@@ -10,6 +10,7 @@ import gzip
 import io
 import os
 import stat
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -210,6 +211,7 @@ class RowSource:
         file.seek(0)
         found = arrow.ipc.open_file(file)
         self._refuse_cells(counted * len(found.schema.names))
+        refuse_oversized(Path(self.name), _unpacked(arrow, file), ARRAY_LIMIT)
         yield found.schema.names
         for place in range(found.num_record_batches):
             columns = found.get_batch(place).columns
@@ -245,6 +247,42 @@ class RowSource:
             f"{self}: oversized, more than {self._most_unpacked:,} bytes once it is unpacked; if it is the right "
             "file, give it as .csv or .parquet"
         )
+
+
+def _unpacked(arrow: Any, file: IO[bytes]) -> int:
+    """The bytes that the arrays of a Feather file have once they are unpacked: a packed one begins with that number.
+
+    The messages in the file say where arrays are, in FlatBuffers: a table begins with how far before it its list of
+    fields is, and each entry of that with how far into the table the field is.
+    """
+    file.seek(8)  # behind the name of the format
+    total = 0
+    for message in arrow.ipc.MessageReader.open_stream(file):
+        if message.type not in ("record batch", "dictionary"):
+            continue
+        text, body = message.metadata.to_pybytes(), memoryview(message.body)
+
+        def number(at: int, form: str = "<I", text: bytes | memoryview = text) -> int:
+            return int(struct.unpack_from(form, text, at)[0])
+
+        def field(table: int, place: int) -> int:
+            """Where the table has this field, 0 for nowhere."""
+            fields = table - number(table, "<i")
+            into = number(fields + 4 + 2 * place, "<H") if number(fields, "<H") > 4 + 2 * place else 0
+            return table + into if into else 0
+
+        def named(at: int) -> int:
+            return at + number(at)
+
+        batch = named(field(named(0), 2))
+        if message.type == "dictionary":
+            batch = named(field(batch, 1))
+        arrays, packed = named(field(batch, 2)), field(batch, 3)
+        for k in range(number(arrays)):
+            start, length = number(arrays + 4 + 16 * k, "<q"), number(arrays + 12 + 16 * k, "<q")
+            size = number(start, "<q", body) if packed and length else length
+            total += length if size < 0 else size
+    return total
 
 
 _READERS: dict[str, tuple[str, Callable[[RowSource, IO[bytes]], Iterator[list[Any]]]]] = {

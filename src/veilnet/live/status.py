@@ -6,11 +6,13 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io import live_ledger
+from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live import agent_store, centre_store
 from veilnet.live._sqlite import connect
 from veilnet.live.epochs import farthest
@@ -74,6 +76,12 @@ class Status:
         }
 
 
+@lru_cache(maxsize=2)
+def _agents_of(document: bytes) -> frozenset[str]:
+    """Whom a plan has, by its centre file."""
+    return frozenset(centre_from_bytes(document, Path("center.json")).agents)
+
+
 def read_status(path: Path) -> Status:
     """The status in a centre's store, which is not changed."""
     with _reading(path, centre_store.KIND, "a centre's store (the --out of 'veilnet center')") as database:
@@ -87,7 +95,9 @@ def read_status(path: Path) -> Status:
             (agent, what): n for agent, what, n in database.execute("SELECT agent, what, count FROM counts")
         }
         rows = database.execute("SELECT agent, epoch, messages, missed, heard FROM agents").fetchall()
-    told = [row[1] for row in rows if row[1]]
+        document = database.execute("SELECT document FROM plans ORDER BY number DESC LIMIT 1").fetchone()
+    heard_by = frozenset() if document is None else _agents_of(document[0])
+    told = [row[1] for row in rows if row[1] and row[0] in heard_by]
     newest = max((epoch for epoch in told if epoch <= farthest(told)), default=0)
     agents = tuple(
         AgentStatus(

@@ -222,8 +222,10 @@ def promise_in_words(
                 "the whole plan, cannot estimate it better"
             )
             if constant is not None and name in constant:  # a statement is its author's, and may leave it out
-                part = f"{100 * constant[name]:.0f} % of its standard error"
-                lines[-1] += f"; {ROWS_OF_CONSTANT} rows of a constant x leave {part}"
+                part = f"{100 * constant[name]:.0f} % of that of one row"
+                lines[-1] += (
+                    f"; of {ROWS_OF_CONSTANT} rows in which x stays the same, the typical error is {part}"
+                )
         if with_gaps is not None and np.isfinite(with_gaps.get(name, np.inf)):
             lines[-1] += f". {_AROUND_GAPS}: at least {times(1 + with_gaps[name])}"
     return lines if with_gaps is None or with_gaps else [*lines, GAPS_ARE_NOT_COMPUTED]

@@ -92,12 +92,17 @@ def _coarser(sent: Mechanisms, stack: SanitizerStack, steps: Array) -> Array | f
     factor = np.exp2(np.ceil(np.log2(np.maximum(worst, 1.0))))
     if np.any(factor > (_COARSER if network.is_stream else 1.0)):
         agent = network.agents[int(stack.places[np.argmax(worst)])]
-        raise InvalidNetwork(
-            f"prior: by the model, readings of {agent!r} go {number(float(np.max(worst)))} times as far as "
-            "floating point can hide the rounding errors of their sums beside so little noise; state limits of the "
-            "readings (limits=), a narrower prior, or none"
-        )
+        raise beyond_reach(agent, float(np.max(worst)))
     return np.asarray(factor)[:, None]
+
+
+def beyond_reach(agent: str, times: float) -> InvalidNetwork:
+    """What to say where readings of an agent go so many times as far as its grid reaches."""
+    return InvalidNetwork(
+        f"prior: by the model, readings of {agent!r} go {number(times)} times as far as floating point can hide the "
+        "rounding errors of their sums beside so little noise; state limits of the readings (limits=), a narrower "
+        "prior, or none"
+    )
 
 
 def _stream_steps(network: Network, sent: Mechanisms, known: StreamKnowledge | None) -> Array:

@@ -108,7 +108,10 @@ class Inspection:
         lines += ["What they tell of each reading:"]
         lines += [f"  {exposure}" for exposure in self.exposures]
         if self.reaches:
-            lines += ["What they count as; one beyond counts as the limit:"]
+            lines += [
+                "What they count as at least and at most; one beyond counts as that. Without stated limits it is "
+                "how far sums stay exact:"
+            ]
             lines += [f"  {reach}" for reach in self.reaches]
         lines += [f"ALARM: {text}" for text in self.alarms]
         lines += [f"Note: {text}" for text in self.notes]
