@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import io
 import json
 import os
 import random
 import resource
 import signal
+import sqlite3
+import struct
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, suppress
+from contextlib import closing, redirect_stderr, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -35,14 +38,16 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import veilnet as vn  # noqa: E402
 from veilnet import cli  # noqa: E402
+from veilnet.io.agent_ledger import audit_releases  # noqa: E402
+from veilnet.io.outbox import Message, Unsealed  # noqa: E402
 from veilnet.io.template import house  # noqa: E402
 
 ROWS = 40
-_WATCHED = ("/veilnet/io/", "/veilnet/cli/", "/veilnet/auditing/ledger")
+_WATCHED = ("/veilnet/io/", "/veilnet/cli/", "/veilnet/live/", "/veilnet/auditing/ledger")
 
 _PREPARED = (
     "cli.sanitize", "cli.fuse", "cli.design", "cli._shared", "cli._views", "agent.release", "centre.fusion",
-    "io.merging", "io.estimate_files", "io.appending", "io.reading_streams", "io.release_ledger", "auditing",
+    "io.merging", "io.estimate_files", "io.outbox", "io.reading_streams", "live.feeding", "auditing",
     "io.plan_reading", "io.plan_files", "io.network_files", "io.sanitizer_files",
 )  # fmt: skip
 
@@ -184,6 +189,7 @@ class House:
         self.plan = self.folder / "plan"
         vn.design(house()).save(self.plan)
         self.agent = self.plan / "kitchen.json"
+        self.released = self.plan / "kitchen.released"
         names = json.loads(self.agent.read_text())["names"]
         generator = random.Random(1)
         for name, rows in (("long", ROWS), ("short", ROWS // 2)):
@@ -206,7 +212,7 @@ def replaced_messages(here: House, rng: random.Random, wanted: int) -> Score:
     folder = here.folder / "replaced"
     folder.mkdir()
     out = folder / "messages.csv"
-    run_child(here.sanitize("long", "--out", out))
+    run_child(here.sanitize("long", "--out", out, "--again"))
     old = out.read_bytes()
     for _ in kills(
         score,
@@ -223,47 +229,65 @@ def replaced_messages(here: House, rng: random.Random, wanted: int) -> Score:
     return score
 
 
+def remove(*paths: Path) -> None:
+    """Begin anew: without some files, and what SQLite keeps beside them."""
+    for path in paths:
+        for each in path.parent.glob(f"{path.name}*"):
+            each.unlink()
+
+
 def appended_messages(here: House, rng: random.Random, wanted: int) -> Score:
-    """``sanitize --append --ledger``: every row once, with the noise that was recorded, over many restarts."""
-    score = Score("sanitize --append --ledger")
+    """``sanitize --store --out``: every row once, with the noise that was recorded, over many restarts."""
+    score = Score("sanitize --store --out")
     folder = here.folder / "appended"
     folder.mkdir()
-    out, ledger = folder / "messages.csv", folder / "ledger"
-    options = ("--out", out, "--append", "--ledger", ledger, "--flush")
+    out, store = folder / "messages.csv", folder / "store"
+    options = ("--out", out, "--store", store, "--flush")
     in_a_row = [0]
 
     def begin() -> None:
         if in_a_row[0] == 0:
-            out.unlink(missing_ok=True)
-            ledger.unlink(missing_ok=True)
+            remove(out, store, here.released)
 
     for _ in kills(score, rng, wanted, here.sanitize("long", *options), begin):
         in_a_row[0] = rng.randint(0, 6) if in_a_row[0] == 0 else in_a_row[0] - 1
         if in_a_row[0]:  # killed again, on top of what this one left
-            score.judge(_appended(out, ledger, complete=False))
+            score.judge(_appended(out, store, complete=False))
             continue
         ended = run_child(here.sanitize("long", *options))
-        score.judge(_appended(out, ledger, complete=True) + ([] if ended == ("ended", 0) else ["unusable"]))
+        score.judge(_appended(out, store, complete=True) + ([] if ended == ("ended", 0) else ["unusable"]))
     return score
 
 
-def _recorded(ledger: Path) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for text in ledger.read_text().splitlines() if ledger.exists() else []:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue  # a torn last line is no entry
-        for row, values in zip(line.get("rows", []), line.get("values", []), strict=True):
-            if str(row) in found:
-                raise AssertionError(f"row {row} was drawn twice")
-            found[str(row)] = [repr(value) for value in values]
+def _recorded(store: Path) -> dict[str, bytes]:
+    """row -> the digest of the message that the ledger has of it; AssertionError where it has a row twice."""
+    if not store.exists():
+        return {}
+    with closing(sqlite3.connect(store)) as database:
+        rows = database.execute("SELECT epoch, digest FROM releases WHERE digest IS NOT NULL").fetchall()
+    if len({row for row, _ in rows}) != len(rows):
+        raise AssertionError("a row was drawn twice")
+    return {str(row): digest for row, digest in rows}
+
+
+def _digests(rows: list[list[str]], store: Path) -> dict[str, bytes]:
+    """row -> the digest of the message with these numbers, as the store would have it."""
+    with closing(sqlite3.connect(store)) as database:
+        (identity,) = database.execute("SELECT store FROM about").fetchone()
+        entries = database.execute("SELECT epoch, sequence, plan FROM releases").fetchall()
+    places = {str(row): (sequence, plan) for row, sequence, plan in entries}
+    found = {}
+    for row, _, agent, *numbers in rows:
+        sequence, plan = places.get(row, (0, ""))
+        values = struct.pack(f"<{len(numbers)}d", *map(float, numbers))
+        message = Message(plan, agent, identity, sequence, int(row), values=values)
+        found[row] = hashlib.sha256(Unsealed().message(message)).digest()
     return found
 
 
-def _appended(out: Path, ledger: Path, *, complete: bool) -> list[str]:
+def _appended(out: Path, store: Path, *, complete: bool) -> list[str]:
     try:
-        recorded = _recorded(ledger)
+        recorded = _recorded(store)
     except AssertionError:
         return ["doubled"]
     rows = table(out)[1:] if out.exists() else []
@@ -272,7 +296,9 @@ def _appended(out: Path, ledger: Path, *, complete: bool) -> list[str]:
     sent = [row[0] for row in rows]
     troubles = ["torn"] if any(len(row) != len(rows[0]) for row in rows) else []
     troubles += ["doubled"] if len(set(sent)) != len(sent) else []
-    troubles += ["mixed"] if any(recorded.get(row[0]) != row[3:] for row in rows) else []
+    if rows and not troubles:
+        troubles += ["mixed"] if any(recorded.get(r) != d for r, d in _digests(rows, store).items()) else []
+    troubles += ["chain"] if store.exists() and audit_releases(store, "kitchen").problems else []
     if complete:
         wanted = [str(row) for row in range(1, ROWS + 1)]
         troubles += [] if sent == wanted == list(recorded) else ["lost"]
@@ -280,27 +306,24 @@ def _appended(out: Path, ledger: Path, *, complete: bool) -> list[str]:
 
 
 def piped_messages(here: House, rng: random.Random, wanted: int) -> Score:
-    """``sanitize --ledger --resend`` to a pipe: a row may come twice, never with other noise, and none is missing."""
-    score = Score("sanitize --ledger, to a pipe")
+    """``sanitize --store`` to a pipe: a row may come twice, never with other noise, and none is missing."""
+    score = Score("sanitize --store, to a pipe")
     folder = here.folder / "piped"
     folder.mkdir()
-    out, ledger = folder / "received", folder / "ledger"
-    work = here.sanitize("long", "--ledger", ledger, "--flush", "--resend", output=out)
+    out, store = folder / "received", folder / "store"
+    work = here.sanitize("long", "--store", store, "--flush", output=out)
 
-    def begin() -> None:
-        out.unlink(missing_ok=True)
-        ledger.unlink(missing_ok=True)
-
-    for _ in kills(score, rng, wanted, work, begin):
+    for _ in kills(score, rng, wanted, work, lambda: remove(out, store, here.released)):
         run_child(work)
         received: dict[str, set[tuple[str, ...]]] = {}
         for row in table(out):
             if row[0].isdigit() and len(row) > 3:
-                received.setdefault(row[0], set()).add(tuple(row[3:]))
-        recorded = _recorded(ledger)
+                received.setdefault(row[0], set()).add(tuple(row))
+        recorded = _recorded(store)
         troubles = ["doubled"] if any(len(values) > 1 for values in received.values()) else []
         troubles += ["lost"] if set(received) != {str(row) for row in range(1, ROWS + 1)} else []
-        troubles += ["mixed"] if any(tuple(recorded[r]) not in v for r, v in received.items()) else []
+        lines = [list(line) for lines in received.values() for line in lines]
+        troubles += ["mixed"] if any(recorded.get(r) != d for r, d in _digests(lines, store).items()) else []
         score.judge(troubles)
     return score
 
@@ -314,7 +337,7 @@ def fused(here: House, rng: random.Random, wanted: int) -> Score:
     works = []
     for source in ("long", "short"):
         messages = here.folder / f"{source}.sent.csv"
-        run_child(here.sanitize(source, "--out", messages))
+        run_child(here.sanitize(source, "--out", messages, "--again"))
         works.append(command("fuse", here.plan / "center.json", f"kitchen={messages}", "--out", out))
     contents = []
     for work in works:
@@ -381,23 +404,22 @@ def full_disk(here: House, rng: random.Random, wanted: int) -> Score:
     score = Score("no room left: sanitize, fuse")
     folder = here.folder / "full"
     folder.mkdir()
-    out, ledger, estimates = folder / "messages.csv", folder / "ledger", folder / "estimates.csv"
-    options = ("--out", out, "--append", "--ledger", ledger)
+    out, store, estimates = folder / "messages.csv", folder / "store", folder / "estimates.csv"
+    options = ("--out", out, "--store", store)
     messages = here.folder / "long.sent.csv"
     fuse = command("fuse", here.plan / "center.json", f"kitchen={messages}", "--out", estimates)
     run_child(fuse)
     whole = estimates.read_bytes()
     while score.hit < wanted:
         score.tried += 1
-        out.unlink(missing_ok=True)
-        ledger.unlink(missing_ok=True)
-        ended, code = run_child(here.sanitize("long", *options, "--flush"), limit=rng.randint(1, 8000))
+        remove(out, store, here.released)
+        ended, code = run_child(here.sanitize("long", *options, "--flush"), limit=rng.randint(1, 200_000))
         troubles = ["traceback"] if ended == "traceback" else []
         troubles += ["torn"] if out.exists() and table(out)[-1:] == [["torn"]] else []
         if ended == "ended" and code == 0:
             continue
         run_child(here.sanitize("long", *options))
-        troubles += _appended(out, ledger, complete=True)
+        troubles += _appended(out, store, complete=True)
         ended, code = run_child(fuse, limit=rng.randint(1, len(whole) - 1))
         troubles += [] if ended == "ended" and code == 2 else ["traceback"]
         troubles += [] if estimates.read_bytes() == whole else ["torn"]
@@ -445,7 +467,7 @@ def main() -> None:
         for attack, share in chosen.items():
             scores.append(attack(here, random.Random(options.seed), max(2, round(options.kills * share))))
         if options.full and options.only in (None, "full_disk"):
-            run_child(here.sanitize("long", "--out", here.folder / "long.sent.csv"))
+            run_child(here.sanitize("long", "--out", here.folder / "long.sent.csv", "--again"))
             scores.append(full_disk(here, random.Random(options.seed), options.full))
     show(scores, "lost, torn, doubled or mixed", as_json=options.json)
 

@@ -22,14 +22,13 @@ from pathlib import Path
 import numpy as np
 
 import veilnet as vn
-from attacks_kills import ROWS, Score, Work, command, kills, leftovers, run_child, show, table
+from attacks_kills import ROWS, Score, Work, command, kills, leftovers, remove, run_child, show, table
 from veilnet.io.sanitizer_files import save_sanitizer
 
 STEP = 2.0**-12
 PLAN = "5eed" * 16
 _PREPARED = (
-    "cli.sanitize", "cli._remembering", "agent.sanitizer", "agent.stream", "io.appending", "io.release_ledger",
-    "io.state_files", "io.sanitizer_files", "io.trust",
+    "cli.sanitize", "agent.sanitizer", "agent.stream", "io.outbox", "live.feeding", "io.sanitizer_files", "io.trust",
 )  # fmt: skip
 
 
@@ -48,6 +47,7 @@ class Agent:
         self.memory = vn.Memory(transition, rng.normal(size=(3, 2)))
         self.rows = np.concatenate([rng.normal(size=(2, 3)), np.zeros((2, 2))], axis=1)
         self.file = self.folder / "kitchen.json"
+        self.released = self.folder / "kitchen.released"
         sanitizer = vn.Sanitizer(self.rows, memory=self.memory, grid=STEP, agent="kitchen")
         save_sanitizer(sanitizer, self.file, PLAN)
         readings = rng.normal(size=(ROWS, 2))
@@ -62,17 +62,12 @@ class Agent:
             state = self.memory.transition @ state + (0.0 if missed else self.memory.gain @ reading)
             self.expected[row] = None if missed else self.rows[:, :3] @ state
 
-    def work(self, state: Path, *options: object, output: Path | None = None) -> Work:
-        """A run as an operator's script starts it: --begin where there is no memory yet."""
+    def work(self, store: Path, *options: object, output: Path | None = None) -> Work:
+        """A run as an operator's script starts it."""
+        arguments = ("sanitize", self.file, "--in", self.source, "--store", store, *options)
+        return command(*arguments, output=output)
 
-        def start() -> int:
-            begin = () if state.exists() else ("--begin",)
-            arguments = ("sanitize", self.file, "--in", self.source, "--state", state, *begin, *options)
-            return command(*arguments, output=output)()
-
-        return start
-
-    def judge(self, lines: list[list[str]], state: Path, *, complete: bool, once: bool) -> list[str]:
+    def judge(self, lines: list[list[str]], store: Path, *, complete: bool, once: bool) -> list[str]:
         """What is wrong with lines that arrived."""
         troubles = []
         found: dict[int, set[tuple[str, ...]]] = {}
@@ -94,77 +89,70 @@ class Agent:
                 troubles.append("reset")
         if complete and sorted(found) != list(range(1, ROWS + 1)):
             troubles.append("lost")
-        if state.exists() and stat.S_IMODE(state.stat().st_mode) != 0o600:
+        if store.exists() and stat.S_IMODE(store.stat().st_mode) != 0o600:
             troubles.append("open")
         return troubles
 
 
-def appended(here: Agent, rng: random.Random, wanted: int, *, ledger: bool) -> Score:
-    """``--append``: every row once, over many restarts."""
-    score = Score(f"sanitize --append{' --ledger' if ledger else ''}, with a memory")
-    folder = here.folder / f"appended-{ledger}"
+def appended(here: Agent, rng: random.Random, wanted: int, *, flush: bool) -> Score:
+    """``--store --out``: every row once, over many restarts."""
+    score = Score(f"sanitize --store --out{' --flush' if flush else ''}, with a memory")
+    folder = here.folder / f"appended-{flush}"
     folder.mkdir()
-    out, state, record = folder / "sent.csv", folder / "state", folder / "ledger"
-    options = ("--out", out, "--append", "--flush", *(("--ledger", record) if ledger else ()))
-    work = here.work(state, *options)
+    out, store = folder / "sent.csv", folder / "store"
+    work = here.work(store, "--out", out, *(("--flush",) if flush else ()))
     in_a_row = [0]
 
     def begin() -> None:
         if in_a_row[0] == 0:
-            for path in (out, state, record):
-                path.unlink(missing_ok=True)
+            remove(out, store, here.released)
 
     for _ in kills(score, rng, wanted, work, begin):
         in_a_row[0] = rng.randint(0, 6) if in_a_row[0] == 0 else in_a_row[0] - 1
         if in_a_row[0]:  # killed again, on top of what this one left
             lines = [line for line in (table(out) if out.exists() else []) if line != ["torn"]]
-            score.judge(here.judge(lines, state, complete=False, once=True))
+            score.judge(here.judge(lines, store, complete=False, once=True))
             continue
         ended = run_child(work)
         troubles = [] if ended in (("ended", 0), ("ended", 1)) else ["unusable"]  # 1: some rows were missed
         if in_file := (table(out) if out.exists() else []):
             troubles += ["torn"] if in_file[-1] == ["torn"] else []
-        score.judge(troubles + here.judge(in_file, state, complete=True, once=True) + leftovers(folder))
+        score.judge(troubles + here.judge(in_file, store, complete=True, once=True) + leftovers(folder))
     return score
 
 
 def piped(here: Agent, rng: random.Random, wanted: int) -> Score:
-    """``--resend`` to a pipe: a row may come twice, never with other numbers, and none is missing."""
-    score = Score("sanitize --resend to a pipe, with a memory")
+    """To a pipe: a row may come twice, never with other numbers, and none is missing."""
+    score = Score("sanitize --store to a pipe, with a memory")
     folder = here.folder / "piped"
     folder.mkdir()
-    out, state = folder / "received", folder / "state"
-    work = here.work(state, "--flush", "--resend", output=out)
+    out, store = folder / "received", folder / "store"
+    work = here.work(store, "--flush", output=out)
 
-    def begin() -> None:
-        out.unlink(missing_ok=True)
-        state.unlink(missing_ok=True)
-
-    for _ in kills(score, rng, wanted, work, begin):
+    for _ in kills(score, rng, wanted, work, lambda: remove(out, store, here.released)):
         run_child(work)
         lines = [line for line in table(out) if len(line) > 3]
-        score.judge(here.judge(lines, state, complete=True, once=False))
+        score.judge(here.judge(lines, store, complete=True, once=False))
     return score
 
 
 def full_disk(here: Agent, rng: random.Random, wanted: int) -> Score:
     """Files may grow to so many bytes: a clear refusal, and every row once when there is room again."""
-    score = Score("no room left: sanitize --append, with a memory")
+    score = Score("no room left: sanitize --store, with a memory")
     folder = here.folder / "full"
     folder.mkdir()
-    out, state = folder / "sent.csv", folder / "state"
-    work = here.work(state, "--out", out, "--append", "--flush")
+    out, store = folder / "sent.csv", folder / "store"
+    work = here.work(store, "--out", out, "--flush")
     while score.hit < wanted:
         score.tried += 1
-        out.unlink(missing_ok=True)
-        state.unlink(missing_ok=True)
-        ended, code = run_child(work, limit=rng.randint(1, 2500))
+        remove(out, store, here.released)
+        ended, code = run_child(work, limit=rng.randint(1, 200_000))
         if ended == "ended" and code in (0, 1):
             continue  # there was room for all of it
         troubles = ["traceback"] if ended == "traceback" else []
         troubles += ["torn"] if out.exists() and table(out)[-1:] == [["torn"]] else []
         run_child(work)
-        troubles += here.judge(table(out) if out.exists() else [], state, complete=True, once=True)
+        troubles += here.judge(table(out) if out.exists() else [], store, complete=True, once=True)
         score.judge(troubles + leftovers(folder))
     return score
 
@@ -184,8 +172,8 @@ def main() -> None:
         rng = random.Random(options.seed)
         half, quarter = options.kills // 2, options.kills // 4
         scores = [
-            appended(here, rng, half, ledger=False),
-            appended(here, rng, quarter, ledger=True),
+            appended(here, rng, half, flush=True),
+            appended(here, rng, quarter, flush=False),
             piped(here, rng, options.kills - half - quarter),
             full_disk(here, rng, options.full),
         ]

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -103,12 +103,11 @@ def _tracer(seen: set[Line], line: Line | None, victim: int) -> Callable[..., ob
 
 def _log_draws(path: Path) -> None:
     """Write down, before noise is drawn, for which reading it is."""
-    original = live_agent.Stream.advance
+    original = live_agent.LiveAgent._drawn
 
-    def advance(self: object, rows: np.ndarray) -> object:
-        if np.isfinite(rows).all():
-            with path.open("a") as file:
-                file.write(f"{rows[0, 0]!r}\n")
-        return original(self, rows)  # type: ignore[arg-type]
+    def drawn(self: live_agent.LiveAgent, epochs: Sequence[int], rows: np.ndarray) -> object:
+        with path.open("a") as file:
+            file.writelines(f"{row[0]!r}\n" for row in rows if np.isfinite(row).all())
+        return original(self, epochs, rows)
 
-    live_agent.Stream.advance = advance  # type: ignore[assignment,method-assign]
+    live_agent.LiveAgent._drawn = drawn  # type: ignore[assignment,method-assign]

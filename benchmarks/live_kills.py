@@ -44,7 +44,7 @@ import numpy as np  # noqa: E402
 import veilnet as vn  # noqa: E402
 from live_children import PATIENCE, Child, Line  # noqa: E402
 from veilnet.cli._mosquitto import Broker  # noqa: E402
-from veilnet.io.live_ledger import audit_live_releases  # noqa: E402
+from veilnet.io.agent_ledger import audit_releases  # noqa: E402
 from veilnet.live.broker import BrokerPlan  # noqa: E402
 from veilnet.live.keys import KeyFolder, make_keys  # noqa: E402
 from veilnet.live.messages import Message, Seal  # noqa: E402
@@ -174,7 +174,7 @@ class Network:
         found = ["doubled"] * (len(there) != len(rows))
         found += ["lost"] * any(sequence not in there and sequence not in waiting for sequence, _ in kept)
         found += ["changed"] * (not set(there) <= {sequence for sequence, _ in kept})
-        found += ["chain"] * bool(audit_live_releases(self.folder / f"{agent}.sqlite", agent).problems)
+        found += ["chain"] * bool(audit_releases(self.folder / f"{agent}.sqlite", agent).problems)
         identity, budget = store.execute("SELECT store, budget FROM about").fetchone()
         head = _hash(["veilnet-releases", agent, identity.hex(), budget])
         for sequence, expected in kept:

@@ -8,9 +8,11 @@ import io
 import json
 import os
 import pickle
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +23,12 @@ from helpers.networks import random_network
 from veilnet import cli
 from veilnet.auditing import Ledger
 from veilnet.auditing.ledger import verify_ledger
-from veilnet.io import _chain, appending
+from veilnet.io import _chain, outbox
+from veilnet.io.agent_store import AgentStore
 from veilnet.io.released_rows import ReleasedRows
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.template import house
+from veilnet.live.agent import LiveAgent
 from veilnet.plans.plan import Plan
 
 ROWS = 30
@@ -185,14 +189,21 @@ def test_copies_are_sound_each_and_the_centres_count_decides(plan: Plan, tmp_pat
         assert "or recorded in a copy" in "; ".join(ledger.verify(releases=3))
 
 
-# --- the agent's
+# --- the agent's, in its store
 
 
 def options(folder: Path, tmp_path: Path, source: str = "counted.csv") -> list[object]:
+    agent = tmp_path / "kitchen.json"  # what it released is kept beside it
+    if not agent.exists():
+        agent.write_bytes((folder / "plan/kitchen.json").read_bytes())
     return [
-        "sanitize", folder / "plan/kitchen.json", "--in", folder / source, "--out", tmp_path / "m.csv",
-        "--append", "--ledger", tmp_path / "ledger",
+        "sanitize", agent, "--in", folder / source, "--out", tmp_path / "m.csv", "--store", tmp_path / "store",
     ]  # fmt: skip
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
 
 
 def test_a_restart_draws_no_noise_again(folder: Path, tmp_path: Path, run) -> None:
@@ -211,62 +222,63 @@ def test_a_restart_draws_no_noise_again(folder: Path, tmp_path: Path, run) -> No
     assert [line[0] for line in messages(tmp_path / "m.csv")] == [str(row) for row in range(1, ROWS + 1)]
 
 
-def test_the_file_or_the_ledger_alone_are_noticed(folder: Path, tmp_path: Path, run) -> None:
+def test_the_file_or_the_store_alone_are_noticed(folder: Path, tmp_path: Path, run) -> None:
     command = options(folder, tmp_path)
+    part = tmp_path / "part.csv"
+    part.write_text("".join(f"{line}\n" for line in (folder / "counted.csv").read_text().splitlines()[:11]))
+    assert run(*(part if each == folder / "counted.csv" else each for each in command))[0] == 0
+    earlier = (tmp_path / "store").read_bytes()
     assert run(*command)[0] == 0
-    sent, recorded = (tmp_path / "m.csv").read_bytes(), (tmp_path / "ledger").read_bytes()
+    sent, recorded = (tmp_path / "m.csv").read_bytes(), (tmp_path / "store").read_bytes()
     (tmp_path / "m.csv").unlink()  # moved away: what was sent is not sent again
     code, _, err = run(*command)
     assert (code, messages(tmp_path / "m.csv")) == (0, [])
     (tmp_path / "m.csv").write_bytes(sent)
-    lines = recorded.splitlines(keepends=True)
-    (tmp_path / "ledger").write_bytes(lines[0])  # set back to its beginning
+    (tmp_path / "store").write_bytes(earlier)  # set back
     code, _, err = run(*command)
     assert code == 2
-    assert "set back" in err
+    assert "did not write" in err
     assert (tmp_path / "m.csv").read_bytes() == sent
-    (tmp_path / "ledger").write_bytes(lines[0] + lines[1].replace(b'"rows":[1,', b'"rows":[0,'))
-    assert "was changed" in run(*command)[2]
+    (tmp_path / "store").write_bytes(recorded)
 
 
 def test_an_agents_ledger_is_audited_by_inspect(folder: Path, tmp_path: Path, run) -> None:
-    """Planted: a ledger set back, one that was rewritten, one that lacks releases, one of another agent."""
-    path = tmp_path / "ledger"
+    """Planted: a store set back, one that was rewritten, one that lacks releases, one of another agent."""
+    path = tmp_path / "store"
     assert run(*options(folder, tmp_path), "--budget", 12)[0] == 1
     ask = ["inspect", folder / "plan/kitchen.json", "--json", "--ledger", path]
     _, out, _ = run(*ask, "--received", 12)
     found = json.loads(out)["ledger"]
     assert (found["count"], found["last_row"], found["left"], found["problems"]) == (12, 12, 0, [])
-    content = path.read_bytes()
-    head, lines = found["head"], content.splitlines(keepends=True)
-    for received, ledger, words in (
-        (13, content, "1 were released outside this ledger"),
-        (12, lines[0], "set back"),
-        (0, b"".join(lines[:2]), "set back"),
+    head, content = found["head"], path.read_bytes()
+    for received, statement, words in (
+        (13, "SELECT 1", "1 were released outside this store"),
+        (0, "DELETE FROM releases WHERE sequence > 5", "cut off"),
+        (0, "UPDATE releases SET epoch = 40 WHERE sequence = 12", "was changed"),
     ):
-        path.write_bytes(ledger)
+        change(path, statement)
         code, out, _ = run(*ask, "--head", head, "--received", received)
         assert code == 1
         assert words in "; ".join(json.loads(out)["ledger"]["problems"])
-        assert path.read_bytes() == ledger  # nobody who audits changes it
-    path.write_bytes(content)
+        path.write_bytes(content)
     place = head.partition("-")[0]
     assert "rewritten" in run(*ask, "--head", f"{place}-00ff")[1]
     assert run(*ask, "--head", "nonsense")[0] == 2
     assert run(*ask[:-2], "--head", head)[0] == 2
     assert run("inspect", folder / "plan/hall.json", "--ledger", path)[0] == 2
-    path.write_bytes(content.replace(b'"rows":[1,', b'"rows":[0,'))
-    assert "was changed" in run(*ask)[2]
+    path.write_bytes(b'{"format":"veilnet-releases/2","agent":"kitchen"')
+    assert "as an earlier veilnet kept it" in run(*ask)[2]
 
 
-def test_a_ledger_belongs_to_one_agent(folder: Path, tmp_path: Path, run) -> None:
+def test_a_store_belongs_to_one_agent(folder: Path, tmp_path: Path, run) -> None:
     command = options(folder, tmp_path)
     assert run(*command)[0] == 0
-    hall = [folder / "plan/hall.json" if part == folder / "plan/kitchen.json" else part for part in command]
     (tmp_path / "m.csv").unlink()
-    code, _, err = run(*hall, "--no-header")
+    command[1] = folder / "plan/hall.json"
+    code, _, err = run(*command, "--no-header")
     assert code == 2
-    assert "found that of another agent" in err
+    assert "'hall'" in err
+    assert "'kitchen'" in err
 
 
 def test_new_plans_do_not_release_a_row_again(folder: Path, tmp_path: Path, run) -> None:
@@ -275,31 +287,36 @@ def test_new_plans_do_not_release_a_row_again(folder: Path, tmp_path: Path, run)
     lines = (folder / "told.csv").read_text().splitlines(keepends=True)
     files = []
     for version in range(21):
-        save_sanitizer(kitchen, tmp_path / "kitchen.json", f"{version:032x}")
+        save_sanitizer(kitchen, tmp_path / "kitchen.json", f"{version:032x}"[::-1])
         (tmp_path / "in.csv").write_text("".join(lines[: 10 + version]))  # a row more each time
         files.append(tmp_path / f"m{version}.csv")
         code, _, err = run(
-            "sanitize", tmp_path / "kitchen.json", "--in", tmp_path / "in.csv", "--out", files[-1], "--append",
-            "--ledger", tmp_path / "ledger",
+            "sanitize", tmp_path / "kitchen.json", "--in", tmp_path / "in.csv", "--out", files[-1],
+            "--store", tmp_path / "store",
         )  # fmt: skip
         assert code == 0, err
     rows = [line[0] for file in files for line in messages(file)]
     assert rows == [str(row) for row in range(1, 30)]
-    assert "rows up to 28 were released under the plan" in err
-    assert {line[1] for line in messages(files[3])} == {f"{3:032x}"[:8]}
+    assert {line[1] for line in messages(files[3])} == {f"{3:032x}"[::-1][:8]}
 
 
-def test_what_another_plan_recorded_is_not_sent_as_this_ones(folder: Path, tmp_path: Path, run) -> None:
+def test_what_another_plan_recorded_is_not_sent_as_this_ones(
+    folder: Path, tmp_path: Path, run, monkeypatch
+) -> None:
     command = options(folder, tmp_path, "told.csv")
-    assert run(*command)[0] == 0
-    ledger = (tmp_path / "ledger").read_bytes().splitlines(keepends=True)
-    (tmp_path / "ledger").write_bytes(b"".join(ledger[:-1]))  # killed before it was sure that all was sent
+    with monkeypatch.context() as patched:
+        patched.setattr(outbox.Sink, "deliver", lambda _: [])  # killed before anything was sent
+        assert run(*command)[0] == 0
+    own = (tmp_path / "kitchen.json").read_bytes()
     kitchen = vn.Sanitizer.load(folder / "plan/kitchen.json")
     save_sanitizer(kitchen, tmp_path / "kitchen.json", "f" * 32)
-    command[1], command[command.index(tmp_path / "m.csv")] = tmp_path / "kitchen.json", tmp_path / "n.csv"
-    code, _, err = run(*command, "--resend")
+    command[command.index(tmp_path / "m.csv")] = tmp_path / "n.csv"
+    code, _, err = run(*command)
     assert (code, messages(tmp_path / "n.csv")) == (0, [])
-    assert "may not have been sent" in err
+    assert "wait to be sent" in err
+    (tmp_path / "kitchen.json").write_bytes(own)
+    assert run(*options(folder, tmp_path, "told.csv"))[0] == 0
+    assert [line[0] for line in messages(tmp_path / "m.csv")] == [str(row) for row in range(1, ROWS + 1)]
 
 
 def test_a_budget_ends_it_for_good(folder: Path, tmp_path: Path, run) -> None:
@@ -328,47 +345,33 @@ def test_a_pipe_has_to_tell_its_rows(folder: Path, tmp_path: Path) -> None:
             command, input=content, capture_output=True, text=True, env=environment, check=False
         )
 
-    assert piped("told.csv").returncode == 0
-    assert piped("told.csv").returncode == 0
     refused = piped("counted.csv")
     assert refused.returncode == 2
     assert "in a column 'row'" in refused.stderr
+    assert not (tmp_path / "store").exists()
+    assert piped("told.csv").returncode == 0
+    assert piped("told.csv").returncode == 0
     assert len(messages(tmp_path / "m.csv")) == ROWS
-
-
-def test_what_was_recorded_and_not_sent_is_sent_as_it_was_recorded(folder: Path, tmp_path: Path, run) -> None:
-    command = options(folder, tmp_path)
-    assert run(*command, "--flush")[0] == 0
-    sent = (tmp_path / "m.csv").read_bytes()
-    ledger = (tmp_path / "ledger").read_bytes().splitlines(keepends=True)
-    (tmp_path / "ledger").write_bytes(b"".join(ledger[:8]))  # killed after recording row 7
-    lines = sent.splitlines(keepends=True)
-    for torn in (b"", lines[7][:9]):  # before, and in the middle of, sending it
-        (tmp_path / "m.csv").write_bytes(b"".join(lines[:7]) + torn)
-        (tmp_path / "ledger").write_bytes(b"".join(ledger[:8]))
-        assert run(*command, "--flush")[0] == 0
-        assert (tmp_path / "m.csv").read_bytes().startswith(b"".join(lines[:8]))
-        assert [line[0] for line in messages(tmp_path / "m.csv")] == [str(row) for row in range(1, ROWS + 1)]
 
 
 def test_two_runs_at_once_are_refused(folder: Path, tmp_path: Path, run) -> None:
     command = options(folder, tmp_path)
     assert run(*command)[0] == 0
-    with _chain.open_chain(tmp_path / "ledger", "veilnet-releases/2"):
+    with AgentStore(tmp_path / "store", "kitchen"):
         code, _, err = run(*command)
     assert code == 2
-    assert "another run uses this ledger" in err
+    assert "another run" in err
 
 
 def test_options_that_make_no_sense_together_are_refused(folder: Path, tmp_path: Path, run) -> None:
     start = ["sanitize", folder / "plan/kitchen.json", "--in", folder / "counted.csv"]
     for wrong in (
-        ["--append"],
         ["--budget", 3],
-        ["--resend"],
-        ["--ledger", tmp_path / "l", "--seed", 1],
-        ["--ledger", tmp_path / "l", "--out", tmp_path / "m"],
+        ["--store", tmp_path / "s", "--seed", 1],
+        ["--store", tmp_path / "s", "--out", tmp_path / "s"],
         ["--flush", "--out", tmp_path / "m"],
+        *([old, tmp_path / "l"] for old in ("--ledger", "--state")),
+        *([old] for old in ("--append", "--resend", "--begin")),
     ):
         code, out, err = run(*start, *wrong)
         assert (code, out) == (2, ""), wrong
@@ -379,23 +382,29 @@ def test_options_that_make_no_sense_together_are_refused(folder: Path, tmp_path:
 def test_messages_are_on_the_disk_before_they_are_sent(
     folder: Path, tmp_path: Path, run, monkeypatch
 ) -> None:
-    """The order, from the system calls themselves: entry written and synced, then the message."""
+    """The order, row by row: reserved, drawn for, kept, sent, and only then settled."""
     seen: list[str] = []
-    real = _chain.write_all
 
-    def write_all(handle: int, content: bytes, place: int) -> None:
-        real(handle, content, place)
-        seen.append("entry" if content.startswith(b'{"entry"') else "message")
+    def watch(owner: type, name: str) -> None:
+        real = getattr(owner, name)
 
-    monkeypatch.setattr(_chain, "write_all", write_all)
-    monkeypatch.setattr("veilnet.io.appending.write_all", write_all)
+        def watched(*given: object, **named: object) -> object:
+            seen.append(name)
+            return real(*given, **named)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(AgentStore, "reserve")
+    watch(LiveAgent, "_drawn")
+    watch(AgentStore, "keep")
+    watch(outbox._File, "write")
+    watch(AgentStore, "settle")
     assert run(*options(folder, tmp_path), "--flush")[0] == 0
-    assert seen == ["message", *(["entry", "message"] * ROWS), "entry"]  # the header first, "sent" last
-    entries = [json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines()[1:]]
-    assert [row for entry in entries[:-1] for row in entry["rows"]] == list(range(1, ROWS + 1))
+    assert seen[:2] == ["write", "settle"]  # the header
+    assert seen[2:] == ["reserve", "_drawn", "keep", "write", "settle"] * ROWS
 
 
-# --- without a ledger
+# --- without a store
 
 
 @pytest.fixture
@@ -442,12 +451,6 @@ def test_a_log_that_grew_was_cut_or_is_a_part_is_known_again(noisy: Path) -> Non
     ):  # fmt: skip
         (noisy / f"{name}.csv").write_text("\n".join([header, *kept]) + "\n")
         assert sanitize(noisy, log=f"{name}.csv", out="other.csv") == 2, name
-    assert sanitize(noisy, "--append", log="grown.csv") == 0, "which goes on after the last row"
-    assert np.loadtxt(noisy / "out.csv", delimiter=",", skiprows=1, usecols=0).tolist() == list(range(1, 301))
-    (noisy / "out.csv").unlink()
-    assert sanitize(noisy, "--append", log="grown.csv") == 2, (
-        "and from the first one, where that file is gone"
-    )
     (noisy / "later.csv").write_text("\n".join([header, *more]) + "\n")
     assert sanitize(noisy, log="later.csv", out="later-out.csv") == 0
 
@@ -462,36 +465,57 @@ def test_a_quiet_night_is_not_taken_for_the_one_before(noisy: Path) -> None:
 
 
 def test_a_run_that_is_killed_has_written_down_what_it_sent(noisy: Path, monkeypatch) -> None:
-    """Rows are noted before they are in the file: a kill in between costs them, and tells nothing twice."""
-    write = appending.AppendedFile.write
-
-    def killed(file: appending.AppendedFile, lines: bytes) -> None:
-        if lines.startswith(b"1,"):
-            raise KeyboardInterrupt
-        write(file, lines)
-
-    monkeypatch.setattr(appending.AppendedFile, "write", killed)
-    assert sanitize(noisy, "--append") == 130
-    monkeypatch.undo()
-    (noisy / "out.csv").unlink(missing_ok=True)
-    assert sanitize(noisy, "--append") == 2
+    """Rows are noted before they are in a file of a store, which alone can go on then."""
+    store = ("--store", str(noisy / "store"))
+    with monkeypatch.context() as patched:
+        patched.setattr(outbox.Sink, "deliver", _killed_with_messages)
+        assert sanitize(noisy, *store) == 130
+    assert sanitize(noisy, out="other.csv") == 2
+    assert sanitize(noisy, *store) == 0
+    assert np.loadtxt(noisy / "out.csv", delimiter=",", skiprows=1, usecols=0).tolist() == list(range(1, 301))
 
 
-def test_rows_that_were_appended_one_by_one_are_known_again(noisy: Path) -> None:
-    assert sanitize(noisy, "--append", "--flush") == 0
+def _killed_with_messages(sink: outbox.Sink) -> list[int]:
+    if sink.waiting_lines():
+        raise KeyboardInterrupt
+    return []
+
+
+def test_a_run_in_one_go_that_is_killed_has_released_nothing(noisy: Path, monkeypatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            ReleasedRows, "look_at_all", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+        assert sanitize(noisy) == 130
+    assert not (noisy / "out.csv").exists()
+    assert sanitize(noisy) == 0
+
+
+def test_rows_that_were_sent_one_by_one_are_known_again(noisy: Path) -> None:
+    assert sanitize(noisy, "--store", str(noisy / "store"), "--flush") == 0
     assert sanitize(noisy, out="other.csv") == 2
     header, *lines = (noisy / "log.csv").read_text().splitlines()
     (noisy / "rolled.csv").write_text("\n".join([header, *lines[60:]]) + "\n")
-    assert sanitize(noisy, "--append", "--flush", log="rolled.csv", out="rolled-out.csv") == 2
+    other = ("--store", str(noisy / "other"), "--flush")
+    assert sanitize(noisy, *other, log="rolled.csv", out="rolled-out.csv") == 2
+    assert len((noisy / "rolled-out.csv").read_text().splitlines()) == 1
 
 
-def test_a_short_log_that_was_appended_is_known_as_a_whole(noisy: Path) -> None:
+def test_a_short_log_is_known_as_a_whole(noisy: Path) -> None:
     header, *lines = (noisy / "log.csv").read_text().splitlines()
     (noisy / "short.csv").write_text("\n".join([header, *lines[:10]]) + "\n")
-    assert sanitize(noisy, "--append", log="short.csv") == 0
+    assert sanitize(noisy, "--store", str(noisy / "store"), log="short.csv") == 0
     assert sanitize(noisy, log="short.csv", out="other.csv") == 2
-    assert sanitize(noisy, "--append", log="short.csv", out="other.csv") == 2
+    assert sanitize(noisy, "--store", str(noisy / "other"), log="short.csv", out="other.csv") == 2
     assert len((noisy / "other.csv").read_text().splitlines()) == 1  # the names of its columns
+
+
+def test_what_comes_again_within_a_log_is_no_second_release(noisy: Path) -> None:
+    """A signal with a period: other readings, which happen to be the same."""
+    header, *lines = (noisy / "log.csv").read_text().splitlines()
+    (noisy / "period.csv").write_text("\n".join([header, *lines * 20]) + "\n")
+    assert sanitize(noisy, "--store", str(noisy / "store"), log="period.csv") == 0
+    assert sanitize(noisy, log="period.csv", out="other.csv") == 2
 
 
 def test_of_two_runs_at_once_one_releases(tmp_path: Path) -> None:
@@ -500,7 +524,7 @@ def test_of_two_runs_at_once_one_releases(tmp_path: Path) -> None:
     both = [ReleasedRows(path, 2, again=False) for _ in range(2)]
     for each in both:
         each.look(range(1, 41), readings)
-        each.look_at_all()
+        each.look_at_all(sent=False)
     both[0].keep()
     with pytest.raises(vn.VeilnetError, match="released before"):
         both[1].keep()
@@ -513,7 +537,7 @@ def test_a_line_that_a_full_disk_cut_off_takes_no_other_with_it(tmp_path: Path) 
         rows = ReleasedRows(path, 1, again=False)
         try:
             rows.look([1], np.array([[1.0]]))
-            rows.look_at_all()
+            rows.look_at_all(sent=False)
             rows.keep()
         except vn.VeilnetError:
             assert known

@@ -21,10 +21,10 @@ from veilnet.agent.memory import Memory
 from veilnet.agent.randomness import SeededNoise
 from veilnet.centre.fusion import Fusion
 from veilnet.io._sealed import seal
+from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.centre_files import centre_document, load_centre
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.live.agent import LiveAgent
-from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.messages import Seal
 from veilnet.review.order import what_more
 
@@ -85,7 +85,7 @@ def test_every_argument_of_a_memory_is_in_its_digest() -> None:
         assert Memory(**made | {name: [[0.25]]}).digest != whole.digest, name
 
 
-def test_the_memory_in_a_file_goes_on_under_another_plan(
+def test_the_memory_of_a_log_goes_on_under_another_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without noise what is sent is a function of the memory: it is that of one plan from the first row on."""
@@ -98,19 +98,19 @@ def test_the_memory_in_a_file_goes_on_under_another_plan(
         save_sanitizer(sanitizer, tmp_path / "kitchen.json", plan)
         (tmp_path / "in.csv").write_text("\n".join(lines[: 1 + ROWS // 2 * (part + 1)]) + "\n")
         command = ["sanitize", str(tmp_path / "kitchen.json"), "--in", str(tmp_path / "in.csv")]
-        command += ["--out", str(tmp_path / f"{part}.csv"), "--append", "--ledger", str(tmp_path / "ledger")]
-        assert cli.run([*command, *(["--begin"] if part == 0 else [])]) == 0, capsys.readouterr().err
+        command += ["--out", str(tmp_path / f"{part}.csv"), "--store", str(tmp_path / "store")]
+        assert cli.run(command) == 0, capsys.readouterr().err
         found += list(csv.reader((tmp_path / f"{part}.csv").read_text().splitlines()))[1:]
     assert [row[0] for row in found] == [str(k + 1) for k in range(ROWS)]
-    state = json.loads((tmp_path / "kitchen.state").read_text())
-    assert state["key"] == sanitizer.memory_key
+    with AgentStore(tmp_path / "store", "kitchen") as store:
+        assert store.remembered(sanitizer.memory_key) == ROWS
     whole = sanitizer.stream(state=np.zeros(3), rng=0).sanitize(readings)
     sent = np.array([row[3:] for row in found], dtype=float)
     np.testing.assert_allclose(sent, np.asarray(whole), atol=2.0**-18)
 
 
 def test_a_stream_that_begins_anew_releases_no_row_again(tmp_path: Path) -> None:
-    """Another memory, which was agreed to, with the agent's one ledger: rows told before are missed now."""
+    """Another memory, which was agreed to, with the agent's one store: rows told before are missed now."""
     sanitizer = with_memory(np.random.default_rng(3), readings=2, order=3, sent=2).replace(agent="kitchen")
     lines = ["row,a,b", *(f"{k + 1},0.5,{k / 7}" for k in range(20))]
     rows: dict[str, list[list[str]]] = {}
@@ -120,8 +120,7 @@ def test_a_stream_that_begins_anew_releases_no_row_again(tmp_path: Path) -> None
         (tmp_path / "in.csv").write_text("\n".join(lines[: 1 + given]) + "\n")
         cli.run([
             "sanitize", str(tmp_path / "kitchen.json"), "--in", str(tmp_path / "in.csv"), "--out",
-            str(tmp_path / f"{name}.csv"), "--append", "--ledger", str(tmp_path / "ledger"), "--begin",
-            "--state", str(tmp_path / f"{name}.state"),
+            str(tmp_path / f"{name}.csv"), "--store", str(tmp_path / "store"),
         ])  # fmt: skip
         rows[name] = list(csv.reader((tmp_path / f"{name}.csv").read_text().splitlines()))[1:]
     assert [row[0] for row in rows["two"]] == [str(k + 1) for k in range(20)]

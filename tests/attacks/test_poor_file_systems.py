@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,9 @@ import veilnet as vn
 from helpers.networks import random_network
 from veilnet.auditing import Ledger
 from veilnet.io import _atomic, _chain, _locking
-from veilnet.io.appending import appending
+from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.message_streams import MessageMark
+from veilnet.io.outbox import Sink, added_to
 from veilnet.plans.plan import Plan
 
 FAILURES = [
@@ -70,24 +71,40 @@ def test_a_ledger_is_not_written_without_its_lock(code, says, plan: Plan, tmp_pa
 @pytest.mark.parametrize(("code", "says"), FAILURES)
 def test_messages_are_not_added_without_a_lock(code, says, tmp_path: Path, monkeypatch) -> None:
     out, mark = tmp_path / "m.csv", MessageMark("cf6785d0", "kitchen")
-    with appending(out, "csv", 1, mark) as file:
-        file.write(b"1,cf6785d0,kitchen,0.5\n2,cf67")
+    with AgentStore(None, "kitchen") as store, added(out, store, mark):
+        pass
     before = out.read_bytes()
-    without_locks(monkeypatch, code)
-    with pytest.raises(vn.VeilnetError, match=says), appending(out, "csv", 1, mark):
-        pytest.fail("the file was opened to be written")
+    with AgentStore(None, "kitchen") as store:
+        without_locks(monkeypatch, code)
+        with pytest.raises(vn.VeilnetError, match=says), added(out, store, mark):
+            pytest.fail("the file was opened to be written")
     assert out.read_bytes() == before
+
+
+def added(out: Path, store: AgentStore, mark: MessageMark) -> AbstractContextManager[Sink]:
+    return added_to(out, store, "csv", 1, mark, told=False, first=b"")
 
 
 def test_a_second_run_is_told_of_the_first(tmp_path: Path) -> None:
     """With the system's own locks: what they answer is understood as a file in use."""
     out, mark = tmp_path / "m.csv", MessageMark("cf6785d0", "kitchen")
     with (
-        appending(out, "csv", 1, mark),
+        AgentStore(None, "kitchen") as store,
+        added(out, store, mark),
         pytest.raises(vn.VeilnetError, match="another run is adding to this file"),
-        appending(out, "csv", 1, mark),
+        added(out, store, mark),
     ):
         pytest.fail("two runs add to one file")
+
+
+@pytest.mark.parametrize(("code", "says"), FAILURES)
+def test_no_store_is_used_without_a_lock(code, says, tmp_path: Path, monkeypatch) -> None:
+    begin_agent_store(tmp_path / "store", "kitchen")
+    without_locks(monkeypatch, code)
+    with pytest.raises(vn.VeilnetError, match=says):
+        AgentStore(tmp_path / "store", "kitchen")
+    with pytest.raises(vn.VeilnetError, match=says):
+        begin_agent_store(tmp_path / "other", "kitchen")
 
 
 # --- no hard links
@@ -107,13 +124,11 @@ def test_a_ledger_begins_where_there_are_no_hard_links(code: int, plan: Plan, tm
     assert [path.name for path in tmp_path.iterdir()] == ["l"]
 
 
-def test_a_ledger_of_releases_begins_there_too(tmp_path: Path, monkeypatch) -> None:
-    from veilnet.io.release_ledger import open_release_ledger
-
+def test_a_store_begins_there_too(tmp_path: Path, monkeypatch) -> None:
     without_links(monkeypatch)
-    with open_release_ledger(tmp_path / "l", "cf6785d0", "kitchen", 5, "row") as ledger:
-        assert (ledger.count, ledger.budget) == (0, 5)
-    assert json.loads((tmp_path / "l").read_text())["agent"] == "kitchen"
+    begin_agent_store(tmp_path / "store", "kitchen", budget=5)
+    with AgentStore(tmp_path / "store", "kitchen") as store:
+        assert (store.budget, store.last_epoch) == (5, 0)
 
 
 def test_what_cannot_be_written_there_is_removed(tmp_path: Path, monkeypatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import subprocess
@@ -13,8 +14,10 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.released import forget
 from veilnet import cli
-from veilnet.io import _sealed, appending, message_streams, sanitizer_files
+from veilnet.io import _sealed, message_streams, outbox, sanitizer_files
+from veilnet.io.agent_store import AgentStore, FileEnd, Kept
 from veilnet.io.template import house
 
 
@@ -34,6 +37,7 @@ def pipe(monkeypatch, capfd):
         written = io.BytesIO()
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8", write_through=True))
         capfd.readouterr()
+        forget(arguments)
         code = cli.run([str(argument) for argument in arguments])
         return code, written.getvalue().decode(), capfd.readouterr().err
 
@@ -236,23 +240,6 @@ def test_what_a_seed_made_says_so_in_every_row(folder, tmp_path, pipe) -> None:
         assert "5 messages of kitchen were made with --seed: NOT private" in err
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_private_and_simulated_messages_are_never_mixed_in_one_file(
-    suffix: str, folder, sent, tmp_path, pipe
-) -> None:
-    """JSON lines have no header that would tell them apart: private ones could be added to those of a seed."""
-    source, out = folder.parent / "kitchen.csv", tmp_path / f"out.{suffix}"
-    command = ["sanitize", folder / "kitchen.json", "--in", source, "--out", out]
-    private = sent[f"kitchen.{suffix}"].read_bytes()
-    assert pipe([*command, "--seed", 3])[0] == 0
-    for content, options in ((private, ["--seed", 3]), (out.read_bytes(), [])):
-        out.write_bytes(content)
-        code, _, err = pipe([*command, "--append", *options])
-        assert (code, out.read_bytes()) == (2, content)
-        assert str(out) in err
-        assert "--seed" in err
-
-
 def test_a_missing_row_is_said_to_tell_something(folder, pipe) -> None:
     readings = readings_of("kitchen", 3)
     readings[1, 0] = np.nan
@@ -291,11 +278,26 @@ def _foreign(suffix: str, ours: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_foreign_files_are_refused_and_stay_as_they_are(suffix: str, folder, sent, tmp_path, pipe) -> None:
+@pytest.mark.parametrize("begun", [False, True])
+def test_foreign_files_are_refused_and_stay_as_they_are(
+    suffix: str, begun: bool, folder, sent, tmp_path, pipe
+) -> None:
     """A text without a line end was emptied and given a header; longer ones lost their last line."""
     source, out = folder.parent / "kitchen.csv", tmp_path / f"out.{suffix}"
-    command = ["sanitize", folder / "kitchen.json", "--in", source, "--out", out, "--append"]
-    for what, content in _foreign(suffix, sent[f"kitchen.{suffix}"].read_bytes()).items():
+    command = [
+        "sanitize",
+        folder / "kitchen.json",
+        "--in",
+        source,
+        "--out",
+        out,
+        "--store",
+        tmp_path / "store",
+    ]
+    ours = sent[f"kitchen.{suffix}"].read_bytes()
+    if begun:
+        assert pipe(command)[0] == 0
+    for what, content in {**_foreign(suffix, ours), "of another store": ours}.items():
         out.write_bytes(content)
         code, _, err = pipe(command)
         assert (what, code) == (what, 2)
@@ -304,22 +306,56 @@ def test_foreign_files_are_refused_and_stay_as_they_are(suffix: str, folder, sen
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-@pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("agent", ["kitchen", 'é "0", [0.0]}'])
-def test_our_own_file_is_continued_wherever_it_was_cut_off(suffix, private, agent, tmp_path) -> None:
-    mark = message_streams.MessageMark("cf6785d0ab", agent, private)
+def test_our_own_file_is_continued_wherever_it_was_cut_off(suffix, agent, tmp_path) -> None:
+    """Killed after any byte: what is there already is not written again, and what is missing is added."""
+    mark = message_streams.MessageMark("cf6785d0ab", agent, key=message_streams.ROW)
     values = np.array([[-50.83, 1e-9], [8.0, -3e22], [0.0, 1.5]])
     header = message_streams.message_header(suffix, 2, mark)
-    ours = header + message_streams.message_lines(suffix, [10, 11, 12], values, mark)
-    out = tmp_path / "out"
-    for length in range(len(ours) + 1):
-        out.write_bytes(ours[:length])
-        whole = ours[: ours[:length].rfind(b"\n") + 1]
-        with appending.appending(out, suffix, 2, mark) as file:
-            found = file.last_row, file.cut
-        messages = whole.count(b"\n") - (suffix == "csv")
-        assert found == (9 + messages if messages > 0 else 0, length - len(whole))
-        assert out.read_bytes() == (whole or header)
+    lines = [message_streams.message_lines(suffix, [10 + k], values[k : k + 1], mark) for k in range(3)]
+    whole = header + b"".join(lines)
+    out, messages = tmp_path / "out", json.dumps(["cf6785d0", agent, suffix, 2])
+    for known in (0, 1, 3):  # messages that the store knows to be there
+        there = header + b"".join(lines[:known])
+        end = FileEnd(len(there), hashlib.sha256(there).digest(), messages)
+        for length in range(len(there), len(whole) + 1):
+            out.write_bytes(whole[:length])
+            with AgentStore(None, agent) as store:
+                _kept(store, agent, values)
+                store.settle([(1, known)] if known else [], file=end)
+                with outbox.added_to(out, store, suffix, 2, mark, told=False, first=b"") as sink:
+                    sink.deliver()
+                assert out.read_bytes() == whole
+                assert store.count_waiting() == 0
+
+
+def _kept(store: AgentStore, agent: str, values: np.ndarray) -> None:
+    reserved = store.reserve("cf6785d0ab", range(10, 10 + len(values)))
+    payloads = [
+        outbox.Unsealed().message(
+            outbox.Message("cf6785d0ab", agent, store.id, each.sequence, each.epoch, values=row.tobytes())
+        )
+        for each, row in zip(reserved, values, strict=True)
+    ]
+    kept = [Kept(each, payload, released=True) for each, payload in zip(reserved, payloads, strict=True)]
+    store.keep("cf6785d0ab", kept)
+
+
+def test_a_file_that_is_older_than_the_store_is_refused(folder, tmp_path, pipe) -> None:
+    source, out = folder.parent / "kitchen.csv", tmp_path / "out.csv"
+    lines = source.read_text().splitlines(keepends=True)
+    command = ["sanitize", folder / "kitchen.json", "--out", out, "--store", tmp_path / "store", "--in"]
+    (tmp_path / "in.csv").write_text("".join(lines[:3]))
+    assert pipe([*command, tmp_path / "in.csv"])[0] == 0
+    older = out.read_bytes()
+    assert pipe([*command, source])[0] == 0
+    newer = out.read_bytes()
+    out.write_bytes(older)
+    assert pipe([*command, source])[0] == 2
+    assert out.read_bytes() == older
+    out.write_bytes(newer)
+    assert pipe([*command, source])[0] == 0
+    assert out.read_bytes() == newer
 
 
 # --- output that cannot be written, or should not be

@@ -12,7 +12,7 @@ import pytest
 from helpers.live_networks import Wired, fed, house_plan, house_readings
 from veilnet._core.errors import VeilnetError
 from veilnet.cli import run
-from veilnet.io.live_ledger import audit_live_releases
+from veilnet.io.agent_ledger import audit_releases
 from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals
 
@@ -133,7 +133,7 @@ def test_a_repair_goes_on_in_the_present_and_tells_nothing_twice(
         wired.agents["hall"].store.reserve("plan", [ahead])
     clock.now += STEP
     assert told(wired, clock.line(style=style))[0] == [before, ahead, last, ahead + 1]
-    audit = audit_live_releases(wired.store_of("hall"))
+    audit = audit_releases(wired.store_of("hall"))
     assert audit.problems == ()
     assert audit.repaired == (2,)
 
@@ -145,7 +145,7 @@ def test_nothing_is_repaired_where_nothing_is_ahead(
     clock.now += 1.0
     assert repair(wired, "--confirm") == 1
     assert "nothing to repair" in capsys.readouterr().err
-    assert audit_live_releases(wired.store_of("hall")).repaired == ()
+    assert audit_releases(wired.store_of("hall")).repaired == ()
 
 
 def test_numbered_rows_go_on_where_they_were(wired: Wired, clock: Clock) -> None:
@@ -161,7 +161,7 @@ def test_numbered_rows_go_on_where_they_were(wired: Wired, clock: Clock) -> None
     assert repair(wired, "--confirm") == 0
     wired.agents["hall"].take([3], readings["hall"][2:])
     assert wired.agents["hall"].store.last_epoch == 3
-    assert audit_live_releases(wired.store_of("hall")).problems == ()
+    assert audit_releases(wired.store_of("hall")).problems == ()
 
 
 def test_seconds_that_are_counted_from_elsewhere_are_not_repaired(
@@ -207,5 +207,5 @@ def test_a_memory_of_wrong_times_is_given_up_and_the_centre_follows(
     made = taken.estimates + wired.centre.take([], wired.clock).estimates
     assert [each.epoch - first for each in made] == [0, 1, 2]
     assert np.isfinite(made[-1].estimate.public).all()
-    assert audit_live_releases(wired.store_of("hall")).problems == ()
+    assert audit_releases(wired.store_of("hall")).problems == ()
     wired.close()

@@ -15,7 +15,7 @@ from veilnet.cli import VERBS, run
         ([], sorted(VERBS)),
         (["fro"], ["frontier"]),
         (["design", "--util"], ["--utility-loss"]),
-        (["sanitize", "--tru"], ["--trust"]),
+        (["sanitize", "--sto"], ["--store"]),
         (["design", "hou"], []),  # the shell offers files
         (["live", "k"], ["keys"]),
         (["live", "keys", "--broker"], ["--broker-folder"]),

@@ -49,8 +49,6 @@ class Deployed:
                     source,
                     "--out",
                     out,
-                    "--append",
-                    "--begin",
                 )
                 == 1
             )
@@ -183,7 +181,7 @@ def test_rows_that_nobody_read_are_not_rows_of_one_agent_alone(
         source, out = tmp_path / f"{agent}.csv", tmp_path / f"{agent}.sent.csv"
         lines = [f"{row},{','.join(map(repr, y[k].tolist()))}\n" for k, row in enumerate((1, 60))]
         source.write_text("row,p,q\n" + "".join(lines))
-        options = ["--in", source, "--out", out, "--append", "--begin"]
+        options = ["--in", source, "--out", out]
         assert cli.run(["sanitize", *map(str, [tmp_path / f"plan/{agent}.json", *options])]) in (0, 1)
         assert len(out.read_text().splitlines()) == 61
         files.append(f"{agent}={out}")

@@ -11,6 +11,7 @@ from veilnet._core.types import Array
 from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.streams.simulation import draw_streams
 from veilnet.designs import design
+from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
 from veilnet.io.reading_streams import ReadingReader
@@ -18,7 +19,6 @@ from veilnet.io.row_keys import COUNTED
 from veilnet.io.sources import RowSource
 from veilnet.io.template import house
 from veilnet.live.agent import LiveAgent
-from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.centre import Centre, Taken
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, read_step

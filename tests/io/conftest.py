@@ -11,6 +11,7 @@ import pytest
 
 import veilnet as vn
 from helpers.message_streams import mark_of
+from helpers.released import forget
 from veilnet import cli
 from veilnet.auditing.what_if.variants import changed
 from veilnet.io.template import house
@@ -42,6 +43,7 @@ def pipe(monkeypatch, capfd):
         out = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
         monkeypatch.setattr(sys, "stdout", out)
         capfd.readouterr()
+        forget(arguments)
         code = cli.run([str(argument) for argument in arguments])
         return code, written.getvalue().decode(), capfd.readouterr().err
 

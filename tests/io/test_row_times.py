@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veilnet as vn
+from helpers.released import forget
 from veilnet import cli
 from veilnet._core.durations import duration
 from veilnet.io import merging
@@ -69,6 +70,7 @@ def run(monkeypatch, capfd):
         written = io.BytesIO()
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8", write_through=True))
         capfd.readouterr()
+        forget(arguments)
         code = cli.run([str(argument) for argument in arguments])
         return code, written.getvalue().decode(), capfd.readouterr().err
 
@@ -282,21 +284,22 @@ def test_messages_out_of_order_in_time_are_wrong_input(folder, run, tmp_path) ->
 
 def test_a_restart_goes_on_after_the_last_time(folder, network, world, run, tmp_path) -> None:
     readings = world[1]["left"]
-    names, out, ledger = list(network.reading_names["left"]), tmp_path / "m.csv", tmp_path / "ledger"
-    command = ["sanitize", folder / "left.json", "--out", out, "--append", "--ledger", ledger, "--in"]
+    names, out, store = list(network.reading_names["left"]), tmp_path / "m.csv", tmp_path / "store"
+    command = ["sanitize", folder / "left.json", "--out", out, "--store", store, "--in"]
     first = write(tmp_path / "a.csv", names, readings[:10], times_of(range(10)))
     later = write(tmp_path / "b.csv", names, readings[5:20], times_of(range(5, 20)))
     assert run(*command, first)[0] == 0
     code, _, err = run(*command, later)  # another file, of which half was sent
     assert code == 0
-    assert "the last of time 2015-02-04T18:10:00" in err
+    assert "up to time 2015-02-04T18:10:00" in err
     told = [line.split(",")[0] for line in out.read_text().splitlines()[1:]]
     assert told == [text.replace(" ", "T") for text in times_of(range(20))]
     counted = write(tmp_path / "c.csv", names, readings[:3])
     before = out.read_bytes()
     code, _, err = run(*command, counted)
     assert code == 2
-    assert "this ledger has its rows in a column of times, the input counted" in err
+    assert "times of logs" in err
+    assert "counted" in err
     assert out.read_bytes() == before
 
 

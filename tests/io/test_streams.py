@@ -15,6 +15,7 @@ import pytest
 
 import veilnet as vn
 from helpers.message_streams import GOOD, mark_of, rows_of
+from helpers.released import forget
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.sources import LONGEST_LINE, RowSource
 from veilnet.io.streams import format_for
@@ -217,7 +218,7 @@ def test_files_are_read_and_written_and_never_confused(folder, tmp_path, pipe) -
     assert (code, json.loads(text)["counted"]) == (0, 1)
     code, _, err = pipe(["sanitize", folder / "kitchen.json", "--in", source, "--out", source])
     assert code == 2
-    assert "would replace the input" in err
+    assert "would replace" in err
     assert source.read_text().count("\n") == 5000
     assert pipe(["sanitize", folder / "kitchen.json", "--in", tmp_path / "none.csv"])[0] == 2
     assert pipe(["sanitize", folder / "nobody.json"])[0] == 2
@@ -239,6 +240,7 @@ def test_with_flush_each_row_leaves_at_once_and_memory_stays(folder) -> None:
     """A live pipe: each line is answered before the next is written."""
     command = [sys.executable, "-m", "veilnet", "sanitize", str(folder / "kitchen.json"), "--flush"]
     source = str(Path(vn.__file__).parents[1])
+    forget(command)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": source}
     ) as process:

@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,15 @@ from helpers.killing import killed_at, lines_of
 from helpers.live_networks import Wired, house_plan, house_readings
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.agent.randomness import SystemNoise
-from veilnet.agent.stream import Stream
-from veilnet.live import agent_store
+from veilnet.io import agent_store
+from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.live.agent import Exhausted, LiveAgent
-from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.messages import Seal
 
 AGENT = "kitchen"
 PLAN = "cafe" * 16
 SEAL = Seal(bytes(range(32)))
-WATCHED = ("live/agent.py", "live/agent_store.py", "live/_sqlite.py")
+WATCHED = ("live/agent.py", "io/agent_store.py", "io/_sqlite.py")
 
 
 @pytest.fixture
@@ -41,15 +41,14 @@ def path(tmp_path: Path) -> Path:
 
 def log_draws(monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
     """Before noise is drawn for a reading, a line with it goes to a file, which survives the process."""
-    original = Stream.advance
+    original = LiveAgent._drawn
 
-    def logged(self: Stream, rows: np.ndarray) -> object:
-        if np.isfinite(rows).all():
-            with log.open("a") as file:
-                file.write(f"{rows[0, 0]!r}\n")
-        return original(self, rows)
+    def logged(self: LiveAgent, epochs: Sequence[int], rows: np.ndarray) -> object:
+        with log.open("a") as file:
+            file.writelines(f"{row[0]!r}\n" for row in rows if np.isfinite(row).all())
+        return original(self, epochs, rows)
 
-    monkeypatch.setattr(Stream, "advance", logged)
+    monkeypatch.setattr(LiveAgent, "_drawn", logged)
 
 
 def agent(path: Path, *, stream: bool = False, noise: SystemNoise | None = None) -> LiveAgent:
@@ -205,7 +204,7 @@ def test_a_store_that_is_missing_foreign_damaged_or_in_use_sends_nothing(path: P
         AgentStore(tmp_path / "elsewhere.sqlite", AGENT)
     with pytest.raises(InvalidRequest, match="twice"):
         begin_agent_store(path, AGENT)
-    with pytest.raises(InvalidPlan, match="expected the sequence store of 'hall'"):
+    with pytest.raises(InvalidPlan, match="expected the store of 'hall'"):
         AgentStore(path, "hall")
     running = AgentStore(path, AGENT)
     with pytest.raises(VeilnetError, match="another run"):

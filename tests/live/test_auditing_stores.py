@@ -19,8 +19,8 @@ import veilnet as vn
 from helpers.live_networks import Wired, house_plan, house_readings
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cli import run
-from veilnet.io.live_ledger import LiveAudit, audit_live_releases
-from veilnet.live.agent_store import begin_agent_store
+from veilnet.io.agent_ledger import ReleaseAudit, audit_releases
+from veilnet.io.agent_store import begin_agent_store
 
 EPOCHS = 9
 HALL = "hall"
@@ -51,34 +51,32 @@ def copied(wired: Wired, *changes: str) -> Path:
 
 def test_a_store_is_whole_while_the_agent_runs_and_continues_every_head(wired: Wired) -> None:
     path, store = wired.store_of(HALL), wired.agents[HALL].store
-    found = audit_live_releases(path, HALL)
+    found = audit_releases(path, HALL)
     assert found.problems == ()
     assert (found.count, found.missed, found.reserved, found.last_row) == (EPOCHS - 1, 1, 0, EPOCHS)
     assert found.head == store.ledger().head
     assert found.left is None
     wired.hand_over(HALL)
     wired.agents[HALL].take([20], house_readings(wired.plan, 1)[1][HALL])
-    later = audit_live_releases(path, HALL, head=found.head, received=EPOCHS)
+    later = audit_releases(path, HALL, head=found.head, received=EPOCHS)
     assert later.problems == ()
     assert later.count == EPOCHS
-    assert (
-        audit_live_releases(path, HALL, received=EPOCHS + 1).problems[0].startswith("the centre received 10")
-    )
+    assert audit_releases(path, HALL, received=EPOCHS + 1).problems[0].startswith("the centre received 10")
     with pytest.raises(InvalidPlan, match="the store is of 'hall', not of 'kitchen'"):
-        audit_live_releases(path, "kitchen")
+        audit_releases(path, "kitchen")
     with pytest.raises(InvalidRequest, match="--head: expected"):
-        audit_live_releases(path, HALL, head="nonsense")
+        audit_releases(path, HALL, head="nonsense")
 
 
 def test_a_run_that_was_ended_in_between_is_remarked_and_told_as_missed(wired: Wired) -> None:
     store = wired.agents[HALL].store
     store.reserve(wired.id[:32], [30, 31])
-    found = audit_live_releases(wired.store_of(HALL), HALL)
+    found = audit_releases(wired.store_of(HALL), HALL)
     assert (found.problems, found.reserved) == ((), 2)
     assert "2 more reserved" in found.remarks[0]
     assert found.head.startswith(f"{EPOCHS}-")
     wired.start_agent(HALL).recover()
-    after = audit_live_releases(wired.store_of(HALL), HALL, head=found.head)
+    after = audit_releases(wired.store_of(HALL), HALL, head=found.head)
     assert (after.problems, after.reserved, after.missed, after.count) == ((), 0, 3, EPOCHS - 1)
 
 
@@ -112,27 +110,27 @@ def test_a_run_that_was_ended_in_between_is_remarked_and_told_as_missed(wired: W
     ],
 )  # fmt: skip
 def test_what_is_changed_is_named(wired: Wired, changes: list[str], words: str) -> None:
-    assert audit_live_releases(copied(wired), HALL).problems == ()
-    found = audit_live_releases(copied(wired, *changes), HALL)
+    assert audit_releases(copied(wired), HALL).problems == ()
+    found = audit_releases(copied(wired, *changes), HALL)
     assert any(words in problem for problem in found.problems), found.problems
 
 
 def test_a_store_that_was_set_back_or_made_anew_does_not_continue_the_head(wired: Wired) -> None:
     early = copied(wired).rename(wired.folder / "early.sqlite")
-    head = audit_live_releases(early).head
+    head = audit_releases(early).head
     wired.agents[HALL].take([20], house_readings(wired.plan, 1)[1][HALL])
-    newer = audit_live_releases(wired.store_of(HALL)).head
-    assert audit_live_releases(early, head=head).problems == ()
-    [problem] = audit_live_releases(early, head=newer).problems
+    newer = audit_releases(wired.store_of(HALL)).head
+    assert audit_releases(early, head=head).problems == ()
+    [problem] = audit_releases(early, head=newer).problems
     assert problem == "it was set back: 10 entries at the last audit, now 9"
     begin_agent_store(wired.folder / "anew.sqlite", HALL)
-    begun = audit_live_releases(wired.folder / "anew.sqlite").head
+    begun = audit_releases(wired.folder / "anew.sqlite").head
     other = wired.folder / "other.sqlite"
     begin_agent_store(other, HALL)
-    assert "it does not begin as it did" in audit_live_releases(other, head=begun).problems[0]
+    assert "it does not begin as it did" in audit_releases(other, head=begun).problems[0]
     # another chain of the same length is not this one
     forged = "9-" + "00" * 32
-    assert "it was rewritten: entry 9" in audit_live_releases(wired.store_of(HALL), head=forged).problems[0]
+    assert "it was rewritten: entry 9" in audit_releases(wired.store_of(HALL), head=forged).problems[0]
 
 
 def test_a_torn_file_is_a_finding_and_no_traceback(wired: Wired) -> None:
@@ -140,11 +138,11 @@ def test_a_torn_file_is_a_finding_and_no_traceback(wired: Wired) -> None:
     whole = path.read_bytes()
     for content in (whole[:6000], whole[:4096] + b"\xff" * (len(whole) - 4096)):
         path.write_bytes(content)
-        found = audit_live_releases(path)
+        found = audit_releases(path)
         assert found.problems
         assert any(word in found.problems[0] for word in ("damaged", "torn"))
     path.write_bytes(whole[:100])
-    assert audit_live_releases(path).problems
+    assert audit_releases(path).problems
 
 
 @pytest.mark.parametrize(
@@ -162,25 +160,25 @@ def test_a_torn_file_is_a_finding_and_no_traceback(wired: Wired) -> None:
     ],
 )
 def test_cells_that_no_agent_writes_are_a_finding_and_no_traceback(wired: Wired, change: str) -> None:
-    [problem] = audit_live_releases(copied(wired, change)).problems
+    [problem] = audit_releases(copied(wired, change)).problems
     assert "the store is damaged or torn" in problem
 
 
 @pytest.mark.parametrize("head", ["²-00", "9" * 5000 + "-00", "-00", "9-"])
 def test_what_is_no_head_is_refused(wired: Wired, head: str) -> None:
     with pytest.raises(InvalidRequest, match="--head: expected what the last audit showed"):
-        audit_live_releases(wired.store_of(HALL), head=head)
+        audit_releases(wired.store_of(HALL), head=head)
 
 
 def test_the_budget_is_kept_to(tmp_path: Path) -> None:
     begin_agent_store(tmp_path / "hall.sqlite", HALL, 20)
-    found = audit_live_releases(tmp_path / "hall.sqlite")
+    found = audit_releases(tmp_path / "hall.sqlite")
     assert (found.left, found.problems) == (20, ())
 
 
 def test_the_verbs_say_so(wired: Wired, capsys: pytest.CaptureFixture[str]) -> None:
     plan, store = wired.folder / "plan", wired.store_of(HALL)
-    head = audit_live_releases(store).head
+    head = audit_releases(store).head
     options = ["audit", str(plan), "--only", "ledger", "--ledger"]
     assert run([*options, str(store), "--head", head, "--released", str(EPOCHS - 1), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["verdict"] == "ok"
@@ -196,7 +194,7 @@ def test_the_verbs_say_so(wired: Wired, capsys: pytest.CaptureFixture[str]) -> N
     assert run(["inspect", str(plan / "hall.json"), "--ledger", str(store), "--head", head]) == 0
     assert f"head {head}" in capsys.readouterr().out
     assert run([*options, str(wired.folder / "estimates.sqlite")]) == 2
-    assert "expected a live agent's store" in capsys.readouterr().err
+    assert "expected an agent's store" in capsys.readouterr().err
 
 
 def test_in_python_and_for_streams_too(tmp_path: Path) -> None:
@@ -208,4 +206,4 @@ def test_in_python_and_for_streams_too(tmp_path: Path) -> None:
         assert report.rows[0].figures["releases"] == 2
     finally:
         stream.close()
-    assert isinstance(audit_live_releases(tmp_path / "hall.sqlite"), LiveAudit)
+    assert isinstance(audit_releases(tmp_path / "hall.sqlite"), ReleaseAudit)

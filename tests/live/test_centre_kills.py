@@ -18,7 +18,7 @@ from veilnet.centre.fusion import Fusion
 WATCHED = (
     "live/centre.py",
     "live/centre_store.py",
-    "live/_sqlite.py",
+    "io/_sqlite.py",
     "live/estimating.py",
     "live/intake.py",
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import veilnet as vn
-from veilnet.live._sqlite import create_database, open_database
+from veilnet.io._sqlite import create_database, open_database
 
 PAGE = 4096
 

@@ -11,9 +11,9 @@ import pytest
 from helpers.live_networks import Wired, fed, house_plan
 from veilnet._core.errors import InvalidRequest
 from veilnet.cli import run
+from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.io.row_keys import COUNTED, ROW, Clock, RowKey
 from veilnet.live.agent import Exhausted, LiveAgent
-from veilnet.live.agent_store import AgentStore, begin_agent_store
 from veilnet.live.centre import Estimated
 from veilnet.live.epochs import Epochs, read_step
 from veilnet.live.showing import as_line, as_table

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.open_connections import OpenConnections
 from veilnet._core.errors import InvalidPlan
-from veilnet.live.agent_store import AgentStore, begin_agent_store
+from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.live.centre_store import CentreStore
 
 

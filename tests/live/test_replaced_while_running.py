@@ -14,11 +14,11 @@ import pytest
 
 import veilnet as vn
 from veilnet.cli import run
+from veilnet.io.agent_store import AgentStore
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.signing import make_key, sign_files
 from veilnet.io.statements import Statement
 from veilnet.live import feeding
-from veilnet.live.agent_store import AgentStore
 from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals
 

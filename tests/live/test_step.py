@@ -19,11 +19,11 @@ from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest
 from veilnet.cli import run
 from veilnet.io._formats import CENTRE, SANITIZER
 from veilnet.io._sealed import open_sealed, seal
+from veilnet.io.agent_store import AgentStore
 from veilnet.io.centre_files import load_centre
 from veilnet.io.plan_files import save_plan
 from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.template import house
-from veilnet.live.agent_store import AgentStore
 from veilnet.live.epochs import Epochs, epochs_of
 from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals

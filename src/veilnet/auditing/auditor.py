@@ -34,7 +34,7 @@ from veilnet.auditing.options import (
 from veilnet.auditing.parts import Advance, Parts
 from veilnet.auditing.report import AuditReport, Judgement, Row
 from veilnet.auditing.sections import Section
-from veilnet.io.live_ledger import is_live_ledger
+from veilnet.io.agent_ledger import is_agent_store
 from veilnet.model.stream_size import MOST_JOINT, by_stacks
 from veilnet.plans.plan import Plan
 
@@ -168,7 +168,7 @@ def _run(steps: Mapping[Section, tuple[float, Step]], progress: Progress) -> tup
 
 def ledger_rows(plan: Plan, ledger: LedgerCheck) -> list[Row]:
     """Whether the ledger is whole, continues the head that was kept, and leaves the least privacy it has to."""
-    if is_live_ledger(Path(ledger.path)):
+    if is_agent_store(Path(ledger.path)):
         return live_ledger_rows(plan, ledger)
     head = ledger.head
     problems = verify_ledger(ledger.path, plan.network, head, ledger.releases)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from veilnet.auditing.options import LedgerCheck
 from veilnet.auditing.report import Judgement, Row
-from veilnet.io.live_ledger import audit_live_releases
+from veilnet.io.agent_ledger import audit_releases
 from veilnet.plans.plan import Plan
 
 __all__ = ["live_ledger_rows"]
@@ -16,7 +16,7 @@ _WHAT = "releases of a live agent"
 
 def live_ledger_rows(plan: Plan, ledger: LedgerCheck) -> list[Row]:
     """Whether the store is whole, continues the head that was kept, and kept to its budget."""
-    found = audit_live_releases(Path(ledger.path), head=ledger.head, received=ledger.releases)
+    found = audit_releases(Path(ledger.path), head=ledger.head, received=ledger.releases)
     problems = list(found.problems)
     if found.agent and found.agent not in plan.network.position:
         problems.append(f"it is the store of {found.agent!r}, which is no agent of this plan")

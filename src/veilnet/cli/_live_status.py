@@ -22,7 +22,7 @@ def command(
     to be acknowledged, and what is left of its budget.
     """
     from veilnet.cli._shared import print_json
-    from veilnet.io.live_ledger import KIND
+    from veilnet.io.agent_ledger import KIND
     from veilnet.live.status import agent_status, kind_of, read_status
 
     found: list[dict[str, Any]] = []

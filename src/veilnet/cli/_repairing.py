@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from veilnet.live.agent_store import AgentStore
+    from veilnet.io.agent_store import AgentStore
     from veilnet.live.epochs import Epochs
 
 
@@ -21,8 +21,7 @@ def repair(path: Path, agent: str, epochs: Epochs, *, confirmed: bool) -> int:
     import typer
 
     from veilnet._core.errors import InvalidRequest
-    from veilnet.live.agent_store import AgentStore
-    from veilnet.live.epochs import CLOCKS_SET, moment
+    from veilnet.io.agent_store import CLOCKS_SET, AgentStore, moment
 
     now = time.time()
     if now < CLOCKS_SET:

@@ -88,13 +88,13 @@ def command(
     from veilnet.cli._lines import with_first
     from veilnet.cli._repairing import repair
     from veilnet.io.acceptance import accepted_beside, runnable_sanitizer
+    from veilnet.io.agent_store import AgentStore, begin_agent_store, check_not_begun
     from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import source_of
     from veilnet.io.trust import pins_beside
     from veilnet.live.agent import Exhausted, LiveAgent, check_runnable
-    from veilnet.live.agent_store import AgentStore, begin_agent_store, check_not_begun
     from veilnet.live.connecting import make_client, read_address
     from veilnet.live.epochs import epochs_of
     from veilnet.live.feeding import feed

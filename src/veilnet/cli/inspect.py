@@ -25,7 +25,7 @@ def command(
     ] = None,
     ledger: Annotated[
         Path | None,
-        Option("--ledger", "The agent's ledger (sanitize --ledger), or its live store, to audit."),
+        Option("--ledger", "The agent's store (sanitize --store, agent --store), to audit."),
     ] = None,
     head: Annotated[str | None, Option("--head", "The ledger's head at the last audit.")] = None,
     received: Annotated[
@@ -47,8 +47,7 @@ def command(
     from veilnet._core.errors import InvalidPlan, InvalidRequest
     from veilnet.cli._agreeing import agreement, promise_of
     from veilnet.cli._shared import console, print_json
-    from veilnet.io.live_ledger import audit_live_releases, is_live_ledger
-    from veilnet.io.release_ledger import ReleaseAudit, audit_releases
+    from veilnet.io.agent_ledger import audit_releases
     from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
     from veilnet.io.trust import fingerprint, pinned, require_trust
     from veilnet.io.trust import pin as write_pin
@@ -62,11 +61,7 @@ def command(
     content = sanitizer_bytes(sanitizer)
     agent, plan = sanitizer_from_bytes(content, sanitizer)
     found = inspect(agent)
-    released: ReleaseAudit | None = None
-    if ledger is not None and is_live_ledger(ledger):
-        released = audit_live_releases(ledger, agent.agent, head, received)
-    elif ledger is not None:
-        released = audit_releases(ledger, agent.agent, head, received)
+    released = None if ledger is None else audit_releases(ledger, agent.agent, head, received)
     mark = fingerprint(content)
     distrust = ""
     signed = None

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from veilnet.cli._lines import LINES_AT_ONCE, after, outlet, say, say_unused_times, with_first
+import numpy as np
+
+from veilnet.cli._lines import LINES_AT_ONCE, is_regular, say, say_unused_times, with_first
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 from veilnet.cli._quick import Argument, Option
 
 if TYPE_CHECKING:
-    from veilnet.io.message_streams import MessageMark
-    from veilnet.io.release_ledger import ReleaseLedger
-    from veilnet.io.row_keys import RowKey
-    from veilnet.io.streams import Block, Format
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.agent.randomness import NoiseSource
+    from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.io.agent_store import AgentStore
+    from veilnet.io.outbox import Sink
+    from veilnet.io.streams import Format
 
 
 def command(
@@ -28,27 +34,18 @@ def command(
     out: Annotated[
         Path | None, Option("--out", "Messages, replaced when all are there; standard output if left out.")
     ] = None,
-    append: Annotated[
-        bool, Option("--append", "Add to --out instead, each block safely on the disk.")
-    ] = False,
-    ledger: Annotated[
-        Path | None, Option("--ledger", "Record every release before it is sent, and go on after the last.")
+    store: Annotated[
+        Path | None,
+        Option(
+            "--store", "The agent's memory, outbox and ledger: go on after its last row; begun if missing."
+        ),
     ] = None,
     budget: Annotated[
-        int | None, Option("--budget", "Most rows a new --ledger ever lets through.", at_least=1)
+        int | None, Option("--budget", "Most rows a new --store ever lets through.", at_least=1)
     ] = None,
     again: Annotated[
         bool, Option("--again", "Release readings that were released before, with fresh noise, once more.")
     ] = False,
-    resend: Annotated[
-        bool, Option("--resend", "Send again what a killed run recorded last: the same numbers.")
-    ] = False,
-    begin: Annotated[
-        bool, Option("--begin", "The very first start of an agent with a memory, which is empty then.")
-    ] = False,
-    state: Annotated[
-        Path | None, Option("--state", "Where an agent keeps its memory; beside its file if left out.")
-    ] = None,
     format: Annotated[str | None, Option("--format", "csv or jsonl; told from the names.")] = None,
     header: Annotated[
         bool | None,
@@ -85,242 +82,288 @@ def command(
     number and the reason go to standard error, and the exit code is 1 at the end. Readings that move in steps
     the plan does not know of are sent, and standard error says so once.
 
-    Without --ledger, readings whose messages are in the folder of --out already are refused: noise protects a
-    reading once. Hashes of them are kept there (kitchen.released); of messages to standard output nothing is kept.
-    A stream goes on with its memory instead; one that is begun twice, with another --state, knows of rows only by
-    the ledger.
+    Noise protects a reading once. Hashes of what was released are kept beside the agent's file (kitchen.released),
+    and those readings are refused ever after, whatever store, file or pipe they would go to; --again releases them
+    once more. Without --store this is all that is kept: the readings are sanitized in one go.
 
-    With --append or --ledger, a run goes on after the last row that was sent; readings that come through a pipe
-    must then tell their rows.
+    With --store the agent is in service. Its outbox, its ledger and, of a plan for streams, its memory are in that
+    file, which only its owner may read. Every run goes on after the last row, adds to --out, and sends what a run
+    that was killed left behind: the same numbers, in a file each once. Readings that come through a pipe must then
+    tell their rows.
 
     A signed plan (--trust and a public key) is refused when it has expired, when it is older than one that was run,
     and when it tells more than the one that was agreed to, until 'veilnet inspect --confirm'.
 
-    An agent with a memory, of a plan for streams, keeps it in a file that only its owner may read, and always goes on
-    after the last row. It sends a line for every row: its message, or that its reading was missed.
+    An agent with a memory, of a plan for streams, sends a line for every row: its message, or that its reading was
+    missed.
 
     Of a network in parts, folders of readings and of messages have a part for each of its parts: a simulation of all
     agents. Agents in service run files of their own ('veilnet extract').
     """
-    from veilnet._core.errors import InvalidRequest
     from veilnet.agent.randomness import noise_source
-    from veilnet.agent.release import release_valid
     from veilnet.io.acceptance import runnable_sanitizer
-    from veilnet.io.message_streams import MessageMark, message_lines
-    from veilnet.io.reading_streams import ReadingReader
-    from veilnet.io.release_ledger import open_release_ledger
-    from veilnet.io.released_rows import ReleasedRows
-    from veilnet.io.row_keys import COUNTED
     from veilnet.io.sanitizer_files import sanitizer_bytes
-    from veilnet.io.streams import format_for, source_of
-    from veilnet.review.lattice_watch import LatticeWatch
+    from veilnet.io.streams import format_for
 
     if cluster is not None or is_parts(sanitizer):
         from veilnet.cli._parts_running import sanitize_parts
 
         unused = {
-            "--append": append, "--ledger": ledger, "--budget": budget, "--resend": resend, "--again": again,
-            "--begin": begin, "--state": state, "--format": format, "--header": header is not None, "--time": time,
-            "--flush": flush, "--trust": trust, "--accepted": accepted,
+            "--store": store, "--budget": budget, "--again": again, "--format": format,
+            "--header": header is not None, "--time": time, "--flush": flush, "--trust": trust,
+            "--accepted": accepted,
         }  # fmt: skip
         refuse_options(unused, cluster, sanitizer)
         return sanitize_parts(sanitizer, source, out, seed, cluster, json=json)
-    _check_options(source, out, append, ledger, budget, again, flush, seed)
+    _check_options(source, out, store, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
     agent, plan, _ = runnable_sanitizer(sanitizer, content, () if trust is None else (trust,), accepted)
-    lines = source_of(source, format, beside=out)
-    sent_as = "jsonl" if json else format_for(out, source, given=format)
     noise = noise_source(seed)
     if not noise.private:
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")
-    if agent.memory is not None:
-        if again:
-            raise InvalidRequest("--again: no row of a stream enters its memory twice; leave it out")
-        if time is not None:
-            raise InvalidRequest(
-                "--time: the rows of a stream are numbered, and times do not number them; leave --time out, and give "
-                "each row its number in a column 'row' that goes up by 1 for every step of time, so that rows that "
-                "were not read are counted too"
-            )
-        from veilnet.cli._remembering import Remembering
-
-        return Remembering(
-            agent, plan or "", sanitizer, lines, out, append, ledger, budget, resend, begin, state, header, flush,
-            noise, sent_as,
-        ).run()  # fmt: skip
-    if begin or state is not None:
-        raise InvalidRequest(
-            f"{'--begin' if begin else '--state'}: {sanitizer} keeps nothing from row to row; leave it out"
-        )
-    if resend and ledger is None:
-        raise InvalidRequest("--resend: it goes with a ledger; give --ledger")
-    watch = LatticeWatch(agent)
-    sent = refused = 0
-    exhausted = False
-    with ExitStack() as stack:
-        reader = ReadingReader(lines, agent.readings, names=agent.names, header=header, time=time)
-        blocks = reader.blocks(1 if flush else LINES_AT_ONCE)
-        # Nothing is begun, let alone replaced, before the input is known to be what it should be.
-        blocks = with_first(blocks, reader)
-        say_unused_times(reader, "--time {} goes by it")
-        key = reader.key or COUNTED
-        mark = MessageMark(plan or "", agent.agent, noise.private, key)
-        record = None
-        if ledger is not None:
-            record = stack.enter_context(open_release_ledger(ledger, plan, agent.agent, budget, key.name))
-        before = None
-        if record is None and noise.private and out is not None and (out.is_file() or not out.exists()):
-            before = ReleasedRows(out.with_name(f"{sanitizer.stem}.released"), agent.readings, again=again)
-        at_once = flush or record is not None
-        opened = outlet(out, sent_as, agent.sent, mark, append=append, flush=at_once)
-        send, last_in_file = stack.enter_context(opened)
-        if record is not None:
-            _catch_up(record, send, last_in_file, sent_as, mark, resend=resend, to_file=out)
-        resume = (last_in_file or 0) if record is None else record.last_row
-        for block in blocks:
-            new = after(block, resume, told=reader.rows_told or lines.is_regular) if resume else block
-            readings = new.values(agent.readings)
-            if before is not None:
-                before.look(new.rows, readings)
-            released = release_valid(agent.recipe, readings, noise)
-            say(watch.look(readings))
-            rows = [row for row, valid in zip(new.rows, released.valid.tolist(), strict=True) if valid]
-            values = released.values
-            if record is not None and record.left is not None and len(rows) > record.left:
-                exhausted = True
-                rows, values = rows[: record.left], values[: record.left]
-            if rows:
-                if record is not None:
-                    record.record(rows, values)
-                elif before is not None and append:
-                    before.keep()
-                send(message_lines(sent_as, rows, values, mark))
-            sent += len(rows)
-            refused += _report(new, released.reasons, key)
-            if exhausted:
-                break
-        if before is not None and sent:
-            before.look_at_all()
-            before.keep()
-        if record is not None:
-            record.all_sent()
-            say(
-                f"the ledger has {record.count} releases, the last of {key.words(record.last_row)}; "
-                f"head {record.head}"
-            )
-    say(watch.conclude())
-    if not sent + refused + reader.last_row + resume:
-        say(f"{lines} has no readings: nothing was sent")
-    if resume and reader.last_row < resume and not exhausted:
-        say(
-            f"the input ends at {key.words(reader.last_row)}, before the last row sent, {key.text(resume)}: "
-            "is it the right file?"
-        )
-        return 1
-    if exhausted:
-        say("the ledger's budget is used up: nothing more is sent until x changes, with a ledger of its own")
-    if refused:
-        say(
-            f"{refused} of {sent + refused} rows were not sent; the centre sees that they are missing, and can "
-            "tell from it that a reading was faulty"
-        )
-    return 1 if refused or exhausted else 0
+    asked = _Asked(
+        agent, plan or "", sanitizer, source, out, store, budget, again, header, time, flush, noise,
+        format_for(source, out, given=format), "jsonl" if json else format_for(out, source, given=format),
+    )  # fmt: skip
+    with ExitStack() as opened:
+        run = _Run(asked, opened)
+        run.to_the_end()
+    return run.conclude()
 
 
 def _check_options(
     source: Path | None,
     out: Path | None,
-    append: bool,
-    ledger: Path | None,
+    store: Path | None,
     budget: int | None,
-    again: bool,
     flush: bool,
     seed: int | None,
 ) -> None:
     from veilnet._core.errors import InvalidRequest
 
-    if again and (ledger is not None or out is None):
-        raise InvalidRequest(
-            "--again: it goes with --out and without --ledger, which lets no row through twice"
-        )
-    if append and out is None:
-        raise InvalidRequest("--append: expected a file to add to; give --out")
-    if ledger is None and budget is not None:
-        raise InvalidRequest("--budget: it goes with a ledger; give --ledger")
-    if ledger is not None and seed is not None:
-        raise InvalidRequest(
-            "--seed: a simulation releases nothing that a ledger could record; leave one out"
-        )
-    if ledger is not None and out is not None and not append:
-        raise InvalidRequest("--ledger: what is recorded must be in the file at once; add --append")
-    if flush and out is not None and not append and (out.is_file() or not out.exists()):
-        raise InvalidRequest(
-            "--flush: the file appears when all messages are there; add --append to see each"
-        )
-    if source is not None and out is not None and out.exists() and source.samefile(out):
-        raise InvalidRequest(f"{out}: the output would replace the input; choose another name")
+    if store is None and budget is not None:
+        raise InvalidRequest("--budget: it is kept in a store; give --store")
+    if store is not None and seed is not None:
+        raise InvalidRequest("--seed: a simulation releases nothing that a store could record; leave one out")
+    if flush and store is None and out is not None and (out.is_file() or not out.exists()):
+        raise InvalidRequest("--flush: the file appears when all messages are there; add --store to see each")
+    for name, path in (("--in", source), ("--store", store)):
+        if path is not None and out is not None and _same(path, out):
+            raise InvalidRequest(f"{out}: the output would replace what {name} names; choose another name")
 
 
-def _catch_up(
-    record: ReleaseLedger,
-    send: Callable[[bytes], None],
-    last_in_file: int | None,
-    format: Format,
-    mark: MessageMark,
-    *,
-    resend: bool,
-    to_file: Path | None,
-) -> None:
-    """Send what a killed run recorded and did not send, as far as that can be known."""
-    from veilnet._core.errors import InvalidPlan
-    from veilnet.io.message_streams import message_lines
-
-    rows, values = record.unsure or ([], None)
-    if last_in_file and last_in_file not in (record.last_before, *rows, record.last_row):
-        raise InvalidPlan(
-            f"{to_file}: ends with {mark.key.words(last_in_file)}, but the ledger has "
-            f"{mark.key.words(record.last_row)} as the last; is it "
-            "another file, or a ledger that was set back? Add to the right one, or choose a new file"
-        )
-    if record.last_plan not in ("", record.plan):
-        say(
-            f"rows up to {mark.key.text(record.last_row)} were released under the plan {record.last_plan[:8]}, and "
-            "are not released again under this one"
-        )
-    if not rows or values is None:
-        return
-    if record.last_plan != record.plan:  # as they are, they are messages of that plan, and only of that
-        say(
-            f"{_span(rows, mark.key)} were recorded under that plan by a run that was ended, and may not have been "
-            "sent; its file, with --append or --resend, sends the same numbers again"
-        )
-        return
-    if last_in_file or (last_in_file == 0 and record.count == len(rows)):  # it is the file that was written
-        missing = [place for place, row in enumerate(rows) if row > last_in_file]
-    elif resend:
-        missing = list(range(len(rows)))
-    else:
-        say(
-            f"{_span(rows, mark.key)} were recorded by a run that was ended, and may not have been sent; "
-            "--resend sends the same numbers again"
-        )
-        return
-    if missing:
-        send(message_lines(format, [rows[place] for place in missing], values[missing], mark))
-        say(f"{_span(rows[missing[0] :], mark.key)} were recorded before, and are sent now")
+def _same(one: Path, other: Path) -> bool:
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return one.absolute() == other.absolute()
 
 
-def _span(rows: list[int], key: RowKey) -> str:
-    return f"rows {key.text(rows[0])} to {key.text(rows[-1])}"
+@dataclass(frozen=True)
+class _Asked:
+    """What the command was asked for; names as its options."""
+
+    agent: Sanitizer
+    plan: str
+    path: Path
+    source: Path | None
+    out: Path | None
+    store: Path | None
+    budget: int | None
+    again: bool
+    header: bool | None
+    time: str | None
+    flush: bool
+    noise: NoiseSource
+    format: Format
+    sent_as: Format
+
+    @property
+    def label(self) -> str:
+        """The readings, in an error."""
+        return "standard input" if self.source is None else str(self.source)
 
 
-def _report(block: Block, reasons: dict[int, str], key: RowKey) -> int:
-    """Say of each row that was not sent why; how many there are."""
-    refused = [
-        *block.refused,
-        *((block.lines[place], block.rows[place], reason) for place, reason in reasons.items()),
-    ]
-    for line, row, reason in sorted(refused, key=lambda entry: entry[0]):
-        where = f"line {line}" if row is None else key.words(row)
-        say(f"{where} not sent: {reason}")
-    return len(refused)
+class _Run:
+    """One run: read, look, reserve, draw, record, send, block by block."""
+
+    def __init__(self, asked: _Asked, opened: ExitStack) -> None:
+        from veilnet.agent.lattice_watch import LatticeWatch
+        from veilnet.io.message_streams import MessageMark
+        from veilnet.io.outbox import Unsealed
+        from veilnet.io.reading_streams import ReadingReader
+        from veilnet.io.released_rows import CountedRows, ReleasedRows
+        from veilnet.io.row_keys import COUNTED
+        from veilnet.live.agent import LiveAgent
+
+        self._asked, agent = asked, asked.agent
+        if agent.memory is not None and asked.time is not None:
+            raise _times_number_no_rows("--time")
+        lines = sys.stdin.buffer if asked.source is None else opened.enter_context(asked.source.open("rb"))
+        self._reader = reader = ReadingReader(
+            lines, asked.format, agent.readings, names=agent.names, header=asked.header, time=asked.time,
+            label=asked.label,
+        )  # fmt: skip
+        again = is_regular(lines)  # it can be read again from its beginning
+        # Nothing is begun, let alone replaced, before the input is known to be what it should be.
+        self._blocks = with_first(reader.blocks(LINES_AT_ONCE if again or not asked.flush else 1), reader)
+        self._key = key = reader.key or COUNTED
+        if agent.memory is not None and key.is_time:
+            raise _times_number_no_rows(asked.label)
+        say_unused_times(
+            reader,
+            "--time {} goes by it" if agent.memory is None else "number them in a column 'row', so that steps "
+            "that were not read count too",
+        )  # fmt: skip
+        self._agent = LiveAgent(self._opened(opened, again), Unsealed(), agent, asked.plan, asked.noise)
+        self._released = self._counted = None
+        if asked.noise.private:
+            self._released = ReleasedRows(
+                asked.path.with_name(f"{asked.path.stem}.released"), agent.readings, again=asked.again
+            )
+        if asked.store is not None and key == COUNTED:
+            self._counted = CountedRows(self._agent.resumed, self._agent.store.counted, asked.label)
+        self._mark = MessageMark(asked.plan, agent.agent, asked.noise.private, key)
+        self._sink = opened.enter_context(self._outlet())
+        self._watch = LatticeWatch(agent)
+        self._missed = 0
+        self._exhausted = False
+
+    def _opened(self, opened: ExitStack, again: bool) -> AgentStore:
+        """The agent's store, or one for this run alone."""
+        from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
+        from veilnet.io.agent_store import AgentStore, begin_agent_store
+        from veilnet.io.row_keys import COUNTED
+
+        asked, path = self._asked, self._asked.store
+        if path is None:
+            return opened.enter_context(AgentStore(None, asked.agent.agent))
+        if not asked.plan:
+            raise InvalidPlan("--store: expected a sanitizer of a plan, found one saved on its own")
+        if self._key == COUNTED and not again:
+            raise InvalidReading(
+                "standard input: nothing tells which readings these are, so a restart could send some twice; give "
+                "each its number in a column 'row', or its time in one called 'time'"
+            )
+        if not path.exists():
+            begin_agent_store(path, asked.agent.agent, asked.budget)
+        store = opened.enter_context(AgentStore(path, asked.agent.agent))
+        if asked.budget not in (None, store.budget):
+            raise InvalidRequest(
+                f"--budget: {path} was begun with {store.budget or 'none'}, found {asked.budget}; a store keeps its "
+                "budget: leave the option out, or begin a store for another x"
+            )
+        store.keep_to({"row": "rows of logs", "counted": "rows of logs, counted"}.get(
+            self._key.name, f"times of logs, {self._key.style}"
+        ))  # fmt: skip
+        store.give_back()
+        return store
+
+    @contextmanager
+    def _outlet(self) -> Iterator[Sink]:
+        """Where messages go: a file that grows with the store, one that appears at the end, or a pipe."""
+        from veilnet.io._atomic import replacing
+        from veilnet.io.message_streams import message_header, message_lines
+        from veilnet.io.outbox import Sink, added_to
+
+        asked, agent, store = self._asked, self._agent, self._agent.store
+        told, columns, out = asked.agent.memory is not None, asked.agent.sent, asked.out
+        before = range(1, store.last_epoch + 1 if told and not agent.remembers else 1)  # with another memory
+        first = message_lines(asked.sent_as, before, np.full((len(before), columns), np.inf), self._mark)
+        if asked.store is not None and out is not None and (out.is_file() or not out.exists()):
+            with added_to(out, store, asked.sent_as, columns, self._mark, told=told, first=first) as sink:
+                yield sink
+            return
+        with ExitStack() as stack:
+            messages = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
+            at_once = asked.flush or asked.store is not None
+
+            def write(lines: bytes) -> None:
+                messages.write(lines)
+                if at_once:
+                    messages.flush()
+
+            write(message_header(asked.sent_as, columns, self._mark) + first)
+            yield Sink(store, asked.sent_as, columns, self._mark, write, told=told)
+            messages.flush()
+
+    def to_the_end(self) -> None:
+        """Send what an earlier run left, then what the readings become."""
+        from veilnet.live.agent import Exhausted
+        from veilnet.live.feeding import feed_rows
+
+        self._catch_up()
+        try:
+            for block in self._blocks:
+                say(self._watch.look(block.values(self._asked.agent.readings)))
+                self._missed += feed_rows(
+                    self._agent, block, self._key, say, self._send, released=self._released,
+                    counted=self._counted, at_once=1 if self._asked.flush else LINES_AT_ONCE,
+                )  # fmt: skip
+        except Exhausted:
+            self._exhausted = True
+        if self._released is not None and self._agent.sent:
+            self._released.look_at_all(sent=not self._appears_at_the_end)
+            self._released.keep()
+        if self._asked.store is not None:
+            ledger = self._agent.store.ledger()
+            say(
+                f"the store has {ledger.releases} releases, up to {self._key.words(ledger.epoch)}; head {ledger.head}"
+            )
+
+    @property
+    def _appears_at_the_end(self) -> bool:
+        return self._asked.store is None and self._asked.out is not None
+
+    def _send(self) -> None:
+        if self._released is not None and not self._appears_at_the_end:
+            self._released.keep()
+        self._sink.deliver()
+
+    def _catch_up(self) -> None:
+        sent = self._sink.deliver()
+        if sent:
+            say(
+                f"{self._span(sent)} were recorded by a run that was ended, and are sent now, the same numbers"
+            )
+        others = self._sink.of_others()
+        if others:
+            say(
+                f"{self._span([each.epoch for each in others])} wait to be sent under the plan {others[0].plan[:8]}: "
+                "its file, with this store, sends them"
+            )
+
+    def _span(self, rows: list[int]) -> str:
+        text = self._key.text
+        return f"rows {text(rows[0])} to {text(rows[-1])}" if len(rows) > 1 else self._key.words(rows[0])
+
+    def conclude(self) -> int:
+        """The last words, and the exit code."""
+        say(self._watch.conclude())
+        resumed, sent, read = self._agent.resumed, self._agent.sent, self._reader.last_row
+        if not sent + self._missed + resumed + read:
+            say(f"{self._asked.label} has no readings: nothing was sent")
+        if self._exhausted:
+            say("the budget is used up: nothing more is sent until x changes, from a store of its own")
+        elif read < resumed:
+            say(
+                f"the input ends at {self._key.words(read)}, before the last row sent, {self._key.text(resumed)}: "
+                "is it the right file?"
+            )
+            return 1
+        if self._missed:
+            told = "is told so" if self._asked.agent.memory is not None else "sees that they are missing"
+            say(
+                f"{self._missed} of {sent + self._missed} rows were not sent; the centre {told}, and can tell from "
+                "it that a reading was faulty"
+            )
+        return 1 if self._missed or self._exhausted else 0
+
+
+def _times_number_no_rows(what: str) -> InvalidRequest:
+    from veilnet._core.errors import InvalidRequest
+
+    return InvalidRequest(
+        f"{what}: this plan is for a stream, whose rows follow one another in equal steps, which times do not count. "
+        "Nothing was sent. Put a column 'row' beside the times: 1 in the first row, 1 more for every step of time "
+        "since, also for steps that were not read"
+    )

@@ -1,13 +1,13 @@
-"""Which readings an agent has released already, kept beside its messages where there is no ledger.
+"""Which readings an agent has released already, whatever store and file they went to: kept beside the agent's file.
 
-Noise protects a reading once: whoever has it under 300 draws averages them away. ``veilnet sanitize --out`` therefore
-keeps hashes of what it read, in ``<agent>.released`` in the folder of its messages, and refuses to read it again. A
-hash is of a run of rows that their own numbers cut out (:mod:`veilnet.model.fitted_rows`), so that rows are known
-again in a file that has grown, was cut or is a part of another. One more is of all rows together, with their numbers
-or times. Runs of a few rows that repeat are left out: a room at night looks like the same room the night before.
+Noise protects a reading once: whoever has it under 300 draws averages them away. ``veilnet sanitize`` therefore keeps
+hashes of what it read, in ``<agent>.released`` beside the agent's file, and refuses to read it again. A hash is of a
+run of rows that their own numbers cut out (:mod:`veilnet.model.fitted_rows`), so that rows are known again in a file
+that has grown, was cut or is a part of another. One more is of all rows together, with their numbers or times. Runs
+of a few rows that repeat are left out: a room at night looks like the same room the night before.
 
-A hash is on the disk before the last row of its run is in a file. Where few rows, or coarse ones, could be guessed
-their hash tells whether the guess is right, so only the owner may read the file.
+A hash is on the disk before the last row of its run is sent. Where few rows, or coarse ones, could be guessed their
+hash tells whether the guess is right, so only the owner may read the file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.io._locking import lock
+from veilnet.io.streams import Block
 from veilnet.model.fitted_rows import marks_of_run, runs_of
 
-__all__ = ["ReleasedRows"]
+__all__ = ["CountedRows", "ReleasedRows"]
 
 _DISTINCT = 8  # rows of a run that differ
 _LONGEST = 2048  # rows of a run
@@ -32,7 +33,7 @@ _FIRST = "veilnet-released/1"
 
 
 class ReleasedRows:
-    """The rows that an agent released into a folder.
+    """The rows that an agent released.
 
     path:     of the file, made with the first of them.
     readings: how many a row has.
@@ -43,8 +44,13 @@ class ReleasedRows:
         self._path, self._again = path, again
         self._known: set[str] = set() if not path.exists() else self._read(path.read_bytes())
         self._new: list[str] = []
+        self._own: set[str] = set()  # of this run, which may well come again in it
         self._whole = hashlib.sha256()
         self._run = np.zeros((0, readings))  # rows since the last run ended
+
+    def refuse(self, readings: Array) -> None:
+        """An error where some of these readings (T, N_i) were released before; nothing is taken note of."""
+        self._refuse(runs_of(np.concatenate([self._run, readings]), distinct=_DISTINCT)[0])
 
     def look(self, rows: Sequence[int], readings: Array) -> None:
         """Take note of readings (T, N_i) that are about to be released; an error where they were before.
@@ -59,10 +65,12 @@ class ReleasedRows:
         self._refuse([*marks, self._all_rows])
         self._new += marks
 
-    def look_at_all(self) -> None:
-        """Likewise of all rows together, once there are no more."""
+    def look_at_all(self, *, sent: bool) -> None:
+        """Likewise of all rows together, once there are no more. sent: whether they were sent already."""
         marks = [self._all_rows]
         self._end_run(marks)
+        if sent:
+            self._own |= set(marks)
         self._refuse(marks)
         self._new += marks
 
@@ -80,6 +88,7 @@ class ReleasedRows:
             file.write((begun + "".join(f"{line}\n" for line in self._new)).encode("ascii"))
             file.flush()
             os.fsync(handle)
+        self._own |= set(self._new)
         self._new = []
 
     @property
@@ -99,9 +108,37 @@ class ReleasedRows:
         return set(lines)
 
     def _refuse(self, marks: Collection[str]) -> None:
-        if not self._again and not self._known.isdisjoint(marks):
+        if not self._again and not self._known.isdisjoint(set(marks) - self._own):
             raise InvalidRequest(
                 f"readings among these were released before ({self._path}), and are not sent: with fresh noise each "
-                "time, enough releases of one reading tell it. --append goes on after the last row of a file, "
-                "--ledger keeps count; --again releases them once more, if those before never left this machine"
+                "time, enough releases of one reading tell it. The --store that released them goes on after the last "
+                "row; --again releases them once more, if those before never left this machine"
             )
+
+
+class CountedRows:
+    """Whether lines that are counted are those that were counted before: another log has other readings in them.
+
+    last:  the last row that was told; ``known`` a hash of all up to that one, None where nothing was told.
+    label: names the log in errors.
+    """
+
+    def __init__(self, last: int, known: bytes | None, label: str) -> None:
+        self._last, self._known, self._label = last, known, label
+        self._read = hashlib.sha256()
+
+    def look(self, block: Block) -> dict[int, bytes]:
+        """row -> a hash of all rows up to it; InvalidRequest where those that were told are others now."""
+        lines = {row: b"refused" for _, row, _ in block.refused if row is not None}
+        lines |= {row: repr(numbers).encode() for row, numbers in zip(block.rows, block.numbers, strict=True)}
+        found = {}
+        for row in sorted(lines):
+            self._read.update(lines[row] + b"\n")
+            found[row] = self._read.digest()
+            if row == self._last and self._known not in (None, found[row]):
+                raise InvalidRequest(
+                    f"{self._label}: its first {self._last} rows are not those that this store has released, so it "
+                    "is another log, and its lines cannot be counted on from there; nothing was sent: number the "
+                    "rows of all logs in a column 'row', give their times, or sanitize this log with another store"
+                )
+        return found

@@ -1,25 +1,30 @@
-"""The agent, without a network: from a reading to a sealed message in the outbox, each step once.
+"""The agent, wherever it sends to: from a reading to a message in the outbox, each step once.
 
 Everything that may be sent goes through :meth:`LiveAgent.take`: reserve, then draw noise, then keep. Where anything
 is in doubt (an epoch that was told before, a clock that went back, a store that cannot be written) it raises, and
-nothing is sent.
+nothing is sent. What feeds it is in :mod:`veilnet.live.feeding`; its outbox is emptied by :mod:`veilnet.live.sending`
+(a broker) or :mod:`veilnet.io.outbox` (a file, a pipe).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
 from veilnet.agent.randomness import NoiseSource, SystemNoise
 from veilnet.agent.recipe import ROWS_AT_ONCE
+from veilnet.agent.release import release_valid
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.agent.stream import Stream
-from veilnet.live.agent_store import AgentStore, Kept, Reserved
-from veilnet.live.messages import MOST_BYTES, SHORT, Message, Seal
+from veilnet.io.agent_store import AgentStore, Kept, Reserved
+from veilnet.io.outbox import SHORT, Message, Unsealed
+from veilnet.live.messages import MOST_BYTES, Seal
 
 __all__ = ["Exhausted", "LiveAgent", "Released", "check_runnable"]
 
@@ -55,21 +60,25 @@ def check_runnable(sanitizer: Sanitizer, plan: str) -> None:
 class LiveAgent:
     """One agent under one plan at a time.
 
-    store:     its sequence store.
-    seal:      its secret with the centre.
+    store:     its store.
+    seal:      its secret with the centre, or :class:`~veilnet.io.outbox.Unsealed` for a file or a pipe. Readings of a
+               sealed agent come as time goes by, so that its store looks at the clock.
     sanitizer: what it does to readings; ``plan`` the id of the plan that says so.
     noise:     where noise comes from.
+    sent:      how many messages with numbers this run kept; ``resumed`` the last epoch that was told before it.
     """
 
     def __init__(
         self,
         store: AgentStore,
-        seal: Seal,
+        seal: Seal | Unsealed,
         sanitizer: Sanitizer,
         plan: str,
         noise: NoiseSource | None = None,
     ) -> None:
         self.store = store
+        self.sent = 0
+        self.resumed = store.last_epoch
         self._seal = seal
         self._noise = SystemNoise() if noise is None else noise
         self.take_up(sanitizer, plan)
@@ -82,10 +91,16 @@ class LiveAgent:
             raise InvalidPlan(
                 f"plan: expected the file of {self.store.agent!r}, found that of {sanitizer.agent!r}; nothing is sent"
             )
-        check_runnable(sanitizer, plan)
+        if isinstance(self._seal, Seal):
+            check_runnable(sanitizer, plan)
         self.sanitizer, self.plan = sanitizer, plan[:SHORT]
         self._after, state = self.store.memory(sanitizer.memory_key, sanitizer.order)
         self._stream = Stream(sanitizer.recipe, self._noise, state if sanitizer.order else None)
+
+    @property
+    def remembers(self) -> int:
+        """The last epoch that entered the memory; 0 where it is as it was at its beginning."""
+        return self._after if self.sanitizer.order else 0
 
     def recover(self) -> list[int]:
         """Say of every epoch that an earlier run reserved, and kept nothing for, that it was missed; these epochs."""
@@ -99,10 +114,13 @@ class LiveAgent:
             found.append(reserved.epoch)
         return found
 
-    def take(self, epochs: Sequence[int], readings: Array) -> Released:
+    def take(
+        self, epochs: Sequence[int], readings: Array, counted: Mapping[int, bytes] | None = None
+    ) -> Released:
         """Sanitize the readings (T, N_i) of epochs, in order, and put their messages into the outbox.
 
         readings: not a number where there is none.
+        counted:  epoch -> a hash of all rows up to it, where rows are counted.
 
         Raises Exhausted, having sent nothing, where the budget does not allow as many releases.
         """
@@ -111,30 +129,50 @@ class LiveAgent:
             raise Exhausted
         sent = 0
         missed: dict[int, str] = {}
+        now = time.time() if isinstance(self._seal, Seal) else None
         for start in range(0, len(epochs), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
-            reserved = self.store.reserve(self.plan, epochs[part], self.sanitizer.memory_key)
-            released = self._release(reserved, readings[part])
+            part = epochs[start : start + ROWS_AT_ONCE]
+            reserved = self.store.reserve(self.plan, part, self.sanitizer.memory_key, now=now)
+            known = None if counted is None else counted.get(part[-1])
+            released = self._release(reserved, readings[start : start + ROWS_AT_ONCE], known)
             sent += released.sent
             missed |= released.missed
+        self.sent += sent
         return Released(sent, missed)
 
-    def _release(self, reserved: Sequence[Reserved], readings: Array) -> Released:
-        kept, missed = [], {}
-        for each, row in zip(reserved, readings, strict=True):
-            if self.sanitizer.order and self._after:
-                self._stream.skip(each.epoch - self._after - 1)
-            values, reasons = self._stream.advance(row[None, :])
-            after = self._after if self.sanitizer.order else 0
-            numbers = None if reasons else values[0]
-            if reasons:
-                missed[each.epoch] = reasons[0]
-            payload = self._sealed(each, numbers, self.plan, after)
-            memory = self._stream.state if self.sanitizer.order else None
-            kept.append(Kept(each, payload, released=numbers is not None, memory=memory))
-            self._after = each.epoch
-        self.store.keep(self.plan, kept, self.sanitizer.memory_key)
-        return Released(len(kept) - len(missed), missed)
+    def _release(
+        self, reserved: Sequence[Reserved], readings: Array, counted: bytes | None = None
+    ) -> Released:
+        epochs = [each.epoch for each in reserved]
+        before = [self.remembers, *epochs[:-1]] if self.sanitizer.order else [0] * len(epochs)
+        values, reasons = self._drawn(epochs, readings)
+        kept = []
+        for place, each in enumerate(reserved):
+            numbers = None if place in reasons else values[place]
+            payload = self._sealed(each, numbers, self.plan, before[place])
+            kept.append(Kept(each, payload, released=numbers is not None))
+        memory = self._stream.state if self.sanitizer.order else None
+        self.store.keep(self.plan, kept, self.sanitizer.memory_key, memory, counted)
+        return Released(len(kept) - len(reasons), {epochs[place]: why for place, why in reasons.items()})
+
+    def _drawn(self, epochs: Sequence[int], readings: Array) -> tuple[Array, dict[int, str]]:
+        """The numbers (T, M) to send of readings, infinite where one was missed, and why each of those was."""
+        if not self.sanitizer.order:
+            released = release_valid(self.sanitizer.recipe, readings, self._noise)
+            values = np.full((len(readings), self.sanitizer.sent), MISSED)
+            values[released.valid] = released.values
+            return values, released.reasons
+        found: list[Array] = []
+        reasons: dict[int, str] = {}
+        ends = [k for k in range(1, len(epochs)) if epochs[k] != epochs[k - 1] + 1]
+        for start, stop in zip([0, *ends], [*ends, len(epochs)], strict=True):
+            if self._after:
+                self._stream.skip(epochs[start] - self._after - 1)
+            values, why = self._stream.advance(readings[start:stop])
+            found.append(values)
+            reasons |= {start + place: reason for place, reason in why.items()}
+            self._after = epochs[stop - 1]
+        return np.concatenate(found), reasons
 
     def _sealed(self, reserved: Reserved, numbers: Array | None, plan: str, after: int) -> bytes:
         return self._seal.message(

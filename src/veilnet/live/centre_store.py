@@ -32,7 +32,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.centre.estimates import Estimate
-from veilnet.live._sqlite import Lock, Opened, copy_database, create_database, open_database, transaction
+from veilnet.io._sqlite import Lock, Opened, copy_database, create_database, open_database, transaction
 from veilnet.live.messages import Message
 
 __all__ = ["CentreStore", "StoredPlan"]

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from veilnet._core.durations import duration, in_words
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.missed import LONGEST_GAP
+from veilnet.io.agent_store import CLOCKS_SET
 from veilnet.io.row_keys import RowKey, Style
 
 __all__ = [
-    "CLOCKS_SET",
     "NUMBERED",
     "Epochs",
     "epochs_of",
     "farthest",
     "middle",
-    "moment",
     "read_step",
 ]
 
@@ -27,7 +26,6 @@ NUMBERED = 10**9  # seconds since 1970: epochs before 2001 are rows that somebod
 _AHEAD = 300.0  # seconds: a time further in the future than that and a step is a fault
 _ZONES = 14 * 3600.0  # seconds: how far a clock on local time may be ahead of one on UTC
 _WEEK = 7 * 86400.0
-CLOCKS_SET = 1_704_067_200.0  # seconds since 1970, the year 2024: a clock before that was never set
 
 
 def middle(newest: Collection[int]) -> int:
@@ -42,11 +40,6 @@ def middle(newest: Collection[int]) -> int:
 def farthest(newest: Collection[int]) -> int:
     """The last epoch that is not too far ahead of the agent in the middle."""
     return middle(newest) + LONGEST_GAP
-
-
-def moment(seconds: float) -> str:
-    """A time in seconds since 1970, in words."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def read_step(step: str | None) -> int | None:

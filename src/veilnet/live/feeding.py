@@ -1,21 +1,29 @@
 """From lines of readings to an agent: each epoch once, by its first line; one that cannot be read is missed.
 
 Epochs go up: a reading of one that was passed over, which a wrong clock can have done, is left out, and that is said.
+:func:`feed` is for readings that come as time goes by, :func:`feed_rows` for those of a log, whose rows are epochs.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from veilnet._core.errors import InvalidReading
+from veilnet._core.types import Array
+from veilnet.io.released_rows import CountedRows, ReleasedRows
 from veilnet.io.row_keys import RowKey
 from veilnet.io.streams import Block
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.epochs import Epochs
 
-__all__ = ["feed"]
+__all__ = ["feed", "feed_rows"]
+
+_LONGEST_GAP = 1_000_000  # rows of a log without a reading, each of which becomes a line
+_NO_READING = "no reading"
+_Found = dict[int, tuple[str, list[float] | None]]  # epoch -> why it has no numbers, or the numbers
 
 
 def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Callable[[str], None]) -> int:
@@ -26,7 +34,7 @@ def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Calla
     Raises Exhausted when the budget is used up before the block's end.
     """
     agent.store.keep_to(epochs.in_words(key))
-    found: dict[int, tuple[str, list[float] | None]] = {}
+    found: _Found = {}
     for line, row, reason in block.refused:
         if row is None or epochs.too_soon(row, key):
             say(f"line {line} left out: {reason}")
@@ -58,17 +66,99 @@ def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Calla
             else ""
         )
         say(f"{which} left out: never told, but epochs were taken up to {last}{ahead}")
-    nothing = [np.nan] * agent.sanitizer.readings
     missed = len(passed)
-    while new:
-        left = agent.store.left
-        part = new if left is None else new[:left]
-        if not part:
-            raise Exhausted
-        new = new[len(part) :]
-        readings = np.array([nothing if found[epoch][1] is None else found[epoch][1] for epoch in part])
-        released = agent.take(part, readings)
+    for part in _within_budget(agent, new, len(new)):
+        released = agent.take(part, _readings(agent, found, part))
         for epoch, reason in released.missed.items():
             say(f"epoch {epoch} missed: {found[epoch][0] or reason}")
         missed += len(released.missed)
     return missed
+
+
+def feed_rows(
+    agent: LiveAgent,
+    block: Block,
+    key: RowKey,
+    say: Callable[[str], None],
+    send: Callable[[], object],
+    *,
+    released: ReleasedRows | None,
+    counted: CountedRows | None,
+    at_once: int,
+) -> int:
+    """Sanitize what is new in a block of a log; how many rows were missed, or left out.
+
+    send:     called after each ``at_once`` rows, once all that is to be known of them is on the disk.
+    released: what was released before, from whatever store; those readings are refused.
+    counted:  looks whether lines are those that were counted before.
+
+    Every row of an agent with a memory is told, also those without a line; of another, only those that are released.
+    Raises Exhausted when the budget is used up before the block's end.
+    """
+    last, remembers = agent.store.last_epoch, agent.sanitizer.memory is not None
+    hashes = None if counted is None else counted.look(block)
+    found: _Found = {
+        row: ("", numbers) for row, numbers in zip(block.rows, block.numbers, strict=True) if row > last
+    }
+    left_out = 0
+    for line, row, reason in block.refused:
+        if remembers and row is not None and row > last and row not in found:
+            found[row] = reason, None
+        elif row is None or row > agent.resumed:
+            say(f"{f'line {line}' if row is None else key.words(row)} not sent: {reason}")
+            left_out += 1
+    new = sorted(found)
+    if remembers and new:
+        new = list(range(last + 1, new[-1] + 1))
+        if len(new) - len(found) > _LONGEST_GAP:
+            raise InvalidReading(
+                f"row {new[-1]} comes after row {last}: so many rows without a reading would all be said to be "
+                "missed; number the rows of the stream one by one from 1"
+            )
+    if released is not None:
+        released.refuse(_readings(agent, found, [row for row in new if row in found and found[row][1]]))
+    missed: dict[int, str] = {}
+    try:
+        for part in _within_budget(agent, new, at_once):
+            readings = _readings(agent, found, part)
+            if released is not None:
+                there = [place for place, row in enumerate(part) if row in found and found[row][1]]
+                released.look([part[place] for place in there], readings[there])
+            told = agent.take(part, readings, hashes).missed
+            missed |= {row: found.get(row, (_NO_READING, None))[0] or reason for row, reason in told.items()}
+            send()
+    finally:
+        for sentence in _missed(missed, key, "missed" if remembers else "not sent"):
+            say(sentence)
+    return left_out + len(missed)
+
+
+def _within_budget(agent: LiveAgent, epochs: Sequence[int], most: int) -> Iterator[Sequence[int]]:
+    """Epochs, so many at a time, as far as the budget goes."""
+    while epochs:
+        left = agent.store.left
+        part = epochs[: most if left is None else min(most, left)]
+        if not part:
+            raise Exhausted
+        yield part
+        epochs = epochs[len(part) :]
+
+
+def _readings(agent: LiveAgent, found: _Found, epochs: Sequence[int]) -> Array:
+    nothing = [np.nan] * agent.sanitizer.readings
+    rows = [found.get(epoch, ("", None))[1] or nothing for epoch in epochs]
+    return np.array(rows, dtype=np.float64).reshape(len(epochs), agent.sanitizer.readings)
+
+
+def _missed(missed: Mapping[int, str], key: RowKey, what: str) -> Iterator[str]:
+    """Each row that was missed, and why; rows without a line that follow one another once for all."""
+    start = None
+    for row, reason in missed.items():
+        start = row if start is None else start
+        if reason != _NO_READING:
+            yield f"{key.words(row)} {what}: {reason}"
+            start = None
+        elif missed.get(row + 1) != _NO_READING:
+            many = f"rows {key.text(start)} to {key.text(row)}"
+            yield f"{key.words(row) if start == row else many} {what}: {reason}"
+            start = None

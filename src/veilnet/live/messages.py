@@ -13,16 +13,13 @@ from hashlib import blake2b
 from typing import TypeVar
 
 import msgspec
-import numpy as np
 
-from veilnet._core.types import Array
+from veilnet.io.agent_store import STORE_BYTES
+from veilnet.io.outbox import SHORT, VERSION, Message
 
 __all__ = ["MOST_BYTES", "SHORT", "Malformed", "Message", "Receipt", "Seal", "as_ranges"]
 
-VERSION = 1  # of messages and receipts; it rises when a field is added
 MOST_BYTES = 65536  # of a message on the wire, as the broker's configuration allows
-SHORT = 16  # characters of a plan's id that its messages carry
-STORE_BYTES = 8
 LARGEST = 2**62  # of epochs and sequence numbers: SQLite's are signed
 _TAG = 16  # bytes of a seal
 _MOST_TOLD = 4096  # ranges in one receipt
@@ -30,33 +27,6 @@ _MOST_TOLD = 4096  # ranges in one receipt
 
 class Malformed(ValueError):
     """Bytes that are no message: a word says why, and nothing of the content."""
-
-
-class Message(msgspec.Struct, frozen=True, array_like=True, tag=VERSION, forbid_unknown_fields=True):
-    """What an agent tells of one epoch.
-
-    plan:     the beginning of the plan's id.
-    agent:    who sends.
-    store:    which sequence store it comes from: a random number, made when that store was begun.
-    sequence: counted from 1 in that store.
-    epoch:    which one it tells of.
-    after:    of an agent with a memory, the epoch before which entered it last (0: none): those between were missed.
-    private:  False for a simulation with seeded noise.
-    values:   the numbers sent, float64 in little-endian order; None says that there was no reading to release.
-    """
-
-    plan: str
-    agent: str
-    store: bytes
-    sequence: int
-    epoch: int
-    after: int = 0
-    private: bool = True
-    values: bytes | None = None
-
-    def numbers(self) -> Array | None:
-        """The numbers as an array; None where the reading was missed."""
-        return None if self.values is None else np.frombuffer(self.values, dtype="<f8")
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=VERSION, forbid_unknown_fields=True):

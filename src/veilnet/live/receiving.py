@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from veilnet.io.agent_store import STORE_BYTES
 from veilnet.live.centre import Centre, Estimated
 from veilnet.live.connecting import KEEPALIVE, Address, hang_up, make_client, nonsense
 from veilnet.live.keys import Credentials
-from veilnet.live.messages import STORE_BYTES, Receipt, Seal, as_ranges
+from veilnet.live.messages import Receipt, Seal, as_ranges
 from veilnet.live.neighbours import Neighbours, Publication
 from veilnet.live.seals import EstimateSigner
 from veilnet.live.topics import CENTRE, OFFLINE, ONLINE, Topics

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from veilnet.live.agent_store import AgentStore
+from veilnet.io.agent_store import AgentStore
 from veilnet.live.connecting import KEEPALIVE, Address, make_client, nonsense
 from veilnet.live.keys import Credentials
 from veilnet.live.messages import Malformed, Seal

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet.io import live_ledger
+from veilnet.io import agent_ledger, agent_store
+from veilnet.io._sqlite import connect
 from veilnet.io.centre_files import centre_from_bytes
-from veilnet.live import agent_store, centre_store
-from veilnet.live._sqlite import connect
+from veilnet.live import centre_store
 from veilnet.live.epochs import farthest
 
 __all__ = ["AgentStatus", "Status", "agent_status", "read_status"]
@@ -137,7 +137,7 @@ def plan_document(path: Path, plan: str) -> bytes:
 
 def agent_status(path: Path) -> tuple[str, agent_store.Ledger]:
     """(agent, ledger) in an agent's store, which is not changed."""
-    with _reading(path, live_ledger.KIND, "an agent's store (the --store of 'veilnet agent')") as database:
+    with _reading(path, agent_ledger.KIND, "an agent's store (the --store of 'veilnet agent')") as database:
         (agent,) = database.execute("SELECT agent FROM about").fetchone()
         return agent, agent_store.read_ledger(database)
 

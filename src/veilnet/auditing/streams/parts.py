@@ -18,7 +18,7 @@ from veilnet.auditing.promise import certificate_rows
 from veilnet.auditing.report import LEFT_OUT, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.streams.attack import TooLarge
-from veilnet.io.live_ledger import is_live_ledger
+from veilnet.io.agent_ledger import is_agent_store
 
 _AUTO = ("ridge", "network")
 _ROWS_OF_COMMANDS = 1000  # a command is started anew for every stream
@@ -125,7 +125,7 @@ class StreamParts(Parts):
 
         A live agent's store records what was sent, whatever x does.
         """
-        live = ledger is not None and is_live_ledger(Path(ledger.path))
+        live = ledger is not None and is_agent_store(Path(ledger.path))
         given = {"releases": what_if.releases, "ledger": None if live else ledger}
         for name, value in given.items():
             if value is not None:

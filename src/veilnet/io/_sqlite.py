@@ -10,10 +10,20 @@ from pathlib import Path
 from typing import Self
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
+from veilnet.io._atomic import remember_folder
 from veilnet.io._formats import check_format
 from veilnet.io._locking import require_lock
 
-__all__ = ["Lock", "Opened", "connect", "copy_database", "create_database", "open_database", "transaction"]
+__all__ = [
+    "Lock",
+    "Opened",
+    "connect",
+    "copy_database",
+    "create_database",
+    "fill_database",
+    "open_database",
+    "transaction",
+]
 
 _PATIENCE = 60.0  # seconds that a connection waits for another one of the same process
 
@@ -73,14 +83,21 @@ def create_database(
     os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(connect(partial)) as database:
         database.execute("PRAGMA journal_mode = DELETE")
-        with transaction(database):
-            for statement in schema.split(";"):
-                database.execute(statement)
-            database.execute("CREATE TABLE kind (kind TEXT NOT NULL)")
-            database.execute("INSERT INTO kind VALUES (?)", (kind,))
-            fill(database)
+        fill_database(database, kind, schema, fill)
     partial.rename(path)
-    _remember(path.absolute().parent)
+    remember_folder(path.absolute().parent)
+
+
+def fill_database(
+    database: sqlite3.Connection, kind: str, schema: str, fill: Callable[[sqlite3.Connection], object]
+) -> None:
+    """The tables of a new database, and what they begin with."""
+    with transaction(database):
+        for statement in schema.split(";"):
+            database.execute(statement)
+        database.execute("CREATE TABLE kind (kind TEXT NOT NULL)")
+        database.execute("INSERT INTO kind VALUES (?)", (kind,))
+        fill(database)
 
 
 def copy_database(database: sqlite3.Connection, path: Path) -> None:
@@ -103,7 +120,7 @@ def copy_database(database: sqlite3.Connection, path: Path) -> None:
         raise
     finally:
         os.close(handle)
-    _remember(path.absolute().parent)
+    remember_folder(path.absolute().parent)
 
 
 def open_database(path: Path, kind: str, *, what: str) -> sqlite3.Connection:
@@ -133,13 +150,14 @@ def open_database(path: Path, kind: str, *, what: str) -> sqlite3.Connection:
     return database
 
 
-def connect(path: Path, *, durable: bool = True, read_only: bool = False) -> sqlite3.Connection:
+def connect(path: Path | None, *, durable: bool = True, read_only: bool = False) -> sqlite3.Connection:
     """A connection, its caller's to close, without hidden transactions.
 
+    path:    None for a database in memory.
     durable: False where a crash of the machine may undo commits.
     """
     database = sqlite3.connect(
-        f"{path.absolute().as_uri()}{'?mode=ro' if read_only else ''}",
+        ":memory:" if path is None else f"{path.absolute().as_uri()}{'?mode=ro' if read_only else ''}",
         uri=True,
         timeout=_PATIENCE,
         isolation_level=None,
@@ -168,11 +186,3 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
                 f"the store could not be written ({error}); nothing of it was changed"
             ) from error
         raise
-
-
-def _remember(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,14 +1,16 @@
-"""What an agent has on its disk: which sequence numbers are taken, what waits to be acknowledged, its memory.
+"""What an agent has on its disk: which sequence numbers are taken, what waits to be sent, its memory, its ledger.
 
 The order of things is what makes a message count once, whenever the process is killed:
 
 1. :meth:`AgentStore.reserve` commits that a sequence number and an epoch are taken. Noise is drawn only afterwards.
-2. :meth:`AgentStore.keep` commits the sealed message, its entry in the ledger and the agent's memory together.
-3. The message is sent, and sent again, the same bytes, until the centre says that it has it: :meth:`settle`.
+2. :meth:`AgentStore.keep` commits the message, its entry in the ledger and the agent's memory together.
+3. The message is sent, and sent again, the same bytes, until it is known to have arrived: :meth:`settle`.
 
-A process killed between 1 and 2 leaves an epoch for which noise may have been drawn and nothing was kept. That epoch
-is never drawn for again: the next run says that its reading was missed. Epochs go up, so that none is told twice:
-only :meth:`AgentStore.repair_clock` goes back, to the present and no further, and what was told stays told.
+A process killed between 1 and 2 leaves an epoch for which noise may have been drawn and nothing was kept, so that
+nothing of it has left. Where its reading comes once more, from a log, :meth:`give_back` lets it enter again; a live
+agent, whose sensor has moved on, tells that it was missed. Epochs go up, so that none is told twice: only
+:meth:`AgentStore.repair_clock` goes back, to the present and no further, and what was told stays told. The store is
+the agent's, whatever plans come after one another: a reading that was told under one is not told under the next.
 
 Readings are never written down. The memory of an agent with one is as private as the readings it was made of, so the
 file is its owner's alone.
@@ -24,24 +26,43 @@ from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet._core.types import Array
-from veilnet.io.live_ledger import KIND, digest_of, next_hash, start_hash
-from veilnet.live._sqlite import Lock, Opened, connect, create_database, open_database, transaction
-from veilnet.live.epochs import CLOCKS_SET, moment
-from veilnet.live.messages import STORE_BYTES
+from veilnet.io._sqlite import (
+    Lock,
+    Opened,
+    connect,
+    create_database,
+    fill_database,
+    open_database,
+    transaction,
+)
+from veilnet.io.agent_ledger import KIND, digest_of, next_hash, require_store, start_hash
 
-__all__ = ["AgentStore", "Kept", "Reserved", "begin_agent_store", "check_not_begun"]
+__all__ = [
+    "CLOCKS_SET",
+    "STORE_BYTES",
+    "AgentStore",
+    "FileEnd",
+    "Kept",
+    "Reserved",
+    "begin_agent_store",
+    "check_not_begun",
+    "moment",
+]
 
-_WHAT = "an agent's sequence store"
+CLOCKS_SET = 1_704_067_200.0  # seconds since 1970, the year 2024: a clock before that was never set
+STORE_BYTES = 8
+_WHAT = "an agent's store"
 _USE = "sends from this store"
 _SCHEMA = """
 CREATE TABLE about (
     agent TEXT NOT NULL, store BLOB NOT NULL, budget INTEGER, clock REAL NOT NULL,
-    sequence INTEGER NOT NULL, epoch INTEGER NOT NULL, head BLOB NOT NULL, epochs TEXT
+    sequence INTEGER NOT NULL, epoch INTEGER NOT NULL, head BLOB NOT NULL, epochs TEXT, counted BLOB
 );
 CREATE TABLE releases (
     sequence INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, plan TEXT NOT NULL,
@@ -50,9 +71,15 @@ CREATE TABLE releases (
 CREATE INDEX releases_by_epoch ON releases (epoch);
 CREATE TABLE repairs (sequence INTEGER NOT NULL, epoch INTEGER NOT NULL, clock REAL NOT NULL);
 CREATE TABLE outbox (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL);
-CREATE TABLE memory (memory_key TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state BLOB NOT NULL)
+CREATE TABLE memory (memory_key TEXT PRIMARY KEY, epoch INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE file (length INTEGER NOT NULL, end BLOB NOT NULL, messages TEXT NOT NULL)
 """
 _CLOCK_MAY_GO_BACK = 60.0  # seconds: clocks are set right now and then
+
+
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970, in words."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 @dataclass(frozen=True)
@@ -67,14 +94,25 @@ class Reserved:
 class Kept:
     """What is to be kept of a release.
 
-    payload:  the sealed message; ``released`` whether it has numbers, or says that the reading was missed.
-    memory:   the agent's memory after this epoch, None where it has none.
+    payload:  the message; ``released`` whether it has numbers, or says that the reading was missed.
     """
 
     reserved: Reserved
     payload: bytes
     released: bool
-    memory: Array | None = None
+
+
+@dataclass(frozen=True)
+class FileEnd:
+    """How far the file goes that messages were added to last.
+
+    length:   in bytes; ``end`` a hash of the last of them.
+    messages: which messages it has: plan, agent, format.
+    """
+
+    length: int
+    end: bytes
+    messages: str
 
 
 @dataclass(frozen=True)
@@ -103,20 +141,17 @@ def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None
     """
     if budget is not None and budget < 1:
         raise InvalidRequest(f"--budget: expected at least one release, found {budget}")
-    store = secrets.token_bytes(STORE_BYTES)
-    about = (agent, store, budget, time.time(), start_hash(agent, store, budget))
     with closing(Lock(path, _USE)):
         try:
-            create_database(
-                path,
-                KIND,
-                _SCHEMA,
-                lambda database: database.execute(
-                    "INSERT INTO about VALUES (?, ?, ?, ?, 0, 0, ?, NULL)", about
-                ),
-            )
+            create_database(path, KIND, _SCHEMA, lambda database: _fill(database, agent, budget))
         except FileExistsError:
             raise _begun(path) from None
+
+
+def _fill(database: sqlite3.Connection, agent: str, budget: int | None) -> None:
+    store = secrets.token_bytes(STORE_BYTES)
+    about = (agent, store, budget, time.time(), start_hash(agent, store, budget))
+    database.execute("INSERT INTO about VALUES (?, ?, ?, ?, 0, 0, ?, NULL, NULL)", about)
 
 
 def check_not_begun(path: Path) -> None:
@@ -135,37 +170,16 @@ def _begun(path: Path) -> InvalidRequest:
 class AgentStore(Opened):
     """The store of one agent, nobody else's while it is open; threads may share it.
 
-    path:  the file; ``agent`` whose it is.
+    path:  the file; None for one in memory, which is gone when it is closed: for readings that are sanitized in one
+           go. ``agent`` says whose it is.
     """
 
-    def __init__(self, path: Path, agent: str) -> None:
-        if not path.exists():
-            raise InvalidRequest(
-                f"{path}: there is no sequence store of this agent, so nothing is sent. At its very first start give "
-                "--begin; afterwards the file has to be where it was (--store says where)"
-            )
+    def __init__(self, path: Path | None, agent: str) -> None:
         self.path = path
         self._turn = threading.RLock()
         with ExitStack() as files:
-            files.enter_context(closing(Lock(path, _USE)))
-            try:
-                self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT)))
-                # settling may be undone by a crash of the machine: the centre acknowledges again
-                self._settling = files.enter_context(closing(connect(path, durable=False)))
-                about = self._db.execute(
-                    "SELECT agent, store, budget, sequence, epoch, clock, epochs FROM about"
-                ).fetchone()
-                released, newest = self._db.execute(
-                    "SELECT count(*) FILTER (WHERE state <> 'missed'), coalesce(max(epoch), 0) FROM releases"
-                ).fetchone()
-            except sqlite3.Error as error:
-                raise InvalidPlan(f"{path}: {_WHAT} is broken ({error}); nothing is sent") from None
-            if about is None or about[0] != agent:
-                found = "" if about is None else about[0]
-                raise InvalidPlan(
-                    f"{path}: expected the sequence store of {agent!r}, found that of {found!r}; nothing is sent: "
-                    "give its own with --store"
-                )
+            self._open(path, agent, files)
+            about = self._about(agent)
             super().__init__(files.pop_all())
         self.agent = agent
         self.id: bytes = about[1]
@@ -174,8 +188,43 @@ class AgentStore(Opened):
         self._sequence: int = about[3]
         self._clock: float = about[5]
         self._epochs: str | None = about[6]
-        self._released: int = released
-        self._newest: int = newest
+        self.counted: bytes | None = about[7]
+        self._released: int = about[8]
+        self._newest: int = about[9]
+
+    def _open(self, path: Path | None, agent: str, files: ExitStack) -> None:
+        if path is None:
+            self._db = self._settling = files.enter_context(closing(connect(None)))
+            fill_database(self._db, KIND, _SCHEMA, lambda database: _fill(database, agent, None))
+            return
+        if not path.exists():
+            raise InvalidRequest(
+                f"{path}: there is no store of this agent, so nothing is sent. At its very first start give "
+                "--begin; afterwards the file has to be where it was (--store says where)"
+            )
+        require_store(path)
+        files.enter_context(closing(Lock(path, _USE)))
+        self._db = files.enter_context(closing(open_database(path, KIND, what=_WHAT)))
+        # settling may be undone by a crash of the machine: what arrived is sent again
+        self._settling = files.enter_context(closing(connect(path, durable=False)))
+
+    def _about(self, agent: str) -> tuple[Any, ...]:
+        try:
+            about = self._db.execute(
+                "SELECT agent, store, budget, sequence, epoch, clock, epochs, counted FROM about"
+            ).fetchone()
+            counts = self._db.execute(
+                "SELECT count(*) FILTER (WHERE state <> 'missed'), coalesce(max(epoch), 0) FROM releases"
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise InvalidPlan(f"{self.path}: {_WHAT} is broken ({error}); nothing is sent") from None
+        if about is None or about[0] != agent:
+            found = "" if about is None else about[0]
+            raise InvalidPlan(
+                f"{self.path}: expected the store of {agent!r}, found that of {found!r}; nothing is sent: "
+                "give its own with --store"
+            )
+        return (*about, *counts)
 
     @property
     def left(self) -> int | None:
@@ -245,8 +294,8 @@ class AgentStore(Opened):
         if self._epochs is not None:
             raise InvalidRequest(
                 f"{self.path}: its epochs were {self._epochs}, and would now be {epochs}, so that readings could be "
-                "told twice; nothing is sent: give them as before (the plan's step, --step, --time), or --begin "
-                "another store for readings that were never told"
+                "told twice; nothing is sent: give them as before (a column 'row', --time, the plan's step, --step), "
+                "or use another store for readings that were never told"
             )
         with self._turn, transaction(self._db):
             self._db.execute("UPDATE about SET epochs = ?", (epochs,))
@@ -258,10 +307,10 @@ class AgentStore(Opened):
         """Take sequence numbers for epochs, each after the one before: on the disk when this returns.
 
         memory_key: of the memory that they are for (:attr:`veilnet.Sanitizer.memory_key`).
-        now: seconds since 1970, the clock when left out. One that went back, or was never set, is refused.
+        now: the clock, seconds since 1970, where readings come as time goes by: one that went back, or was never
+             set, is refused. None where no clock tells which readings they are.
         """
-        now = time.time() if now is None else now
-        if now < max(CLOCKS_SET, self._clock - _CLOCK_MAY_GO_BACK):
+        if now is not None and now < max(CLOCKS_SET, self._clock - _CLOCK_MAY_GO_BACK):
             raise VeilnetError(
                 "the clock of this machine was set back or never set, so epochs could be told twice; nothing is "
                 f"sent: set it right (it was {moment(self._clock)} at the last release, and is {moment(now)}); "
@@ -280,6 +329,7 @@ class AgentStore(Opened):
             taken = [Reserved(self._sequence + 1 + k, epoch) for k, epoch in enumerate(epochs)]
             if not taken:
                 return []
+            clock = max(now or 0.0, self._clock)
             with transaction(self._db):
                 self._db.executemany(
                     "INSERT INTO releases (sequence, epoch, plan, state, memory_key) VALUES (?, ?, ?, 'reserved', ?)",
@@ -287,34 +337,67 @@ class AgentStore(Opened):
                 )
                 self._db.execute(
                     "UPDATE about SET sequence = ?, epoch = ?, clock = ?",
-                    (taken[-1].sequence, last, max(now, self._clock)),
+                    (taken[-1].sequence, last, clock),
                 )
-            self._sequence, self.last_epoch, self._clock = taken[-1].sequence, last, max(now, self._clock)
+            self._sequence, self.last_epoch, self._clock = taken[-1].sequence, last, clock
             self._released += len(taken)
             self._newest = max(last, self._newest)
             return taken
 
-    def keep(self, plan: str, releases: Sequence[Kept], memory_key: str = "") -> None:
-        """Keep messages, their entries in the ledger and the memory: all are on the disk afterwards, or nothing."""
+    def keep(
+        self,
+        plan: str,
+        releases: Sequence[Kept],
+        memory_key: str = "",
+        memory: Array | None = None,
+        counted: bytes | None = None,
+    ) -> None:
+        """Keep messages, their entries in the ledger and the memory: all are on the disk afterwards, or nothing.
+
+        memory:  the agent's after the last of them, None where it has none.
+        counted: a hash of all rows up to the last of them, where they are counted.
+        """
         with self._turn, transaction(self._db):
             (head,) = self._db.execute("SELECT head FROM about").fetchone()
+            entries = []
             for each in releases:
                 reserved, digest = each.reserved, digest_of(each.payload)
                 head = next_hash(head, reserved.sequence, reserved.epoch, plan, each.released, digest)
+                state = "waiting" if each.released else "missed"
+                entries.append((state, head, digest, reserved.sequence))
+            self._db.executemany(
+                "UPDATE releases SET state = ?, hash = ?, digest = ? WHERE sequence = ? AND state = 'reserved'",
+                entries,
+            )
+            self._db.executemany(
+                "INSERT INTO outbox VALUES (?, ?)",
+                [(each.reserved.sequence, each.payload) for each in releases],
+            )
+            self._db.execute("UPDATE about SET head = ?, counted = coalesce(?, counted)", (head, counted))
+            if releases and memory is not None:
+                content = np.ascontiguousarray(memory, dtype="<f8").tobytes()
+                epoch = releases[-1].reserved.epoch
                 self._db.execute(
-                    "UPDATE releases SET state = ?, hash = ?, digest = ? WHERE sequence = ? AND state = 'reserved'",
-                    ("waiting" if each.released else "missed", head, digest, reserved.sequence),
+                    "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)", (memory_key, epoch, content)
                 )
-                self._db.execute("INSERT INTO outbox VALUES (?, ?)", (each.reserved.sequence, each.payload))
-            self._db.execute("UPDATE about SET head = ?", (head,))
-            newest = releases[-1] if releases else None
-            if newest is not None and newest.memory is not None:
-                state = np.ascontiguousarray(newest.memory, dtype="<f8").tobytes()
-                self._db.execute(
-                    "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)",
-                    (memory_key, newest.reserved.epoch, state),
-                )
+        self.counted = self.counted if counted is None else counted
         self._released -= sum(not each.released for each in releases)
+
+    def give_back(self) -> None:
+        """Give up what an earlier run reserved and kept nothing for: its readings may come once more."""
+        with self._turn:
+            with transaction(self._db):
+                gone = self._db.execute("DELETE FROM releases WHERE state = 'reserved'").rowcount
+                (sequence,) = self._db.execute("SELECT coalesce(max(sequence), 0) FROM releases").fetchone()
+                found = self._db.execute(
+                    "SELECT epoch FROM (SELECT sequence, 0 AS place, epoch FROM releases UNION ALL "
+                    "SELECT sequence, 1, epoch FROM repairs) ORDER BY sequence DESC, place DESC LIMIT 1"
+                ).fetchone()
+                epoch = found[0] if found else 0
+                self._db.execute("UPDATE about SET sequence = ?, epoch = ?", (sequence, epoch))
+                (newest,) = self._db.execute("SELECT coalesce(max(epoch), 0) FROM releases").fetchone()
+            self._sequence, self.last_epoch, self._newest = sequence, epoch, newest
+            self._released -= gone
 
     def unfinished(self) -> list[tuple[Reserved, str, str]]:
         """Sequence numbers that an earlier run took and kept nothing for, with their plans and keys of memories."""
@@ -358,10 +441,20 @@ class AgentStore(Opened):
         with self._turn:
             return int(self._db.execute("SELECT count(*) FROM outbox").fetchone()[0])
 
-    def settle(self, kept: Sequence[tuple[int, int]], refused: Sequence[int] = ()) -> int:
-        """What the centre has, by (first, last), or will not take, leaves the outbox; how many messages that were."""
+    def settle(
+        self, kept: Sequence[tuple[int, int]], refused: Sequence[int] = (), file: FileEnd | None = None
+    ) -> int:
+        """What arrived, by (first, last), or will not be taken, leaves the outbox; how many messages that were.
+
+        file: how far the file of messages goes with them, where they went to one.
+        """
         gone = 0
         with self._turn, transaction(self._settling):
+            if file is not None:
+                self._settling.execute("DELETE FROM file")
+                self._settling.execute(
+                    "INSERT INTO file VALUES (?, ?, ?)", (file.length, file.end, file.messages)
+                )
             for first, last in kept:
                 gone += self._settling.execute(
                     "DELETE FROM outbox WHERE sequence BETWEEN ? AND ?", (first, last)
@@ -375,6 +468,12 @@ class AgentStore(Opened):
                         (sequence,),
                     )
         return gone
+
+    def file(self) -> FileEnd | None:
+        """How far the file goes that messages were added to last."""
+        with self._turn:
+            found = self._db.execute("SELECT length, end, messages FROM file").fetchone()
+        return None if found is None else FileEnd(*found)
 
     def ledger(self) -> Ledger:
         """What the store has recorded so far."""

@@ -1,14 +1,14 @@
-"""The chain of releases in a live agent's store, read by whoever did not write it.
+"""The ledger of an agent: the chain of releases in its store, read by whoever did not write it.
 
-A live agent's store is an SQLite file. Each release, and each reading that was told as missed, is an entry in its
-table ``releases``, numbered from 1. With the message goes the hash of the entry,
+An agent's store is an SQLite file (:mod:`veilnet.io.agent_store`). Each release, and each reading that was told as
+missed, is an entry in its table ``releases``, numbered from 1. With the message goes the hash of the entry,
 
     hash = SHA-256(hash before, sequence, epoch, plan, whether it has numbers, SHA-256 of the message),
 
-and the first one continues a hash of whose store it is and of its budget. Messages leave the store when the centre
-has them; their digests stay, so that the chain can be computed again. As with ledgers in files
-(:mod:`veilnet.io.release_ledger`) the hashes are no signatures: they tell accidents, and, with a *head* that was kept
-elsewhere, whether the store still continues what it was.
+and the first one continues a hash of whose store it is and of its budget. Messages leave the store when they are
+where they should be; their digests stay, so that the chain can be computed again. The hashes are no signatures: they
+tell accidents, and, with a *head* that was kept elsewhere, whether the store still continues what it was. That
+somebody put back an older copy, or continues two copies, the count of messages at the centre tells.
 
 Epochs go up, but where a clock that had been ahead was repaired: from then on they go up from the present again, and
 none is told twice.
@@ -28,19 +28,19 @@ from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._chain import read_head
-from veilnet.io.release_ledger import ReleaseAudit
 
 __all__ = [
     "KIND",
-    "LiveAudit",
-    "audit_live_releases",
+    "ReleaseAudit",
+    "audit_releases",
     "digest_of",
-    "is_live_ledger",
+    "is_agent_store",
     "next_hash",
+    "require_store",
     "start_hash",
 ]
 
-KIND = "veilnet-agent/3"
+KIND = "veilnet-agent/4"
 _MAGIC = b"SQLite format 3\0"
 _MOST_PROBLEMS = 5
 _ABOUT = (str, bytes, int | None, int, int, bytes)
@@ -68,8 +68,25 @@ def _text(entry: list[object]) -> bytes:
     return json.dumps(entry, separators=(",", ":")).encode()
 
 
-def is_live_ledger(path: Path) -> bool:
-    """Whether a file is an SQLite file, and so no ledger of lines."""
+def require_store(path: Path) -> None:
+    """InvalidPlan, which says what to do, where a file is another one, or of before there were stores."""
+    if is_agent_store(path):
+        return
+    found = "no such file"
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(64)
+        found = "found another file"
+        if b"veilnet-releases/" in start or b"veilnet-state/" in start:
+            found = (
+                "found a ledger or a memory as an earlier veilnet kept it, which none continues. Keep it for the "
+                "record, name a store that is not there yet, and give it only readings after that file's last row"
+            )
+    raise InvalidPlan(f"{path}: expected an agent's store (the --store of 'sanitize' or 'agent'), {found}")
+
+
+def is_agent_store(path: Path) -> bool:
+    """Whether a file is an SQLite file, and so no ledger of plans."""
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -78,18 +95,32 @@ def is_live_ledger(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class LiveAudit(ReleaseAudit):
-    """What a live agent's store shows; rows are epochs.
+class ReleaseAudit:
+    """What an agent's store shows to whoever did not write it.
 
+    count, last_row, left: rows (or epochs) released, the last one told, how many more the budget allows (None: any).
+    head:     to keep for the next audit.
+    problems: what is wrong, in words; empty where nothing is.
     agent:    whose it is.
-    missed:   epochs that were told as missed; ``reserved`` those of which nothing is kept (yet).
+    missed:   rows that were told as missed; ``reserved`` those of which nothing is kept (yet).
     repaired: the entries after which a clock was repaired.
     """
 
+    count: int
+    last_row: int
+    left: int | None
+    head: str
+    problems: tuple[str, ...]
     agent: str = ""
     missed: int = 0
     reserved: int = 0
     repaired: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        left = "no budget" if self.left is None else f"{self.left} more within its budget"
+        whole = "" if self.problems else "whole, "
+        said = f"Ledger: {whole}{self.count} rows released, the last one {self.last_row}, {left}; head {self.head}"
+        return "\n".join([said, *(f"ALARM: {problem}" for problem in self.problems)])
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -122,24 +153,25 @@ class _Entry:
         return self.state != "reserved"
 
 
-def audit_live_releases(
+def audit_releases(
     path: Path, agent: str | None = None, head: str | None = None, received: int | None = None
-) -> LiveAudit:
-    """Read a live agent's store without changing it, also while the agent runs.
+) -> ReleaseAudit:
+    """Read an agent's store without changing it, also while the agent runs.
 
-    path:     the store of ``veilnet agent``.
+    path:     the ``--store`` of ``sanitize`` or ``agent``.
     agent:    whose it has to be; anybody's if None.
     head:     the head at the last audit (``live status`` tells it), which the store must continue.
-    received: how many messages with numbers of this agent the centre has (``live status`` at the centre).
+    received: how many messages with numbers of this agent the centre has (``fuse``, or ``live status`` there).
     """
     kept = None if head is None else read_head(head, "--head")
+    require_store(path)
     try:
         with closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=60.0)
         ) as database:
             found = _audit(database, path, kept)
     except sqlite3.Error as error:
-        return LiveAudit(0, 0, None, "", (f"{path}: the store is damaged or torn ({error})",))
+        return ReleaseAudit(0, 0, None, "", (f"{path}: the store is damaged or torn ({error})",))
     if agent is not None and found.agent != agent:
         raise InvalidPlan(f"{path}: the store is of {found.agent!r}, not of {agent!r}; give its own")
     if received is not None and received > found.count:
@@ -151,13 +183,13 @@ def audit_live_releases(
     return found
 
 
-def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | None) -> LiveAudit:
+def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | None) -> ReleaseAudit:
     database.execute("BEGIN")  # one moment for all that follows
     tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
     kind = database.execute("SELECT kind FROM kind").fetchone() if "kind" in tables else None
     if kind is None or kind[0] != KIND:
         raise InvalidRequest(
-            f"{path}: expected a live agent's store (the --store of 'veilnet agent'), found another file"
+            f"{path}: expected an agent's store (the --store of 'veilnet sanitize' or 'agent'), found another file"
         )
     problems: list[str] = []
     whole = database.execute("PRAGMA integrity_check").fetchone()[0]
@@ -186,7 +218,7 @@ def _audit(database: sqlite3.Connection, path: Path, head: tuple[int, str] | Non
         problems.append(f"it has {released} releases, and was begun with a budget of {budget}")
     if len(problems) > _MOST_PROBLEMS:
         problems = [*problems[:_MOST_PROBLEMS], f"and {len(problems) - _MOST_PROBLEMS} more of the kind"]
-    return LiveAudit(
+    return ReleaseAudit(
         count=released,
         last_row=max((each.epoch for each in entries), default=0),
         left=None if budget is None else max(0, budget - released),
