@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from veilnet.cli._lines import LINES_AT_ONCE, is_regular, say, say_unused_times, with_first
+from veilnet.cli._lines import LINES_AT_ONCE, say, say_unused_times, with_first
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 from veilnet.cli._quick import Argument, Option
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
     from veilnet.io.agent_store import AgentStore
     from veilnet.io.outbox import Sink
+    from veilnet.io.sources import RowSource
     from veilnet.io.streams import Format
 
 
@@ -103,7 +104,7 @@ def command(
     from veilnet.agent.randomness import noise_source
     from veilnet.io.acceptance import runnable_sanitizer
     from veilnet.io.sanitizer_files import sanitizer_bytes
-    from veilnet.io.streams import format_for
+    from veilnet.io.streams import format_for, source_of
 
     if cluster is not None or is_parts(sanitizer):
         from veilnet.cli._parts_running import sanitize_parts
@@ -122,8 +123,8 @@ def command(
     if not noise.private:
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")
     asked = _Asked(
-        agent, plan or "", sanitizer, source, out, store, budget, again, header, time, flush, noise,
-        format_for(source, out, given=format), "jsonl" if json else format_for(out, source, given=format),
+        agent, plan or "", sanitizer, source_of(source, format, beside=out), out, store, budget, again, header, time,
+        flush, noise, "jsonl" if json else format_for(out, source, given=format),
     )  # fmt: skip
     with ExitStack() as opened:
         run = _Run(asked, opened)
@@ -165,7 +166,7 @@ class _Asked:
     agent: Sanitizer
     plan: str
     path: Path
-    source: Path | None
+    source: RowSource
     out: Path | None
     store: Path | None
     budget: int | None
@@ -174,61 +175,53 @@ class _Asked:
     time: str | None
     flush: bool
     noise: NoiseSource
-    format: Format
     sent_as: Format
-
-    @property
-    def label(self) -> str:
-        """The readings, in an error."""
-        return "standard input" if self.source is None else str(self.source)
 
 
 class _Run:
     """One run: read, look, reserve, draw, record, send, block by block."""
 
     def __init__(self, asked: _Asked, opened: ExitStack) -> None:
-        from veilnet.agent.lattice_watch import LatticeWatch
         from veilnet.io.message_streams import MessageMark
         from veilnet.io.outbox import Unsealed
         from veilnet.io.reading_streams import ReadingReader
         from veilnet.io.released_rows import CountedRows, ReleasedRows
         from veilnet.io.row_keys import COUNTED
         from veilnet.live.agent import LiveAgent
+        from veilnet.review.lattice_watch import LatticeWatch
 
         self._asked, agent = asked, asked.agent
         if agent.memory is not None and asked.time is not None:
             raise _times_number_no_rows("--time")
-        lines = sys.stdin.buffer if asked.source is None else opened.enter_context(asked.source.open("rb"))
         self._reader = reader = ReadingReader(
-            lines, asked.format, agent.readings, names=agent.names, header=asked.header, time=asked.time,
-            label=asked.label,
-        )  # fmt: skip
-        again = is_regular(lines)  # it can be read again from its beginning
+            asked.source, agent.readings, names=agent.names, header=asked.header, time=asked.time
+        )
+        at_once = LINES_AT_ONCE if asked.source.is_regular or not asked.flush else 1
         # Nothing is begun, let alone replaced, before the input is known to be what it should be.
-        self._blocks = with_first(reader.blocks(LINES_AT_ONCE if again or not asked.flush else 1), reader)
+        self._blocks = with_first(reader.blocks(at_once), reader)
         self._key = key = reader.key or COUNTED
         if agent.memory is not None and key.is_time:
-            raise _times_number_no_rows(asked.label)
+            raise _times_number_no_rows(str(asked.source))
         say_unused_times(
             reader,
             "--time {} goes by it" if agent.memory is None else "number them in a column 'row', so that steps "
             "that were not read count too",
         )  # fmt: skip
-        self._agent = LiveAgent(self._opened(opened, again), Unsealed(), agent, asked.plan, asked.noise)
+        self._agent = LiveAgent(self._opened(opened), Unsealed(), agent, asked.plan, asked.noise)
         self._released = self._counted = None
         if asked.noise.private:
             self._released = ReleasedRows(
                 asked.path.with_name(f"{asked.path.stem}.released"), agent.readings, again=asked.again
             )
         if asked.store is not None and key == COUNTED:
-            self._counted = CountedRows(self._agent.resumed, self._agent.store.counted, asked.label)
+            self._counted = CountedRows(self._agent.resumed, self._agent.store.counted, str(asked.source))
         self._mark = MessageMark(asked.plan, agent.agent, asked.noise.private, key)
         self._sink = opened.enter_context(self._outlet())
         self._watch = LatticeWatch(agent)
         self._missed = 0
         self._exhausted = False
 
-    def _opened(self, opened: ExitStack, again: bool) -> AgentStore:
+    def _opened(self, opened: ExitStack) -> AgentStore:
         """The agent's store, or one for this run alone."""
         from veilnet._core.errors import InvalidPlan, InvalidReading, InvalidRequest
         from veilnet.io.agent_store import AgentStore, begin_agent_store
@@ -239,9 +232,9 @@ class _Run:
             return opened.enter_context(AgentStore(None, asked.agent.agent))
         if not asked.plan:
             raise InvalidPlan("--store: expected a sanitizer of a plan, found one saved on its own")
-        if self._key == COUNTED and not again:
+        if self._key == COUNTED and not asked.source.is_regular:
             raise InvalidReading(
-                "standard input: nothing tells which readings these are, so a restart could send some twice; give "
+                f"{asked.source}: nothing tells which readings these are, so a restart could send some twice; give "
                 "each its number in a column 'row', or its time in one called 'time'"
             )
         if not path.exists():
@@ -341,7 +334,7 @@ class _Run:
         say(self._watch.conclude())
         resumed, sent, read = self._agent.resumed, self._agent.sent, self._reader.last_row
         if not sent + self._missed + resumed + read:
-            say(f"{self._asked.label} has no readings: nothing was sent")
+            say(f"{self._asked.source} has no readings: nothing was sent")
         if self._exhausted:
             say("the budget is used up: nothing more is sent until x changes, from a store of its own")
         elif read < resumed:

@@ -17,7 +17,6 @@ none is told twice.
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -25,6 +24,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.io._chain import read_head
@@ -65,7 +66,7 @@ def digest_of(payload: bytes) -> bytes:
 
 
 def _text(entry: list[object]) -> bytes:
-    return json.dumps(entry, separators=(",", ":")).encode()
+    return msgspec.json.encode(entry)
 
 
 def require_store(path: Path) -> None:

@@ -330,15 +330,17 @@ class AgentStore(Opened):
             if not taken:
                 return []
             clock = max(now or 0.0, self._clock)
-            with transaction(self._db):
-                self._db.executemany(
-                    "INSERT INTO releases (sequence, epoch, plan, state, memory_key) VALUES (?, ?, ?, 'reserved', ?)",
-                    [(each.sequence, each.epoch, plan, memory_key) for each in taken],
-                )
-                self._db.execute(
-                    "UPDATE about SET sequence = ?, epoch = ?, clock = ?",
-                    (taken[-1].sequence, last, clock),
-                )
+            if self.path is not None:
+                with transaction(self._db):
+                    self._db.executemany(
+                        "INSERT INTO releases (sequence, epoch, plan, state, memory_key) "
+                        "VALUES (?, ?, ?, 'reserved', ?)",
+                        [(each.sequence, each.epoch, plan, memory_key) for each in taken],
+                    )
+                    self._db.execute(
+                        "UPDATE about SET sequence = ?, epoch = ?, clock = ?",
+                        (taken[-1].sequence, last, clock),
+                    )
             self._sequence, self.last_epoch, self._clock = taken[-1].sequence, last, clock
             self._released += len(taken)
             self._newest = max(last, self._newest)
@@ -358,22 +360,12 @@ class AgentStore(Opened):
         counted: a hash of all rows up to the last of them, where they are counted.
         """
         with self._turn, transaction(self._db):
-            (head,) = self._db.execute("SELECT head FROM about").fetchone()
-            entries = []
-            for each in releases:
-                reserved, digest = each.reserved, digest_of(each.payload)
-                head = next_hash(head, reserved.sequence, reserved.epoch, plan, each.released, digest)
-                state = "waiting" if each.released else "missed"
-                entries.append((state, head, digest, reserved.sequence))
-            self._db.executemany(
-                "UPDATE releases SET state = ?, hash = ?, digest = ? WHERE sequence = ? AND state = 'reserved'",
-                entries,
-            )
+            if self.path is not None:
+                self._record(plan, releases, counted)
             self._db.executemany(
                 "INSERT INTO outbox VALUES (?, ?)",
                 [(each.reserved.sequence, each.payload) for each in releases],
             )
-            self._db.execute("UPDATE about SET head = ?, counted = coalesce(?, counted)", (head, counted))
             if releases and memory is not None:
                 content = np.ascontiguousarray(memory, dtype="<f8").tobytes()
                 epoch = releases[-1].reserved.epoch
@@ -382,6 +374,21 @@ class AgentStore(Opened):
                 )
         self.counted = self.counted if counted is None else counted
         self._released -= sum(not each.released for each in releases)
+
+    def _record(self, plan: str, releases: Sequence[Kept], counted: bytes | None) -> None:
+        """The entries in the ledger; a store in memory, which nobody can look at, has none."""
+        (head,) = self._db.execute("SELECT head FROM about").fetchone()
+        entries = []
+        for each in releases:
+            reserved, digest = each.reserved, digest_of(each.payload)
+            head = next_hash(head, reserved.sequence, reserved.epoch, plan, each.released, digest)
+            state = "waiting" if each.released else "missed"
+            entries.append((state, head, digest, reserved.sequence))
+        self._db.executemany(
+            "UPDATE releases SET state = ?, hash = ?, digest = ? WHERE sequence = ? AND state = 'reserved'",
+            entries,
+        )
+        self._db.execute("UPDATE about SET head = ?, counted = coalesce(?, counted)", (head, counted))
 
     def give_back(self) -> None:
         """Give up what an earlier run reserved and kept nothing for: its readings may come once more."""

@@ -78,11 +78,6 @@ class RowKey:
         """A row in a sentence."""
         return f"{'time' if self.is_time else 'row'} {self.text(row)}"
 
-    @property
-    def characters(self) -> bytes:
-        """What its text is made of."""
-        return b"-0123456789T:.Z" if self.is_time else b"0123456789"
-
 
 COUNTED, ROW = RowKey("counted"), RowKey("row")
 

@@ -42,16 +42,6 @@ class Block:
         """The numbers as (rows, columns)."""
         return np.array(self.numbers, dtype=np.float64).reshape(len(self.numbers), columns)
 
-    def without_rows_up_to(self, last: int) -> Block:
-        """What comes after a row; lines whose row is not known stay."""
-        kept = [place for place, row in enumerate(self.rows) if row > last]
-        return Block(
-            [self.lines[place] for place in kept],
-            [self.rows[place] for place in kept],
-            [self.numbers[place] for place in kept],
-            [entry for entry in self.refused if entry[1] is None or entry[1] > last],
-        )
-
 
 class Refused(Exception):
     """Why a line is refused; the row if it is known."""
