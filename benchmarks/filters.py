@@ -108,16 +108,16 @@ def commands(rows: int, flushed: int) -> None:
         lines = [f"{k + 1},{','.join(map(repr, y))}\n" for k, y in enumerate(readings.tolist())]
         (folder / "all.csv").write_text("row,a,b,c,d\n" + "".join(lines))
         (folder / "few.csv").write_text("row,a,b,c,d\n" + "".join(lines[:flushed]))
-        out, state = folder / "sent.csv", folder / "kitchen.state"
-        begin = ["sanitize", folder / "kitchen.json", "--out", out, "--append", "--begin", "--in"]
+        out, store = folder / "sent.csv", folder / "kitchen.sqlite"
+        begin = ["sanitize", folder / "kitchen.json", "--out", out, "--store", store, "--again", "--in"]
         timed(*begin, folder / "few.csv")  # imports
         print(f"by the command, {rows} rows ({flushed} with --flush): rows a second by the clock, of one CPU")
         for what, count, arguments in (
-            ("sanitize --append, with a memory", rows, [*begin, folder / "all.csv"]),
-            ("sanitize --append --flush, with a memory", flushed, [*begin, folder / "few.csv", "--flush"]),
+            ("sanitize --store, with a memory", rows, [*begin, folder / "all.csv"]),
+            ("sanitize --store --flush, with a memory", flushed, [*begin, folder / "few.csv", "--flush"]),
         ):
             out.unlink(missing_ok=True)
-            state.unlink(missing_ok=True)
+            store.unlink()
             clock, cpu = timed(*arguments)
             print(f"  {what:42s} {count / clock:10,.0f} {count / cpu:10,.0f}", flush=True)
 

@@ -6,8 +6,8 @@ A ratio of 1 is the speed of the bare line, 0.5 half of it. The bare line for no
 secure source: ``y @ C.T + secure_normal(...)``. Rows without noise are dithered before rounding, so their line
 is ``y @ C.T + step * secure_uniform(...)``; beside it, for the record, the product alone, which protects nothing.
 
-The last lines are of the commands, from file to file: rows a second, and what durability costs. With ``--append``
-and ``--ledger`` each block is on the disk before the next is read; with ``--flush`` a block is one row.
+The last lines are of the commands, from file to file: rows a second, and what durability costs. With ``--store``
+each block is on the disk before the next is read; with ``--flush`` a block is one row.
 """
 
 from __future__ import annotations
@@ -143,37 +143,24 @@ def commands(rows: int, flushed: int) -> None:
         (folder / "all.csv").write_text("\n".join(lines) + "\n")
         (folder / "few.csv").write_text("\n".join(lines[: flushed + 1]) + "\n")
         sanitize = ["sanitize", folder / "plan/kitchen.json", "--in"]
-        out, ledger = folder / "messages.csv", folder / "ledger"
+        out, store = folder / "messages.csv", folder / "store"
+        in_service = ["--out", out, "--store", store, "--again"]
         ways = {
             "sanitize --out": (rows, [*sanitize, folder / "all.csv", "--out", out, "--again"]),
             "fuse --out": (
                 rows,
                 ["fuse", folder / "plan/center.json", f"kitchen={out}", "--out", folder / "e.csv", "--json"],
             ),
-            "sanitize --append": (rows, [*sanitize, folder / "all.csv", "--out", out, "--append"]),
-            "sanitize --append --ledger": (
-                rows,
-                [*sanitize, folder / "all.csv", "--out", out, "--append", "--ledger", ledger],
-            ),
-            "  restarted, nothing new": (
-                rows,
-                [*sanitize, folder / "all.csv", "--out", out, "--append", "--ledger", ledger],
-            ),
-            "sanitize --append --flush": (
-                flushed,
-                [*sanitize, folder / "few.csv", "--out", out, "--append", "--flush"],
-            ),
-            "sanitize --append --ledger --flush": (
-                flushed,
-                [*sanitize, folder / "few.csv", "--out", out, "--append", "--ledger", ledger, "--flush"],
-            ),
+            "sanitize --store": (rows, [*sanitize, folder / "all.csv", *in_service]),
+            "  restarted, nothing new": (rows, [*sanitize, folder / "all.csv", *in_service]),
+            "sanitize --store --flush": (flushed, [*sanitize, folder / "few.csv", *in_service, "--flush"]),
         }
         timed(*sanitize, folder / "few.csv", "--out", out)  # imports
         print(f"by the command, {rows} rows ({flushed} with --flush): rows a second by the clock, of one CPU")
         for what, (count, arguments) in ways.items():
             if not what.startswith(("fuse", " ")):
                 out.unlink(missing_ok=True)
-                ledger.unlink(missing_ok=True)
+                store.unlink(missing_ok=True)
             clock, cpu = timed(*arguments)
             print(f"  {what:36s} {count / clock:10,.0f} {count / cpu:10,.0f}", flush=True)
 

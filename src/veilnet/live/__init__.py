@@ -5,7 +5,9 @@ Who is who: ``topics`` (who says what where), ``keys`` and ``seals`` (who can pr
 A message's life, in the order of the modules to read:
 
     epochs          a reading's time -> the epoch it belongs to
-    agent_store     the sequence number is reserved on the disk, then noise is drawn, then the message is kept there
+    feeding         lines of readings -> an agent: of a log, or as time goes by
+    agent           the sequence number is reserved on the disk, then noise is drawn, then the message is kept there
+                    (:mod:`veilnet.io.agent_store`)
     messages        what goes over the wire: typed, limited in size, sealed
     sending         the agent's outbox: a message leaves it when the centre has acknowledged it
     intake          the centre's door: who may come in, and why others may not
