@@ -13,8 +13,8 @@ import veilnet as vn
 from helpers.networks import random_network, random_sanitizers
 from helpers.statistics_tests import law_is_off
 from veilnet.agent.grid import CROSSING_LIMIT, crossing_probability, grid_steps
-from veilnet.agent.randomness import noise_source
-from veilnet.agent.release import NotPrivate, release_valid
+from veilnet.agent.randomness import SeededNoise, noise_source
+from veilnet.agent.release import NotPrivate, release_stack, release_valid
 from veilnet.plans.plan import make_plan
 from veilnet.plans.release_grid import with_release_grid
 
@@ -272,3 +272,25 @@ def test_make_plan_accepts_limits_and_names() -> None:
     plan = make_plan(network, sanitizers, "by hand")
     assert plan.sanitizers["a0"].names == ("r0", "r1", "r2")
     np.testing.assert_array_equal(plan.sanitizers["a0"].reach, np.outer([-5.0, 5.0], np.ones(3)))
+
+
+def test_a_stack_of_agents_sends_what_each_would_alone() -> None:
+    """To the last bit, from the same draws: agents with noise, dither, offsets, and a reading that is none."""
+    rng = np.random.default_rng(5)
+    C, offset = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 4))
+    grid, resolution = np.full((3, 2), 2.0**-9), np.full((3, 4), 0.25)
+    readings = rng.normal(size=(50, 3, 4))
+    readings[7, 1, 2] = np.nan
+    for k in range(3):
+        alone = vn.Sanitizer(
+            C[k], np.eye(2), offset=offset[k], grid=2.0**-9, resolution=0.25, dither=2, agent="a"
+        )
+        one = slice(k, k + 1)
+        stacked = release_stack(
+            readings[:, one], SeededNoise(np.random.default_rng(6)), compression=C[one], grid_step=grid[one],
+            variances=np.ones((1, 2)), offset=offset[one], resolution=resolution[one],
+        )[:, 0]  # fmt: skip
+        valid = np.isfinite(readings[:, k]).all(axis=1)
+        np.testing.assert_array_equal(np.isfinite(stacked).all(axis=1), valid)
+        if valid.all():
+            np.testing.assert_array_equal(stacked, np.asarray(alone.sanitize(readings[:, k], rng=6)))

@@ -105,7 +105,7 @@ def test_runs_continue_the_same_filter(agent: Agent) -> None:
     agent.readings[25] = np.nan
     code, _, err = agent.append(agent.write(), "--flush")
     assert code == 1
-    assert "row 26 missed: field 1 is empty" in err
+    assert "row 26 missed: reading 1 is not a number" in err
     agent.check(60)
     assert agent.append(agent.write())[0] == 0  # nothing new
     agent.check(60)
@@ -147,7 +147,7 @@ def test_what_a_killed_run_kept_is_sent_as_it_was(
     """The file has some of the rows that the memory has taken in: the others are added, the same numbers."""
     agent.append(agent.write(0))
     with monkeypatch.context() as patched:
-        patched.setattr(AgentStore, "settle", killed)  # messages are in the file, and nobody knows it
+        patched.setattr(AgentStore, "settle", killed_after_sending)  # they are in the file, and nobody knows it
         assert agent.append(agent.write(10))[0] == 130
     whole = agent.out.read_bytes().splitlines(keepends=True)
     assert len(whole) == 11
@@ -162,6 +162,11 @@ def test_what_a_killed_run_kept_is_sent_as_it_was(
 
 def killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+def killed_after_sending(_: AgentStore, sent: list[tuple[int, int]], **__: object) -> None:
+    if sent:
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("where", ["keep", "reserve"])

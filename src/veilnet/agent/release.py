@@ -27,10 +27,12 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork, InvalidReading
 from veilnet._core.labelled import labels_of, picked
 from veilnet._core.types import AnyArray, Array, Booleans
+from veilnet.agent import grid
 from veilnet.agent.randomness import NoiseSource, noise_source
-from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe
+from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe, reach
+from veilnet.model.readings import MOST_DRAWS
 
-__all__ = ["NotPrivate", "Released", "as_numbers", "release", "release_valid"]
+__all__ = ["NotPrivate", "Released", "as_numbers", "release", "release_stack", "release_valid"]
 
 
 class NotPrivate(np.ndarray[Any, Any]):
@@ -104,6 +106,45 @@ def release_valid(recipe: Recipe, rows: Array, source: NoiseSource) -> Released:
     refused = np.flatnonzero(~valid)
     reasons = {int(place): recipe.reason(rows[place]) for place in refused}
     return Released(valid, recipe.sanitize(centred[valid], source), reasons)
+
+
+def release_stack(
+    readings: Array,
+    source: NoiseSource,
+    *,
+    compression: Array,
+    grid_step: Array,
+    variances: Array | None,
+    offset: Array,
+    resolution: Array | None,
+) -> Array:
+    """What may leave of the readings (T, S, n) of S agents that send as many numbers each, (T, S, k).
+
+    compression: C of each, (S, k, n); ``grid_step`` the step of each number, (S, k).
+    variances:   of the noise added to each number, (S, k); None where nothing is added.
+    offset:      of each reading, (S, n); ``resolution`` likewise its step, None where there are none.
+
+    What :meth:`Recipe.sanitize` does for one agent that keeps nothing, for many at once; not a number where an agent
+    sends nothing. Every reading with a resolution gets all draws of dither.
+    """
+    far = reach(compression, grid_step, None)
+    valid = np.isfinite(readings).all(axis=2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        known = np.clip(readings - offset, -far, far)
+    known[~valid] = 0.0
+    if resolution is not None and np.any(resolution):
+        for _ in range(int(MOST_DRAWS)):
+            known += source.uniform(known.shape) * resolution
+    in_steps = compression / grid_step[:, :, None]
+    values = np.swapaxes(np.swapaxes(known, 0, 1) @ np.swapaxes(in_steps, 1, 2), 0, 1)
+    deviation = np.zeros(grid_step.shape)
+    if variances is not None:
+        deviation = np.sqrt(variances) / grid_step
+        values = values + deviation * source.normal(values.shape)
+    flat = values.reshape(len(values), -1)
+    released = grid.release(flat, 1.0, deviation.reshape(-1), source).reshape(values.shape) * grid_step
+    released[~valid] = np.nan
+    return np.asarray(released)
 
 
 def as_numbers(readings: Any, recipe: Recipe) -> Array:

@@ -20,15 +20,13 @@ from veilnet._core.progress import Progress
 from veilnet._core.stacks import parts as some_at_a_time
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
-from veilnet.agent import grid
 from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
-from veilnet.agent.recipe import reach
+from veilnet.agent.release import release_stack
 from veilnet.cluster.messages import Messages, as_numbers, begun, finish, read_arrays, read_reading_part
 from veilnet.cluster.parts import LoadedPart, Parts, loaded, opened, written
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import Alike, Sending, plan_name, read_sending
 from veilnet.designs.questions import read_count
-from veilnet.model.readings import MOST_DRAWS
 
 __all__ = ["Sanitized", "sanitize"]
 
@@ -198,21 +196,8 @@ def release(sending: Sending, part: LoadedPart, readings: Array, source: NoiseSo
 
 def release_of(alike: Alike, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
     """What may leave of the readings (T, count, n) of some agents that send as many numbers, (T, count, k)."""
-    far = reach(alike.compression, alike.grid, None)
-    valid = np.isfinite(readings).all(axis=2)
-    with np.errstate(over="ignore", invalid="ignore"):
-        known = np.clip(readings - part.offset[alike.places], -far, far)
-    known[~valid] = 0.0
-    if part.resolution is not None and np.any(part.resolution[alike.places]):
-        for _ in range(int(MOST_DRAWS)):
-            known += source.uniform(known.shape) * part.resolution[alike.places]
-    in_steps = alike.compression / alike.grid[:, :, None]
-    values = np.swapaxes(np.swapaxes(known, 0, 1) @ np.swapaxes(in_steps, 1, 2), 0, 1)
-    deviation = np.zeros(alike.grid.shape)
-    if alike.variances is not None:
-        deviation = np.sqrt(alike.variances) / alike.grid
-        values = values + deviation * source.normal(values.shape)
-    flat = values.reshape(len(values), -1)
-    on_grid = grid.release(flat, 1.0, deviation.reshape(-1), source).reshape(values.shape) * alike.grid
-    on_grid[~valid] = np.nan
-    return on_grid
+    resolution = None if part.resolution is None else part.resolution[alike.places]
+    return release_stack(
+        readings, source, compression=alike.compression, grid_step=alike.grid, variances=alike.variances,
+        offset=part.offset[alike.places], resolution=resolution,
+    )  # fmt: skip
