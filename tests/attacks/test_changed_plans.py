@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.released import forget
 from helpers.small_network import small_network
 from veilnet.cli import run
 from veilnet.io.acceptance import accept, read_accepted
@@ -48,6 +49,7 @@ def sanitized(place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     def run_it(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1.0,2.0\n3.0,4.0\n")))
         capfd.readouterr()
+        forget([hall(place)])
         code = run(["sanitize", str(hall(place)), "--trust", str(place / "designer.pub"), *arguments])
         out, err = capfd.readouterr()
         return code, out, err

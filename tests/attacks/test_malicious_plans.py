@@ -16,6 +16,7 @@ import veilnet as vn
 from helpers.coarse_networks import undithered
 from helpers.honest_streams import honest_plan
 from helpers.networks import random_network
+from helpers.released import forget
 from helpers.stream_plans import Kind, stream_network
 from veilnet.cli import run
 from veilnet.io import _reading
@@ -217,6 +218,7 @@ def sanitized(
         buffer = io.BytesIO(b"1,2,3\n")
 
     monkeypatch.setattr("sys.stdin", Input())
+    forget(arguments)
     code = run(["sanitize", *arguments])
     out, err = capfd.readouterr()
     return code, out, err

@@ -147,7 +147,9 @@ def test_what_a_killed_run_kept_is_sent_as_it_was(
     """The file has some of the rows that the memory has taken in: the others are added, the same numbers."""
     agent.append(agent.write(0))
     with monkeypatch.context() as patched:
-        patched.setattr(AgentStore, "settle", killed_after_sending)  # they are in the file, and nobody knows it
+        patched.setattr(
+            AgentStore, "settle", killed_after_sending
+        )  # they are in the file, and nobody knows it
         assert agent.append(agent.write(10))[0] == 130
     whole = agent.out.read_bytes().splitlines(keepends=True)
     assert len(whole) == 11
