@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -129,18 +130,13 @@ class Table(Kind):
             return self.read({name: each for name, each in document.items() if name != "format"})
 
 
-class file_errors:
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
     """What is wrong with values of a file is told as an InvalidPlan that names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InvalidNetwork | np.linalg.LinAlgError):
-            raise InvalidPlan(f"{self._path}: {error}; the file was changed: {_AGAIN}") from error
+    try:
+        yield
+    except (InvalidNetwork, np.linalg.LinAlgError) as error:
+        raise InvalidPlan(f"{path}: {error}; the file was changed: {_AGAIN}") from error
 
 
 def matrix(array: Array, rows: int, columns: int, name: str) -> Array:

@@ -174,29 +174,22 @@ class Archive:
         if not {"places", "compression", "grid"} <= set(stack) <= _STACK_ARRAYS or not whole:
             raise self._changed(f"{name}: expected places, compression and grid, found {sorted(stack)}")
         places, compression = stack["places"], stack["compression"]
-        if places.dtype != np.int64 or places.ndim != 1 or np.any(places[1:] <= places[:-1]):
+        if places.dtype.kind != "i" or places.ndim != 1 or np.any(places[1:] <= places[:-1]):
             raise self._changed(f"{name}.places: expected whole numbers that grow")
         if compression.ndim != 3 or len(compression) != len(places):
             raise self._changed(f"{name}.compression: expected ({len(places)}, numbers, readings)")
-        count, sent, _ = compression.shape
-        shapes = {"compression": compression.shape, "grid": (count, sent)}
+        (count, sent, columns), order = compression.shape, _order(stack)
+        kept = (count, order, order)
+        shapes = {"places": (count,), "compression": compression.shape, "grid": (count, sent)}
         shapes |= {"variances": (count, sent), "covariance": (count, sent, sent)}
-        order = _order(stack)
-        shapes |= {
-            "transition": (count, order, order),
-            "gain": (count, order, compression.shape[2] - order),
-            "start": (count, order, order),
-        }
+        shapes |= {"transition": kept, "gain": (count, order, columns - order), "start": kept}
         for key, array in stack.items():
-            if key == "places":
-                continue
-            if array.dtype != np.float64 or array.shape != shapes[key] or not np.all(np.isfinite(array)):
+            kind = np.int64 if key == "places" else np.float64
+            if array.dtype != kind or array.shape != shapes[key] or not np.all(np.isfinite(array)):
                 raise self._changed(f"{name}.{key}: expected finite numbers of shape {shapes[key]}")
         if np.any(stack.get("variances", np.zeros(1)) < 0):
             raise self._changed(f"{name}.variances: expected none below zero")
-        if memory and (
-            not order or np.max(np.abs(np.linalg.eigvals(stack["transition"])), initial=0.0) >= 1.0
-        ):
+        if memory and (not order or np.max(np.abs(np.linalg.eigvals(stack["transition"])), initial=0.0) >= 1):
             raise self._changed(f"{name}.transition: expected memories that forget")
         try:
             checked_steps(stack["grid"])

@@ -55,9 +55,6 @@ PROMISES = Table(**_PROMISES)
 PLAN = Table(plan=TEXT, **_PROMISES, sanitizers=ByName(SANITIZER), network=Kind(dict))
 
 _LONGEST_NAME = 120  # bytes; file systems allow 255 with suffix and temporary marks
-_DEVICES = frozenset(
-    {"con", "prn", "aux", "nul", *(f"com{k}" for k in range(1, 10)), *(f"lpt{k}" for k in range(1, 10))}
-)
 
 
 def save_plan(plan: Plan, folder: str | PathLike[str]) -> None:
@@ -123,8 +120,8 @@ def promises_of(plan: Plan) -> dict[str, Any]:
 def file_names(agents: Sequence[str]) -> dict[str, str]:
     """agent -> a file name that every file system can hold, different for each.
 
-    Names stay as they are where they can; others (a device of Windows, forbidden characters, too long, equal
-    to another but for case or accents' encoding) get a digest of the name.
+    Names stay as they are where they can; others (forbidden characters, too long, equal to another but for case or
+    accents' encoding) get a digest of the name.
     """
     folded = [_folded(agent) for agent in agents]
     counts: dict[str, int] = {}
@@ -144,7 +141,6 @@ def _harmless(agent: str) -> bool:
     return (
         len(agent.encode()) <= _LONGEST_NAME
         and not any(mark in agent for mark in '<>:"|?*~/\\')
-        and agent.partition(".")[0].strip().casefold() not in _DEVICES
         and agent.strip(" .") == agent
         and _folded(agent) not in ("plan", "center", "proof")
     )
