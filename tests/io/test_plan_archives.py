@@ -31,14 +31,15 @@ def mixed_network(**options: Any) -> vn.Network:
     return stacked_network(4, [(6, 3), (5, 2), (2, 4)], **options)
 
 
-def by_hand(noise: str) -> vn.Plan:
-    """Noise of every kind, correlated within and between agents."""
+def by_hand(noise: str, moved: float = 0.0) -> vn.Plan:
+    """Noise of every kind, correlated within and between agents; ``moved``: offsets that are not the network's."""
     network = random_network(9, noise=noise)
     some = random_sanitizers(network, 4, "noise")
     made = {}
     for agent, rows in network.observe.items():
         mine = some.get(agent, vn.Sanitizer.raw(len(rows)))
-        made[agent] = mine.replace(offset=network.offset[network.blocks.rows(network.position[agent])])
+        offset = network.offset[network.blocks.rows(network.position[agent])]
+        made[agent] = mine.replace(offset=offset + moved)
     return make_plan(network, made, "by hand")
 
 
@@ -48,6 +49,7 @@ PLANS: dict[str, Callable[[], vn.Plan]] = {
     "the house": lambda: vn.design(house()),
     "noise": lambda: vn.design(mixed_network(), power=10.0),
     **{noise: partial(by_hand, noise) for noise in NOISES},
+    "offsets of their own": partial(by_hand, NOISES[0], 0.5),
 }
 
 
@@ -288,4 +290,20 @@ def test_an_array_that_belongs_to_no_plan_is_refused(tmp_path: Path) -> None:
     arrays["stranger"] = np.zeros(2)
     np.savez(path, **kept, plan=np.array(arrays_id(arrays)), **arrays)
     with pytest.raises(vn.InvalidPlan, match="'stranger': no such array belongs to a plan"):
+        vn.Plan.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"sent0.places": np.arange(3)}, "either sanitizers or"),
+        ({"sanitizers": np.array("{")}, "not readable as JSON"),
+        ({"sanitizers": np.array('{"nobody": {}}')}, "sanitizers.nobody.agent: missing"),
+        ({"sanitizers": np.arange(3)}, "sanitizers: missing, or no text"),
+    ],
+)
+def test_forged_sanitizers_of_agents_are_refused(change: Arrays, complaint: str, tmp_path: Path) -> None:
+    by_hand(NOISES[0], 0.5).save(tmp_path / "plan.npz")
+    path = forged(tmp_path / "plan.npz", tmp_path / "forged.npz", lambda arrays: arrays.update(change))
+    with pytest.raises(vn.InvalidPlan, match=complaint):
         vn.Plan.load(path)
