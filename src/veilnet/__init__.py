@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from veilnet.designs.choice import design
     from veilnet.designs.frontiers import Frontier, Point, frontier
     from veilnet.designs.questions import Worst
+    from veilnet.designs.secrets import Accuracy, Auc, Mu, Power
     from veilnet.model.coloured import ColouredNoise
     from veilnet.model.common import CommonNoise
     from veilnet.model.doubts import Doubt
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "Accuracy",
+    "Auc",
     "Audit",
     "Calibration",
     "ColouredNoise",
@@ -70,10 +73,12 @@ __all__ = [
     "LedgerCheck",
     "Memory",
     "MissingExtra",
+    "Mu",
     "Network",
     "NotObservable",
     "Plan",
     "Point",
+    "Power",
     "Prior",
     "Sanitizer",
     "Secret",
@@ -124,6 +129,7 @@ _NAMES_IN = {
     "verdict.exact_test": ("check", "Verdict"),
     "designs.choice": ("design",),
     "designs.questions": ("Worst",),
+    "designs.secrets": ("Accuracy", "Auc", "Mu", "Power"),
     "designs.frontiers": ("frontier", "Frontier", "Point"),
     "plans.plan": ("Plan",),
     "plans.verification": ("verify",),

@@ -42,7 +42,8 @@ ADDED = {
     "Audit", "Calibration", "ColouredNoise", "CommonNoise", "DifferentialPrivacy", "Doubt", "DoubtfulModel", "Drift",
     "Dynamics", "Estimate", "Frontier", "Point", "Stream",
     "InvalidPlan", "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials",
-    "Detectability", "Secret", "Verdict", "WhatIf", "Worst", "detectability", "fit_report", "verify",
+    "Accuracy", "Auc", "Detectability", "Mu", "Power", "Secret", "Verdict", "WhatIf", "Worst", "detectability",
+    "fit_report", "verify",
 }  # fmt: skip
 # What the contract says of the objects behind the names.
 MEMBERS = {

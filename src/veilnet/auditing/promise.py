@@ -15,8 +15,10 @@ from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.statistics import SquareSum
+from veilnet.bounds.detectability import Detector
 from veilnet.bounds.knowledge import bits_revealed, knowledge
 from veilnet.plans.certificate import (
+    CHANGE_OF,
     DITHERED,
     LOSS_ALLOWED,
     NOISE_POWER,
@@ -43,6 +45,7 @@ def certificate_rows(plan: Plan) -> list[Row]:
         plan.worst_targets,
         plan.floors,
         plan.details.get("power_allowed", {}),
+        seen=plan.seen,
     )
     certificate = certify(plan.network, plan.sanitizers, promise)
     # What is counted comes last, so that the growths stand in one table.
@@ -63,6 +66,9 @@ def certified_row(finding: Finding) -> Row:
         return row(shown={"promised": number(promised), "counted": number(found)})
     if finding.what.startswith(NOISE_POWER):
         return row(shown={"noise power: at most": number(promised), "computed again": number(found)})
+    if finding.what.startswith(CHANGE_OF):
+        aucs = [number(Detector(each).auc) for each in (promised, found)]
+        return row(shown={"AUC of the best detector: at most": aucs[0], "computed again": aucs[1]})
     if finding.what == UTILITY:
         promised, found = -promised, -found  # -u is by how much the public error variance grows
     limit = "at most " if finding.what == LOSS_ALLOWED and promised >= NOTHING else ""
@@ -85,6 +91,7 @@ def _in_words(what: str) -> str:
     }
     for start, words in (
         (NOISE_POWER, "noise of {}, nearest its limit"),
+        (CHANGE_OF, "change of {}, as asked for"),
         ("privacy of ", "error on {}"),
         ("target of ", "error on {}, as asked for"),
         ("every direction of ", "error on every direction of {}, as asked for"),

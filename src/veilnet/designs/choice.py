@@ -27,9 +27,17 @@ from veilnet.designs.questions import (
     refuse_worst_above_limit,
     worst_above_ceiling,
 )
+from veilnet.designs.secrets import SeenAtMost, in_numbers, stream_plan_for_secrets
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.designs.tradeoff import RowTradeoff, Tradeoff
-from veilnet.designs.worst import worst_ceilings, worst_direction_plan, worst_limits
+from veilnet.designs.worst import (
+    asks_directions,
+    hidden_for_free,
+    seen_for_free,
+    worst_ceilings,
+    worst_direction_plan,
+    worst_limits,
+)
 from veilnet.model.network import Network
 from veilnet.model.step import with_step
 from veilnet.plans.asked import Asked
@@ -50,7 +58,7 @@ _NOT_FOR_STREAMS = {
 
 def design(
     network: Network,
-    privacy: float | Worst | Mapping[str, float | Worst] | None = None,
+    privacy: float | Worst | SeenAtMost | Mapping[str, float | Worst | SeenAtMost] | None = None,
     utility_loss: float | None = None,
     power: float | Mapping[str, float] | Sequence[float] | Array | None = None,
     method: Method = "auto",
@@ -74,7 +82,9 @@ def design(
     network:      the model.
     privacy:      p_j to reach, one number for all or name -> number (the others keep what is free of them): least
                   utility loss. At or below the ceiling the answer is closed and costs nothing. The number is the mean
-                  over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction.
+                  over the directions of g_j; ``Worst(5)`` in its place asks as much of every direction. Of a Secret,
+                  ``Auc(0.6)``, ``Accuracy``, ``Power`` or ``Mu`` say how surely its change may be seen, over as long
+                  as it lasts.
     utility_loss: loss allowed (0.05 is 5 %): most privacy, p_j >= t·weights_j with the largest common t.
     power:        largest noise power tr Θ_i, one number, agent -> number, or one for each agent in sending order:
                   most privacy at perfect utility by noise alone.
@@ -137,24 +147,32 @@ def design(
     asked = read_asked(network, privacy, utility_loss, weights, give_up)
     if network.is_stream:
         _refuse_for_streams(asked, method, power=power is not None, proving=gap is not None)
-    if gap is not None and asked.worst:
+    if gap is not None and asks_directions(network, asked):
         raise InvalidRequest(
-            "prove: no bound is known for targets on every direction (Worst); leave prove out, or ask for numbers"
+            "prove: no bound is known for targets on every direction (Worst, or secrets of several rows); leave "
+            "prove out, or ask for numbers"
         )
 
     def answer(network: Network) -> Plan:
         verdict = check(network)
         if power is not None or method == "power":
             return _by_power(verdict, power, method, progress)
-        refuse_above_limit(verdict, asked.targets)
+        wanted = asked if network.is_stream else in_numbers(network, asked)
+        refuse_above_limit(verdict, wanted.targets)
         if method in ("noise", "alternating"):
-            plan = _by_the_paper(verdict, asked, method, partial=partial, sweeps=visits, progress=progress)
+            plan = _by_the_paper(verdict, wanted, method, partial=partial, sweeps=visits, progress=progress)
+        elif network.is_stream and asked.seen:
+            plan = stream_plan_for_secrets(
+                network, asked, lambda tried: _answered(verdict, tried, method, search)
+            )
         else:
-            plan = _answered(verdict, asked, method, search)
+            plan = _answered(verdict, wanted, method, search)
         if gap is not None and plan.gap > gap:
             plan = proved_plan(plan, gap, asked.weights, seed=search.seed, progress=progress)
         return plan if gap_privacy is None else plan.with_gap_privacy(gap_privacy)
 
+    if asked.seen:  # p_j is measured from readings with their dither, so that has to be known beforehand
+        network = with_its_dither(network, lambda undecided: perfect_plan(check(undecided), Asked())).network
     return with_its_dither(network, answer)
 
 
@@ -173,16 +191,18 @@ def _answered(verdict: Verdict, asked: Asked, method: Method, search: SearchOpti
         refuse_worst_above_limit(worst_limits(verdict.network), asked.worst)
     why = _free(verdict, asked)
     if why is not None:
-        free = Asked(asked.targets, asked.worst)
+        free = Asked(asked.targets, asked.worst, seen=asked.seen)
         return perfect_plan(verdict, free, remark=f"free: {why}" if search.expected else None)
     if method == "perfect":
-        if asked.worst and all(verdict.ceiling[name] >= each for name, each in asked.targets.items()):
-            raise worst_above_ceiling(worst_ceilings(verdict), asked.worst)
+        if all(verdict.ceiling[name] >= each for name, each in asked.targets.items()):
+            if asked.worst:
+                raise worst_above_ceiling(worst_ceilings(verdict), asked.worst)
+            raise seen_for_free(verdict, asked.seen)
         raise above_ceiling(
             verdict.ceiling, asked.targets, " with hindsight" if verdict.network.is_stream else ""
         )
     kept = keeping_what_is_free(verdict, asked)
-    if asked.worst:
+    if asks_directions(verdict.network, asked):
         return worst_direction_plan(verdict, kept, search)
     tradeoff = tradeoff_of(verdict, search)
     return tradeoff.least_loss(kept) if asked.most_loss is None else tradeoff.most_privacy(kept)
@@ -200,6 +220,8 @@ def _free(verdict: Verdict, asked: Asked) -> str | None:
         ceilings = worst_ceilings(verdict)
         if any(ceilings[name] < target for name, target in asked.worst.items()):
             return None
+    if asks_directions(verdict.network, asked) and not hidden_for_free(verdict, asked.seen):
+        return None
     goal = "reaches the target" if asked.numbered else "gives the most privacy at perfect utility"
     return f"the closed form already {goal}"
 
@@ -210,8 +232,10 @@ def _by_the_paper(
     """Algorithms 1 and 2, or 3."""
     if asked.most_loss is not None:
         raise InvalidRequest(f"method: utility_loss= goes with 'auto' or 'joint', found {method!r}")
-    if asked.worst:
-        raise InvalidRequest(f"method: Worst(...) goes with 'auto', 'perfect' or 'joint', found {method!r}")
+    if asked.worst or asked.seen:
+        raise InvalidRequest(
+            f"method: Worst(...) and targets of secrets go with 'auto', 'perfect' or 'joint', found {method!r}"
+        )
     if not asked.numbered:
         needs = {
             "noise": "needs a target; noise without one has no strength",

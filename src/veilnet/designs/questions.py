@@ -12,6 +12,7 @@ from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, refuse_unknown
 from veilnet._core.words import join_names, number, times
+from veilnet.designs.secrets import SeenAtMost, read_seen
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.verdict.exact_test import Verdict
@@ -33,21 +34,26 @@ class Worst:
         object.__setattr__(self, "privacy", _at_least_zero(self.privacy, "Worst"))
 
 
-def read_targets(network: Network, privacy: Any) -> tuple[dict[str, float], dict[str, float]]:
-    """The privacy asked of every private parameter (0: nothing), and what is asked of every direction of some."""
+def read_targets(network: Network, privacy: Any) -> Asked:
+    """The privacy asked of every private parameter (0: nothing), what is asked of every direction of some, and how
+    surely the changes of secrets may be seen.
+    """
     none = dict.fromkeys(network.private, 0.0)
     if privacy is None:
-        return none, {}
-    if isinstance(privacy, Worst):
+        return Asked(none)
+    if isinstance(privacy, Worst | SeenAtMost):
         privacy = dict.fromkeys(network.private, privacy)
     if not isinstance(privacy, Mapping):
-        return none | read_amounts(privacy, list(network.private), "privacy"), {}
+        return Asked(none | read_amounts(privacy, list(network.private), "privacy"))
     refuse_unknown(privacy, list(network.private), "privacy", error=InvalidRequest)
     worst = {
         name: each.privacy for name, each in privacy.items() if isinstance(each, Worst) and each.privacy > 0
     }
-    plain = {name: each for name, each in privacy.items() if not isinstance(each, Worst)}
-    return none | read_amounts(plain, list(network.private), "privacy"), worst
+    seen = {name: each for name, each in privacy.items() if isinstance(each, SeenAtMost)}
+    plain = {name: each for name, each in privacy.items() if not isinstance(each, Worst | SeenAtMost)}
+    return Asked(
+        none | read_amounts(plain, list(network.private), "privacy"), worst, seen=read_seen(network, seen)
+    )
 
 
 def read_power(network: Network, power: Any) -> Array:
@@ -92,9 +98,8 @@ def read_asked(
     """What is asked for. A number, for one parameter or for all, is what is asked and no more; 0 by name gives a
     parameter up. Of a loss nothing is spent on what was given up, unless weights say so or nothing else is left.
     """
-    targets, worst = read_targets(network, privacy)
     given_up = read_give_up(network, give_up)
-    asked = Asked(targets, worst, given_up=given_up)
+    asked = replace(read_targets(network, privacy), given_up=given_up)
     if given_up & asked.numbered:
         raise InvalidRequest(
             f"give_up: {join_names(sorted(given_up & asked.numbered))} is asked for in numbers (privacy=), and no "

@@ -1,21 +1,27 @@
-"""Targets for the worst direction of a private parameter: no combination of its rows may stay exposed.
+"""Targets for every direction of a private parameter: no combination of its rows may stay exposed.
 
 The trace p_j is a mean over the directions of g_j, so one of them can stay known while others make up for it. Here
 every direction a of g_j is asked for: a'P̃a >= (1 + ε) a'Pa, which is to say that the smallest generalised
 eigenvalue of (G_j P̃ G_j', G_j P G_j') is at least 1 + ε. Each direction by itself is a private parameter with one
 row, and only a few matter: the solver starts with the rows of g_j, looks for the direction its plan leaves most
-exposed, adds that, and begins again from the plan it has until no direction is left below the target.
+exposed, adds that, and begins again from the plan it has until no direction is left below the target. A secret of
+several rows asks a'P̃a >= a'Ma instead, with the M of :mod:`veilnet.designs.secrets`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh
 
+from veilnet._core.errors import Infeasible
 from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array
+from veilnet._core.words import join_names, number
+from veilnet.bounds.detectability import Detector, detectability
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
 from veilnet.designs.confirmed import Answer, confirmed_plan
 from veilnet.designs.floors import at_limit, hiding_faces, in_order
@@ -31,6 +37,7 @@ from veilnet.designs.joint import (
     telling_nothing,
     within,
 )
+from veilnet.designs.secrets import least_error
 from veilnet.designs.tradeoff import RowTradeoff, how_found
 from veilnet.model.network import Network
 from veilnet.model.standard_form import StandardForm
@@ -51,32 +58,85 @@ def worst_ceilings(verdict: Verdict) -> dict[str, float]:
     return {name: known.worst_growth(rows) for name, rows in verdict.network.private.items()}
 
 
+def asks_directions(network: Network, asked: Asked) -> bool:
+    """Whether something is asked of every direction of a parameter with several."""
+    return bool(asked.worst) or any(len(network.private[name]) > 1 for name in asked.seen)
+
+
+def hidden_for_free(verdict: Verdict, seen: Mapping[str, float]) -> bool:
+    """Whether at perfect utility no change is seen better than allowed."""
+    found = _seen_for_free(verdict)
+    return all(found[name] <= mu for name, mu in seen.items())
+
+
+def seen_for_free(verdict: Verdict, seen: Mapping[str, float]) -> Infeasible:
+    """The refusal that says how surely changes are seen where no utility may be lost."""
+    found = _seen_for_free(verdict)
+    each = [f"{name} with an AUC of {number(Detector(found[name]).auc)}" for name in seen]
+    return Infeasible(
+        f"privacy: at perfect utility the best detector sees the change of {join_names(each)}. Ask for less, or use "
+        "method='auto' to trade utility for it"
+    )
+
+
+def _seen_for_free(verdict: Verdict) -> dict[str, float]:
+    found = detectability(verdict.network, verdict.shares.sanitizers)
+    return {name: (each.lasting or each).mu for name, each in found.items()}
+
+
+class _Directions(NamedTuple):
+    """What is asked of every direction of one parameter.
+
+    basis: (r, L), orthonormal rows in the coordinates where the raw information is the identity.
+    least: M, (r, r), in theirs: B P̃ B' >= M.
+    """
+
+    basis: Array
+    least: Array
+
+    def asked_of(self, direction: Array) -> float:
+        """The growth that a unit direction, (r,), has to reach."""
+        return float(direction @ self.least @ direction) - 1.0
+
+
+def _directions(network: Network, asked: Asked) -> list[_Directions]:
+    found = []
+    for name in [*asked.worst, *asked.seen]:
+        rows = network.in_raw_coordinates(network.private[name])
+        basis = orthonormal_rows(rows)
+        if name in asked.worst:
+            found.append(_Directions(basis, (1.0 + asked.worst[name]) * np.eye(len(basis))))
+        elif len(rows) > 1:
+            turned = np.linalg.inv(rows @ basis.T)  # g = rows x, so basis x = turned g
+            found.append(_Directions(basis, turned @ least_error(network, name, asked.seen[name]) @ turned.T))
+    return found
+
+
 def worst_direction_plan(verdict: Verdict, asked: Asked, options: SearchOptions) -> Plan:
     """The plan of least loss found with p_j >= target_j, no floor broken, and every direction of g_j >= worst_j."""
     tradeoff = RowTradeoff(verdict, options)
     form, targets, worst = tradeoff.form, asked.targets, asked.worst
+    directions = _directions(verdict.network, asked)
     kept = in_order(asked.floors, targets)
 
     def answers() -> Iterator[Answer]:
         limits = worst_limits(verdict.network)
         near = [name for name, value in worst.items() if value > limits[name] * (1 - SETTINGS.near_limit)]
         if not near:
-            found = _every_direction(verdict, form, targets, worst, options)
+            found = _every_direction(form, targets, directions, options)
             if np.any(JointObjective(form).privacy(found.shrink) < kept):
-                found = _with_floors(verdict, form, asked, kept, options)
+                found = _with_floors(form, asked, directions, kept, options)
             yield tradeoff.answer(found.shrink, how_found(found))
         # Nothing told of a parameter leaves every direction of it at its limit.
-        about = np.array(
-            [name in worst or targets[name] > 0 or asked.floors.get(name, 0.0) > 0 for name in targets]
-        )
+        about = np.array([name in asked.numbered or asked.floors.get(name, 0.0) > 0 for name in targets])
         nothing = telling_nothing(form, about, options.seed)[0].shrink
-        yield tradeoff.answer(nothing, {"tells_nothing_of": [*worst]})
+        yield tradeoff.answer(nothing, {"tells_nothing_of": [*worst, *asked.seen]})
 
     return confirmed_plan(verdict.network, answers(), asked)
 
 
 def _with_floors(
-    verdict: Verdict, form: StandardForm, asked: Asked, kept: Array, options: SearchOptions
+    form: StandardForm, asked: Asked, directions: list[_Directions], kept: Array, options: SearchOptions
 ) -> JointResult:
     """The same where floors bind: among plans that tell nothing of parameters whose floor is their limit."""
     hidden = at_limit(form, kept)
@@ -85,28 +145,45 @@ def _with_floors(
         for place, (name, target) in enumerate(asked.targets.items())
     }
     if not np.any(hidden):
-        return _every_direction(verdict, form, raised, asked.worst, options)
+        return _every_direction(form, raised, directions, options)
     faces = hiding_faces(form, hidden, options.seed)
-    found = _every_direction(verdict, within(form, faces), raised, asked.worst, options)
+    found = _every_direction(within(form, faces), raised, directions, options)
     return replace(found, shrink=inside(faces, found.shrink))
 
 
 def _every_direction(
-    verdict: Verdict,
-    form: StandardForm,
-    targets: Mapping[str, float],
-    worst: Mapping[str, float],
-    options: SearchOptions,
+    form: StandardForm, targets: Mapping[str, float], directions: list[_Directions], options: SearchOptions
 ) -> JointResult:
-    bases = {
-        name: orthonormal_rows(verdict.network.in_raw_coordinates(verdict.network.private[name]))
-        for name in worst
-    }
-    cuts = [(basis[k : k + 1], worst[name]) for name, basis in bases.items() for k in range(len(basis))]
-    enough = {name: value * (1 + SETTINGS.worst_margins[0]) for name, value in worst.items()}
+    """The best of two passes: the second searches from the start with all directions that the first one added, which
+    following one plan from direction to direction may leave in a poor valley.
+    """
+    cuts = []
+    for each in directions:
+        growths, vectors = np.linalg.eigh(each.least)
+        cuts += [
+            (vector[None] @ each.basis, growth - 1.0)
+            for growth, vector in zip(growths, vectors.T, strict=True)
+            if growth > 1
+        ]
     plain = [
         (rows, target) for rows, target in zip(form.private, targets.values(), strict=True) if target > 0
     ]
+    first = len(cuts)
+    found = _settled(form, plain, cuts, directions, options)
+    if len(cuts) == first or found.interrupted:
+        return found
+    again = _settled(form, plain, cuts, directions, options)
+    return again if again.loss < found.loss else found
+
+
+def _settled(
+    form: StandardForm,
+    plain: list[tuple[Array, float]],
+    cuts: list[tuple[Array, float]],
+    directions: list[_Directions],
+    options: SearchOptions,
+) -> JointResult:
+    """A plan that leaves no direction exposed; those that had to be asked for are added to ``cuts``."""
     found: JointResult | None = None
     for margin in SETTINGS.worst_margins:
         # New directions close in on the target slowly: asking a little more of them ends it.
@@ -119,10 +196,10 @@ def _every_direction(
             followed = least_loss(extended, np.array(wanted), warm=[found.shrink], seed=options.seed)
             found = replace(followed, starts=found.starts, agreed=found.agreed)
         exposed = [
-            (direction, worst[name])
-            for name, basis in bases.items()
-            for direction, growth in [_most_exposed(extended, basis, found.shrink)]
-            if growth < enough[name]
+            (direction, asked)
+            for each in directions
+            for direction, growth, asked in [_most_exposed(extended, each, found.shrink)]
+            if growth < asked * (1 + SETTINGS.worst_margins[0])
         ]
         if not exposed or found.interrupted:
             break
@@ -130,9 +207,12 @@ def _every_direction(
     return found  # type: ignore[return-value]  # the loop runs at least once
 
 
-def _most_exposed(form: StandardForm, basis: Array, shrink: list[Array]) -> tuple[Array, float]:
-    """The unit direction, (1, L), of the rows' span whose error grows least, and by how much."""
+def _most_exposed(form: StandardForm, asked: _Directions, shrink: list[Array]) -> tuple[Array, float, float]:
+    """The unit direction, (1, L), that falls shortest of what is asked of it, its growth and the one asked."""
     values, vectors = JointObjective(form).least_known(shrink)
-    half = (basis @ vectors) / np.sqrt(np.maximum(values, INFORMATION_FLOOR))
-    errors, directions = np.linalg.eigh(half @ half.T)
-    return directions[:, :1].T @ basis, float(errors[0]) - 1.0
+    half = (asked.basis @ vectors) / np.sqrt(np.maximum(values, INFORMATION_FLOOR))
+    errors = half @ half.T
+    direction = eigh(asked.least, errors)[1][:, -1]
+    direction = direction / np.linalg.norm(direction)
+    growth = float(direction @ errors @ direction) - 1.0
+    return direction[None] @ asked.basis, growth, asked.asked_of(direction)

@@ -45,6 +45,7 @@ _PROMISES: dict[str, Any] = {
     "targets": FIGURES,
     "worst_targets": FIGURES,
     "floors": FIGURES,
+    "seen": FIGURES,
     "most_loss": Maybe(FIGURE),
     "certificate": ListOf(Table(what=TEXT, promised=FIGURE, found=FIGURE, ok=YES)),
     "details": ANYTHING,

@@ -188,6 +188,8 @@ def _network(document: Any, path: Path) -> Network:
 
 
 def _promise(found: Mapping[str, Any], network: Network, path: Path) -> Promise:
+    if not set(found["seen"]) <= set(network.secrets):
+        raise InvalidPlan(f"{path}: seen: expected names of secrets of the network, those with a change")
     asked = {*found["targets"], *found["worst_targets"], *found["floors"]}
     if set(found["privacy"]) != set(network.private) or not asked <= set(network.private):
         raise InvalidPlan(f"{path}: privacy: expected exactly the network's private parameters")
@@ -200,7 +202,7 @@ def _promise(found: Mapping[str, Any], network: Network, path: Path) -> Promise:
     return Promise(
         **{
             name: found[name]
-            for name in ("utility", "privacy", "targets", "most_loss", "worst_targets", "floors")
+            for name in ("utility", "privacy", "targets", "most_loss", "worst_targets", "floors", "seen")
         },
         power=_power(found["details"].get("power_allowed"), network, path),
         with_gaps=with_gaps,

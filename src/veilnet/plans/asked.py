@@ -14,6 +14,7 @@ class Asked:
 
     targets:   the privacy asked of each; 0, or no entry, asks nothing.
     worst:     what is asked of every direction of a parameter (:class:`veilnet.Worst`).
+    seen:      by how many deviations d' the change of a secret may be told from none (:class:`veilnet.Auc`).
     most_loss: the utility loss allowed; None where the least is looked for.
     floors:    the privacies that are free, kept whatever else is paid for.
     power:     agent -> the noise power allowed to it.
@@ -23,6 +24,7 @@ class Asked:
 
     targets: Mapping[str, float] = field(default_factory=dict)
     worst: Mapping[str, float] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict, kw_only=True)
     most_loss: float | None = None
     floors: Mapping[str, float] = field(default_factory=dict)
     power: Mapping[str, float] = field(default_factory=dict)
@@ -32,7 +34,8 @@ class Asked:
     @property
     def numbered(self) -> frozenset[str]:
         """The parameters that are asked for in numbers: a number is what is asked, and no more is kept."""
-        return frozenset(name for name, target in self.targets.items() if target > 0) | frozenset(self.worst)
+        by_target = frozenset(name for name, target in self.targets.items() if target > 0)
+        return by_target | frozenset(self.worst) | frozenset(self.seen)
 
     @property
     def spared(self) -> frozenset[str]:

@@ -34,6 +34,7 @@ LOSS_ALLOWED = "utility loss allowed"
 DITHERED = "agents without the dither that they need and the figures count"
 UTILITY = "utility"
 NOISE_POWER = "noise power of "
+CHANGE_OF = "change of "  # by how many deviations it is told from none
 _LOST = 1e8  # a public error that grows more than this is lost, whether or not it is without bound
 _LARGE = 1e6
 _AMPLIFIES = 1e4
@@ -45,8 +46,9 @@ _MOST_CORRECTIONS = 4
 class Promise:
     """What a plan claims: utility u, privacy p_j, and the targets it was made for.
 
-    ``worst_targets`` are promised of every direction of a private parameter, not of their mean. ``floors`` are the
-    privacies that are free, kept where utility was paid for more. ``with_gaps`` are the least privacies of a stream
+    ``worst_targets`` are promised of every direction of a private parameter, not of their mean. ``seen`` is by how
+    many deviations d' the best detector tells the change of a secret from none, at most. ``floors`` are the privacies
+    that are free, kept where utility was paid for more. ``with_gaps`` are the least privacies of a stream
     around a start or a missed row, empty where they are not computed. ``power`` is the largest tr Θ_i of an agent by
     its name (of a network in parts: of any agent of a part, by the part's); empty where nothing limits it.
     """
@@ -59,6 +61,7 @@ class Promise:
     floors: Mapping[str, float] = field(default_factory=dict)
     power: Mapping[str, float] = field(default_factory=dict)
     with_gaps: Mapping[str, float] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,18 @@ def certify(
         rounding = min(_AGREEMENT, max(_WEAK_PRIOR, _ROUNDING * network.conditioning * (1 + target)))
         held = bool(least >= target - rounding * (1 + target))
         findings.append(Finding(f"every direction of {name}", target, least, held))
+    for name, allowed in promise.seen.items():
+        secret = network.secrets[name]
+        found = model.deviations(secret.rows, secret.change, secret.rows_it_lasts(network.step))
+        # d' falls with the error, so it is found as closely as that; where guessing is asked, to within a thousandth.
+        findings.append(
+            Finding(
+                f"change of {name}",
+                allowed,
+                found,
+                bool(found <= allowed * (1 + _AGREEMENT) + 1e-3 * (allowed == 0)),
+            )
+        )
     if np.any(network.steps):
         wrong = float(np.sum(_dithering_otherwise(network, sent) | wrongly_dithered(network, sent)))
         findings.append(Finding(DITHERED, 0.0, wrong, wrong == 0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from veilnet._core.words import times
-from veilnet.plans.certificate import DITHERED, LOSS_ALLOWED, NOISE_POWER
+from veilnet.bounds.detectability import Detector
+from veilnet.plans.certificate import CHANGE_OF, DITHERED, LOSS_ALLOWED, NOISE_POWER
 
 __all__ = ["finding_in_words", "growth_in_words"]
 
@@ -30,6 +31,8 @@ def finding_in_words(what: str, public: str) -> str:
     }
     if what.startswith(NOISE_POWER):
         return f"noise added by {what.removeprefix(NOISE_POWER)}, nearest its limit (variance over all its readings)"
+    if what.startswith(CHANGE_OF):
+        return f"{what}: AUC of the best detector, at most"
     for beginning, words in _GROWTHS.items():
         if what.startswith(beginning):
             return words.format(what.removeprefix(beginning))
@@ -42,4 +45,6 @@ def growth_in_words(what: str, value: float) -> str:
         return times(1 - value)
     if what == LOSS_ALLOWED or what.startswith(tuple(_GROWTHS)):
         return times(1 + value)
+    if what.startswith(CHANGE_OF):
+        return f"{Detector(value).auc:.3f}"
     return f"{value:g}"

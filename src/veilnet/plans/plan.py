@@ -57,6 +57,7 @@ class Plan(Frozen):
     worst_targets: what was asked of every direction of g_j (:class:`veilnet.Worst`).
     floors:      the p_j that is free and was kept where more was paid for, of parameters whose target is lower.
     details:     how it was found, in the method's own terms (starts, iterations, bounds, power).
+    seen:        by how many deviations d' the change of a secret may be told from none, where that was asked.
     proof:       what no design can beat, with the multipliers that prove it, where ``design(..., prove=)`` found one.
     """
 
@@ -72,6 +73,7 @@ class Plan(Frozen):
     proof: Proof | None = None
     floors: Mapping[str, float] = field(default_factory=dict)
     privacy_with_gaps: Mapping[str, float] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sanitizers", mechanisms(self.network, self.sanitizers))
@@ -130,10 +132,18 @@ class Plan(Frozen):
         """
         if not self.privacy_with_gaps:
             raise InvalidRequest("gap_privacy: goes with streams whose gaps are computed; leave it out")
-        asked = Asked(self.targets, self.worst_targets, self.most_loss, self.floors)
+        asked = Asked(self.targets, self.worst_targets, self.most_loss, self.floors, seen=self.seen)
         return make_plan(
             self.network, self.sanitizers, self.method, asked, details=self.details, gap_privacy=part
         )
+
+    def hiding_changes(self, seen: Mapping[str, float]) -> Plan:
+        """The same plan, which also promises how surely the changes of secrets are seen at most.
+
+        seen: name -> d'; InvalidPlan where the recheck finds more.
+        """
+        asked = Asked(self.targets, self.worst_targets, self.most_loss, self.floors, seen=seen)
+        return make_plan(self.network, self.sanitizers, self.method, asked, details=self.details)
 
     @derived
     def worst_direction(self) -> dict[str, float]:
@@ -316,6 +326,7 @@ def make_plan(
         dict(asked.floors),
         asked.power,
         with_gaps,
+        dict(asked.seen),
     )
     other = with_more_dither(network, gridded)
     if other is not None:
@@ -338,6 +349,7 @@ def make_plan(
         details=MappingProxyType(noted),
         floors=MappingProxyType(dict(asked.floors)),
         privacy_with_gaps=MappingProxyType(with_gaps),
+        seen=MappingProxyType(dict(asked.seen)),
     )
 
 

@@ -170,6 +170,7 @@ def confirmed(saved: SavedPlan) -> Plan:
         floors=MappingProxyType(dict(saved.promise.floors)),
         details=MappingProxyType(dict(saved.details)),
         privacy_with_gaps=MappingProxyType(dict(saved.promise.with_gaps)),
+        seen=MappingProxyType(dict(saved.promise.seen)),
         proof=None if isinstance(proof, str) else proof,
     )
 

@@ -30,6 +30,7 @@ class DoubleRecheck:
         return made
 
     def _compare(self, raw: Array, left: Array) -> None:
+        self.raw = raw
         self._scale = 1.0 / np.sqrt(np.diag(raw))
         self._values, self._vectors = eigh(self._scaled(left), self._scaled(raw))
 
@@ -41,6 +42,11 @@ class DoubleRecheck:
         """tr(A (J̃ + weak·J)^-1 A') / tr(A J^-1 A') - 1 for rows A."""
         parts = np.sum((rows * self._scale @ self._vectors) ** 2, axis=0)
         return float(np.sum(parts / (np.maximum(self._values, 0.0) + weak)) / np.sum(parts) - 1.0)
+
+    def errors(self, rows: Array, weak: float) -> Array:
+        """A (J̃ + weak·J)^-1 A' for rows A."""
+        half = rows * self._scale @ self._vectors
+        return np.asarray((half / (np.maximum(self._values, 0.0) + weak)) @ half.T)
 
     def least_growth(self, rows: Array, weak: float) -> float:
         """The growth of the most exposed direction: the least eigenvalue of (A (J̃ + weak·J)^-1 A', A J^-1 A') - 1."""

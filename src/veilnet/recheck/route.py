@@ -87,6 +87,23 @@ class Recheck:
             return 0.0
         return self._doubles.least_growth(padded(rows, self.network.L), _STRONGEST / (1.0 + claimed))
 
+    def deviations(self, rows: Array, change: float | Array, lasts: int) -> float:
+        """d' of the best detector of a change of A x that stays for ``lasts`` independent rows, from errors alone.
+
+        change: a vector, or the length of any change.
+        """
+        if self._doubles is None:
+            return np.inf
+        rows = padded(rows, self.network.L)
+        prior = (
+            np.zeros((self.network.L,) * 2) if self.network.prior is None else self.network.prior.information
+        )
+        silent = DoubleRecheck.of_information(self._doubles.raw, prior)
+        gained = np.linalg.inv(self._doubles.errors(rows, _STRONGEST)) - np.linalg.inv(
+            silent.errors(rows, _STRONGEST)
+        )
+        return deviations(gained, change, lasts)
+
     def _weak_prior(self, claimed: float) -> float:
         rounding = float(np.finfo(float).eps) * self.network.conditioning
         return max(_WEAKEST, min(_STRONGEST, _ABOVE_ROUNDING * rounding**2) / (1.0 + max(claimed, 0.0)))
@@ -101,6 +118,15 @@ class Recheck:
     @cached_property
     def _twofold(self) -> TwofoldRecheck:
         return TwofoldRecheck(self.network, self._sent)
+
+
+def deviations(gained: Array, change: float | Array, lasts: int = 1) -> float:
+    """√(T Δ'IΔ) for a vector Δ, or its largest over all of one length; I is what messages add to what was known."""
+    if np.ndim(change):
+        squared = float(change @ gained @ change)  # type: ignore[operator]
+    else:
+        squared = float(change) ** 2 * float(np.max(np.linalg.eigvalsh((gained + gained.T) / 2)))
+    return float(np.sqrt(max(0.0, lasts * squared)))
 
 
 def _extrapolated(recheck: DoubleRecheck | TwofoldRecheck, rows: Array, weak: float) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
+from scipy.linalg import solve_toeplitz
 
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
@@ -70,6 +71,18 @@ class StreamRecheck:
             asked = best * (1.0 - 1e-7) * (1.0 + np.array(list(claimed.values())))
             usual = np.minimum(usual, least_errors_with_gaps(window, groups, asked) / best - 1.0)
         return dict(zip(claimed, usual.tolist(), strict=True))
+
+    def deviations(self, rows: Array, change: float | Array, lasts: int) -> float:
+        """d' of the best detector of a change of one row a'x that stays for ``lasts`` rows of the stream."""
+        dynamics, ones = self.network.dynamics, np.ones(lasts)
+        assert dynamics is not None
+        squared = float(np.sum(solve_toeplitz(self._told.errors_apart(rows, lasts), ones)))
+        if dynamics.stationary is not None:
+            before, moved = np.empty(lasts), rows @ dynamics.stationary
+            for apart in range(lasts):
+                before[apart], moved = (moved @ rows.T)[0, 0], moved @ dynamics.transition.T
+            squared -= float(np.sum(solve_toeplitz(before, ones)))
+        return float(np.linalg.norm(change) * np.sqrt(max(0.0, squared)))
 
     def growth_now(self, rows: Array, claimed: float) -> float:
         """The growth now; a little too large rather than too small where ``claimed`` is not reached."""

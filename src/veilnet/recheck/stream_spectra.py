@@ -65,6 +65,20 @@ class Hindsight:
                 growing = np.trace(found) > STILL_GROWING * np.trace(previous)
                 return np.full(found.shape, np.inf) if growing else found
 
+    def errors_apart(self, row: Array, count: int) -> Array:
+        """Cov of the errors of one row a'x, (1, L), that are 0, 1, ... rows apart, (count,)."""
+        finest, found = max(_FEWEST, 2 ** int(np.ceil(np.log2(8 * count)))), np.zeros(count)
+        while True:
+            turns = turns_of(finest)
+            parts = [turns[start : start + _AT_ONCE] for start in range(0, len(turns), _AT_ONCE)]
+            power = np.concatenate(
+                [errors_at(self.network, row, part, self.information(part))[:, 0, 0] for part in parts]
+            )
+            previous, found = found, np.cos(np.arange(count)[:, None] * np.angle(turns)) @ power / len(turns)
+            if np.max(np.abs(found - previous)) <= SETTLED * found[0] or finest >= _MOST:
+                return np.asarray(found)
+            finest *= 2
+
     def _mean(self, rows: Array, count: int) -> Array:
         turns, total = turns_of(count), np.zeros((len(rows), len(rows)))
         for start in range(0, len(turns), _AT_ONCE):
