@@ -39,7 +39,7 @@ from veilnet.auditing.baselines import NO_LOSS, Baseline, Point, Spread, private
 from veilnet.auditing.streams.baselines import point
 from veilnet.auditing.streams.steady import Filtered, Measured, filtered, filtered_messages
 from veilnet.auditing.streams.window import Noises
-from veilnet.bounds.streams.riccati import Messages
+from veilnet.bounds.streams.riccati import MessageSystem
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -207,7 +207,7 @@ class Aggregates:
         signals = self.signals
         unit = combine / sensitivity(signals, combine)
         floor = unit @ signals.floor @ unit.T + noise**2 * np.eye(len(unit))
-        messages = Messages(signals.transition, signals.process, unit @ signals.observe, floor)
+        messages = MessageSystem(signals.transition, signals.process, unit @ signals.observe, floor)
         return filtered_messages(self.network, messages)
 
 

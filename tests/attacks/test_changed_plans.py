@@ -21,7 +21,7 @@ from veilnet.cli import run
 from veilnet.io.acceptance import accept, read_accepted
 from veilnet.io.sanitizer_files import save_sanitizer
 from veilnet.io.signing import PAYLOAD_TYPE, make_key, sign_files
-from veilnet.io.statements import Promise, Statement, read_statement, version_of
+from veilnet.io.statements import StatedPromise, Statement, read_statement, version_of
 from veilnet.io.trust import read_trust, require_trust
 
 Sanitized = Callable[..., tuple[int, str, str]]
@@ -319,7 +319,7 @@ def test_sign_says_what_it_signed_and_inspect_what_is_promised(
 
 
 def test_a_promise_survives_infinity() -> None:
-    promise = Promise(["u"], -0.05, {"a": "inf", "b": 2.0}, with_gaps={"a": "inf", "b": 1.5})
+    promise = StatedPromise(["u"], -0.05, {"a": "inf", "b": 2.0}, with_gaps={"a": "inf", "b": 1.5})
     now = datetime.now(UTC)
     stated = Statement(
         "veilnet-signed/1",

@@ -14,7 +14,7 @@ from helpers.networks import SANITIZERS, random_network, random_sanitizers
 from helpers.stream_networks import NOISES, random_stream, random_transition, window_errors
 from veilnet.agent.memory import Memory
 from veilnet.bounds.streams.knowledge import raw_stream, stream_knowledge
-from veilnet.bounds.streams.riccati import Messages, steady_state
+from veilnet.bounds.streams.riccati import MessageSystem, steady_state
 from veilnet.recheck.stream import StreamRecheck
 
 
@@ -217,9 +217,11 @@ def test_units_of_parameters_and_readings_change_nothing() -> None:
 
 
 def test_a_hidden_wandering_direction_has_no_bound() -> None:
-    steady = steady_state(Messages(np.diag([1.0, 0.5]), np.eye(2), np.array([[0.0, 1.0]]), np.array([[1.0]])))
+    steady = steady_state(
+        MessageSystem(np.diag([1.0, 0.5]), np.eye(2), np.array([[0.0, 1.0]]), np.array([[1.0]]))
+    )
     assert list(steady.bounded(np.eye(2))) == [False, True]
-    alone = steady_state(Messages(np.array([[0.5]]), np.eye(1), np.eye(1), np.eye(1)))
+    alone = steady_state(MessageSystem(np.array([[0.5]]), np.eye(1), np.eye(1), np.eye(1)))
     expected = alone.error(np.eye(1), hindsight=True)
     np.testing.assert_allclose(steady.error(np.eye(2)[1:], hindsight=True), expected, rtol=1e-12)
 

@@ -21,13 +21,13 @@ from veilnet.designs.joint.problem import LeastLoss, MostPrivacy
 from veilnet.designs.joint.run import Run
 from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge
 from veilnet.designs.streams.curve import StreamCurve
-from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, knowledge_of
+from veilnet.designs.streams.knowledge import JointState, ShareFilter, knowledge_of
 from veilnet.designs.streams.objective import StreamObjective
 from veilnet.designs.streams.tradeoff import StreamTradeoff
 from veilnet.verdict.streams.exact_test import StreamVerdict, check_stream
 
 
-def known_by(network: vn.Network) -> tuple[Knowledge, list[ShareFilter]]:
+def known_by(network: vn.Network) -> tuple[JointState, list[ShareFilter]]:
     filters = memories_of(network, check_stream(network).shares)
     return knowledge_of(network, filters), filters
 

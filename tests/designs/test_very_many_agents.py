@@ -8,7 +8,7 @@ import pytest
 import veilnet as vn
 from veilnet._core.types import Array
 from veilnet.designs.joint import JointCurve, SearchOptions
-from veilnet.designs.many import FormCrowd, ManyCurve, Question, Recipe, curve, mixed, mixture, pulled, sample
+from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed, mixture, pulled, sample
 from veilnet.model.standard_form import standard_form
 
 L = 4
@@ -44,12 +44,12 @@ def test_a_derivative_by_prices_is_one() -> None:
     signs = np.array([-1.0, 1.0, 1.0])
 
     def told(at: Array) -> Array:
-        shrink = mixed([Recipe("prices", at, signs, 0.7)], np.ones(1), observe)
+        shrink = mixed([Rule("prices", at, signs, 0.7)], np.ones(1), observe)
         seen = observe @ estimate
         by_row = np.einsum("sir,sij,sjr->r", seen, shrink, seen)
         return np.asarray(worths @ by_row)
 
-    found = pulled(Recipe("prices", directions, signs, 0.7), observe, estimate, worths)
+    found = pulled(Rule("prices", directions, signs, 0.7), observe, estimate, worths)
     for _ in range(5):
         step = 1e-6 * rng.standard_normal(directions.shape)
         expected = (told(directions + step) - told(directions - step)) / 2
@@ -62,9 +62,9 @@ def test_what_a_mixture_reaches_is_what_the_dense_formulas_say() -> None:
     crowd = FormCrowd(form)
     rng = np.random.default_rng(3)
     recipes = [
-        Recipe.span(form.public.T),
-        Recipe.prices(crowd.wanted, np.array([-1.0, 0.3, 0.3, 0.5])),
-        Recipe.withhold(rng.standard_normal((L, 1))),
+        Rule.span(form.public.T),
+        Rule.prices(crowd.wanted, np.array([-1.0, 0.3, 0.3, 0.5])),
+        Rule.withhold(rng.standard_normal((L, 1))),
     ]
     answers = mixture.Answers(crowd.wanted, crowd.owner, [crowd.ask(recipe) for recipe in recipes])
     weights = np.array([0.5, 0.3, 0.2])
@@ -152,7 +152,7 @@ def test_much_privacy_without_a_prior_costs_no_more_than_hiding_a_direction() ->
     crowd = FormCrowd(form)
     blind = np.linalg.svd(form.public)[2][1:].T
     drawn = blind @ np.random.default_rng(9).standard_normal((L - 1, 200))
-    hidden = [crowd.ask(Recipe.withhold(each[:, None])) for each in drawn.T]
+    hidden = [crowd.ask(Rule.withhold(each[:, None])) for each in drawn.T]
     losses = [mixture.Answers(crowd.wanted, crowd.owner, [each]).at(np.ones(1)).loss for each in hidden]
     found = ManyCurve(form, np.array([1.0, 0.0]), ONE).at(1e6)
     assert found.privacy[0] >= 1e6
@@ -178,7 +178,7 @@ def test_a_search_among_very_many_can_be_stopped() -> None:
 def test_margins_are_kept_in_every_question() -> None:
     form = standard_form(network(8))
     crowd = FormCrowd(form)
-    silence, shares = crowd.ask(Recipe.span(form.public.T[:, :0])), crowd.ask(Recipe.span(form.public.T))
+    silence, shares = crowd.ask(Rule.span(form.public.T[:, :0])), crowd.ask(Rule.span(form.public.T))
     answers = mixture.Answers(crowd.wanted, crowd.owner, [shares, silence])
     ceiling = answers.at(np.array([1.0, 0.0])).privacy
     question = Question(1.5 * ceiling)

@@ -13,7 +13,7 @@ from veilnet.calibration.fitting import Calibration, fit_report
 from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.calibration.predictive import widening
 from veilnet.calibration.rows import Rows
-from veilnet.calibration.stream_model import StreamModel, fit_stream
+from veilnet.calibration.stream_model import FittedStream, fit_stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class Truth:
         true = kept @ self.covariance @ kept.T + gain @ self.noise @ gain.T + np.outer(bias, bias)
         return np.diag(true), np.diag(stated)
 
-    def fitted_stream(self, rows: int, seed: int) -> tuple[LinearModel, StreamModel]:
+    def fitted_stream(self, rows: int, seed: int) -> tuple[LinearModel, FittedStream]:
         """A fit of such a log, and how its rows follow one another."""
         log = self.log(rows, seed)
         x = np.stack([log[name] for name in self.parameters], axis=1)

@@ -11,7 +11,7 @@ from veilnet.bounds.streams.gaps import gaps_of, with_starts
 from veilnet.recheck import stream_gaps
 from veilnet.recheck.stream_agents import AgentFilter
 from veilnet.recheck.stream_gaps import _BetweenKnown, least_errors_with_gaps
-from veilnet.recheck.stream_window import Window
+from veilnet.recheck.stream_window import RowWindow
 from veilnet.verdict.streams.share_filters import share_filters
 
 
@@ -27,8 +27,8 @@ def growing(seed: int, radius: float) -> vn.Network:
     )
 
 
-def messages_of(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> Window:
-    return Window(network, [AgentFilter(network, place, sanitizers) for place in range(network.S)])
+def messages_of(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowWindow:
+    return RowWindow(network, [AgentFilter(network, place, sanitizers) for place in range(network.S)])
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -12,7 +12,7 @@ from veilnet.recheck import stream_witness
 from veilnet.recheck.stream import StreamRecheck
 from veilnet.recheck.stream_agents import AgentFilter
 from veilnet.recheck.stream_raw import error_of_raw_filter
-from veilnet.recheck.stream_window import Window
+from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import error_of_witness
 
 
@@ -27,8 +27,8 @@ def slow_stream(floor: float = 1e-9) -> vn.Network:
     )
 
 
-def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> Window:
-    return Window(network, [AgentFilter(network, place, sanitizers) for place in range(network.S)])
+def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowWindow:
+    return RowWindow(network, [AgentFilter(network, place, sanitizers) for place in range(network.S)])
 
 
 def riccati_error(network: vn.Network, sanitizer: vn.Sanitizer) -> float:
@@ -64,7 +64,7 @@ def test_any_gain_errs_at_least_as_much(monkeypatch: pytest.MonkeyPatch) -> None
     right = stream_witness.gain_of
     rng = np.random.default_rng(2)
 
-    def wrong(w: Window, before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def wrong(w: RowWindow, before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         gain, white = right(w, before)
         return gain * (1 + 0.05 * rng.standard_normal((w.size, w.sent))), white
 

@@ -193,7 +193,7 @@ def prepare(
     )
 
 
-class Filters(Protocol):
+class Memories(Protocol):
     """The memory of one agent, or the memories of a stack of them: F and K of each."""
 
     @property
@@ -205,7 +205,7 @@ class Filters(Protocol):
         """K, (..., k, n)."""
 
 
-def reach(compression: Array, grid_step: Array, memory: Filters | None) -> Array:
+def reach(compression: Array, grid_step: Array, memory: Memories | None) -> Array:
     """How far from its offset each of n readings may be for the grid to hide the rounding errors of its sums, (n,).
 
     With the weights w of :func:`veilnet.agent.grid.crossing_weights`, readings within LIMIT / (n w_k) each keep their

@@ -17,7 +17,7 @@ from veilnet.calibration.checks import (
     told_by,
     unequal_noise,
 )
-from veilnet.calibration.intervals import Promise
+from veilnet.calibration.intervals import FreePrivacy
 from veilnet.calibration.linear_model import LinearModel
 from veilnet.calibration.outliers import Outlier, far_from_explained, outliers
 from veilnet.calibration.predictive import Widening
@@ -38,7 +38,7 @@ def assess(
     left_out: tuple[Outlier, ...],
     stream: StreamReport | None,
     wider: Widening,
-    promises: Mapping[str, Promise],
+    promises: Mapping[str, FreePrivacy],
 ) -> CalibrationReport:
     """The report on a model fitted to rows, as it is stated, and on the network made of it.
 

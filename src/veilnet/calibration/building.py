@@ -13,7 +13,7 @@ from veilnet.calibration.coarseness import found_resolution, with_rounding
 from veilnet.calibration.limits import proposed_limits
 from veilnet.calibration.linear_model import LinearModel
 from veilnet.calibration.roles import Roles
-from veilnet.calibration.stream_model import StreamModel
+from veilnet.calibration.stream_model import FittedStream
 from veilnet.model.coloured import ColouredNoise
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network, Prior
@@ -55,7 +55,7 @@ class Builder:
         """The model, no noise smaller than what the rounding of its reading makes."""
         return replace(model, noise=with_rounding(model.noise, self.resolution, self.places))
 
-    def network(self, model: LinearModel, stream: StreamModel | None = None) -> Network:
+    def network(self, model: LinearModel, stream: FittedStream | None = None) -> Network:
         """The network of a model, of a stream where it is given."""
         return Network(
             observe={agent: model.observe[mine] for agent, mine in self.places.items()},
@@ -75,7 +75,7 @@ class Builder:
             else Dynamics(transition=stream.transition, noise=stream.renewed, mean=model.mean),
         )
 
-    def _carried(self, model: LinearModel, stream: StreamModel) -> object:
+    def _carried(self, model: LinearModel, stream: FittedStream) -> object:
         found = stream.noise
         if found.white:
             return self._of_readings(model.noise)

@@ -30,7 +30,7 @@ from veilnet.calibration.promises import fitted_promises
 from veilnet.calibration.report import CalibrationReport
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_column
-from veilnet.calibration.stream_model import StreamModel, fit_stream, held_out_gain
+from veilnet.calibration.stream_model import FittedStream, fit_stream, held_out_gain
 from veilnet.calibration.stream_report import StreamReport, stream_report
 from veilnet.model.doubts import Doubt
 from veilnet.model.fitted_rows import marks_of
@@ -173,7 +173,7 @@ def _credible(rows: Rows, roles: Roles) -> tuple[Rows, tuple[Outlier, ...]]:
 
 
 def _network(
-    builder: Builder, model: LinearModel, found: StreamModel, rows: Rows, stream: bool | None
+    builder: Builder, model: LinearModel, found: FittedStream, rows: Rows, stream: bool | None
 ) -> tuple[Network, StreamReport | None]:
     """The network, of a stream where asked for or warranted, and what is to be said about streams."""
     if rows.time is None or not builder.prior or len(rows) < _FEWEST_ROWS * (model.mean.size + 1):

@@ -21,9 +21,9 @@ from scipy.special import ndtri, stdtrit
 
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import times
-from veilnet.calibration.stream_model import StreamModel
+from veilnet.calibration.stream_model import FittedStream
 
-__all__ = ["Interval", "Promise", "block_length", "ceiling_intervals", "drawn_models", "interval_of"]
+__all__ = ["FreePrivacy", "Interval", "block_length", "ceiling_intervals", "drawn_models", "interval_of"]
 
 LEVEL = 0.95
 _DRAWS = 400
@@ -50,7 +50,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Promise:
+class FreePrivacy:
     """How much privacy is free: p of a plan that loses no utility.
 
     ceiling:  as the network promises it.
@@ -69,7 +69,7 @@ class Promise:
         return f"{shown} ({self.interval})"
 
 
-def block_length(rows: int, stream: StreamModel) -> int:
+def block_length(rows: int, stream: FittedStream) -> int:
     """Rows of a block: long enough for noise that carries over, and half as long as slow squares of x would ask for.
 
     Künsch (1989): (6 r² / (1 - r²)²)^(1/3) T^(1/3) is best for a mean whose correlations fall like r^k. H and R

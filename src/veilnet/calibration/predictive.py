@@ -35,7 +35,7 @@ from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array
 from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.calibration.noise_memory import NoiseMemory, with_memories
-from veilnet.calibration.stream_model import StreamModel
+from veilnet.calibration.stream_model import FittedStream
 
 __all__ = ["Widening", "uncertain", "widening", "without_bias"]
 
@@ -71,19 +71,19 @@ class Widening:
             covariance=model.covariance * np.outer(self.parameters, self.parameters),
         )
 
-    def of_stream(self, stream: StreamModel) -> StreamModel:
+    def of_stream(self, stream: FittedStream) -> FittedStream:
         """The stream that goes with it: the same memories, larger steps."""
         both = np.outer(self.noise, self.noise)
         colour = stream.noise
         scale = self.parameters
-        return StreamModel(
+        return FittedStream(
             stream.transition * scale[:, None] / scale,
             stream.renewed * np.outer(scale, scale),
             NoiseMemory(colour.memory, colour.part, colour.innovation * both, colour.floor * both),
         )
 
 
-def widening(model: LinearModel, stream: StreamModel, asked: Array, *, prior: bool) -> Widening:
+def widening(model: LinearModel, stream: FittedStream, asked: Array, *, prior: bool) -> Widening:
     """What a fit of these rows leaves uncertain.
 
     stream: how the rows follow one another; asked: rows of x whose errors are to hold, public and private;
@@ -105,7 +105,7 @@ def widening(model: LinearModel, stream: StreamModel, asked: Array, *, prior: bo
     )
 
 
-def without_bias(model: LinearModel, stream: StreamModel) -> StreamModel:
+def without_bias(model: LinearModel, stream: FittedStream) -> FittedStream:
     """The stream with memories for which h comes out right on average; variances of one row stay as they are."""
     rows, length = len(model.residuals), model.mean.size
     longest = 1.0 - 1.0 / (rows + 1)
@@ -120,10 +120,10 @@ def without_bias(model: LinearModel, stream: StreamModel) -> StreamModel:
     taken = ((2 + length) * colour.memory + float(np.trace(move))) / rows
     memory = np.where(colour.memory > 0, np.minimum(colour.memory + taken, longest), 0.0)
     row = stationary_covariance(np.diag(colour.memory), colour.innovation) + colour.floor
-    return StreamModel(transition, renewed, with_memories(memory, colour.part, row))
+    return FittedStream(transition, renewed, with_memories(memory, colour.part, row))
 
 
-def uncertain(model: LinearModel, stream: StreamModel) -> tuple[Array, Array]:
+def uncertain(model: LinearModel, stream: FittedStream) -> tuple[Array, Array]:
     """(h of each reading, the same of each mean of x)."""
     rows, length = len(model.residuals), model.mean.size
     root = np.linalg.cholesky(model.covariance)
@@ -137,7 +137,7 @@ def uncertain(model: LinearModel, stream: StreamModel) -> tuple[Array, Array]:
 
 
 def _repeated(
-    model: LinearModel, stream: StreamModel, widened: Widening, asked: Array, *, prior: bool
+    model: LinearModel, stream: FittedStream, widened: Widening, asked: Array, *, prior: bool
 ) -> float:
     """κ: what repeated calibrations would find their true errors to be, against those they would state."""
     rng = np.random.default_rng(_SEED)

@@ -10,8 +10,8 @@ from veilnet._core.errors import VeilnetError
 from veilnet._core.types import Array
 from veilnet.calibration.building import Builder
 from veilnet.calibration.intervals import (
+    FreePrivacy,
     Interval,
-    Promise,
     block_length,
     ceiling_intervals,
     drawn_models,
@@ -20,7 +20,7 @@ from veilnet.calibration.intervals import (
 from veilnet.calibration.linear_model import LinearModel
 from veilnet.calibration.noise_memory import with_memories
 from veilnet.calibration.rows import Rows
-from veilnet.calibration.stream_model import StreamModel
+from veilnet.calibration.stream_model import FittedStream
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import check
 
@@ -31,8 +31,8 @@ _ROWS_PER_READING = 3  # fewer, and draws have no noise of their own in some dir
 
 
 def fitted_promises(
-    builder: Builder, network: Network, model: LinearModel, stream: StreamModel, rows: Rows
-) -> dict[str, Promise]:
+    builder: Builder, network: Network, model: LinearModel, stream: FittedStream, rows: Rows
+) -> dict[str, FreePrivacy]:
     """private name -> the privacy that is free.
 
     model and stream are as fitted, before anything was widened. Of a stream, memories and the transition in units of
@@ -53,7 +53,7 @@ def fitted_promises(
             )  # fmt: skip
     few = f"more than {enough} rows are needed for one" if len(rows) <= enough else ""
     return {
-        name: Promise(value, known.get(name), "" if name in known else few or _unknown(value))
+        name: FreePrivacy(value, known.get(name), "" if name in known else few or _unknown(value))
         for name, value in ceiling.items()
     }
 
@@ -65,7 +65,7 @@ def _unknown(ceiling: float) -> str:
 
 
 def _of_streams(
-    builder: Builder, network: Network, model: LinearModel, stream: StreamModel, rows: Rows, length: int
+    builder: Builder, network: Network, model: LinearModel, stream: FittedStream, rows: Rows, length: int
 ) -> dict[str, Interval]:
     root = np.linalg.cholesky(model.covariance)
     contraction = np.linalg.solve(root, stream.transition @ root)
@@ -87,10 +87,10 @@ def _of_streams(
     }
 
 
-def _moved(model: LinearModel, contraction: Array, stream: StreamModel) -> StreamModel:
+def _moved(model: LinearModel, contraction: Array, stream: FittedStream) -> FittedStream:
     """The stream of another row model with the same memories."""
     root = np.linalg.cholesky(model.covariance)
     transition = np.linalg.solve(root.T, (root @ contraction).T).T
     renewed = root @ (np.eye(len(root)) - contraction @ contraction.T) @ root.T
     colour = with_memories(stream.noise.memory, stream.noise.part, model.noise)
-    return StreamModel(transition, (renewed + renewed.T) / 2, colour)
+    return FittedStream(transition, (renewed + renewed.T) / 2, colour)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet.calibration.intervals import Promise
+from veilnet.calibration.intervals import FreePrivacy
 from veilnet.calibration.outliers import Outlier, worst_of_each
 from veilnet.calibration.stream_report import StreamReport
 from veilnet.calibration.timeline import TimeReport
@@ -104,7 +104,7 @@ class CalibrationReport:
     dropped: int
     time: TimeReport | None
     stream: StreamReport | None
-    promises: Mapping[str, Promise]
+    promises: Mapping[str, FreePrivacy]
     effective_rows: float
     folds: int
     noise_shrinkage: float

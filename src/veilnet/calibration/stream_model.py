@@ -18,14 +18,14 @@ from veilnet.calibration.linear_model import LinearModel, fit_linear
 from veilnet.calibration.noise_memory import NoiseMemory, fit_memory
 from veilnet.calibration.rows import Rows
 
-__all__ = ["Gain", "StreamModel", "fit_stream", "held_out_gain"]
+__all__ = ["FittedStream", "Gain", "fit_stream", "held_out_gain"]
 
 _FOLDS = 8
 _CERTAIN = 2.0  # deviations
 
 
 @dataclass(frozen=True, eq=False)
-class StreamModel:
+class FittedStream:
     """How rows follow one another, beside the model of one row.
 
     transition, renewed: A and Q, (L, L); the covariance of x in the long run is that of the row model.
@@ -55,12 +55,12 @@ class Gain:
         return self.of_x + self.of_noise > _CERTAIN * self.deviation
 
 
-def fit_stream(model: LinearModel, rows: Rows, joint: Booleans) -> StreamModel:
+def fit_stream(model: LinearModel, rows: Rows, joint: Booleans) -> FittedStream:
     """The dynamics that go with a fitted row model; joint: (N, N), which pairs of readings may share noise."""
     transition, renewed = fit_transition(
         rows.parameters - model.mean, rows.segments, model.covariance, model.prior_shrinkage
     )
-    return StreamModel(transition, renewed, fit_memory(model.residuals, rows.segments, model.noise, joint))
+    return FittedStream(transition, renewed, fit_memory(model.residuals, rows.segments, model.noise, joint))
 
 
 def held_out_gain(rows: Rows, joint: Booleans) -> Gain:

@@ -9,7 +9,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import crlb
-from veilnet.calibration.stream_model import Gain, StreamModel
+from veilnet.calibration.stream_model import FittedStream, Gain
 from veilnet.model.network import Network
 from veilnet.verdict.exact_test import check
 
@@ -94,7 +94,7 @@ class StreamReport:
         return "\n".join(lines)
 
 
-def stream_report(network: Network, stream: StreamModel, gain: Gain, *, used: bool) -> StreamReport:
+def stream_report(network: Network, stream: FittedStream, gain: Gain, *, used: bool) -> StreamReport:
     """The report on a stream; ``network`` is the one with dynamics, whether it is used or not."""
     names = [name for agent in network.agents for name in network.reading_names[agent]]
     return StreamReport(

@@ -19,7 +19,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
 from veilnet.centre.redundancy import Redundancy
 
-__all__ = ["Contradiction", "Doubt", "Tests", "read_rate"]
+__all__ = ["Contradiction", "DoubtedMessage", "Tests", "read_rate"]
 
 _FARTHEST = 1e140  # what is farther off cannot be squared
 _MANY = 1e6  # deviations that are told by their order
@@ -62,7 +62,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True)
-class Doubt:
+class DoubtedMessage:
     """Whose message of a row is doubted, by its place in sending order; the rest as in :class:`Contradiction`."""
 
     place: int
@@ -91,7 +91,7 @@ class Tests:
         """No agent's distance exceeds the joint one, so below this nothing needs to be looked at."""
         return float(min(self.joint_limit, np.min(self.limits, initial=math.inf)))
 
-    def failing(self, deviations: Array) -> list[tuple[int, Doubt]]:
+    def failing(self, deviations: Array) -> list[tuple[int, DoubtedMessage]]:
         """(place, whom to doubt) of the rows that fail a test.
 
         deviations: (rows, numbers) from what is expected; 0 stands for what is not sent.
@@ -111,7 +111,7 @@ class Tests:
             for place in np.flatnonzero(bad)
         ]
 
-    def _worst(self, single: Array, *, joint: bool) -> Doubt:
+    def _worst(self, single: Array, *, joint: bool) -> DoubtedMessage:
         """The agent to leave out of a row."""
         freedom = self.found.freedom
         tails = [
@@ -120,7 +120,7 @@ class Tests:
             if f
         ]
         tail, _, place = min(tails)
-        return Doubt(
+        return DoubtedMessage(
             place=place,
             distance=float(np.sqrt(single[place] / freedom[place])),
             chance=math.exp(max(tail, _CERTAIN)) if tail > _CERTAIN else 0.0,

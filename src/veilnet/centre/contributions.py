@@ -26,11 +26,11 @@ from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
 
-__all__ = ["Shares", "growth_when_silent", "shares_of_knowledge"]
+__all__ = ["Origins", "growth_when_silent", "shares_of_knowledge"]
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class Origins:
     """Where the knowledge of one parameter comes from; all parts add up to one.
 
     beforehand: the part known before any message.
@@ -43,7 +43,7 @@ class Shares:
 
 def shares_of_knowledge(
     network: Network, sanitizers: Mapping[str, Sanitizer]
-) -> tuple[dict[str, Shares | None], dict[str, Shares | None]]:
+) -> tuple[dict[str, Origins | None], dict[str, Origins | None]]:
     """Of every public and of every private parameter, by name; None where what is sent does not determine it.
 
     network:    a network of rows; see :func:`growth_when_silent` for streams.
@@ -53,7 +53,7 @@ def shares_of_knowledge(
     model = centre_model(network.replace(public=everything, units=None), sanitizers)
     terms, beforehand = _terms(model)
     estimable = model.complete.estimable
-    found: list[dict[str, Shares | None]] = []
+    found: list[dict[str, Origins | None]] = []
     start = 0
     for named in (network.public, network.private):
         found.append({})
@@ -67,7 +67,7 @@ def shares_of_knowledge(
             by_number = np.sum(terms[mine], axis=0) / whole
             parts = (float(np.sum(by_number[model.blocks.rows(place)])) for place in range(network.S))
             agents = dict(zip(network.agents, parts, strict=True))
-            found[-1][name] = Shares(float(np.sum(beforehand[mine])) / whole, agents)
+            found[-1][name] = Origins(float(np.sum(beforehand[mine])) / whole, agents)
     return found[0], found[1]
 
 

@@ -43,7 +43,7 @@ _SETS_KEPT = 256  # sets of agents whose gains are remembered
 
 
 @runtime_checkable
-class Planned(Protocol):
+class HasMessages(Protocol):
     """Something that knows the model of its messages: a :class:`veilnet.Plan`."""
 
     @property
@@ -67,9 +67,14 @@ class Fusion:
     """
 
     def __init__(
-        self, plan: Planned | Messages, *, gate: float | None = None, keep: bool = False, history: int = 64
+        self,
+        plan: HasMessages | Messages,
+        *,
+        gate: float | None = None,
+        keep: bool = False,
+        history: int = 64,
     ) -> None:
-        if not isinstance(plan, Planned | CentreModel | StreamModel | SumModel):
+        if not isinstance(plan, HasMessages | CentreModel | StreamModel | SumModel):
             raise InvalidPlan(
                 f"plan: expected a veilnet.Plan, found {type(plan).__name__}; "
                 "use Plan.load(folder), or Fusion.load(plan/center.json)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
-    from veilnet.io.statements import Promise, Statement
+    from veilnet.io.statements import StatedPromise, Statement
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def promise_of(path: Path, plan: str | None, signed: Statement | None) -> Promis
     return PromiseTold((), "ask whoever designs for a signed file, or for the whole plan")
 
 
-def _in_words(promise: Promise, source: str) -> PromiseTold:
+def _in_words(promise: StatedPromise, source: str) -> PromiseTold:
     from veilnet.plans.in_words import promise_in_words
 
     utility, privacy, with_gaps = promise.numbers()
@@ -57,19 +57,19 @@ def _in_words(promise: Promise, source: str) -> PromiseTold:
     return PromiseTold(tuple(lines), source)
 
 
-def _beside(path: Path, plan: str | None) -> Promise | None:
+def _beside(path: Path, plan: str | None) -> StatedPromise | None:
     """The promise in the plan.json beside an agent's file, if that is of the same plan."""
     from veilnet._core.errors import VeilnetError
     from veilnet.io.plan_files import WHOLE
     from veilnet.io.plan_reading import read_plan_folder
-    from veilnet.io.statements import Promise
+    from veilnet.io.statements import StatedPromise
     from veilnet.plans.verification import confirmed
 
     if plan is None or not path.with_name(WHOLE).exists():
         return None
     try:
         saved = read_plan_folder(path.parent)
-        return Promise.of(confirmed(saved)) if saved.plan_id == plan else None
+        return StatedPromise.of(confirmed(saved)) if saved.plan_id == plan else None
     except (VeilnetError, OSError):
         return None  # what cannot be read states nothing
 

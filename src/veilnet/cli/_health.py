@@ -19,7 +19,7 @@ from typing import Literal
 
 from veilnet._core.extras import EXTRAS, install_line
 
-__all__ = ["Finding", "findings"]
+__all__ = ["Symptom", "findings"]
 
 State = Literal["ok", "note", "problem"]
 
@@ -32,7 +32,7 @@ _DAY = 86400.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Symptom:
     """One thing that was looked at.
 
     what:   its name.
@@ -47,7 +47,7 @@ class Finding:
     advice: str = ""
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[Symptom]:
     """Everything that is looked at, one after another."""
     yield _python()
     yield from _packages()
@@ -64,32 +64,32 @@ def findings() -> Iterator[Finding]:
     yield _program("broker", _BROKERS, "only agents that send over MQTT need one: apt-get install mosquitto")
 
 
-def _python() -> Finding:
+def _python() -> Symptom:
     import veilnet
 
     where = Path(veilnet.__file__).parent
     found = f"veilnet {veilnet.__version__} in {where}, Python {platform.python_version()}"
-    return Finding("veilnet", "ok", found)
+    return Symptom("veilnet", "ok", found)
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Symptom]:
     for name in _NEEDED:
         fault = _fault(name)
         if fault:
-            yield Finding(
+            yield Symptom(
                 name, "problem", fault, f"pip install --force-reinstall {name}, or pip install veilnet anew"
             )
         else:
-            yield Finding(name, "ok", _version(name))
+            yield Symptom(name, "ok", _version(name))
 
 
-def _extra(extra: str) -> Finding:
+def _extra(extra: str) -> Symptom:
     wanted = EXTRAS[extra]
     faults = [fault for fault in map(_fault, wanted.modules) if fault]
     if faults:
-        return Finding(f"extra {extra}", "note", f"for {wanted.purpose}: {faults[0]}", install_line(extra))
+        return Symptom(f"extra {extra}", "note", f"for {wanted.purpose}: {faults[0]}", install_line(extra))
     versions = ", ".join(_version(name) for name in wanted.modules)
-    return Finding(f"extra {extra}", "ok", f"for {wanted.purpose}: {versions}")
+    return Symptom(f"extra {extra}", "ok", f"for {wanted.purpose}: {versions}")
 
 
 def _fault(module: str) -> str:
@@ -119,7 +119,7 @@ def _distributions() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
-def _at_work() -> Finding:
+def _at_work() -> Symptom:
     """A plan designed and confirmed: whatever else is said, this is what has to work."""
     try:
         import veilnet as vn
@@ -133,15 +133,15 @@ def _at_work() -> Finding:
         )
         confirmed = vn.design(network).certificate.ok
     except Exception as error:  # whatever goes wrong is the finding
-        return Finding(
+        return Symptom(
             "a plan", "problem", f"could not be designed ({type(error).__name__})", "install veilnet anew"
         )
     if not confirmed:
-        return Finding("a plan", "problem", "was designed and not confirmed", "NumPy's BLAS computes wrongly")
-    return Finding("a plan", "ok", "designed, and every promise confirmed")
+        return Symptom("a plan", "problem", "was designed and not confirmed", "NumPy's BLAS computes wrongly")
+    return Symptom("a plan", "ok", "designed, and every promise confirmed")
 
 
-def _algebra() -> Finding:
+def _algebra() -> Symptom:
     import numpy as np
 
     set_ = next((f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ), "")
@@ -161,52 +161,52 @@ def _algebra() -> Finding:
     counted = f"{threads} threads" if threads else "threads not counted (a newer threadpoolctl would)"
     words = f"{found}, {counted} on {cores} cores{f' ({set_})' if set_ else ''}"
     if threads > 1 and not set_:
-        return Finding(
+        return Symptom(
             "BLAS",
             "ok",
             words,
             "where several processes run at once, OMP_NUM_THREADS=1 keeps them out of each other's way",
         )
-    return Finding("BLAS", "ok", words)
+    return Symptom("BLAS", "ok", words)
 
 
-def _entropy() -> Finding:
+def _entropy() -> Symptom:
     """The agents' noise is only as good as this."""
     try:
         if hasattr(os, "getrandom"):
             os.getrandom(32, os.GRND_NONBLOCK)
         first, second = os.urandom(32), os.urandom(32)
     except BlockingIOError:
-        return Finding(
+        return Symptom(
             "entropy",
             "problem",
             "the operating system has not gathered enough yet",
             "wait, or install haveged",
         )
     except (OSError, NotImplementedError) as error:
-        return Finding(
+        return Symptom(
             "entropy", "problem", f"the operating system gives none ({type(error).__name__})",
             "no agent may send from this machine",
         )  # fmt: skip
     if first == second:
-        return Finding(
+        return Symptom(
             "entropy", "problem", "the operating system repeats itself", "no agent may send from here"
         )
-    return Finding("entropy", "ok", "getrandom of the operating system")
+    return Symptom("entropy", "ok", "getrandom of the operating system")
 
 
-def _clock() -> Finding:
+def _clock() -> Symptom:
     installed = Path(__file__).stat().st_mtime
     now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     advice = "set the clock: rows of several agents are aligned by it"
     if time.time() < installed - _DAY:
-        return Finding("clock", "problem", f"{now}, before veilnet was installed", advice)
+        return Symptom("clock", "problem", f"{now}, before veilnet was installed", advice)
     step = time.get_clock_info("time").resolution
     told = _told("timedatectl", "show", "--property=NTPSynchronized", "--value")
     if told == "no":
-        return Finding("clock", "note", f"{now}, not synchronised", advice)
+        return Symptom("clock", "note", f"{now}, not synchronised", advice)
     synchronised = ", synchronised" if told == "yes" else ""
-    return Finding("clock", "ok", f"{now}, steps of {step:.0e} s{synchronised}")
+    return Symptom("clock", "ok", f"{now}, steps of {step:.0e} s{synchronised}")
 
 
 def _told(*command: str) -> str:
@@ -218,7 +218,7 @@ def _told(*command: str) -> str:
     return ran.stdout.strip() if ran.returncode == 0 else ""
 
 
-def _disks() -> Iterator[Finding]:
+def _disks() -> Iterator[Symptom]:
     looks: tuple[tuple[str, Callable[[], Path]], ...] = (
         ("this folder", Path.cwd),
         ("temporary files", lambda: Path(tempfile.gettempdir())),
@@ -228,24 +228,24 @@ def _disks() -> Iterator[Finding]:
             folder = place()
             free = shutil.disk_usage(folder).free
         except OSError as error:
-            yield Finding(what, "problem", error.strerror or "not there", "choose another folder")
+            yield Symptom(what, "problem", error.strerror or "not there", "choose another folder")
             continue
         words = f"{folder}, {free / 2**30:.1f} GB free"
         if not os.access(folder, os.W_OK):
-            yield Finding(what, "note", f"{words}, may not be written to", "write to another with --out")
+            yield Symptom(what, "note", f"{words}, may not be written to", "write to another with --out")
         elif free < _LITTLE:
-            yield Finding(
+            yield Symptom(
                 what, "problem", words, "free some space: plans and ledgers are written whole or not"
             )
         else:
             advice = "ledgers of agents grow with every row" if free < _SOME else ""
-            yield Finding(what, "note" if free < _SOME else "ok", words, advice)
+            yield Symptom(what, "note" if free < _SOME else "ok", words, advice)
 
 
-def _program(what: str, names: tuple[str, ...], advice: str) -> Finding:
+def _program(what: str, names: tuple[str, ...], advice: str) -> Symptom:
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
     for name in names:
         found = shutil.which(name, path=path)
         if found:
-            return Finding(what, "ok", found)
-    return Finding(what, "note", f"none found ({', '.join(names)})", advice)
+            return Symptom(what, "ok", found)
+    return Symptom(what, "note", f"none found ({', '.join(names)})", advice)

@@ -9,7 +9,7 @@ from veilnet.cli._command_line import Json, Option
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from veilnet.cli.story import Line
+    from veilnet.cli.story import StoryLine
     from veilnet.cli.stream_story import StreamStory
     from veilnet.plans.plan import Plan
     from veilnet.verdict.verdict import Verdict
@@ -78,7 +78,7 @@ def command(
 
 
 def _tell_rows(
-    verdict: Verdict, free: Plan, strict: Plan, played: dict[str, list[Line]], privacy: float
+    verdict: Verdict, free: Plan, strict: Plan, played: dict[str, list[StoryLine]], privacy: float
 ) -> None:
     """The first four acts: rows that stand alone."""
     from veilnet.cli._shared import console
@@ -136,7 +136,7 @@ def _tell_stream(stream: Plan, followed: StreamStory) -> None:
     console.print("  veilnet audit plan/          attack it before someone else does")
 
 
-def _knowledge(lines: list[Line]) -> Table:
+def _knowledge(lines: list[StoryLine]) -> Table:
     """What raw readings tell, in plain words."""
     from veilnet.cli._shared import table
 
@@ -153,7 +153,7 @@ def _knowledge(lines: list[Line]) -> Table:
     return table(["", "parameter", "known to within, before", "from raw readings", ""], rows)
 
 
-def _outcome(lines: list[Line]) -> Table:
+def _outcome(lines: list[StoryLine]) -> Table:
     """Errors before and after, promised and measured."""
     from veilnet._core.words import times
     from veilnet.cli._shared import table
@@ -174,11 +174,11 @@ def _outcome(lines: list[Line]) -> Table:
     )
 
 
-def _kind(line: Line) -> str:
+def _kind(line: StoryLine) -> str:
     return "private" if line.private else "public"
 
 
-def _with_unit(value: float, line: Line) -> str:
+def _with_unit(value: float, line: StoryLine) -> str:
     return f"{value:.3g} {line.unit}".rstrip()
 
 

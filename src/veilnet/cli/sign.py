@@ -36,7 +36,7 @@ def command(
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import console, print_json
     from veilnet.io.signing import make_key, sign_files
-    from veilnet.io.statements import Promise
+    from veilnet.io.statements import StatedPromise
     from veilnet.plans.verification import load_plan
 
     if new_key is None and (plan is None or key is None):
@@ -50,7 +50,7 @@ def command(
             console.print(f"Keep {secret} to yourself; hand {public} to the agents.", soft_wrap=True)
     if plan is not None and key is not None:
         held = load_plan(plan)  # nobody signs what does not hold
-        promise = Promise.of(held)
+        promise = StatedPromise.of(held)
         files = sorted(plan.glob("*.json"))
         written, statement = sign_files(files, key, version=version, days=days, promise=promise)
         answer |= {"signed": written, "version": statement.version, "expires": statement.expires}

@@ -16,7 +16,7 @@ from veilnet.plans.plan import Plan
 
 
 @dataclass(frozen=True)
-class Line:
+class StoryLine:
     """One parameter and the deviation of the centre's error on it, in the parameter's unit.
 
     before: from the prior alone; raw: from raw readings; promised: from what is sent (Cramér–Rao bounds);
@@ -32,7 +32,7 @@ class Line:
     measured: float
 
 
-def play(plan: Plan, rows: int, seed: int) -> list[Line]:
+def play(plan: Plan, rows: int, seed: int) -> list[StoryLine]:
     """Simulate so many readings, sanitize them in earnest, estimate, and set errors beside promises.
 
     The house is drawn from the seed; the agents' noise comes from the operating system. The public parameters
@@ -62,7 +62,7 @@ def play(plan: Plan, rows: int, seed: int) -> list[Line]:
         measured,
     ]
     return [
-        Line(label, network.unit(name), hidden, *(float(column[k]) for column in columns))
+        StoryLine(label, network.unit(name), hidden, *(float(column[k]) for column in columns))
         for k, (label, name, hidden) in enumerate(rows_in_words(network))
     ]
 

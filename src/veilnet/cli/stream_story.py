@@ -15,7 +15,7 @@ from veilnet.auditing.streams.simulation import draw_streams
 from veilnet.bounds.knowledge import crlb
 from veilnet.centre.fusion import Fusion
 from veilnet.centre.streams.model import stream_model
-from veilnet.cli.story import Line, deviations, rows_in_words
+from veilnet.cli.story import StoryLine, deviations, rows_in_words
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -24,7 +24,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, eq=False)
-class Track:
+class PrivateTrack:
     """One private parameter, row by row: the truth, and the centre's estimates with hindsight."""
 
     name: str
@@ -38,8 +38,8 @@ class Track:
 class StreamStory:
     """Errors beside promises, and the private parameter that stays closest to a guess, to look at."""
 
-    lines: list[Line]
-    track: Track
+    lines: list[StoryLine]
+    track: PrivateTrack
 
 
 def play_stream(plan: Plan, rows: int, seed: int) -> StreamStory:
@@ -77,11 +77,11 @@ def play_stream(plan: Plan, rows: int, seed: int) -> StreamStory:
         np.sqrt(np.mean((from_sent - true) ** 2, axis=0)),
     ]
     lines = [
-        Line(label, network.unit(name), hidden, *(float(column[k]) for column in columns))
+        StoryLine(label, network.unit(name), hidden, *(float(column[k]) for column in columns))
         for k, (label, name, hidden) in enumerate(rows_in_words(network))
     ]
     shown = max(range(count, len(wanted)), key=lambda k: lines[k].promised / lines[k].before)
-    track = Track(
+    track = PrivateTrack(
         lines[shown].name, lines[shown].unit, true[:, shown], from_raw[:, shown], from_sent[:, shown]
     )
     return StreamStory(lines, track)
@@ -105,7 +105,7 @@ def in_blocks(values: Array, lowest: float, highest: float) -> str:
     return "".join(_BLOCKS[level] for level in levels)
 
 
-def track_in_blocks(track: Track, rows: int) -> list[str]:
+def track_in_blocks(track: PrivateTrack, rows: int) -> list[str]:
     """The truth and both estimates over the first rows, on one scale."""
     curves = {
         f"{track.name}, true": track.truth[:rows],

@@ -22,8 +22,8 @@ from veilnet._core.types import Array, Integers
 from veilnet.cluster.parts import LoadedPart, loaded, read_part
 from veilnet.cluster.planned import sent_sums
 from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import Sums, joined
-from veilnet.designs.many import Recipe, answers, evenly, mixed, pulled
+from veilnet.cluster.tasks import BatchSums, joined
+from veilnet.designs.many import Rule, answers, evenly, mixed, pulled
 from veilnet.designs.shrink import normal_rows
 
 
@@ -44,7 +44,7 @@ def added(several: Sequence[Added]) -> Added:
 
 
 def answer_sums(
-    names: Sequence[str], folder: Path, length: int, change: Array, recipe: Recipe, wanted: Array
+    names: Sequence[str], folder: Path, length: int, change: Array, recipe: Rule, wanted: Array
 ) -> Added:
     """(Σ H_i'X_i H_i, Σ H_i'(I - X_i)H_i A) when all answer by a recipe.
 
@@ -65,7 +65,7 @@ def pull_sums(
     folder: Path,
     length: int,
     change: Array,
-    recipe: Recipe,
+    recipe: Rule,
     estimate: Array,
     worths: Array,
 ) -> Added:
@@ -112,9 +112,9 @@ def mixture_sums(
     folder: Path,
     length: int,
     change: Array,
-    recipes: Sequence[Recipe],
+    recipes: Sequence[Rule],
     weights: Array,
-) -> Sums:
+) -> BatchSums:
     """The last pass: what every agent of these parts sends in a mixture, written as parts of the plan."""
     with one_thread():
         return joined(
@@ -126,8 +126,8 @@ def mixture_sums(
 
 
 def _mixture(
-    name: str, part: LoadedPart, folder: Path, change: Array, recipes: Sequence[Recipe], weights: Array
-) -> Sums:
+    name: str, part: LoadedPart, folder: Path, change: Array, recipes: Sequence[Rule], weights: Array
+) -> BatchSums:
     def make() -> tuple[Array, Array, Integers]:
         count, size, length = part.observe.shape
         shrink = np.empty((count, size, size))
@@ -144,7 +144,7 @@ def key_of(*things: Any) -> str:
     """A digest of strings, arrays and recipes."""
     digest = hashlib.sha256()
     for each in things:
-        if isinstance(each, Recipe):
+        if isinstance(each, Rule):
             digest.update(key_of(each.kind, each.directions, each.signs, np.array(each.softness)).encode())
         elif isinstance(each, str):
             digest.update(b"s" + each.encode())

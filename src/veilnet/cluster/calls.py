@@ -25,8 +25,8 @@ from veilnet.cluster.power import PowerSearch, read_power_of_parts
 from veilnet.cluster.promises import forget_begun, promise_of, put_in_service
 from veilnet.cluster.results import ROUNDING, PartsPlan, PartsVerdict
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import Sums, certificate_sums, raw_sums, share_sums
-from veilnet.cluster.tradeoff import Search, refuse_beyond
+from veilnet.cluster.tasks import BatchSums, certificate_sums, raw_sums, share_sums
+from veilnet.cluster.tradeoff import PartsTradeoff, refuse_beyond
 from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.power import PARTS_OF_POWER
 from veilnet.designs.questions import Worst, read_asked
@@ -107,7 +107,7 @@ def design(
     targets = {} if privacy is None else asked.targets
     refuse_beyond(targets, privacy_limit(whole), ROUNDING)
     if any(targets.values()) or asked.most_loss:
-        search = Search(network, whole, first.readings, starts, seed, progress, client)
+        search = PartsTradeoff(network, whole, first.readings, starts, seed, progress, client)
         if asked.most_loss or any(target > search.ceiling[name] for name, target in targets.items()):
             kept = search.keeping(asked, privacy_limit(whole))
             return _traded(network, whole, first, search, kept, progress)
@@ -122,13 +122,13 @@ class _Found:
 
     promise: Promise
     certificate: Certificate
-    sums: Sums
+    sums: BatchSums
     verdict: PartsVerdict
 
 
 def _in_service(
     network: Parts,
-    first: Sums,
+    first: BatchSums,
     found: _Found,
     targets: Mapping[str, float],
     most_loss: float | None,
@@ -144,7 +144,9 @@ def _in_service(
     )  # fmt: skip
 
 
-def _added_up(network: Parts, client: Any, progress: Progress | None, *, keep: bool) -> tuple[Network, Sums]:
+def _added_up(
+    network: Parts, client: Any, progress: Progress | None, *, keep: bool
+) -> tuple[Network, BatchSums]:
     """One imaginary agent that tells what all agents tell, and the sums of the first pass."""
     where = (network.folder, network.length, keep)
     first = over_all_parts(
@@ -157,8 +159,8 @@ def _added_up(network: Parts, client: Any, progress: Progress | None, *, keep: b
 def _traded(
     network: Parts,
     whole: Network,
-    first: Sums,
-    search: Search,
+    first: BatchSums,
+    search: PartsTradeoff,
     asked: Asked,
     progress: Progress | None,
 ) -> PartsPlan:
@@ -184,7 +186,7 @@ def _traded(
     return plan
 
 
-def _powered(network: Parts, whole: Network, first: Sums, search: PowerSearch) -> PartsPlan:
+def _powered(network: Parts, whole: Network, first: BatchSums, search: PowerSearch) -> PartsPlan:
     """The noise found within the powers, or within a part of them where rounding of more was not confirmed."""
     for part in PARTS_OF_POWER:
         sums, details = search.answer(part)
@@ -207,7 +209,7 @@ def _powered(network: Parts, whole: Network, first: Sums, search: PowerSearch) -
 def _free(
     network: Parts,
     whole: Network,
-    first: Sums,
+    first: BatchSums,
     targets: Mapping[str, float],
     client: Any,
     progress: Progress | None,
@@ -267,7 +269,7 @@ def verify(
     return Certificate((*found.findings, count))
 
 
-def _told_by_sums(whole: Network, ceiling: Mapping[str, float], sums: Sums) -> dict[str, float]:
+def _told_by_sums(whole: Network, ceiling: Mapping[str, float], sums: BatchSums) -> dict[str, float]:
     """Privacies as they are promised: sums in doubles never show that one is without bound, only that it is large."""
     recheck = SummedRecheck(whole, sums.raw, sums.left)
     hidden = dict(ceiling)
@@ -278,7 +280,7 @@ def _told_by_sums(whole: Network, ceiling: Mapping[str, float], sums: Sums) -> d
     return hidden
 
 
-def _certified(whole: Network, promise: Promise, sums: Sums) -> Certificate:
+def _certified(whole: Network, promise: Promise, sums: BatchSums) -> Certificate:
     """Every promise, recomputed from the sums that the certificate's own formulas gave in all parts."""
     found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
     if not promise.power:
@@ -289,7 +291,7 @@ def _certified(whole: Network, promise: Promise, sums: Sums) -> Certificate:
     return Certificate((*found.findings, power_finding(names, allowed, used)))
 
 
-def _summary(parts: Parts, sums: Sums) -> Network:
+def _summary(parts: Parts, sums: BatchSums) -> Network:
     if sums.agents != parts.agents:
         raise InvalidRequest(
             f"{parts.folder}: the header speaks of {parts.agents} agents, the parts have {sums.agents}; write the "

@@ -32,7 +32,7 @@ _BLOCK = 16  # agents whose information is summed together, at least
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class MessageWeights:
     """How messages are turned into b and J.
 
     rows:     A, (M, L), one row for each number sent.
@@ -45,7 +45,7 @@ class Told:
     expected: Array
 
 
-def told_by(alike: Alike, part: LoadedPart, change: Array, mean: Array) -> Told:
+def told_by(alike: Alike, part: LoadedPart, change: Array, mean: Array) -> MessageWeights:
     """What the messages of some agents tell.
 
     change: T^-1 of the raw information T'T of all agents and the prior.
@@ -62,17 +62,17 @@ def told_by(alike: Alike, part: LoadedPart, change: Array, mean: Array) -> Told:
     rows = (white @ sent) @ change
     weights = np.swapaxes(white, 1, 2) @ rows
     length = rows.shape[2]
-    return Told(rows.reshape(-1, length), weights.reshape(-1, length), (sent @ mean).reshape(-1))
+    return MessageWeights(rows.reshape(-1, length), weights.reshape(-1, length), (sent @ mean).reshape(-1))
 
 
-def told_by_all(sending: Sending, part: LoadedPart, change: Array, mean: Array) -> Told:
+def told_by_all(sending: Sending, part: LoadedPart, change: Array, mean: Array) -> MessageWeights:
     """What the messages of all agents of a part tell, in the order in which they are sent."""
     numbers, length = sending.numbers, part.observe.shape[2]
     rows, weights, expected = np.empty((numbers, length)), np.empty((numbers, length)), np.empty(numbers)
     for alike in sending.alike():
         few, columns = told_by(alike, part, change, mean), alike.columns.reshape(-1)
         rows[columns], weights[columns], expected[columns] = few.rows, few.weights, few.expected
-    return Told(rows, weights, expected)
+    return MessageWeights(rows, weights, expected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ def nothing_arrived(rows: int, length: int, senders: int) -> Arrived:
     )
 
 
-def arrived(sending: Sending, told: Told, numbers: Array) -> Arrived:
+def arrived(sending: Sending, told: MessageWeights, numbers: Array) -> Arrived:
     """What the messages (T, M) of a part tell; those that are not finite did not arrive."""
     silent = sending.silent(numbers)
     gaps = np.flatnonzero(silent.any(axis=1))

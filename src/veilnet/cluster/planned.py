@@ -11,13 +11,13 @@ import numpy as np
 from veilnet._core.stacks import joined_triangle, sent_triangle
 from veilnet._core.types import Array, Integers
 from veilnet.cluster.parts import LoadedPart
-from veilnet.cluster.tasks import Sums, exposed, grids, information, noisiest, part_of_plan
+from veilnet.cluster.tasks import BatchSums, exposed, grids, information, noisiest, part_of_plan
 
 Making = Callable[[], tuple[Array, Array, Integers]]
 """Makes rows of raw readings, (s, n, n), variances of their noise, (s, n), 0 or 1, and how many are sent, (s,)."""
 
 
-def sent_sums(name: str, part: LoadedPart, folder: Path, key: str, make: Making) -> Sums:
+def sent_sums(name: str, part: LoadedPart, folder: Path, key: str, make: Making) -> BatchSums:
     """The sums of a part of the plan: that which an earlier run finished under the same key, or made and written now.
 
     key: a digest of everything that what is sent depends on.
@@ -28,7 +28,7 @@ def sent_sums(name: str, part: LoadedPart, folder: Path, key: str, make: Making)
     shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length))
     made = part_of_plan(folder, name, part, key, shapes, lambda: _told(part, *make()))
     found = made.arrays
-    return Sums(
+    return BatchSums(
         found["triangle"], found["raw"], found["left"],
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
         computed=(name,) if made.fresh else (), waiting=(name,) if made.waiting else (),

@@ -26,12 +26,12 @@ from veilnet.cluster.asking import Asking
 from veilnet.cluster.parts import LoadedPart, Parts, loaded, read_part
 from veilnet.cluster.planned import sent_sums, told_triangle
 from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import Sums, joined
+from veilnet.cluster.tasks import BatchSums, joined
 from veilnet.designs.many_power import (
     Agents,
     Ascent,
+    AscentSearch,
     FreeStack,
-    Search,
     left_open_by,
     relative_gap,
     wanted_columns,
@@ -82,7 +82,7 @@ class Where:
         return key_of(self.change, self.weights, np.array(self.tolerance), json.dumps(dict(self.power)))
 
 
-def share_triangles(names: Sequence[str], where: Where) -> Sums:
+def share_triangles(names: Sequence[str], where: Where) -> BatchSums:
     """What is known from the shares alone, which is what noise without limit would leave."""
     nothing = np.zeros((where.length, where.length))
     with one_thread():
@@ -90,7 +90,7 @@ def share_triangles(names: Sequence[str], where: Where) -> Sums:
         for name, part in loaded(where.folder, names, where.length):
             found = where.agents(name, part)
             triangle = told_triangle(part, found.rows, found.ranks)
-            sums.append(Sums(triangle, nothing, nothing, agents=len(found.ranks)))
+            sums.append(BatchSums(triangle, nothing, nothing, agents=len(found.ranks)))
         return joined(sums)
 
 
@@ -106,7 +106,7 @@ def open_sums(names: Sequence[str], where: Where, asked: Array, estimate: Array)
         return added([Added((left_open_by(where.free(name), asked, estimate),)) for name in names])
 
 
-def noise_sums(names: Sequence[str], where: Where, estimate: Array) -> Sums:
+def noise_sums(names: Sequence[str], where: Where, estimate: Array) -> BatchSums:
     """The last pass: what every agent of these parts sends whose noise answers an estimate, written as parts of the
     plan.
     """
@@ -152,7 +152,7 @@ class PowerSearch:
     """
 
     def __init__(
-        self, parts: Parts, whole: Network, first: Sums, power: Mapping[str, float], client: Any,
+        self, parts: Parts, whole: Network, first: BatchSums, power: Mapping[str, float], client: Any,
         progress: Progress | None,
     ) -> None:  # fmt: skip
         self._parts, self._whole, self._client, self._progress = parts, whole, client, progress
@@ -172,15 +172,15 @@ class PowerSearch:
             self.ceiling = self._grown(shares)
         self._upper = float("inf")
 
-    def answer(self, part_of_power: float) -> tuple[Sums, dict[str, Any]]:
+    def answer(self, part_of_power: float) -> tuple[BatchSums, dict[str, Any]]:
         """The noise found within a part of the power, written by all parts; its sums, and how it was found."""
         powers = {name: part_of_power * each for name, each in self.power.items()}
         where = replace(self._where, power=powers)
         asking = self._asking_about(where)
         with one_thread():
-            found: Ascent = Search(PartsPowerCrowd(asking, where), self._wanted, self._progress).run()
+            found: Ascent = AscentSearch(PartsPowerCrowd(asking, where), self._wanted, self._progress).run()
         self._upper = found.upper_bound if part_of_power == 1.0 else self._upper
-        sums: Sums = asking.over(
+        sums: BatchSums = asking.over(
             noise_sums, arguments=(where, found.estimate), progress=self._progress, what="writing the plan"
         )
         with one_thread():
@@ -199,7 +199,7 @@ class PowerSearch:
         """Remove what was kept in case the search is cut off."""
         self._asking.forget()
 
-    def _grown(self, sums: Sums) -> dict[str, float]:
+    def _grown(self, sums: BatchSums) -> dict[str, float]:
         """Name -> p_j where no more is known than sums tell."""
         known = knowledge_of_factor(self._whole, sums.triangle)
         return {name: known.growth(rows) for name, rows in self._whole.private.items()}

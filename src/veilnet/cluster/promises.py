@@ -13,7 +13,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet.cluster.parts import Parts
 from veilnet.cluster.sending import PLAN, PROMISES
-from veilnet.cluster.tasks import BEGUN, Sums
+from veilnet.cluster.tasks import BEGUN, BatchSums
 from veilnet.io._atomic import remember_folder, write_text
 from veilnet.plans.certificate import Promise
 
@@ -21,7 +21,7 @@ FORMAT = "veilnet-parts-plan/1"
 
 
 def put_in_service(
-    parts: Parts, promise: Promise, limit: Mapping[str, float], readings: int, sums: Sums
+    parts: Parts, promise: Promise, limit: Mapping[str, float], readings: int, sums: BatchSums
 ) -> bool:
     """Let a plan that was confirmed take the place of the one before; whether that promised something else.
 

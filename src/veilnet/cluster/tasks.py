@@ -39,7 +39,7 @@ _SAME_TRIANGLE = 1e-9  # of the information: what two formulas for it may differ
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class BatchSums:
     """What a batch, or several of them together, add up to; L x L each, and a few numbers.
 
     triangle: T with T'T the information, of raw readings in the first pass and of what is sent in the second.
@@ -67,7 +67,7 @@ class Sums:
     waiting: tuple[str, ...] = field(default=())
 
 
-def joined(several: Sequence[Sums]) -> Sums:
+def joined(several: Sequence[BatchSums]) -> BatchSums:
     """The sums of batches together, in the order given."""
     length = several[0].triangle.shape[1]
     with one_thread():
@@ -76,7 +76,7 @@ def joined(several: Sequence[Sums]) -> Sums:
     for each in several:
         raw += each.raw
         left += each.left
-    return Sums(
+    return BatchSums(
         triangle,
         raw,
         left,
@@ -93,7 +93,7 @@ def joined(several: Sequence[Sums]) -> Sums:
     )
 
 
-def raw_sums(names: Sequence[str], folder: Path, length: int, keep: bool) -> Sums:
+def raw_sums(names: Sequence[str], folder: Path, length: int, keep: bool) -> BatchSums:
     """The first pass: what the raw readings of these parts tell.
 
     keep: whether it is written down for later calls.
@@ -104,7 +104,7 @@ def raw_sums(names: Sequence[str], folder: Path, length: int, keep: bool) -> Sum
 
 def share_sums(
     names: Sequence[str], folder: Path, length: int, weights: Array, tolerance: float, keep: bool
-) -> Sums:
+) -> BatchSums:
     """The second pass: what every agent of these parts has to send.
 
     weights, tolerance: of :func:`veilnet.verdict.share_stacks.share_stack`, the same for all agents.
@@ -119,7 +119,7 @@ def share_sums(
         )
 
 
-def certificate_sums(names: Sequence[str], folder: Path, length: int) -> Sums:
+def certificate_sums(names: Sequence[str], folder: Path, length: int) -> BatchSums:
     """The sums of the certificate from the parts as they are on disk, network and plan, and nothing else."""
     with one_thread():
         return joined([_recomputed(name, part, folder) for name, part in loaded(folder, names, length)])
@@ -156,7 +156,7 @@ def part_of_plan(
     return PlanPart(made, fresh=True, waiting=keep)
 
 
-def _raw(name: str, part: LoadedPart, folder: Path, keep: bool) -> Sums:
+def _raw(name: str, part: LoadedPart, folder: Path, keep: bool) -> BatchSums:
     path = folder / PLAN / SUMS / name
     count, size, length = part.observe.shape
     before = finished(path, part.digest, {"triangle": (length, length)})
@@ -164,13 +164,15 @@ def _raw(name: str, part: LoadedPart, folder: Path, keep: bool) -> Sums:
     if before is None and keep:
         written(path, {"key": np.array(part.digest), "triangle": triangle})
     nothing = np.zeros((length, length))
-    return Sums(
+    return BatchSums(
         triangle, nothing, nothing,
         agents=count, readings=count * size, condition=part.condition, computed=() if before else (name,),
     )  # fmt: skip
 
 
-def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance: float, keep: bool) -> Sums:
+def _shares(
+    name: str, part: LoadedPart, folder: Path, weights: Array, tolerance: float, keep: bool
+) -> BatchSums:
     key = hashlib.sha256(
         part.digest.encode() + weights.tobytes() + np.float64(tolerance).tobytes()
     ).hexdigest()
@@ -184,7 +186,7 @@ def _shares(name: str, part: LoadedPart, folder: Path, weights: Array, tolerance
         folder, name, part, key, shapes, partial(_planned, part, weights, tolerance), keep=keep
     )
     found = made.arrays
-    return Sums(
+    return BatchSums(
         found["triangle"], found["raw"], found["left"],
         agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
         kept=float(found["kept"]), dropped=float(found["dropped"]), exposed=exposed(part, found["sent"]),
@@ -303,14 +305,14 @@ def _added(variances: Array | None, mine: Any, number: int) -> Array | None:
     return None if variances is None else variances[mine, :number, None] * np.eye(number)
 
 
-def _recomputed(name: str, part: LoadedPart, folder: Path) -> Sums:
+def _recomputed(name: str, part: LoadedPart, folder: Path) -> BatchSums:
     sending = read_sending(folder, name, part)
     rows, sent, variances = sending.compression, sending.sent, sending.variances
     count, size, length = part.observe.shape
     if not _same_grid(sending.grid, grids(part, rows, sent, variances)):
         raise InvalidPlan(f"{folder / PLAN / name}: not the grid that the noise calls for; design once more")
     raw, left = information(part, rows, sent, variances)
-    return Sums(
+    return BatchSums(
         np.zeros((length, length)), raw, left,
         agents=count, readings=count * size, numbers=int(sent.sum()), condition=part.condition, computed=(name,),
         noisiest=noisiest(name, rows, sent, variances),

@@ -27,7 +27,7 @@ from veilnet.cluster.answering import (
 )
 from veilnet.cluster.asking import Asking
 from veilnet.cluster.parts import Parts
-from veilnet.cluster.tasks import Sums
+from veilnet.cluster.tasks import BatchSums
 from veilnet.designs.floors import floors_of
 from veilnet.designs.joint import SETTINGS, SearchOptions
 from veilnet.designs.many import (
@@ -36,7 +36,7 @@ from veilnet.designs.many import (
     Known,
     ManySearch,
     Question,
-    Recipe,
+    Rule,
     columns_of,
     search_closed_forms,
     standing_for,
@@ -60,12 +60,12 @@ class PartsCrowd:
         self._where = (parts.folder, parts.length, self.change)
         self._asking = Asking(parts, client, key_of(self.change, self.wanted))
 
-    def ask(self, recipe: Recipe) -> Known:
+    def ask(self, recipe: Rule) -> Known:
         """As :meth:`veilnet.designs.many.Crowd.ask`."""
         told, hidden = self._asking.answered(answer_sums, self._where, (recipe, self.wanted))
         return Known(self.form.information + told, hidden)
 
-    def pull(self, recipe: Recipe, estimate: Array, worths: Array) -> Array:
+    def pull(self, recipe: Rule, estimate: Array, worths: Array) -> Array:
         """As :meth:`veilnet.designs.many.Crowd.pull`."""
         return self._asking.answered(pull_sums, self._where, (recipe, estimate, worths))[0]
 
@@ -74,9 +74,9 @@ class PartsCrowd:
         found = self._asking.over(chosen_agents, arguments=(*self._where, part), join=chosen_together)
         return found.stacks, found.stand_for
 
-    def send(self, recipes: tuple[Recipe, ...], weights: Array, progress: Progress | None) -> Sums:
+    def send(self, recipes: tuple[Rule, ...], weights: Array, progress: Progress | None) -> BatchSums:
         """Write what everybody sends in a mixture, and add up what is known from it."""
-        found: Sums = self._asking.over(
+        found: BatchSums = self._asking.over(
             mixture_sums,
             arguments=(*self._where, recipes, weights),
             progress=progress,
@@ -113,7 +113,7 @@ def refuse_beyond(targets: Mapping[str, float], limit: Mapping[str, float], slac
             )
 
 
-class Search:
+class PartsTradeoff:
     """The trade-offs of a network in parts."""
 
     def __init__(
@@ -152,7 +152,9 @@ class Search:
             )
         return asked.keeping(floors_of(self.ceiling, asked.spared) if len(self._names) > 1 else {})
 
-    def answer(self, asked: Asked, margin: float, progress: Progress | None) -> tuple[Sums, dict[str, Any]]:
+    def answer(
+        self, asked: Asked, margin: float, progress: Progress | None
+    ) -> tuple[BatchSums, dict[str, Any]]:
         """The mixture found, written by all parts; its sums, and how it was found."""
         with one_thread():
             found, agreed = self._search.answer(question_of(asked, self._names, margin))

@@ -19,7 +19,7 @@ from veilnet._core.extras import missing_extra
 from veilnet.io._atomic import create, write_bytes
 from veilnet.io.statements import (
     DAYS,
-    Promise,
+    StatedPromise,
     Statement,
     make_statement,
     plan_id_in,
@@ -62,7 +62,7 @@ def sign_files(
     *,
     version: int | None = None,
     days: float | None = None,
-    promise: Promise | None = None,
+    promise: StatedPromise | None = None,
     now: datetime | None = None,
 ) -> tuple[list[Path], Statement]:
     """Sign each file with a secret key, all as one version; the envelopes, and the statement on the last of them.

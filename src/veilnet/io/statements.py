@@ -36,7 +36,7 @@ _LARGEST = 2**53  # what every reader of JSON reads exactly
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class Promise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What a plan promises: utility u <= 0, and p_j of each private parameter; "inf" where it is infinite.
 
     constant:  of a plan for single rows, which part of the standard error of one row 100 rows of a constant x leave.
@@ -50,7 +50,7 @@ class Promise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     with_gaps: dict[str, float | str] | None = None
 
     @classmethod
-    def of(cls, plan: Plan) -> Promise:
+    def of(cls, plan: Plan) -> StatedPromise:
         """The promise of a plan."""
         from veilnet.bounds.typical_errors import typical_errors
 
@@ -84,7 +84,7 @@ class Statement(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     version: int
     signed: str
     expires: str
-    promise: Promise | None
+    promise: StatedPromise | None
 
     def until(self) -> datetime:
         """Until when it may be run."""
@@ -112,7 +112,7 @@ def make_statement(
     plan: str | None,
     version: int,
     days: float,
-    promise: Promise | None,
+    promise: StatedPromise | None,
     now: datetime,
 ) -> Statement:
     """The statement of a file, valid for so many days from now."""

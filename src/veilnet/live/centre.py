@@ -22,7 +22,7 @@ from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import Epochs, epochs_of, farthest
 from veilnet.live.estimating import Estimator, estimator, quorum_of
-from veilnet.live.intake import Accepted, Intake
+from veilnet.live.intake import Intake, TakenMessage
 from veilnet.live.messages import SHORT, Receipt, Seal, as_ranges
 from veilnet.live.topics import Topics
 
@@ -205,7 +205,7 @@ class Centre:
         with self.store.batch:
             for topic, payload in arrived:
                 found = self._intake.look(topic, payload)
-                if not isinstance(found, Accepted):
+                if not isinstance(found, TakenMessage):
                     self.store.count(found.agent, found.reason)
                     taken.refused += 1
                     if found.message is not None:

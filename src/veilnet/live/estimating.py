@@ -31,7 +31,7 @@ from veilnet.live.centre_store import CentreStore
 from veilnet.live.epochs import middle
 from veilnet.live.messages import Message
 
-__all__ = ["Estimator", "Made", "estimator", "quorum_of"]
+__all__ = ["Estimator", "MadeEstimate", "estimator", "quorum_of"]
 
 _HISTORY = 64  # rows back that a late message may change
 _ROWS_BEFORE = 1000  # after which a memory is as usual, whatever it was
@@ -39,7 +39,7 @@ _MIXTURES = 16  # ways of agents to go by several plans whose fusions are kept
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class MadeEstimate:
     """An estimate of an epoch, under which plan, and how many agents had told when it was made."""
 
     epoch: int
@@ -63,7 +63,7 @@ class Estimator(Protocol):
     def join(self, fusion: Fusion, plan: int, now: float) -> bool:
         """Take messages of another plan too; whether that can be."""
 
-    def due(self, now: float) -> Iterator[Made]:
+    def due(self, now: float) -> Iterator[MadeEstimate]:
         """The estimates whose time has come."""
 
     def next_deadline(self) -> float | None:
@@ -156,7 +156,7 @@ class RowEstimator:
         found.came.append(message.agent)
         return ""
 
-    def due(self, now: float) -> Iterator[Made]:
+    def due(self, now: float) -> Iterator[MadeEstimate]:
         """The estimates of epochs that are complete, or whose deadline has passed."""
         least = min(map(len, self._senders.values()))
         ready = [epoch for epoch, each in self._waiting.items() if each.told >= least or now >= each.deadline]
@@ -172,7 +172,7 @@ class RowEstimator:
                     self._store.count(agent, "few")
                 continue
             under = self._store.estimated_under(self._fusions, epoch) or max(plans)
-            yield Made(epoch, under, len(told), estimate)
+            yield MadeEstimate(epoch, under, len(told), estimate)
 
     def _estimate(
         self, told: Mapping[str, tuple[int, Array | None]], plans: Collection[int]
@@ -372,7 +372,7 @@ class StreamEstimator:
         self._revised = True
         return ""
 
-    def due(self, now: float) -> Iterator[Made]:
+    def due(self, now: float) -> Iterator[MadeEstimate]:
         """Rows in order, each complete or past the deadline of any row told since; then what was revised."""
         while self._deadlines:
             epoch = self._newest + 1
@@ -384,12 +384,12 @@ class StreamEstimator:
             estimate = self._take(epoch, row)
             self._newest, self._told_newest, self._revised = epoch, len(row), False
             if len(row) >= self._quorum:
-                yield Made(epoch, self._under(epoch), len(row), estimate)
+                yield MadeEstimate(epoch, self._under(epoch), len(row), estimate)
             else:
                 for agent in row:
                     self._store.count(agent, "few")
         if self._revised and self._told_newest >= self._quorum:
-            yield Made(self._newest, self._under(self._newest), self._told_newest, self._last)
+            yield MadeEstimate(self._newest, self._under(self._newest), self._told_newest, self._last)
         self._revised = False
 
     def _under(self, epoch: int) -> int:

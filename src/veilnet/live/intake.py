@@ -31,7 +31,7 @@ from veilnet._core.types import Array
 from veilnet.live.messages import Malformed, Message, Seal
 from veilnet.live.topics import Topics
 
-__all__ = ["NOT_USED", "REASONS", "Accepted", "Intake", "Refused"]
+__all__ = ["NOT_USED", "REASONS", "Intake", "RefusedMessage", "TakenMessage"]
 
 REASONS = (
     "stranger", "oversized", "seal", "malformed", "newer", "impostor", "gone", "plan", "numbers", "conflict", "old",
@@ -43,7 +43,7 @@ _LARGEST = 1e100  # of a number: its square and sums of such can still be comput
 
 
 @dataclass(frozen=True, eq=False)
-class Accepted:
+class TakenMessage:
     """A message that may be kept; ``values`` are its numbers, None where the reading was missed."""
 
     message: Message
@@ -51,7 +51,7 @@ class Accepted:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedMessage:
     """What was not taken.
 
     agent:   whose topic it came by; empty where it was nobody's.
@@ -90,28 +90,28 @@ class Intake:
         """
         self._agents |= {self._topics.messages(agent): (agent, seal) for agent, seal in seals.items()}
 
-    def look(self, topic: str, payload: bytes) -> Accepted | Refused:
+    def look(self, topic: str, payload: bytes) -> TakenMessage | RefusedMessage:
         """Whether bytes that came by a topic may be kept."""
         known = self._agents.get(topic)
         if known is None:
-            return Refused(STRANGER, "stranger")
+            return RefusedMessage(STRANGER, "stranger")
         agent, seal = known
         try:
             message = seal.open_message(payload)
         except Malformed as error:
-            return Refused(agent, str(error))
+            return RefusedMessage(agent, str(error))
         if message.agent != agent:
-            return Refused(agent, "impostor")
+            return RefusedMessage(agent, "impostor")
         sent = self._plans.get(message.plan)
         if sent is None or agent not in sent:
-            return Refused(agent, "plan")
+            return RefusedMessage(agent, "plan")
         if agent not in self.heard:
-            return Refused(agent, "gone", message)
+            return RefusedMessage(agent, "gone", message)
         if message.values is None:
-            return Accepted(message, None)
+            return TakenMessage(message, None)
         if len(message.values) != 8 * sent[agent]:
-            return Refused(agent, "numbers", message)
+            return RefusedMessage(agent, "numbers", message)
         values = message.numbers()
         if values is None or not (np.abs(values) < _LARGEST).all():  # nor is what is not a number
-            return Refused(agent, "numbers", message)
-        return Accepted(message, values)
+            return RefusedMessage(agent, "numbers", message)
+        return TakenMessage(message, values)

@@ -142,7 +142,7 @@ class KeyFolder:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeKeys:
     """What :func:`make_keys` did: names of parties with new keys, and of those whose keys were left as they are."""
 
     keys: KeyFolder
@@ -157,7 +157,7 @@ def make_keys(
     hosts: Sequence[str] = LOOPBACK,
     readers: Sequence[str] = (),
     days: int = DAYS,
-) -> Made:
+) -> MadeKeys:
     """Keys and certificates of every party, in a folder of their own each.
 
     hosts: names and addresses by which clients reach the broker. days: how long certificates are valid.
@@ -186,7 +186,7 @@ def make_keys(
         else:
             authority.issue(where, common_name, names, days=days)
             new.append(words)
-    return Made(keys, tuple(new), tuple(kept))
+    return MadeKeys(keys, tuple(new), tuple(kept))
 
 
 class Authority:

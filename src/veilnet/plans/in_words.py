@@ -25,7 +25,7 @@ _AROUND_GAPS = "Around a missed row and at a start"
 _SHOWN = 1e-3  # a smaller difference is not seen in what is printed
 
 
-class Told(Protocol):
+class DescribedPlan(Protocol):
     """What of a :class:`veilnet.Plan` is told."""
 
     @property
@@ -67,7 +67,7 @@ class Told(Protocol):
     def notes(self) -> list[str]: ...
 
 
-def plan_in_words(plan: Told) -> str:
+def plan_in_words(plan: DescribedPlan) -> str:
     """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
     lines = [_headline(plan, errors), TYPICALLY_OFF]
@@ -102,7 +102,7 @@ def plan_in_words(plan: Told) -> str:
     return "\n".join([*lines, *plan.notes()])
 
 
-def _less_than_free(plan: Told) -> list[str]:
+def _less_than_free(plan: DescribedPlan) -> list[str]:
     """What a number below what is free gave away, and how to keep it."""
     free = {name: float(value) for name, value in plan.details.get("ceiling", {}).items()}
     return [
@@ -125,7 +125,7 @@ def _cost_of_gaps(details: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _headline(plan: Told, errors: Mapping[str, TypicalError]) -> str:
+def _headline(plan: DescribedPlan, errors: Mapping[str, TypicalError]) -> str:
     public = join_names(list(plan.network.public))
     cost = f", and nothing is lost on {public}" if -plan.utility < NOTHING else f"; {_cost(plan, errors)}"
     count = len(plan.sanitizers)
@@ -137,7 +137,7 @@ def _headline(plan: Told, errors: Mapping[str, TypicalError]) -> str:
     )
 
 
-def _cost(plan: Told, errors: Mapping[str, TypicalError]) -> str:
+def _cost(plan: DescribedPlan, errors: Mapping[str, TypicalError]) -> str:
     """By how much the public error variances grow; the worst is named where the sum would be of °C² and kW²."""
     public, growth = list(plan.network.public), times(1 - plan.utility)
     units = {plan.network.unit(name) for name in public}
@@ -155,7 +155,7 @@ def _ratio(error: TypicalError) -> float:
     return 1.0 if error.sent is None or error.sent == error.raw else (error.sent / error.raw) ** 2
 
 
-def _rows_and_memory(plan: Told) -> str:
+def _rows_and_memory(plan: DescribedPlan) -> str:
     if not plan.network.is_stream:
         return ""
     total, most = sum(plan.kept.values()), max(plan.kept.values(), default=0)
@@ -169,7 +169,7 @@ def _public(error: TypicalError) -> str:
     return f"{error.name}: {error}. Its error variance grows {times(ratio)}."
 
 
-def _private(plan: Told, error: TypicalError) -> str:
+def _private(plan: DescribedPlan, error: TypicalError) -> str:
     gained = plan.privacy[error.name]
     text = f"{error.name}: {error}{', with hindsight' if plan.network.is_stream else ''}. {_grows(plan, error.name)}"
     worst = plan.worst_direction[error.name]
@@ -184,7 +184,7 @@ def _private(plan: Told, error: TypicalError) -> str:
     return text
 
 
-def _grows(plan: Told, name: str) -> str:
+def _grows(plan: DescribedPlan, name: str) -> str:
     gained, worst = plan.privacy[name], plan.worst_direction[name]
     if np.isfinite(gained):
         return f"Its error variance grows {times(1 + gained)}."
@@ -231,7 +231,7 @@ def promise_in_words(
     return lines if with_gaps is None or with_gaps else [*lines, GAPS_ARE_NOT_COMPUTED]
 
 
-def quality(plan: Told) -> str:
+def quality(plan: DescribedPlan) -> str:
     """How far from the best possible the plan can be."""
     if plan.gap == 0.0:
         better = "No design without loss hides more" if plan.method == "perfect" else "No design does better"

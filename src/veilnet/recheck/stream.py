@@ -29,7 +29,7 @@ from veilnet.recheck.stream_spectra import (
     responses,
     unit_combinations,
 )
-from veilnet.recheck.stream_window import Window
+from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import error_now
 
 __all__ = ["StreamRecheck"]
@@ -65,7 +65,7 @@ class StreamRecheck:
         """
         groups = [self.network.private[name] for name in claimed]
         usual = np.array([self.growth(rows, 0.0) for rows in groups])
-        window = Window(self.network, self._filters)
+        window = RowWindow(self.network, self._filters)
         if window.memories and groups:
             best = np.array([float(np.trace(self._raw.error(rows))) for rows in groups])
             asked = best * (1.0 - 1e-7) * (1.0 + np.array(list(claimed.values())))
@@ -87,7 +87,7 @@ class StreamRecheck:
     def growth_now(self, rows: Array, claimed: float) -> float:
         """The growth now; a little too large rather than too small where ``claimed`` is not reached."""
         best = error_of_raw_filter(self.network, rows)
-        found = error_now(Window(self.network, self._filters), rows, best * (1.0 + claimed))
+        found = error_now(RowWindow(self.network, self._filters), rows, best * (1.0 + claimed))
         return found / best - 1.0
 
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.recheck.stream_window import Window
+from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import corrected, gain_of, whitening
 
 __all__ = ["least_errors_with_gaps"]
@@ -33,7 +33,7 @@ _FIRST, _LONGEST = 16, 4096  # rows
 _SETTLED = 1e-8  # of an error: what twice as many rows may add to it, or a moment T/4 rows away take from it
 
 
-def least_errors_with_gaps(window: Window, groups: Sequence[Array], claimed: Array) -> Array:
+def least_errors_with_gaps(window: RowWindow, groups: Sequence[Array], claimed: Array) -> Array:
     """At most the least tr(A P A') with hindsight of each group of rows A of x, around a memory that begins anew:
     that of each agent, and all of them.
 
@@ -67,7 +67,7 @@ def least_errors_with_gaps(window: Window, groups: Sequence[Array], claimed: Arr
 class _BetweenKnown:
     """Errors of rows of x between two states that are known; see the top of this file for the letters."""
 
-    def __init__(self, window: Window, rows: Array) -> None:
+    def __init__(self, window: RowWindow, rows: Array) -> None:
         self._window, size = window, window.size
         self._goal = window.wide(rows)
         self._error, self._through = np.zeros((size, size)), np.eye(size)

@@ -15,7 +15,7 @@ from veilnet._core.types import Array
 from veilnet.model.network import Network
 from veilnet.recheck.stream_agents import AgentFilter, reached, unit_sizes, white_noise
 
-__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "Window"]
+__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "RowWindow"]
 
 FIRST_WINDOW = 16
 LARGEST_WINDOW = 2600  # numbers in a window: one factorisation of a second
@@ -23,7 +23,7 @@ SETTLED = 1e-9
 _FAR_BEYOND = 30.0
 
 
-class Window:
+class RowWindow:
     """Everything of W rows as one Gaussian vector: the error of u now is one linear solve.
 
     The state is (x, n, s, y): readings are part of it, so that what is sent is exact but for the noise that is added.
@@ -89,7 +89,7 @@ class Window:
         settled = bool(np.max(np.diag(first), initial=0.0) <= _FAR_BEYOND)
         return (first if settled else reached(self.moves, self.news)), settled
 
-    def part(self, basis: Array) -> Window:
+    def part(self, basis: Array) -> RowWindow:
         """The system of what the state has beside directions that stay among themselves, in an orthonormal basis."""
         part = copy(self)
         part.moves, part.news = basis.T @ self.moves @ basis, basis.T @ self.news @ basis

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, Window
+from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, RowWindow
 
 __all__ = ["corrected", "error_now", "error_of_witness", "gain_of", "whitening"]
 
@@ -26,7 +26,7 @@ _UNSEEN = 1e-9
 _WITHOUT_END = 1e12  # an error squared, in units of what the state reaches in some rows
 
 
-def error_now(window: Window, rows: Array, claimed: float | None = None) -> float:
+def error_now(window: RowWindow, rows: Array, claimed: float | None = None) -> float:
     """tr(A P A') now, of a window so long that its double tells nothing more, or of a witness where none is.
 
     window:  the messages.
@@ -44,7 +44,7 @@ def error_now(window: Window, rows: Array, claimed: float | None = None) -> floa
     return witness if np.isfinite(witness) else found
 
 
-def error_of_witness(window: Window, rows: Array) -> float:
+def error_of_witness(window: RowWindow, rows: Array) -> float:
     """tr(A P A') now of a filter with constant gain; inf where none was found that settles.
 
     window: the system whose messages are filtered.
@@ -75,7 +75,7 @@ def error_of_witness(window: Window, rows: Array) -> float:
     return found
 
 
-def _hidden_for_good(window: Window) -> Array:
+def _hidden_for_good(window: RowWindow) -> Array:
     """Orthonormal columns: directions of the state that do not die away and that no message ever shows."""
     from scipy.linalg import schur
 
@@ -91,7 +91,7 @@ def _hidden_for_good(window: Window) -> Array:
     return np.asarray(lasting @ directions[np.sum(sizes > _UNSEEN) :].T)
 
 
-def gain_of(window: Window, before: Array) -> tuple[Array, Array]:
+def gain_of(window: RowWindow, before: Array) -> tuple[Array, Array]:
     """(K, W) of a row, from the error of the state before it: W'W = S^+, the covariance of what it tells anew."""
     seen = window.observe @ before
     white = whitening(seen @ window.observe.T + window.noise)
@@ -105,13 +105,13 @@ def whitening(covariance: Array) -> Array:
     return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T)
 
 
-def corrected(window: Window, gain: Array, before: Array) -> Array:
+def corrected(window: RowWindow, gain: Array, before: Array) -> Array:
     """The error of the state after a row, with this gain."""
     kept = np.eye(window.size) - gain @ window.observe
     return np.asarray(kept @ before @ kept.T + gain @ window.noise @ gain.T)
 
 
-def _error_of(window: Window, gain: Array, wide: Array) -> float:
+def _error_of(window: RowWindow, gain: Array, wide: Array) -> float:
     """The stationary error of the filter with this gain, by doubling; inf where it does not settle."""
     step = (np.eye(window.size) - gain @ window.observe) @ window.moves
     total = corrected(window, gain, window.news)

@@ -19,7 +19,7 @@ from veilnet.report.svg import label, line, picture
 from veilnet.review.filter_response import fading, unrolled
 from veilnet.review.inspection import Exposure, inspect
 
-__all__ = ["Sending", "sending_of", "sending_picture", "sending_table"]
+__all__ = ["AgentPicture", "sending_of", "sending_picture", "sending_table"]
 
 MOST_READINGS = 12
 MOST_NUMBERS = 6
@@ -31,7 +31,7 @@ _CHARACTERS = 18  # of a reading's name that fit at the left
 
 
 @dataclass(frozen=True, eq=False)
-class Sending:
+class AgentPicture:
     """The numbers of one agent, row by row of C_i, and what can be recovered of each reading.
 
     weights:   (numbers, readings) coefficients times deviations, each number beside its largest.
@@ -50,7 +50,7 @@ class Sending:
     later: int | None
 
 
-def sending_of(network: Network, agent: str, sanitizer: Sanitizer) -> Sending:
+def sending_of(network: Network, agent: str, sanitizer: Sanitizer) -> AgentPicture:
     """What one agent sends, the readings that weigh most first where there are too many."""
     plain = sanitizer if sanitizer.memory is None else unrolled(sanitizer)
     moved = plain.compression * _deviations(network, agent)
@@ -61,7 +61,7 @@ def sending_of(network: Network, agent: str, sanitizer: Sanitizer) -> Sending:
     )
     numbers = np.arange(min(len(weights), MOST_NUMBERS))
     exposures = inspect(sanitizer).exposures
-    return Sending(
+    return AgentPicture(
         agent,
         plain.compression[np.ix_(numbers, readings)],
         weights[np.ix_(numbers, readings)],
@@ -82,7 +82,7 @@ def _deviations(network: Network, agent: str) -> Array:
     return np.asarray(np.sqrt(variances))
 
 
-def sending_picture(sending: Sending) -> Html:
+def sending_picture(sending: AgentPicture) -> Html:
     """Readings from top to bottom, numbers from left to right, and at the right what can be recovered."""
     numbers, readings = sending.weights.shape
     width = _LEFT + _COLUMN * max(numbers, 1) + _RIGHT
@@ -124,7 +124,7 @@ def _told(exposure: Exposure) -> str:
     return "only in a mix" if exposure.kind == "mixed with others" else "nothing"
 
 
-def _title(sending: Sending) -> str:
+def _title(sending: AgentPicture) -> str:
     kinds = ["with noise" if noise > 0 else "exactly" for noise in sending.noise]
     parts = [f"number {place + 1} {kind}" for place, kind in enumerate(kinds)]
     told = [f"{shown(each.reading)}: {_told(each)}" for each in sending.exposures]
@@ -132,7 +132,7 @@ def _title(sending: Sending) -> str:
     return f"What {shown(sending.agent)} sends: {sent}. The centre gets of {'; '.join(told)}."
 
 
-def sending_table(sending: Sending) -> Html:
+def sending_table(sending: AgentPicture) -> Html:
     """Coefficients as they are, the noise of each number below."""
     columns = [
         "reading",

@@ -10,7 +10,13 @@ import numpy as np
 from veilnet._core.words import counted, percent
 from veilnet.centre.contributions import growth_when_silent, shares_of_knowledge
 from veilnet.plans.plan import Plan
-from veilnet.report.agent_picture import MOST_READINGS, Sending, sending_of, sending_picture, sending_table
+from veilnet.report.agent_picture import (
+    MOST_READINGS,
+    AgentPicture,
+    sending_of,
+    sending_picture,
+    sending_table,
+)
 from veilnet.report.html import Cell, Html, details, element, join, paragraph, shown, table
 from veilnet.report.share_picture import (
     BEFOREHAND,
@@ -202,7 +208,7 @@ def _card(plan: Plan, agent: str) -> Html:
     )
 
 
-def _left_out(sending: Sending) -> str | None:
+def _left_out(sending: AgentPicture) -> str | None:
     readings, numbers = sending.left_out
     parts = []
     if readings:

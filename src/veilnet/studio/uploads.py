@@ -15,7 +15,7 @@ from veilnet.io.sources import RowSource
 from veilnet.io.tables import first_rows
 from veilnet.model.network import Network
 
-__all__ = ["MOST_BYTES", "Table", "network_of", "table_of"]
+__all__ = ["MOST_BYTES", "UploadedTable", "network_of", "table_of"]
 
 MOST_BYTES = 50_000_000
 _NETWORKS = (".toml", ".json", ".npz")
@@ -24,7 +24,7 @@ _SHOWN, _CHARACTERS = 5, 24  # rows, and characters of a cell, that are shown
 
 
 @dataclass(frozen=True)
-class Table:
+class UploadedTable:
     """A table that waits for its columns to be given roles.
 
     name:    as it came.
@@ -52,12 +52,12 @@ def network_of(name: str, content: bytes) -> Network:
             raise type(error)(str(error).replace(str(kept), name)) from error
 
 
-def table_of(name: str, content: bytes) -> Table:
+def table_of(name: str, content: bytes) -> UploadedTable:
     """The columns of a table and their first values."""
     _ending(name, _TABLES)
     file = RowSource(name, content)
     names, rows = first_rows(file, _SHOWN)
-    return Table(name, file, tuple(names), tuple(tuple(map(_short, row)) for row in rows))
+    return UploadedTable(name, file, tuple(names), tuple(tuple(map(_short, row)) for row in rows))
 
 
 def _ending(name: str, endings: tuple[str, ...]) -> str:

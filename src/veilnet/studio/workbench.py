@@ -23,7 +23,7 @@ from veilnet.studio import tasks
 from veilnet.studio.asking import Ask, read_ask, read_names
 from veilnet.studio.jobs import Job, Task
 from veilnet.studio.nearby import Nearby
-from veilnet.studio.uploads import Table, network_of, table_of
+from veilnet.studio.uploads import UploadedTable, network_of, table_of
 from veilnet.verdict.exact_test import check
 from veilnet.verdict.verdict import Verdict
 
@@ -56,8 +56,8 @@ class Loaded:
     audit: AuditReport | None = None
     silent: tuple[str, ...] = ()
     betrayed: tuple[str, ...] = ()
-    fitted_to: Table | None = None
-    held_out: Table | None = None
+    fitted_to: UploadedTable | None = None
+    held_out: UploadedTable | None = None
 
     @property
     def quick(self) -> bool:
@@ -77,7 +77,7 @@ class Workbench:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self.loaded: Loaded | None = None
-        self.table: Table | None = None
+        self.table: UploadedTable | None = None
         self.jobs: dict[str, Job] = {}
         self.version = 0
         self.opened = {"table": 0, "network": 0}
@@ -113,7 +113,7 @@ class Workbench:
         table = self.table
         self._start("fit", tasks.fitted, (table.file, dict(roles)), lambda made: self._fitted(table, made))
 
-    def _fitted(self, table: Table, made: Calibration) -> None:
+    def _fitted(self, table: UploadedTable, made: Calibration) -> None:
         stem = table.name.partition(".")[0] or "network"
         fresh = _fresh(f"{stem}.toml", made.network, made.network)
         fresh.fitted_to = table

@@ -11,7 +11,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.streams.window import When
-from veilnet.bounds.streams.riccati import Messages, Steady, steady_state
+from veilnet.bounds.streams.riccati import MessageSystem, Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.model.network import Network
 
@@ -35,10 +35,12 @@ class Filtered:
 def filtered(network: Network, sanitizers: Mapping[str, Sanitizer] | None = None) -> Filtered:
     """What the messages of these sanitizers tell; agents without one send their readings raw."""
     model = message_model(network, sanitizers)
-    return filtered_messages(network, Messages(model.transition, model.noise, model.observe, model.floor))
+    return filtered_messages(
+        network, MessageSystem(model.transition, model.noise, model.observe, model.floor)
+    )
 
 
-def filtered_messages(network: Network, messages: Messages) -> Filtered:
+def filtered_messages(network: Network, messages: MessageSystem) -> Filtered:
     """What messages of any kind tell, x being the first numbers of their state."""
     return Filtered(network, steady_state(messages))
 

@@ -18,7 +18,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
-from veilnet.bounds.streams.riccati import Messages, Steady, steady_state
+from veilnet.bounds.streams.riccati import MessageSystem, Steady, steady_state
 from veilnet.bounds.streams.share_sums import readings_triangle
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
@@ -128,14 +128,14 @@ def raw_stream(network: Network) -> Steady:
         return steady_state(message_model(network))
     # With white noise independent between agents only the L x L information of a row counts, however many they are.
     moves, noise = network.dynamics.transition, network.dynamics.noise
-    return steady_state(Messages(moves, noise, readings_triangle(network), np.eye(network.L)))
+    return steady_state(MessageSystem(moves, noise, readings_triangle(network), np.eye(network.L)))
 
 
 def silent_stream(network: Network) -> StreamKnowledge:
     """What is known of a stream when nothing is sent: x in the long run."""
     assert network.dynamics is not None
     size = network.L
-    nothing = Messages(
+    nothing = MessageSystem(
         network.dynamics.transition, network.dynamics.noise, np.zeros((0, size)), np.zeros((0, 0))
     )
     return StreamKnowledge(network, steady_state(nothing), raw_stream(network))

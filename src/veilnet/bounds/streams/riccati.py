@@ -41,7 +41,7 @@ from veilnet._core.lyapunov import (
 )
 from veilnet._core.types import Array, Booleans
 
-__all__ = ["LinearSystem", "Messages", "Steady", "bounded_rows", "doubled", "steady_state"]
+__all__ = ["LinearSystem", "MessageSystem", "Steady", "bounded_rows", "doubled", "steady_state"]
 
 _MOST_DOUBLINGS = 60
 # Parts of a deviation below this, relative to the state's own scale, count as none.
@@ -73,7 +73,7 @@ class LinearSystem(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
+class MessageSystem:
     """A :class:`LinearSystem` of its four matrices."""
 
     transition: Array
@@ -150,7 +150,7 @@ def _steady_state(messages: LinearSystem) -> Steady:
         unbounded = undetectable_directions(messages.transition, messages.observe)
     quotient = complement(unbounded.T, len(messages.transition))
     reduced = (
-        Messages(
+        MessageSystem(
             quotient.T @ messages.transition @ quotient,
             quotient.T @ messages.noise @ quotient,
             messages.observe @ quotient,
@@ -204,7 +204,7 @@ class _System:
     exact: int
 
 
-def _in_unit_sizes(messages: LinearSystem, *, stable: bool) -> tuple[Messages, Array, Array]:
+def _in_unit_sizes(messages: LinearSystem, *, stable: bool) -> tuple[MessageSystem, Array, Array]:
     """(messages, sizes, P0), each entry of the state counted in its own deviation.
 
     P0 is the stationary covariance, or, where A is not stable, the error of a filter that takes all noises for larger
@@ -214,7 +214,7 @@ def _in_unit_sizes(messages: LinearSystem, *, stable: bool) -> tuple[Messages, A
     above = stationary_covariance(A, messages.noise) if stable else _error_of_noisier(messages)
     sizes = np.sqrt(np.maximum(np.diag(above), 0.0))
     sizes = np.where(sizes > 0, sizes, 1.0)
-    unit = Messages(
+    unit = MessageSystem(
         A / sizes[:, None] * sizes[None, :],
         messages.noise / sizes[:, None] / sizes[None, :],
         messages.observe * sizes[None, :],
@@ -233,7 +233,7 @@ def _error_of_noisier(messages: LinearSystem) -> Array:
     return doubled(A, noise, -C.T @ np.linalg.solve(floor, C))
 
 
-def _split_exact(messages: Messages, above: Array) -> tuple[_System, Array]:
+def _split_exact(messages: MessageSystem, above: Array) -> tuple[_System, Array]:
     """The numbers combined so that those without noise come first and each has unit spread; and the combinations."""
     signal = np.sum((messages.observe @ above) * messages.observe, axis=1)
     spread = np.sqrt(np.maximum(signal, 0.0) + np.maximum(np.diag(messages.floor), 0.0))

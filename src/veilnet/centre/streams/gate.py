@@ -19,7 +19,7 @@ import numpy as np
 
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
-from veilnet.centre.contradictions import Doubt, Tests, read_rate
+from veilnet.centre.contradictions import DoubtedMessage, Tests, read_rate
 from veilnet.centre.redundancy import Redundancy
 from veilnet.centre.streams.gains import Step
 from veilnet.centre.streams.model import StreamModel
@@ -46,7 +46,7 @@ class StreamGate:
         self._owner = np.repeat(np.arange(len(model.agents)), model.blocks.sizes)
         self._tests: WeakKeyDictionary[Step, Tests] = WeakKeyDictionary()
 
-    def failing(self, step: Step, new: Array) -> list[tuple[int, Doubt]]:
+    def failing(self, step: Step, new: Array) -> list[tuple[int, DoubtedMessage]]:
         """(place, whom to doubt) of rows that came by one step and fail a test; new: (rows, numbers that arrived)."""
         if not step.row.arrived.size:
             return []

@@ -13,7 +13,7 @@ import numpy as np
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.filtering import Filter
-from veilnet.centre.contradictions import Contradiction, Doubt
+from veilnet.centre.contradictions import Contradiction, DoubtedMessage
 from veilnet.centre.streams.gains import Gains, Pattern, Step
 from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
@@ -107,10 +107,10 @@ class Tracker:
         count = len(ahead) if ahead.all() else int(np.argmin(ahead))
         return count if count >= _FEW_ROWS else 0
 
-    def _one(self, pattern: Pattern, numbers: Array, drawn: Array | None) -> list[Doubt]:
+    def _one(self, pattern: Pattern, numbers: Array, drawn: Array | None) -> list[DoubtedMessage]:
         """Take in a row; whose messages contradict the model."""
         step, before, new = self._next(pattern, numbers)
-        doubts: list[Doubt] = []
+        doubts: list[DoubtedMessage] = []
         if self.gate is not None:
             rest, left = step, new
             while found := self.gate.failing(rest, left[None, :]):
@@ -132,7 +132,7 @@ class Tracker:
         before = row.transition @ self.state + row.drive
         return step, before, numbers[row.arrived] - row.expected - row.observe @ before
 
-    def _contradiction(self, row: int, doubt: Doubt) -> Contradiction:
+    def _contradiction(self, row: int, doubt: DoubtedMessage) -> Contradiction:
         agent = self.gains.model.agents[doubt.place]
         return Contradiction(row, agent, doubt.distance, doubt.chance, doubt.joint, past=True)
 

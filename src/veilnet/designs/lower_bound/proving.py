@@ -27,7 +27,7 @@ from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
 
 
 @dataclass(frozen=True)
-class Question:
+class ProofGoal:
     """What was asked and what the design at hand reaches: the proof says how much better it could be at most.
 
     privacy: position -> p_j asked (least loss), or the weights among parameters (most privacy).
@@ -74,7 +74,7 @@ def prove_least_loss(
     """
     places = {name: place for place, name in enumerate(network.private)}
     asked = {places[name]: target for name, target in targets.items() if target > 0}
-    return _prove(network, Question(asked, loss), gap, design, progress or silent)
+    return _prove(network, ProofGoal(asked, loss), gap, design, progress or silent)
 
 
 def prove_most_privacy(
@@ -96,7 +96,7 @@ def prove_most_privacy(
     kept = {places[name]: floor for name, floor in (floors or {}).items() if floor > 0}
     by_place = {place: weights.get(name, 0.0) for name, place in places.items()}
     asked = {place: weight for place, weight in by_place.items() if weight > 0 or place in kept}
-    question = Question(asked, loss, reached, kept)
+    question = ProofGoal(asked, loss, reached, kept)
     return _prove(network, question, gap, design, progress or silent)
 
 
@@ -111,7 +111,7 @@ def hidden_directions(proof: Proof, network: Network, count: int = 2) -> list[Ar
 
 def _prove(
     network: Network,
-    question: Question,
+    question: ProofGoal,
     gap: float,
     design: Mapping[str, Sanitizer] | None,
     progress: Progress,
@@ -144,7 +144,7 @@ def _prove(
 class _Best:
     """The best multipliers so far and the gap they prove."""
 
-    def __init__(self, form: LiftedForm, question: Question, gap: float) -> None:
+    def __init__(self, form: LiftedForm, question: ProofGoal, gap: float) -> None:
         self.form, self.question, self.gap = form, question, gap
         self.multipliers: tuple[Multipliers, ...] | None = None
         self.least = np.inf
@@ -168,7 +168,7 @@ class _Best:
 
 
 def _search(
-    form: LiftedForm, question: Question, gap: float, told: list[Array], progress: Progress
+    form: LiftedForm, question: ProofGoal, gap: float, told: list[Array], progress: Progress
 ) -> tuple[tuple[Multipliers, ...] | None, float]:
     """The best multipliers found and the gap they prove; stops at the gap asked.
 
@@ -246,12 +246,12 @@ def _split(best: _Best, told: list[Array], progress: Progress, *, part: float = 
             waited = 0
 
 
-def _programs_of(form: LiftedForm, question: Question, slack: float) -> list[LiftedProgram]:
+def _programs_of(form: LiftedForm, question: ProofGoal, slack: float) -> list[LiftedProgram]:
     loss, privacy = question.aim(slack)
     return [lifted_program(form, form.private[j], each, loss) for j, each in privacy.items()]
 
 
-def _work_estimate(network: Network, question: Question) -> float:
+def _work_estimate(network: Network, question: ProofGoal) -> float:
     """About :func:`_work_of`, before anything large is made."""
     network = network.common_apart
     sizes = np.asarray(network.blocks.sizes, dtype=float)

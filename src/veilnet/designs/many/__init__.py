@@ -15,7 +15,7 @@ from veilnet.designs.many.crowd import Crowd, FormCrowd, Known, columns_of
 from veilnet.designs.many.curve import ManyCurve, ManySearch, are_many, search_closed_forms
 from veilnet.designs.many.descent import Effort
 from veilnet.designs.many.mixture import Question
-from veilnet.designs.many.recipes import Recipe, answers, mixed, pulled
+from veilnet.designs.many.recipes import Rule, answers, mixed, pulled
 from veilnet.designs.many.sample import SAMPLE_ENTRIES, evenly, standing_for
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "ManyCurve",
     "ManySearch",
     "Question",
-    "Recipe",
+    "Rule",
     "answers",
     "are_many",
     "columns_of",

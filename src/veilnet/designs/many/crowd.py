@@ -10,7 +10,7 @@ import numpy as np
 
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
-from veilnet.designs.many.recipes import Recipe, answers, mixed, pulled
+from veilnet.designs.many.recipes import Rule, answers, mixed, pulled
 from veilnet.model.standard_form import StandardForm
 
 
@@ -37,10 +37,10 @@ class Crowd(Protocol):
     def owner(self) -> Integers:
         """For each column of A, 0 for public and j for G_j."""
 
-    def ask(self, recipe: Recipe) -> Known:
+    def ask(self, recipe: Rule) -> Known:
         """What is known when all answer by one recipe; one pass over all agents."""
 
-    def pull(self, recipe: Recipe, estimate: Array, worths: Array) -> Array:
+    def pull(self, recipe: Rule, estimate: Array, worths: Array) -> Array:
         """Derivatives of Σ_r worths_mr e_r'J̃e_r by the recipe's directions, (m, L, k); one pass over all agents."""
 
 
@@ -57,7 +57,7 @@ class FormCrowd:
         self.form = form
         self.wanted, self.owner = columns_of(form)
 
-    def ask(self, recipe: Recipe) -> Known:
+    def ask(self, recipe: Rule) -> Known:
         """As :meth:`Crowd.ask`, a few thousand agents at a time."""
         information, hidden = self.form.information.copy(), np.zeros(self.wanted.shape)
         if self.form.withheld is not None:
@@ -70,7 +70,7 @@ class FormCrowd:
                 hidden += lost
         return Known(information, hidden)
 
-    def pull(self, recipe: Recipe, estimate: Array, worths: Array) -> Array:
+    def pull(self, recipe: Rule, estimate: Array, worths: Array) -> Array:
         """As :meth:`Crowd.pull`."""
         made = np.zeros((len(worths), *recipe.directions.shape))
         for group in self.form.blocks.groups:
@@ -79,7 +79,7 @@ class FormCrowd:
                 made += pulled(recipe, observe[part], estimate, worths)
         return made
 
-    def shrink(self, recipes: Sequence[Recipe], weights: Array) -> list[Array]:
+    def shrink(self, recipes: Sequence[Rule], weights: Array) -> list[Array]:
         """X per size group of a mixture, (count, n, n)."""
         made = []
         for group in self.form.blocks.groups:

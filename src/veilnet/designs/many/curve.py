@@ -18,9 +18,9 @@ from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.starts import unseen_by
 from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.many.crowd import Crowd, FormCrowd
-from veilnet.designs.many.descent import Descent, Effort, Found
+from veilnet.designs.many.descent import Descent, Effort, FoundMixture
 from veilnet.designs.many.mixture import Question
-from veilnet.designs.many.recipes import Recipe
+from veilnet.designs.many.recipes import Rule
 from veilnet.designs.many.sample import Sample, as_asked_of_all, middle_price, sample_of
 from veilnet.model.standard_form import StandardForm
 
@@ -57,7 +57,7 @@ class ManySearch:
         self.starts = _STARTS if options.starts is None else options.starts
         self._seed = options.seed
         self._all = Descent(crowd, sample.scale, self._tell)
-        self._hiding_all: Recipe | None = None
+        self._hiding_all: Rule | None = None
         self.stopped = False
 
     @property
@@ -70,7 +70,7 @@ class ManySearch:
         """The privacies of silence."""
         return self._all.limit
 
-    def know(self, recipe: Recipe) -> None:
+    def know(self, recipe: Rule) -> None:
         """Keep what all answer by a recipe, for every question."""
         self._all.add([recipe])
 
@@ -80,9 +80,9 @@ class ManySearch:
         No search begins there, where nothing presses and prices say nothing; it is what any answer has to beat.
         """
         for directions in hiding_directions(self._sample.form, asked, self._seed)[:1]:
-            self._hiding_all = Recipe.withhold(directions).in_coordinates(self._sample.change)
+            self._hiding_all = Rule.withhold(directions).in_coordinates(self._sample.change)
 
-    def answer(self, question: Question) -> tuple[Found, int]:
+    def answer(self, question: Question) -> tuple[FoundMixture, int]:
         """The best mixture found, and how many starts on the sample agreed with the best of them."""
         agreed = 0
         if not self.stopped:
@@ -98,11 +98,11 @@ class ManySearch:
             found = self._all.or_alone(question, found, self._hiding_all)
         return found, max(agreed, 1)
 
-    def _on_sample(self, question: Question) -> tuple[list[Recipe], int]:
+    def _on_sample(self, question: Question) -> tuple[list[Rule], int]:
         """Good prices for the sample, and what its best mixture hides most hidden altogether, for all to answer."""
         form = self._sample.form
         crowd = FormCrowd(form)
-        found: list[Found] = []
+        found: list[FoundMixture] = []
         for first in self._beginnings():
             descent = Descent(crowd, lambda recipe: middle_price(form, recipe), self._tell)
             mine = as_asked_of_all(question, (self.ceiling, self.limit), (descent.ceiling, descent.limit))
@@ -116,13 +116,13 @@ class ManySearch:
             recipes.append(self._hiding(best))
         return [recipe.in_coordinates(self._sample.change) for recipe in recipes], agreed
 
-    def _hiding(self, found: Found) -> Recipe:
+    def _hiding(self, found: FoundMixture) -> Rule:
         """Everything but the direction of x that is known least; what the public rows see of it stays."""
         least = np.linalg.eigh(found.at.information)[1][:, :1]
         seen = np.linalg.qr(self._sample.form.public.T)[0]
-        return Recipe.withhold(least - seen @ (seen.T @ least))
+        return Rule.withhold(least - seen @ (seen.T @ least))
 
-    def _beginnings(self) -> Iterator[Recipe | None]:
+    def _beginnings(self) -> Iterator[Rule | None]:
         """Shares and silence; then directions hidden that private rows see most, then any."""
         form = self._sample.form
         yield None
@@ -131,7 +131,7 @@ class ManySearch:
         rng = np.random.default_rng([self._seed, 4])
         for number in range(self.starts - 1):
             inner = principal[number] if number < len(principal) else rng.standard_normal(blind.shape[1])
-            yield Recipe.withhold((blind @ inner)[:, None])
+            yield Rule.withhold((blind @ inner)[:, None])
 
 
 class ManyCurve(Levels):
@@ -192,6 +192,6 @@ def search_closed_forms(search: ManySearch, form: StandardForm, asked: Booleans)
     if null_space(form.information, rcond=1e-11).shape[1] == 0:
         private = np.concatenate([rows for rows, chosen in zip(form.private, asked, strict=True) if chosen])
         known = np.linalg.solve(form.information, private.T)
-        search.know(Recipe.withhold(known / np.linalg.norm(known, axis=0)))
+        search.know(Rule.withhold(known / np.linalg.norm(known, axis=0)))
     else:
         search.know_hiding(asked)

@@ -19,7 +19,7 @@ from veilnet.designs.joint.telling import Teller
 from veilnet.designs.many.crowd import Crowd, Known
 from veilnet.designs.many.mixture import Answers, Figures, Question
 from veilnet.designs.many.prices import PriceSearch, problem_of
-from veilnet.designs.many.recipes import Recipe
+from veilnet.designs.many.recipes import Rule
 
 GAP = 3e-5
 """The relative improvement that a first-order model still promises, at which a mixture has converged."""
@@ -41,7 +41,7 @@ class Effort:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FoundMixture:
     """A mixture of answers, and what it reaches.
 
     recipes, weights: the mixture.
@@ -51,7 +51,7 @@ class Found:
     history: per step, (loss, privacies).
     """
 
-    recipes: tuple[Recipe, ...]
+    recipes: tuple[Rule, ...]
     weights: Array
     at: Figures
     value: float
@@ -67,11 +67,11 @@ class Descent:
     scale: the largest price that an agent in the middle sees of given prices.
     """
 
-    def __init__(self, crowd: Crowd, scale: Callable[[Recipe], float], tell: Teller) -> None:
+    def __init__(self, crowd: Crowd, scale: Callable[[Rule], float], tell: Teller) -> None:
         self.crowd = crowd
         self._scale, self._tell = scale, tell
         public = crowd.wanted[:, crowd.owner == 0]
-        self._recipes = [Recipe.span(public), Recipe.span(public[:, :0])]
+        self._recipes = [Rule.span(public), Rule.span(public[:, :0])]
         self._known = [crowd.ask(recipe) for recipe in self._recipes]
         self._passes = len(self._recipes)
         self._prices = np.ones(int(crowd.owner.max()))
@@ -87,12 +87,12 @@ class Descent:
         """The privacies of silence."""
         return self._alone(self._known[_SILENCE]).privacy
 
-    def add(self, recipes: Sequence[Recipe]) -> None:
+    def add(self, recipes: Sequence[Rule]) -> None:
         """Ask all agents, and keep their answers."""
         for recipe in recipes:
             self._keep(recipe, self._ask(recipe))
 
-    def answer(self, question: Question, effort: Effort, first: Recipe | None = None) -> Found:
+    def answer(self, question: Question, effort: Effort, first: Rule | None = None) -> FoundMixture:
         """The best mixture found, beginning from the answer to ``first``, or from the best known."""
         refuge = _SILENCE if question.budget is None else _SHARE
         began = self._passes
@@ -122,7 +122,7 @@ class Descent:
             weights = np.append(self._reached, np.zeros(len(self._known) - self._reached.size))
         at = self._answers().at(weights)
         used = weights > 0
-        return Found(
+        return FoundMixture(
             tuple(recipe for recipe, use in zip(self._recipes, used, strict=True) if use),
             weights[used] / weights.sum(),
             at,
@@ -133,7 +133,7 @@ class Descent:
             tuple(history),
         )
 
-    def or_alone(self, question: Question, found: Found, recipe: Recipe) -> Found:
+    def or_alone(self, question: Question, found: FoundMixture, recipe: Rule) -> FoundMixture:
         """What was found, or one answer alone where that satisfies the question and is better."""
         at = self._alone(self.crowd.ask(recipe))
         if not question.safe(at) or question.value(at) >= found.value:
@@ -166,7 +166,7 @@ class Descent:
             self._reached = weights
         return self._answers().best(question, weights, refuge), gap
 
-    def _searched(self, question: Question, start: Recipe, effort: Effort) -> tuple[list[Recipe], Array]:
+    def _searched(self, question: Question, start: Rule, effort: Effort) -> tuple[list[Rule], Array]:
         search = PriceSearch(self.crowd, self._scale, self._tell)
         try:
             return search.best(
@@ -189,7 +189,7 @@ class Descent:
         factor = 0.0  # a logarithm
         for _ in range(_PURE_PASSES):
             worth = (np.concatenate([[-1.0], np.exp(factor) * prices]) / at.values)[self.crowd.owner]
-            recipe = Recipe.prices(at.estimate, worth)
+            recipe = Rule.prices(at.estimate, worth)
             known = self._ask(recipe)
             reached = self._alone(known)
             missing = question.missing(reached)
@@ -212,11 +212,11 @@ class Descent:
     def _alone(self, known: Known) -> Figures:
         return Answers(self.crowd.wanted, self.crowd.owner, [known]).at(np.ones(1))
 
-    def _ask(self, recipe: Recipe) -> Known:
+    def _ask(self, recipe: Rule) -> Known:
         self._passes += 1
         return self.crowd.ask(recipe)
 
-    def _keep(self, recipe: Recipe, known: Known) -> None:
+    def _keep(self, recipe: Rule, known: Known) -> None:
         self._recipes.append(recipe)
         self._known.append(known)
 
@@ -234,10 +234,10 @@ class Descent:
                 best, least = tried, value
         return best
 
-    def _next(self, question: Question, weights: Array, at: Figures) -> tuple[Recipe, Array]:
+    def _next(self, question: Question, weights: Array, at: Figures) -> tuple[Rule, Array]:
         """The gradient of the Lagrangian by J̃ as prices, and their weights."""
         worth = (np.concatenate([[-1.0], self._worth(question, weights, at)]) / at.values)[self.crowd.owner]
-        return Recipe.prices(at.estimate, worth), worth
+        return Rule.prices(at.estimate, worth), worth
 
     def _worth(self, question: Question, weights: Array, at: Figures) -> Array:
         """What a logarithm of each privacy is worth; one answer alone does not tell, what was known last does."""

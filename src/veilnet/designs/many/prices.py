@@ -18,7 +18,7 @@ from veilnet.designs.joint.problem import LeastLoss, MostPrivacy
 from veilnet.designs.joint.telling import Teller
 from veilnet.designs.many.crowd import Crowd
 from veilnet.designs.many.mixture import Answers, Figures, Question
-from veilnet.designs.many.recipes import Recipe
+from veilnet.designs.many.recipes import Rule
 
 SOFTNESS = 0.05
 """μ, relative to the largest price that agents see in the middle."""
@@ -43,13 +43,13 @@ class PriceSearch:
     scale: the largest price that an agent in the middle sees of given prices: the unit of softness.
     """
 
-    def __init__(self, crowd: Crowd, scale: Callable[[Recipe], float], tell: Teller) -> None:
+    def __init__(self, crowd: Crowd, scale: Callable[[Rule], float], tell: Teller) -> None:
         self._crowd, self._scale, self._tell = crowd, scale, tell
         self.passes = 0
 
     def best(
-        self, problem: LeastLoss | MostPrivacy, start: Recipe, steps: int, rounds: int
-    ) -> tuple[list[Recipe], Array]:
+        self, problem: LeastLoss | MostPrivacy, start: Rule, steps: int, rounds: int
+    ) -> tuple[list[Rule], Array]:
         """Prices reached from ``start``, softly answered and at the Lagrangian's gradient; and what a logarithm of
         each privacy is then worth in logarithms of the loss.
         """
@@ -57,8 +57,8 @@ class PriceSearch:
         point = (start.directions / np.sqrt(self._scale(start) or 1.0)).reshape(-1)
         curvature = Curvature(point.size)
 
-        def recipe(flat: Array) -> Recipe:
-            return Recipe("prices", flat.reshape(shape), start.signs, SOFTNESS)
+        def recipe(flat: Array) -> Rule:
+            return Rule("prices", flat.reshape(shape), start.signs, SOFTNESS)
 
         def merit(flat: Array) -> tuple[float, Array]:
             at, figures = self._evaluate(recipe(flat))
@@ -84,20 +84,18 @@ class PriceSearch:
         by_loss, by_privacy = problem.lagrangian(at)
         worth = -np.concatenate([[by_loss], by_privacy])[self._crowd.owner]
         prices = -by_privacy * figures.privacy / max(by_loss * figures.loss, _TINY)
-        return [recipe(point), Recipe.prices(figures.estimate, worth)], prices
+        return [recipe(point), Rule.prices(figures.estimate, worth)], prices
 
-    def _evaluate(self, recipe: Recipe) -> tuple[Evaluation, Figures]:
+    def _evaluate(self, recipe: Rule) -> tuple[Evaluation, Figures]:
         self.passes += 1
         figures = Answers(self._crowd.wanted, self._crowd.owner, [self._crowd.ask(recipe)]).at(np.ones(1))
         return Evaluation(figures.loss, figures.privacy, []), figures
 
-    def _pull(self, recipe: Recipe, figures: Figures, worths: Array) -> Array:
+    def _pull(self, recipe: Rule, figures: Figures, worths: Array) -> Array:
         self.passes += 1
         return self._crowd.pull(recipe, figures.estimate, worths)
 
-    def _fit(
-        self, problem: LeastLoss | MostPrivacy, recipe: Recipe, at: Evaluation, figures: Figures
-    ) -> None:
+    def _fit(self, problem: LeastLoss | MostPrivacy, recipe: Rule, at: Evaluation, figures: Figures) -> None:
         units = np.diag(1 / figures.values)
         worths = -units[:, self._crowd.owner]
         slopes = self._pull(recipe, figures, worths).reshape(len(worths), -1)

@@ -27,7 +27,7 @@ _UNSEEN = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class Rule:
     """One rule for all agents.
 
     directions: D, (L, k).
@@ -41,26 +41,26 @@ class Recipe:
     softness: float = 0.0
 
     @classmethod
-    def prices(cls, directions: Array, weights: Array) -> Recipe:
+    def prices(cls, directions: Array, weights: Array) -> Rule:
         """The answer to Γ = E diag(weights) E'."""
         return cls("prices", directions * np.sqrt(np.abs(weights)), np.sign(weights))
 
     @classmethod
-    def span(cls, directions: Array) -> Recipe:
+    def span(cls, directions: Array) -> Rule:
         """Only what these directions show."""
         return cls("span", directions, np.ones(directions.shape[1]))
 
     @classmethod
-    def withhold(cls, directions: Array) -> Recipe:
+    def withhold(cls, directions: Array) -> Rule:
         """Everything but what these directions show; all, where there is none."""
         return cls("withhold", directions, np.ones(directions.shape[1]))
 
-    def in_coordinates(self, change: Array) -> Recipe:
+    def in_coordinates(self, change: Array) -> Rule:
         """The same rule for readings H T where it was made for H, with ``change`` = T^-1."""
         return replace(self, directions=change @ self.directions)
 
 
-def answered(recipe: Recipe, observe: Array) -> tuple[Array, Array]:
+def answered(recipe: Rule, observe: Array) -> tuple[Array, Array]:
     """(Q, x) of a stack of agents: orthonormal columns (s, n, n), and how much of each is sent, (s, n), from 0 to 1.
 
     observe: H_i, (s, n, L), the agent's own noise white.
@@ -78,7 +78,7 @@ def answered(recipe: Recipe, observe: Array) -> tuple[Array, Array]:
     return vectors, told if recipe.kind == "span" else 1.0 - told
 
 
-def answers(recipe: Recipe, observe: Array, wanted: Array) -> tuple[Array, Array]:
+def answers(recipe: Rule, observe: Array, wanted: Array) -> tuple[Array, Array]:
     """(Σ H_i'X_i H_i, Σ H_i'(I - X_i)H_i A) of a stack; A is ``wanted``, (L, r)."""
     vectors, told = answered(recipe, observe)
     turned = (vectors.transpose(0, 2, 1) @ observe).reshape(-1, observe.shape[2])
@@ -92,7 +92,7 @@ def answers(recipe: Recipe, observe: Array, wanted: Array) -> tuple[Array, Array
     return rows.T @ rows, hidden.T @ lost
 
 
-def pulled(recipe: Recipe, observe: Array, estimate: Array, worths: Array) -> Array:
+def pulled(recipe: Rule, observe: Array, estimate: Array, worths: Array) -> Array:
     """Derivatives by D, (m, L, k), of Σ_r worths_mr Σ_i e_r'H_i'X_i H_i e_r over a stack, e_r in ``estimate``."""
     shown = observe @ recipe.directions
     values, vectors = np.linalg.eigh((shown * recipe.signs) @ shown.transpose(0, 2, 1))
@@ -115,7 +115,7 @@ def pulled(recipe: Recipe, observe: Array, estimate: Array, worths: Array) -> Ar
     return made
 
 
-def mixed(recipes: Sequence[Recipe], weights: Array, observe: Array) -> Array:
+def mixed(recipes: Sequence[Rule], weights: Array, observe: Array) -> Array:
     """X_i = Σ_k weights_k X_i(recipe k) of a stack, (s, n, n)."""
     made = np.zeros((*observe.shape[:2], observe.shape[1]))
     for recipe, weight in zip(recipes, weights, strict=True):

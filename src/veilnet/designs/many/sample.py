@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array, Integers
 from veilnet.designs.many.mixture import Question
-from veilnet.designs.many.recipes import Recipe
+from veilnet.designs.many.recipes import Rule
 from veilnet.model.standard_form import StandardForm
 
 SAMPLE_ENTRIES = 24_000
@@ -34,14 +34,14 @@ class Sample:
     form: StandardForm
     change: Array
 
-    def scale(self, recipe: Recipe) -> float:
+    def scale(self, recipe: Rule) -> float:
         """The largest price that an agent in the middle sees; the recipe in the coordinates of all."""
         return middle_price(
             self.form, recipe.in_coordinates(np.asarray(np.linalg.inv(self.change), dtype=np.float64))
         )
 
 
-def middle_price(form: StandardForm, recipe: Recipe) -> float:
+def middle_price(form: StandardForm, recipe: Rule) -> float:
     """The median of the largest price that each agent sees, over those that see any; 0 where none does.
 
     Most agents may have to do neither with what is public nor with what is private.

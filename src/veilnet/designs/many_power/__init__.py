@@ -6,7 +6,7 @@ is to be hidden) and ``network`` (a network in one piece).
 """
 
 from veilnet.designs.many_power.agents import Agents, left_open_by, withheld_by
-from veilnet.designs.many_power.ascent import Ascent, PowerCrowd, Search, relative_gap
+from veilnet.designs.many_power.ascent import Ascent, AscentSearch, PowerCrowd, relative_gap
 from veilnet.designs.many_power.free import FreeStack
 from veilnet.designs.many_power.network import noise_of_many
 from veilnet.designs.many_power.wanted import wanted_columns
@@ -14,9 +14,9 @@ from veilnet.designs.many_power.wanted import wanted_columns
 __all__ = [
     "Agents",
     "Ascent",
+    "AscentSearch",
     "FreeStack",
     "PowerCrowd",
-    "Search",
     "left_open_by",
     "noise_of_many",
     "relative_gap",

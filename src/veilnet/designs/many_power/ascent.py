@@ -98,7 +98,7 @@ def relative_gap(value: float, upper_bound: float) -> float:
     return (upper_bound - value) / value if value > 0 else float("inf")
 
 
-class Search:
+class AscentSearch:
     """The search among all agents.
 
     crowd:  the agents.

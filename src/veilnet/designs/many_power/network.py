@@ -8,7 +8,7 @@ from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.designs.many_power.agents import Agents, left_open_by, withheld_by
-from veilnet.designs.many_power.ascent import Ascent, Search
+from veilnet.designs.many_power.ascent import Ascent, AscentSearch
 from veilnet.designs.many_power.wanted import wanted_columns
 from veilnet.verdict.exact_test import Verdict
 
@@ -64,5 +64,5 @@ def noise_of_many(
 ) -> tuple[Ascent, Mechanisms, Array]:
     """The noise within the powers, (S,), that hides most in total: how found, what all send, the power used."""
     crowd = NetworkCrowd(verdict, power)
-    found = Search(crowd, crowd.wanted, progress).run()
+    found = AscentSearch(crowd, crowd.wanted, progress).run()
     return (found, *crowd.sanitizers(found.estimate))

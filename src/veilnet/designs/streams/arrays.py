@@ -10,7 +10,7 @@ from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import raw_stream
 from veilnet.bounds.streams.share_sums import ShareSystem
-from veilnet.designs.streams.knowledge import Knowledge, ShareFilter
+from veilnet.designs.streams.knowledge import JointState, ShareFilter
 from veilnet.model.apart import padded
 from veilnet.model.network import Network
 from veilnet.verdict.streams.minimal import Reduction
@@ -58,7 +58,7 @@ def _memories(network: Network, shares: ShareFilters, tolerance: float) -> list[
 
 def sanitizers_from_knowledge(
     network: Network,
-    knowledge: Knowledge,
+    knowledge: JointState,
     filters: list[ShareFilter],
     shrink: list[Array],
     *,

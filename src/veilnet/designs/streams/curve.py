@@ -22,7 +22,7 @@ from veilnet.designs.joint.search import JointResult
 from veilnet.designs.joint.snap import finish, retreat
 from veilnet.designs.joint.starts import random_shrink
 from veilnet.designs.joint.telling import SearchOptions
-from veilnet.designs.streams.knowledge import Knowledge
+from veilnet.designs.streams.knowledge import JointState
 from veilnet.designs.streams.objective import StreamObjective
 from veilnet.designs.streams.search import STREAM_SETTINGS, Race, Start, embedded, projectors
 
@@ -45,8 +45,8 @@ class StreamCurve(Levels):
 
     def __init__(
         self,
-        knowledge: Knowledge,
-        plain: Knowledge | None,
+        knowledge: JointState,
+        plain: JointState | None,
         weights: Array,
         options: SearchOptions,
         *,

@@ -46,7 +46,7 @@ class ShareFilter:
 
 
 @dataclass(frozen=True, eq=False)
-class Knowledge:
+class JointState:
     """The joint state v and what agents know of it, each agent's knowledge as white combinations of (y_i, s_i).
 
     transition, noise: v_{t+1} = transition v_t + N(0, noise).
@@ -80,7 +80,7 @@ class Knowledge:
     raw_private: Array
 
 
-def knowledge_of(network: Network, filters: Sequence[ShareFilter] | None) -> Knowledge:
+def knowledge_of(network: Network, filters: Sequence[ShareFilter] | None) -> JointState:
     """What the agents of a stream know with these memories, one each; None for agents that remember nothing."""
     stream, raw = message_model(network), raw_stream(network)  # of raw readings: its state is (x, n)
     remember = filters is not None
@@ -119,7 +119,7 @@ def knowledge_of(network: Network, filters: Sequence[ShareFilter] | None) -> Kno
     public = padded(network.U, length + memory)
     if remember:
         public[:, :length], public[:, length:] = 0.0, np.hstack([each.share for each in filters])
-    return Knowledge(
+    return JointState(
         transition,
         noise,
         cut @ everything,

@@ -14,12 +14,12 @@ import numpy as np
 from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array
 from veilnet.designs.streams.doubling import stein
-from veilnet.designs.streams.knowledge import Knowledge
+from veilnet.designs.streams.knowledge import JointState
 
 _NOTHING = 1e-9
 
 
-def telling_nothing_of(knowledge: Knowledge, private: Array) -> list[Array]:
+def telling_nothing_of(knowledge: JointState, private: Array) -> list[Array]:
     """Per agent, orthonormal combinations of its knowledge that tell nothing of rows of the state, (any, d_i)."""
     stationary = stein(knowledge.transition.T, knowledge.noise)
     related = stationary @ private.T
@@ -37,7 +37,7 @@ def telling_nothing_of(knowledge: Knowledge, private: Array) -> list[Array]:
     return kept
 
 
-def restricted(knowledge: Knowledge, rows: list[Array], *, sharing: bool = False) -> Knowledge:
+def restricted(knowledge: JointState, rows: list[Array], *, sharing: bool = False) -> JointState:
     """The same stream where agent i may use only these combinations of its knowledge.
 
     The search begins with all of them; ``sharing`` where share filters are among them, with those.

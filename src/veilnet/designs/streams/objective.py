@@ -19,7 +19,7 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet.designs.joint.objective import Evaluation
 from veilnet.designs.streams.doubling import filter_and_smoother, stein
-from veilnet.designs.streams.knowledge import Knowledge
+from veilnet.designs.streams.knowledge import JointState
 
 FINEST = 1e-10
 """The least noise of a message relative to the knowledge it is made of. An exact message of old knowledge, which
@@ -29,7 +29,7 @@ holds no new noise, is thus still regular; what is handed out is exact and judge
 class StreamObjective:
     """Loss and privacies as functions of X, one (count, d, d) array per group of agents who know equally much."""
 
-    def __init__(self, knowledge: Knowledge, *, finest: float = FINEST) -> None:
+    def __init__(self, knowledge: JointState, *, finest: float = FINEST) -> None:
         self.knowledge = knowledge
         self.finest = finest
         self.groups = knowledge.blocks.groups

@@ -23,7 +23,7 @@ from veilnet.designs.joint import JointResult, SearchOptions
 from veilnet.designs.perfect import reachable
 from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge
 from veilnet.designs.streams.curve import StreamCurve
-from veilnet.designs.streams.knowledge import Knowledge, ShareFilter, knowledge_of
+from veilnet.designs.streams.knowledge import JointState, ShareFilter, knowledge_of
 from veilnet.designs.streams.limit import restricted, telling_nothing_of
 from veilnet.designs.tradeoff import CannotKeep, Tradeoff, how_found
 from veilnet.model.stream_size import MOST_JOINT, by_stacks
@@ -118,14 +118,14 @@ class StreamTradeoff(Tradeoff):
                 f"off no plan is known that is paid for and keeps it so; give_up={name!r} (--give-up) allows less"
             )
 
-    def _telling_nothing_of(self, names: list[str], *, sharing: bool = False) -> Knowledge:
+    def _telling_nothing_of(self, names: list[str], *, sharing: bool = False) -> JointState:
         """What agents may use where nothing is to be told of some parameters."""
         private = list(self.verdict.network.private)
         about = np.vstack([self.knowledge.private[private.index(name)] for name in names])
         return restricted(self.knowledge, telling_nothing_of(self.knowledge, about), sharing=sharing)
 
     @cached_property
-    def knowledge(self) -> Knowledge:
+    def knowledge(self) -> JointState:
         """What agents know with the memories of their share filters."""
         return knowledge_of(self.verdict.network, self._filters)
 
@@ -134,7 +134,7 @@ class StreamTradeoff(Tradeoff):
         return memories_of(self.verdict.network, self.verdict.shares)
 
     @cached_property
-    def _plain(self) -> Knowledge:
+    def _plain(self) -> JointState:
         return knowledge_of(self.verdict.network, None)
 
     def _at_the_limit(self, near: list[str], asked: Asked) -> Plan:
