@@ -7,9 +7,11 @@ import pytest
 
 import veilnet as vn
 from helpers.stream_networks import NOISES, least_window_error, random_stream
+from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array
 from veilnet.bounds.streams.gaps import gaps_of, with_starts
 from veilnet.bounds.streams.knowledge import stream_knowledge
+from veilnet.bounds.streams.state_space import message_model
 from veilnet.verdict.streams.share_filters import share_filters
 
 
@@ -101,3 +103,26 @@ def test_an_x_that_wanders_off_has_draws_that_fit_the_grid(root: float) -> None:
     )
     plan = vn.design(network)
     assert plan.privacy_with_gaps["g"] >= 0.99 * (1 + plan.privacy["g"]) - 1
+
+
+@pytest.mark.parametrize("size", [0.25, 1.0, 9.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_draw_leaves_at_least_the_part_that_its_size_says(seed: int, size: float) -> None:
+    """c/(c + 1) for one agent; for several their memories' joint covariance counts."""
+    network = random_stream(70 + seed, noise=NOISES[seed % 3], radius=0.9)
+    sanitizers = _shares(network, size)
+    model = message_model(network, sanitizers)
+    agents, rows = list(model.memories), list(network.private.values())
+    spread = stationary_covariance(model.transition, model.noise)
+    for pattern in [[agent] for agent in agents] + [agents]:
+        mine = np.concatenate([np.arange(model.size)[model.memories[agent]] for agent in pattern])
+        own = np.zeros((model.size, model.size))
+        for agent in pattern:
+            own[model.memories[agent], model.memories[agent]] = spread[
+                model.memories[agent], model.memories[agent]
+            ]
+        root = np.linalg.pinv(np.linalg.cholesky(own[np.ix_(mine, mine)] + 1e-12 * np.eye(len(mine))))
+        most = float(np.linalg.eigvalsh(root @ spread[np.ix_(mine, mine)] @ root.T)[-1])
+        assert most == pytest.approx(1.0, abs=1e-3) if len(pattern) == 1 else most > 1.0
+        left = np.array(gaps_of(network, sanitizers, rows, [pattern]).least) / _usual(network, sanitizers)
+        assert np.all(left >= size / (size + most) - 1e-6)

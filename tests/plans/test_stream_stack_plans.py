@@ -15,6 +15,7 @@ from veilnet.agent.grid import ROUNDING_COST
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.cli import run
 from veilnet.io.plan_archives import Archive
+from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED
 from veilnet.plans.certificate import Promise, certify
 
 KINDS = ("mixed sizes", "sending readings", "singular", "wandering")
@@ -175,3 +176,17 @@ def test_a_network_of_many_agents_goes_by_stacks_by_itself(
     assert made == [], "an object for an agent"
     assert plan.sanitizers["agent042"].order > 0
     assert made
+
+
+def test_every_text_says_that_gaps_are_not_computed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    as_stacks(monkeypatch)
+    plan = _plan(KINDS[0])
+    assert plan.privacy_with_gaps == {}
+    plan.save(tmp_path / "plan")
+    assert run(["verify", str(tmp_path / "plan")]) == 0
+    texts = [str(plan), capfd.readouterr().out, plan._repr_html_(), str(vn.check(plan.network))]
+    said = " ".join(GAPS_ARE_NOT_COMPUTED.split()[-6:])
+    for text in texts:
+        assert said in " ".join(text.split())

@@ -79,7 +79,7 @@ def plan_in_words(plan: DescribedPlan) -> str:
             "Without a prior this is of unbiased estimators: whoever knows more of x beforehand does better."
         )
     if by_stacks(plan.network):
-        lines += [NOW_IS_NOT_COMPUTED, GAPS_ARE_NOT_COMPUTED]
+        lines.append(NOW_IS_NOT_COMPUTED)
     lines += _cost_of_gaps(plan.details)
     if plan.floors:
         verb = "stays" if len(plan.floors) == 1 else "stay"

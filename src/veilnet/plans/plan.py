@@ -23,7 +23,7 @@ from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.centre.models import Messages, messages_of
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
-from veilnet.model.stream_size import by_stacks
+from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, by_stacks
 from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confirmed_promise
 from veilnet.plans.in_words import plan_in_words
@@ -250,9 +250,12 @@ class Plan(Frozen):
 
 
 def notes_on_readings(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[str]:
-    """What the resolution of the readings costs, for whom exact numbers may name the readings, and what limits do."""
+    """What the resolution of the readings costs, for whom exact numbers may name the readings, what limits do, and
+    what is not known of gaps.
+    """
     exposed = unstated(network, _withholding_by_exact_numbers(mechanisms(network, sanitizers).normal))
-    return [*resolution_notes(network, exposed), *limit_notes(network)]
+    gaps = [GAPS_ARE_NOT_COMPUTED] if by_stacks(network) else []
+    return [*resolution_notes(network, exposed), *limit_notes(network), *gaps]
 
 
 def _withholding_by_exact_numbers(sent: Mechanisms) -> Booleans:

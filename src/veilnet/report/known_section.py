@@ -8,6 +8,7 @@ import numpy as np
 
 from veilnet._core.words import join_names
 from veilnet.bounds.typical_errors import TypicalError, in_one_row
+from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED
 from veilnet.plans.plan import Plan
 from veilnet.report.error_picture import error_picture, in_words
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
@@ -69,7 +70,7 @@ def error_cards(errors: Sequence[TypicalError], most_exposed: Mapping[str, float
 def gaps_note(plan: Plan) -> Html | None:
     """How large private errors of a stream are at least around a missed row and at a start."""
     if not plan.privacy_with_gaps:
-        return None
+        return paragraph(GAPS_ARE_NOT_COMPUTED, class_="gaps") if plan.network.is_stream else None
     told = [
         f"{shown(name)} {fold(float(np.sqrt(1 + least)))}"
         for name, least in sorted(plan.privacy_with_gaps.items(), key=lambda each: each[1])[:MOST_CARDS]

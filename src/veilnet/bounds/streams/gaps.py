@@ -9,6 +9,11 @@ it is at least the error of a stream without gaps, for every pattern of gaps.
 bound, what the messages tell is what does not depend on the drawn s: a function of the messages that an agent without
 the gap would have sent from then on, and so of all messages of the stream without gaps. ∎
 
+**Theorem.** Where one memory begins anew at c, the error is at least c/(c + 1) of that without gaps, where several do
+c/(c + κ), κ the largest eigenvalue of their joint covariance against that of each.
+*Proof.* An estimate w z' of g from z' = z + A(d - s) errs by g - wz + rs - rd, r = wA. With a² the error without gaps
+and b² = r Σ r', Var(rs) ≤ κ b² and Var(rd) = c b²: the square is at least (a - √κ b)² + c b² ≥ a² c/(c + κ). ∎
+
 What remains at a finite c is computed exactly. The messages of a stream in which a row is missed are some of those in
 which the memory merely begins anew after that row. So are those of longer gaps, and of a start if all begin anew. The
 errors here are those of memories that begin anew between two rows: of each agent, and of all together.
