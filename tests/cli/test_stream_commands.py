@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -203,3 +204,39 @@ def test_design_says_that_it_replaces_a_plan_and_takes_percentages(
     assert replaced == [False, False, True]
     assert cli.run(["design", "stream.json", "--gap-privacy", "much"]) == 2
     assert "--gap-privacy" in capfd.readouterr().err
+
+
+def test_times_number_the_rows_of_a_plan_with_a_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The same log by times and by rows: the same numbers, and the same estimates. Agents begin when they like."""
+    network = random_stream(11)
+    vn.design(network, step="15min").save(tmp_path / "plan")
+    rng = np.random.default_rng(5)
+    start, step = datetime(2026, 3, 1, 10), timedelta(minutes=15)
+    epoch = (start - datetime(1970, 1, 1)) // step + 1
+    sent: dict[str, dict[str, list[list[str]]]] = {"time": {}, "row": {}}
+    for (agent, y), begins in zip(simulated(network, 50, rng)[1].items(), (0, 4, 0), strict=True):
+        kept = [k for k in range(begins, 50) if k not in (20, 21)]
+        late = [timedelta(seconds=int(rng.integers(0, 900))) for _ in range(50)]
+        told = {"time": [start + k * step + late[k] for k in range(50)], "row": range(2, 52)}
+        for way in sent:
+            source, out = tmp_path / f"{way}-{agent}.csv", tmp_path / f"{way}-{agent}.sent.csv"
+            lines = [f"{told[way][k]},{','.join(map(repr, y[k].tolist()))}\n" for k in kept]
+            source.write_text(f"{way},p,q\n" + "".join(lines))
+            options = ["--in", source, "--out", out, "--seed", 7]
+            assert cli.run(list(map(str, ["sanitize", tmp_path / f"plan/{agent}.json", *options]))) == 1
+            sent[way][agent] = [line.split(",") for line in out.read_text().splitlines()]
+        by_time, by_row = sent["time"][agent], sent["row"][agent]
+        assert by_time[0] == by_row[0]
+        assert [line[1:] for line in by_time] == [line[1:] for line in by_row]
+        assert [int(line[0]) - epoch + 2 for line in by_time[1:]] == [int(line[0]) for line in by_row[1:]]
+        assert [line[-1] == "missed" for line in by_time[1:3]] == [True, False]
+    found = {}
+    for way in sent:
+        files = [f"{agent}={tmp_path / f'{way}-{agent}.sent.csv'}" for agent in network.agents]
+        capfd.readouterr()
+        assert cli.run(["fuse", str(tmp_path / "plan/center.json"), *files]) == 0
+        found[way] = [line.split(",") for line in capfd.readouterr().out.splitlines()]
+    assert [line[1:] for line in found["time"]] == [line[1:] for line in found["row"]]
+    assert [int(line[0]) for line in found["time"][1:]] == list(range(epoch - 1, epoch + 50))

@@ -191,10 +191,9 @@ class _Run:
         from veilnet.review.lattice_watch import LatticeWatch
 
         self._asked, agent = asked, asked.agent
-        if agent.memory is not None and asked.time is not None:
-            raise _times_number_no_rows("--time")
+        step = None if agent.memory is None else agent.step
         self._reader = reader = ReadingReader(
-            asked.source, agent.readings, names=agent.names, header=asked.header, time=asked.time
+            asked.source, agent.readings, names=agent.names, header=asked.header, time=asked.time, step=step
         )
         at_once = LINES_AT_ONCE if asked.source.is_regular or not asked.flush else 1
         # Nothing is begun, let alone replaced, before the input is known to be what it should be.
@@ -204,9 +203,10 @@ class _Run:
             raise _times_number_no_rows(str(asked.source))
         say_unused_times(
             reader,
-            "--time {} goes by it" if agent.memory is None else "number them in a column 'row', so that steps "
-            "that were not read count too",
-        )  # fmt: skip
+            "number them in a column 'row', so that steps that were not read count too"
+            if agent.memory is not None and step is None
+            else "--time {} goes by it",
+        )
         self._agent = LiveAgent(self._opened(opened), Unsealed(), agent, asked.plan, asked.noise)
         self._released = self._counted = None
         if asked.noise.private:
@@ -245,11 +245,20 @@ class _Run:
                 f"--budget: {path} was begun with {store.budget or 'none'}, found {asked.budget}; a store keeps its "
                 "budget: leave the option out, or begin a store for another x"
             )
-        store.keep_to({"row": "rows of logs", "counted": "rows of logs, counted"}.get(
-            self._key.name, f"times of logs, {self._key.style}"
-        ))  # fmt: skip
+        store.keep_to(self._told_by())
         store.give_back()
         return store
+
+    def _told_by(self) -> str:
+        """How rows are told apart, in words; steps of times as a live agent counts them."""
+        from veilnet.live.epochs import epochs_of
+
+        times = self._reader.times
+        if times is None:
+            return "rows of logs" if self._key.name == "row" else "rows of logs, counted"
+        if self._key.is_time:
+            return f"times of logs, {times.style}"
+        return epochs_of(None, self._asked.agent.step).in_words(times)
 
     @contextmanager
     def _outlet(self) -> Iterator[Sink]:
@@ -260,7 +269,8 @@ class _Run:
 
         asked, agent, store = self._asked, self._agent, self._agent.store
         told, columns, out = asked.agent.memory is not None, asked.agent.sent, asked.out
-        before = range(1, store.last_epoch + 1 if told and not agent.remembers else 1)  # with another memory
+        # With another memory that it had before; a stream begins with a row that was missed.
+        before = [store.last_epoch] if told and not agent.remembers and store.last_epoch else []
         first = message_lines(asked.sent_as, before, np.full((len(before), columns), np.inf), self._mark)
         if asked.store is not None and out is not None and (out.is_file() or not out.exists()):
             with added_to(out, store, asked.sent_as, columns, self._mark, told=told, first=first) as sink:
@@ -356,7 +366,7 @@ def _times_number_no_rows(what: str) -> InvalidRequest:
     from veilnet._core.errors import InvalidRequest
 
     return InvalidRequest(
-        f"{what}: this plan is for a stream, whose rows follow one another in equal steps, which times do not count. "
-        "Nothing was sent. Put a column 'row' beside the times: 1 in the first row, 1 more for every step of time "
-        "since, also for steps that were not read"
+        f"{what}: this plan is for a stream, whose rows follow one another in equal steps, and does not say how long "
+        "one is, so that times do not number rows. Nothing was sent. Ask for a plan that says so (design --step), or "
+        "put a column 'row' beside the times: 1 more for every step of time, also for steps that were not read"
     )

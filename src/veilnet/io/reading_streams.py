@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet.io.cells import Dialect, NoNumber
-from veilnet.io.row_keys import COUNTED, ROW, key_of, looks_like_times
+from veilnet.io.row_keys import COUNTED, ROW, RowKey, key_of, looks_like_times
 from veilnet.io.sources import LIKE_JSON, Line, RowSource
 from veilnet.io.streams import Block, Refused, RowReader
 
@@ -67,6 +67,11 @@ class ReadingReader(RowReader):
             raise InvalidRequest(f"--time: {time!r} is a reading, which is not sent; name a column of times")
         if time is not None and header is False and not self._json:
             raise InvalidRequest("--time: a table without a header has no names; leave one of the two out")
+
+    @property
+    def times(self) -> RowKey | None:
+        """How times are written that tell rows, or number them; None where none did."""
+        return self._clock.key
 
     def _told(self, cell: object) -> int:
         row = super()._told(cell)

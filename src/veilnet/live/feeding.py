@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from veilnet._core.errors import InvalidReading
+from veilnet._core.missed import LONGEST_GAP
 from veilnet._core.types import Array
 from veilnet.io.released_rows import CountedRows, ReleasedRows
 from veilnet.io.row_keys import RowKey
@@ -21,7 +22,6 @@ from veilnet.live.epochs import Epochs
 
 __all__ = ["feed", "feed_rows"]
 
-_LONGEST_GAP = 1_000_000  # rows of a log without a reading, each of which becomes a line
 _NO_READING = "no reading"
 _Found = dict[int, tuple[str, list[float] | None]]  # epoch -> why it has no numbers, or the numbers
 
@@ -92,7 +92,8 @@ def feed_rows(
     released: what was released before, from whatever store; those readings are refused.
     counted:  looks whether lines are those that were counted before.
 
-    Every row of an agent with a memory is told, also those without a line; of another, only those that are released.
+    Every row of an agent with a memory is told, also those without a line, from its first on; so is the row before
+    that, as missed, which says that nothing of earlier ones is remembered. Of another, only rows that are released.
     Raises Exhausted when the budget is used up before the block's end.
     """
     last, remembers = agent.store.last_epoch, agent.sanitizer.memory is not None
@@ -109,12 +110,13 @@ def feed_rows(
             left_out += 1
     new = sorted(found)
     if remembers and new:
-        new = list(range(last + 1, new[-1] + 1))
-        if len(new) - len(found) > _LONGEST_GAP:
+        start = last + 1 if last else max(1, new[0] - 1)
+        if new[-1] - start - len(found) > LONGEST_GAP:
             raise InvalidReading(
-                f"row {new[-1]} comes after row {last}: so many rows without a reading would all be said to be "
-                "missed; number the rows of the stream one by one from 1"
+                f"row {new[-1]} comes after row {last}: more than {LONGEST_GAP:,} rows without a reading would all "
+                "be said to be missed; number the rows of the stream one by one, or begin another store"
             )
+        new = list(range(start, new[-1] + 1))
     if released is not None:
         released.refuse(_readings(agent, found, [row for row in new if row in found and found[row][1]]))
     missed: dict[int, str] = {}
