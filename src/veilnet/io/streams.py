@@ -33,7 +33,6 @@ class Block:
     refused holds (line, row or None where it is not known, reason).
     """
 
-    lines: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     numbers: list[list[float]] = field(default_factory=list)
     refused: list[tuple[int, int | None, str]] = field(default_factory=list)
@@ -166,7 +165,6 @@ class RowReader(ABC):
             self._out_of_order(block, row)
             return
         self.last_row = row
-        block.lines.append(line.number)
         block.rows.append(row)
         block.numbers.append(numbers)
 
