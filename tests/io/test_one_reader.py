@@ -193,6 +193,10 @@ def test_a_last_line_without_an_end_is_read_and_not_sent() -> None:
     assert read_columns(source, ["a"])["a"].tolist() == [1.0, 23.0]
     (block,) = ReadingReader(source, 1, names=["a"]).blocks(9)
     assert (block.rows, [line for line, _, _ in block.refused]) == ([1], [3])
+    source = RowSource("t.jsonl", b'{"a": 1, "b": "\\""}\n{"a": 23, "b": "\\""}')
+    assert read_columns(source, ["a"])["a"].tolist() == [1.0, 23.0]
+    (block,) = ReadingReader(source, 1, names=["a"]).blocks(9)
+    assert (block.rows, [line for line, _, _ in block.refused]) == ([1], [2])
 
 
 @settings(max_examples=60, deadline=None)

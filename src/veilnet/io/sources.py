@@ -100,14 +100,14 @@ class RowSource:
         """
         if self.kind in _READERS:
             return self._typed_lines()
-        return self._json_lines() if self.kind == "jsonl" else self._csv_lines(whole)
+        return self._json_lines(whole) if self.kind == "jsonl" else self._csv_lines(whole)
 
     # --- text
 
     def _csv_lines(self, whole: bool) -> Iterator[Line]:
         dialect = Dialect(",")
         told = False
-        for number, raw, trouble in self._raw_lines(whole):
+        for number, raw, trouble in self._raw_lines(whole, joined=whole):
             cells: list[str] | None = None
             try:
                 text = raw.decode().rstrip("\r\n")
@@ -124,8 +124,8 @@ class RowSource:
                 trouble = "the line is not readable as CSV: its quotes do not match"
             yield Line(number, cells, dialect, trouble)
 
-    def _json_lines(self) -> Iterator[Line]:
-        for number, raw, trouble in self._raw_lines(whole=False):
+    def _json_lines(self, whole: bool) -> Iterator[Line]:
+        for number, raw, trouble in self._raw_lines(whole, joined=False):
             value: Any = None
             if not trouble:
                 as_list = raw.lstrip().startswith(b"[")
@@ -135,13 +135,13 @@ class RowSource:
                     trouble = "expected a JSON list of numbers" if as_list else "the line is not valid JSON"
             yield Line(number, value, TYPED, trouble)
 
-    def _raw_lines(self, whole: bool) -> Iterator[tuple[int, bytes, str]]:
-        """(number, line with its end, what is wrong with it)."""
+    def _raw_lines(self, whole: bool, *, joined: bool) -> Iterator[tuple[int, bytes, str]]:
+        """(number, line with its end, what is wrong with it); joined: with those in which quoted cells go on."""
         lines = self._bounded_lines()
         number = 0
         for raw in lines:
             first = number = number + 1
-            while whole and raw and raw.count(b'"') % 2 and (more := next(lines, b"")) != b"":
+            while joined and raw and raw.count(b'"') % 2 and (more := next(lines, b"")) != b"":
                 number += 1
                 raw = None if more is None or len(raw) + len(more) > LONGEST_LINE else raw + more
             trouble = ""
