@@ -5,6 +5,7 @@ Oracles: a planted truth, whose error must stay at the stated deviation; alignme
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -26,6 +27,7 @@ from veilnet._core.durations import duration
 from veilnet.io import merging
 from veilnet.io.merging import MessageFile, aligned
 from veilnet.io.message_streams import MessageMark, message_header, message_lines
+from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.row_keys import Clock, RowKey, as_seconds
 from veilnet.io.sources import RowSource
 
@@ -397,3 +399,23 @@ def test_a_column_that_looks_like_times_and_is_not_used_is_told_once(folder, run
     source = tmp_path / "in.csv"
     source.write_text("Date,T1,W1\n" + row.format("2015-02-04 17:51:00"))
     assert run("sanitize", folder / "left.json", "--in", source, "--time", "Date")[2] == ""
+
+
+def test_a_stream_keeps_to_one_way_of_writing_times() -> None:
+    cells = ["04.02.2015 17:51", "05.02.2015 17:51", "2015-02-06 17:51", "1423400000", "13.02.2015 17:51"]
+    clock, read = Clock(), []
+    for cell in cells:
+        with contextlib.suppress(ValueError):
+            read.append(clock.read(cell))
+    assert [(row - 1) / 1e6 for row in read] == as_seconds([cells[0], cells[1], cells[4]], "time").tolist()
+    for first, other in (("2015-02-04 17:51", "2015-02-04 17:52Z"), ("5", "2015-02-04"), ("2015-02-04", "5")):
+        clock = Clock()
+        clock.read(first)
+        with pytest.raises(ValueError, match="another way"):
+            clock.read(other)
+
+
+def test_lines_that_cannot_be_read_take_no_row_where_rows_are_told() -> None:
+    lines = b'{"row": 5, "readings": [1]}\n{broken\n{broken\n{"row": 6, "readings": [2]}\n'
+    (block,) = ReadingReader(RowSource("rows", lines, "jsonl"), 1).blocks(9)
+    assert (block.rows, [row for _, row, _ in block.refused]) == ([5, 6], [None, None])
