@@ -10,7 +10,7 @@ import veilnet as vn
 from veilnet.io.template import house
 from veilnet.recheck import stream_witness
 from veilnet.recheck.stream import StreamRecheck
-from veilnet.recheck.stream_agents import AgentFilter
+from veilnet.recheck.stream_agents import agent_filters
 from veilnet.recheck.stream_raw import error_of_raw_filter
 from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import error_of_witness
@@ -28,7 +28,7 @@ def slow_stream(floor: float = 1e-9) -> vn.Network:
 
 
 def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowWindow:
-    return RowWindow(network, [AgentFilter(network, place, sanitizers) for place in range(network.S)])
+    return RowWindow(network, agent_filters(network, sanitizers))
 
 
 def riccati_error(network: vn.Network, sanitizer: vn.Sanitizer) -> float:

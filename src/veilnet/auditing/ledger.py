@@ -213,12 +213,7 @@ class Ledger:
             )
         name = plan_fingerprint(plan.network, plan.sanitizers)
         if name not in self._sent:
-            raw = {
-                agent: (np.eye(len(rows)), np.zeros(len(rows), bool), np.zeros(len(rows)))
-                for agent, rows in self.network.observe.items()
-                if agent not in plan.sanitizers
-            }
-            self._sent[name] = raw | {
+            self._sent[name] = {
                 agent: (*each.normal, each.dither_variance) for agent, each in plan.sanitizers.items()
             }
         return name

@@ -18,7 +18,7 @@ from scipy.linalg import solve_toeplitz
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
-from veilnet.recheck.stream_agents import AgentFilter, white_noise
+from veilnet.recheck.stream_agents import AgentFilter, agent_filters, white_noise
 from veilnet.recheck.stream_gaps import least_errors_with_gaps
 from veilnet.recheck.stream_raw import error_of_raw_filter
 from veilnet.recheck.stream_spectra import (
@@ -40,8 +40,8 @@ class StreamRecheck:
 
     def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer]) -> None:
         self.network = network
-        self._filters = [AgentFilter(network, place, sanitizers) for place in range(network.S)]
-        raw = [AgentFilter(network, place, {}) for place in range(network.S)]
+        self._filters = agent_filters(network, sanitizers)
+        raw = agent_filters(network, None)
         self._told = Hindsight(network, partial(_information, network, self._filters))
         self._raw = Hindsight(network, partial(_information, network, raw))
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import Sanitizers, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 
-__all__ = ["AgentFilter", "reached", "unit_sizes", "white_noise"]
+__all__ = ["AgentFilter", "agent_filters", "reached", "unit_sizes", "white_noise"]
 
 _ROWS = 16
 
@@ -18,19 +17,18 @@ _ROWS = 16
 class AgentFilter:
     """What one agent does: z = C_s s + C_y y + ξ, s = F s + K y."""
 
-    def __init__(self, network: Network, place: int, sanitizers: Mapping[str, Sanitizer]) -> None:
-        sanitizer = sanitizers.get(network.agents[place])
-        self.rows = network.blocks.rows(place)
-        count = self.rows.stop - self.rows.start
-        self.count = count
-        if sanitizer is None:
-            self.sent, self.order = count, 0
-            compression, self.noise = np.eye(count), np.zeros((count, count))
-        else:
-            self.sent, self.order = sanitizer.compression.shape[0], sanitizer.order
-            compression, self.noise = sanitizer.compression, sanitizer.noise
-        self.memory = None if sanitizer is None else sanitizer.memory
-        self.from_memory, self.from_reading = compression[:, : self.order], compression[:, self.order :]
+    def __init__(self, rows: slice, sanitizer: Sanitizer) -> None:
+        self.rows, self.count = rows, rows.stop - rows.start
+        self.sent, self.order = sanitizer.compression.shape[0], sanitizer.order
+        self.noise, self.memory = sanitizer.noise, sanitizer.memory
+        self.from_memory = sanitizer.compression[:, : self.order]
+        self.from_reading = sanitizer.compression[:, self.order :]
+
+
+def agent_filters(network: Network, sanitizers: Sanitizers) -> list[AgentFilter]:
+    """What every agent does, in sending order; those without a sanitizer send their readings raw."""
+    sent = mechanisms(network, sanitizers)
+    return [AgentFilter(network.blocks.rows(place), each) for place, each in enumerate(sent.values())]
 
 
 def white_noise(network: Network) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.model.network import Network
-from veilnet.recheck.stream_agents import AgentFilter, white_noise
+from veilnet.recheck.stream_agents import agent_filters, white_noise
 from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import error_now
 
@@ -19,7 +19,7 @@ def error_of_raw_filter(network: Network, rows: Array) -> float:
 
     dynamics = network.dynamics
     assert dynamics is not None
-    raw = RowWindow(network, [AgentFilter(network, place, {}) for place in range(network.S)])
+    raw = RowWindow(network, agent_filters(network, None))
     base = network.L + (0 if network.colour is None else network.N)
     white = white_noise(network)
     scale = np.sqrt(np.diag(network.R.matrix()))

@@ -89,10 +89,7 @@ def _answer(mechanism: Mechanism, readings: Array) -> Any:
 def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deployment:
     """Pair what the plan says with what is deployed (the plan itself, when nothing is given)."""
     network = plan.network
-    planned = {
-        agent: plan.sanitizers.get(agent) or _raw(network, place)
-        for place, agent in enumerate(network.agents)
-    }
+    planned = dict(plan.sanitizers)
     if sanitizers is None:
         return Deployment(network, planned, dict(planned))
     if not isinstance(sanitizers, Mapping):
@@ -108,9 +105,3 @@ def deployment(plan: Plan, sanitizers: Mapping[str, Mechanism] | None) -> Deploy
                 f"is sent (T, rows), found {type(mechanism).__name__}"
             )
     return Deployment(network, planned, {agent: sanitizers.get(agent) for agent in network.agents})
-
-
-def _raw(network: Network, place: int) -> Sanitizer:
-    rows = network.blocks.rows(place)
-    raw = Sanitizer(np.eye(int(network.blocks.sizes[place])), offset=network.offset[rows])
-    return raw.for_agent(network.agents[place], network)

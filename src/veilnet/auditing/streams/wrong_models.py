@@ -13,6 +13,7 @@ import numpy as np
 
 from veilnet._core.errors import VeilnetError
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.report import Row
 from veilnet.auditing.streams.attack import long_enough
@@ -78,8 +79,7 @@ class _Study:
         window = long_enough(network, sanitizers)
         self.rows, self.lead = window.rows, window.lead
         self.weights = window.filter(network.U, window.rows // 2, "now")
-        sizes = zip(network.agents, network.blocks.sizes, strict=True)
-        self.bare = {agent: Sanitizer.raw(int(size)) for agent, size in sizes}
+        self.bare = mechanisms(network, None)
         self.raw_weights = Window(network, self.bare, self.rows, self.lead).filter(
             network.U, self.rows // 2, "now"
         )

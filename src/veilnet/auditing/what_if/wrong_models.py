@@ -104,8 +104,7 @@ class WrongModel:
     @cached_property
     def _unsanitized(self) -> WrongModel:
         """The same centre, given raw readings."""
-        sizes = zip(self.network.agents, self.network.blocks.sizes, strict=True)
-        return WrongModel(self.network, {agent: Sanitizer.raw(int(size)) for agent, size in sizes})
+        return WrongModel(self.network, mechanisms(self.network, None))
 
     def outcomes(self, mistakes: Iterable[Mistake]) -> list[Outcome]:
         """The outcomes of those mistakes that have one."""

@@ -17,6 +17,7 @@ import numpy as np
 from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array, Integers
 from veilnet.agent.dither import counting_dither
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.model.network import Network
@@ -116,10 +117,7 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
     vague = network.first is None or network.first.covariance is None
     space = message_model(network, sanitizers, vague_start(network) if vague else None)
     assert space.start is not None
-    mechanisms = [
-        sanitizers[agent] if agent in sanitizers else Sanitizer.raw(int(size), agent=agent)
-        for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
-    ]
+    sent = mechanisms(network, sanitizers)
     public = np.zeros((len(network.U), space.size))
     public[:, space.x] = network.U
     return StreamModel(
@@ -129,15 +127,15 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
         noise=space.noise,
         drive=space.drift,
         observe=space.observe,
-        floor=space.floor + np.diag(np.concatenate([_rounding(mechanism) for mechanism in mechanisms])),
+        floor=space.floor + np.diag(np.concatenate([_rounding(mechanism) for mechanism in sent.values()])),
         expected=space.shift,
         start=space.start,
         start_mean=space.start_mean,
         vague=vague,
         memories={agent: (mine.start, mine.stop) for agent, mine in space.memories.items()},
         starts={
-            each.agent: each.memory.start
-            for each in mechanisms
+            agent: each.memory.start
+            for agent, each in sent.items()
             if each.memory is not None and each.memory.start is not None
         },
         public=public,
