@@ -19,6 +19,7 @@ from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.release import release_valid
 from veilnet.io import _formats, network_schema, sanitizer_files
 from veilnet.io._kinds import Kind, Table
+from veilnet.io.agent_ledger import digest_of, next_hash, start_hash
 from veilnet.io.centre_files import KINDS
 from veilnet.io.plan_files import PLAN
 from veilnet.io.proof_files import PROOF
@@ -98,8 +99,8 @@ def shape_of(kind: Any) -> str:
 KNOWN = {
     "veilnet-network/2": "543bf5f1f2ec",
     "veilnet-network-archive/2": "c9c2f6378da4",
-    "veilnet-plan/2": "6fab65c1eee2",
-    "veilnet-plan-archive/2": "8e8ca818e569",
+    "veilnet-plan/3": "58d476b67957",
+    "veilnet-plan-archive/3": "981d521a9777",
     "veilnet-sanitizer/2": "7500679a9fab",
     "veilnet-centre/2": "64b2e8d9c841",
     "veilnet-proof/2": "fcff8fefcaa7",
@@ -121,7 +122,24 @@ def test_a_version_rises_when_a_field_is_added() -> None:
         form: hashlib.sha256("\n".join(sorted(held)).encode()).hexdigest()[:12] for form, held in HELD.items()
     }
     assert found == KNOWN
-    assert set(rows := re.findall(r"^\| `(veilnet-[a-z-]+/\d+)` \|", PAGE, re.MULTILINE)) == set(KNOWN), rows
+
+
+def test_the_page_names_every_format_of_the_code() -> None:
+    written = (path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = re.compile(r'^_?[A-Z_]+ = "(veilnet-[a-z-]+/\d+)"$', re.MULTILINE)
+    assert set(re.findall(r"^\| `(veilnet-[a-z-]+/\d+)` \|", PAGE, re.MULTILINE)) == {
+        form for text in written for form in named.findall(text)
+    }
+
+
+def test_entries_of_a_ledger_are_chained_as_the_page_says() -> None:
+    store, message = bytes(range(8)), b"a message"
+    first = hashlib.sha256(f'["veilnet-releases","kitchen","{store.hex()}",100]'.encode()).digest()
+    assert start_hash("kitchen", store, 100) == first
+    digest = hashlib.sha256(message).hexdigest()
+    entry = f'[1,1888889,"0123456789abcdef",true,"{digest}"]'.encode()
+    expected = hashlib.sha256(first + entry).digest()
+    assert next_hash(first, 1, 1888889, "0123456789abcdef", True, digest_of(message)) == expected
 
 
 class Drawn:

@@ -14,8 +14,8 @@ from veilnet._core.errors import InvalidPlan, VeilnetError
 
 NETWORK = "veilnet-network/2"
 NETWORK_ARCHIVE = "veilnet-network-archive/2"
-PLAN = "veilnet-plan/2"
-PLAN_ARCHIVE = "veilnet-plan-archive/2"
+PLAN = "veilnet-plan/3"
+PLAN_ARCHIVE = "veilnet-plan-archive/3"
 SANITIZER = "veilnet-sanitizer/2"
 CENTRE = "veilnet-centre/2"
 PROOF = "veilnet-proof/2"
