@@ -90,19 +90,8 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     hints = get_type_hints(command, include_extras=True)
     for parameter, told in inspect.signature(command).parameters.items():
         kind, declared = get_args(_annotated(hints[parameter]))[:2]
-        _add(made, parameter, kind, ours(declared), told.default)
+        _add(made, parameter, kind, declared, told.default)
     return made
-
-
-def ours(declared: Any) -> Argument | Option:
-    """What ``agent`` still declares by typer."""
-    if isinstance(declared, Argument | Option):
-        return declared
-    names = [each for each in (declared.default, *(declared.param_decls or ())) if isinstance(each, str)]
-    if not names:
-        return Argument(declared.help)
-    name, _, no = names[0].partition("/")
-    return Option(name, declared.help, declared.min, declared.max, yes_or_no=bool(no))
 
 
 def did_you_mean(word: str, known: Sequence[str] | Any) -> str:

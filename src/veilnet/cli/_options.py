@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import get_type_hints
 
-from veilnet.cli._command_line import Option, ours
+from veilnet.cli._command_line import Option
 
 # name='value', name=True, name=10, name=(...) or a bare name=, with the option in brackets where it was said already
 _ARGUMENT = re.compile(
@@ -45,5 +45,5 @@ def options_of(verb: str) -> dict[str, str]:
 def options_of_command(command: Callable[..., object]) -> dict[str, str]:
     """Argument -> option, for all options of the function of a verb or of a command in a group."""
     hints = get_type_hints(command, include_extras=True)
-    declared = {name: ours(hint.__metadata__[0]) for name, hint in hints.items() if name != "return"}
+    declared = {name: hint.__metadata__[0] for name, hint in hints.items() if name != "return"}
     return {name: each.name for name, each in declared.items() if isinstance(each, Option)}

@@ -18,8 +18,6 @@ def repair(path: Path, agent: str, epochs: Epochs, *, confirmed: bool) -> int:
     Any reading that was told while the clock was wrong was taken before now. So whatever was read until now is given
     up, and no reading gets noise twice.
     """
-    import typer
-
     from veilnet._core.errors import InvalidRequest
     from veilnet.io.agent_store import CLOCKS_SET, AgentStore, moment
 
@@ -48,12 +46,21 @@ def repair(path: Path, agent: str, epochs: Epochs, *, confirmed: bool) -> int:
         else:
             lines.append(f"Epochs go on after {last}, as before; no reading is given up.")
         sys.stderr.write("\n".join(lines) + "\n")
-        if not confirmed and not (sys.stdin.isatty() and typer.confirm("Give that up?", err=True)):
+        if not confirmed and not _agrees("Give that up?"):
             sys.stderr.write("veilnet agent: nothing was changed; --repair-clock --confirm does it\n")
             return 1
         store.repair_clock(last, now)
     sys.stderr.write(f"veilnet agent: {agent} goes on after epoch {last}\n")
     return 0
+
+
+def _agrees(question: str) -> bool:
+    """Whether somebody at a terminal says yes."""
+    if not sys.stdin.isatty():
+        return False
+    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _present(store: AgentStore, epochs: Epochs, now: float) -> int:

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from veilnet.cli._command_line import Argument, Option
 
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
@@ -19,56 +19,46 @@ _FROM_A_FILE = 16  # readings at a time
 
 
 def command(
-    sanitizer: Annotated[Path, typer.Argument(help="This agent's file in a plan folder.")],
-    broker: Annotated[str, typer.Option("--broker", help="mqtts://host:8883")],
+    sanitizer: Annotated[Path, Argument("This agent's file in a plan folder.")],
+    broker: Annotated[str, Option("--broker", "mqtts://host:8883")],
     cert: Annotated[
-        Path,
-        typer.Option("--cert", help="This agent's folder of 'veilnet live keys': certificate, key, seal."),
+        Path, Option("--cert", "This agent's folder of 'veilnet live keys': certificate, key, seal.")
     ],
     store: Annotated[
         Path | None,
-        typer.Option(
-            "--store", help="Sequence numbers, outbox, memory; beside the agent's file if left out."
-        ),
+        Option("--store", "Sequence numbers, outbox, memory; beside the agent's file if left out."),
     ] = None,
-    begin: Annotated[bool, typer.Option("--begin", help="The very first start: begin the store.")] = False,
-    source: Annotated[Path | None, typer.Option("--in", help="Readings; standard input if left out.")] = None,
-    time: Annotated[
-        str | None, typer.Option("--time", help="The column of times, if it is not called time.")
-    ] = None,
+    begin: Annotated[bool, Option("--begin", "The very first start: begin the store.")] = False,
+    source: Annotated[Path | None, Option("--in", "Readings; standard input if left out.")] = None,
+    time: Annotated[str | None, Option("--time", "The column of times, if it is not called time.")] = None,
     step: Annotated[
-        str | None,
-        typer.Option("--step", help="How long an epoch is, such as 15min, where the plan does not say so."),
+        str | None, Option("--step", "How long an epoch is, such as 15min, where the plan does not say so.")
     ] = None,
     repair_clock: Annotated[
-        bool,
-        typer.Option(
-            "--repair-clock", help="A clock was wrong and is right now: go on from now. Asks, and ends."
-        ),
+        bool, Option("--repair-clock", "A clock was wrong and is right now: go on from now. Asks, and ends.")
     ] = False,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="With --repair-clock: give up what it says without asking.")
+        bool, Option("--confirm", "With --repair-clock: give up what it says without asking.")
     ] = False,
     budget: Annotated[
         int | None,
-        typer.Option("--budget", min=1, help="With --begin: most releases ever ('veilnet live budget')."),
+        Option("--budget", at_least=1, help="With --begin: most releases ever ('veilnet live budget')."),
     ] = None,
-    format: Annotated[str | None, typer.Option("--format", help="csv or jsonl; told from the name.")] = None,
+    format: Annotated[str | None, Option("--format", "csv or jsonl; told from the name.")] = None,
     header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether a CSV begins with names.")
+        bool | None, Option("--header", help="Whether a CSV begins with names.", yes_or_no=True)
     ] = None,
     trust: Annotated[
-        str | None,
-        typer.Option("--trust", help="Fingerprint, public key or trust file: any other plan is refused."),
+        str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
     ] = None,
     accepted: Annotated[
         Path | None,
-        typer.Option("--accepted", help="Where it is kept which signed plan was agreed to; beside its file."),
+        Option("--accepted", "Where it is kept which signed plan was agreed to; beside its file."),
     ] = None,
-    root: Annotated[str, typer.Option("--root", help="First levels of every topic.")] = "veilnet",
+    root: Annotated[str, Option("--root", "First levels of every topic.")] = "veilnet",
     patience: Annotated[
         float | None,
-        typer.Option("--patience", min=0, help="Seconds to wait, at the end, for the centre to have it all."),
+        Option("--patience", at_least=0, help="Seconds to wait, at the end, for the centre to have it all."),
     ] = None,
 ) -> int:
     """Sanitize an agent's readings as they come, and send them until the centre has them.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
+from veilnet.cli._command_line import Argument, Option
 from veilnet.cli._lines import LINES_AT_ONCE, say, say_unused_times, with_first
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
-from veilnet.cli._quick import Argument, Option
 
 if TYPE_CHECKING:
     from veilnet._core.errors import InvalidRequest
