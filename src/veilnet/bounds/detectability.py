@@ -27,6 +27,7 @@ import numpy as np
 from veilnet._core.linalg import EPS
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
+from veilnet._core.words import number
 from veilnet.agent.mechanisms import Sanitizers
 from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor, least_sharpness
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
@@ -114,6 +115,7 @@ class Detectability:
     change:  Δ.
     rows:    over how many rows it lasts, T.
     lasting: both over all T of them; None where it lasts one row.
+    directions: how many rows G has.
     """
 
     sent: Detector
@@ -121,6 +123,7 @@ class Detectability:
     change: float | Array
     rows: int = 1
     lasting: Detectability | None = None
+    directions: int = 1
 
     @property
     def mu(self) -> float:
@@ -142,6 +145,27 @@ class Detectability:
         """Of what is sent, with one false alarm in a hundred."""
         return self.sent.power
 
+    def in_words(self, unit: str = "") -> str:
+        """For a reader: how surely the change is seen, in one row and as long as it lasts.
+
+        unit: of the secret; none where it has none.
+        """
+        any_of_them = (
+            "any change of length" if self.directions > 1 and np.ndim(self.change) == 0 else "a change of"
+        )
+        size = ", ".join(number(float(each)) for each in np.atleast_1d(self.change))
+        text = (
+            f"{any_of_them} {size}{f' {unit}' * bool(unit)} is seen in one row with AUC {self.auc:.3f} "
+            f"({self.raw.auc:.3f} from raw readings, 0.5 is guessing): right {100 * self.accuracy:.1f} % of the time "
+            f"at even odds, {100 * self.power:.1f} % seen with 1 % false alarms"
+        )
+        if self.lasting is not None:
+            text += (
+                f"; over the {self.rows} rows that it lasts with AUC {self.lasting.auc:.3f} "
+                f"({self.lasting.raw.auc:.3f} raw)"
+            )
+        return text
+
 
 def detectability(network: Network, sanitizers: Sanitizers = None) -> dict[str, Detectability]:
     """How surely the change of each secret is seen, by the best detector there is.
@@ -157,7 +181,7 @@ def detectability(network: Network, sanitizers: Sanitizers = None) -> dict[str, 
     def seen(secret: Secret, rows: int) -> Detectability:
         known = before(secret.rows, rows)
         both = [Detector(_deviations(each(secret.rows, rows) - known, secret)) for each in (sent, raw)]
-        return Detectability(both[0], both[1], secret.change, rows)
+        return Detectability(both[0], both[1], secret.change, rows, directions=len(secret.rows))
 
     found = {}
     for name, secret in network.secrets.items():

@@ -30,6 +30,7 @@ from veilnet.calibration.promises import fitted_promises
 from veilnet.calibration.report import CalibrationReport
 from veilnet.calibration.roles import Roles
 from veilnet.calibration.rows import Missing, Rows, read_rows, unused_time_column
+from veilnet.calibration.secrets import with_changes
 from veilnet.calibration.stream_model import FittedStream, fit_stream, held_out_gain
 from veilnet.calibration.stream_report import StreamReport, stream_report
 from veilnet.model.doubts import Doubt
@@ -89,6 +90,7 @@ def fit_report(
     prior: bool = True,
     limits: bool = True,
     predictive: bool = True,
+    changes: Mapping[str, Any] | None = None,
 ) -> Calibration:
     """A network from calibration data, how well it describes them, and where it is doubtful.
 
@@ -110,6 +112,9 @@ def fit_report(
              agent sends nothing. Rows with a value beyond them are named, and left out of the fit.
     predictive: whether noise and prior are widened by what so many rows leave uncertain
              (:mod:`veilnet.calibration.predictive`), so that stated errors hold on unseen rows.
+    changes: private name -> the change of it that must stay hidden, or (change, how long it lasts):
+             ``{"people": (1, "1h")}`` makes it a :class:`veilnet.Secret`. A column of two values is one by itself,
+             their distance its change.
 
     Correlations are shrunk where rows are few (:mod:`veilnet.calibration.shrinkage`).
     """
@@ -138,7 +143,12 @@ def fit_report(
         typed = quote(column) if column.isprintable() else repr(column)
         doubtful = (Doubt("time-unused", _NOT_IN_ORDER.format(column, typed)), *doubtful)
     step = nearest_round(rows.time.step) if rows.time is not None and rows.time.is_regular else None
-    told = network.replace(step=step, doubts=doubtful, fitted_rows=marks_of(rows.readings))
+    told = network.replace(
+        private=with_changes(network.private, rows.parameters, changes),
+        step=step,
+        doubts=doubtful,
+        fitted_rows=marks_of(rows.readings),
+    )
     return Calibration(told, report)
 
 

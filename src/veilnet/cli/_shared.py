@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from veilnet.designs.questions import Worst
+    from veilnet.designs.secrets import SeenAtMost
+
+    _Target = float | Worst | SeenAtMost
 
 from veilnet._core.errors import InvalidRequest
 from veilnet.io._json import plain
@@ -96,14 +99,20 @@ def amounts(given: list[str] | None, option: str) -> float | dict[str, float] | 
     return _one_or_by_name(given, option, lambda text: amount(text, option))
 
 
-def targets(given: list[str] | None, option: str) -> float | Worst | dict[str, float | Worst] | None:
-    """As :func:`amounts`, by :func:`growth`; ``worst:5`` asks as much of every direction."""
+def targets(given: list[str] | None, option: str) -> _Target | dict[str, _Target] | None:
+    """As :func:`amounts`, by :func:`growth`; ``worst:5`` asks as much of every direction, ``auc:0.6`` of a secret."""
     from veilnet.designs.questions import Worst
+    from veilnet.designs.secrets import Accuracy, Auc, Mu, Power
 
-    def read(text: str) -> float | Worst:
+    of_secrets = {"auc": Auc, "accuracy": Accuracy, "power": Power, "mu": Mu}
+
+    def read(text: str) -> _Target:
         kind, colon, number = text.rpartition(":")
+        if kind in of_secrets:
+            return of_secrets[kind](amount(number, option))
         if colon and kind != "worst":
-            raise InvalidRequest(f"{option}: expected a number, or worst:number, found {text!r}")
+            known = ", ".join(f"{each}:number" for each in ("worst", *of_secrets))
+            raise InvalidRequest(f"{option}: expected a number, or one of {known}; found {text!r}")
         return Worst(growth(number, option)) if colon else growth(text, option)
 
     return _one_or_by_name(given, option, read)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
@@ -14,6 +14,7 @@ from veilnet.cli._shared import table
 from veilnet.plans.findings_in_words import finding_in_words, growth_in_words
 
 if TYPE_CHECKING:
+    from veilnet.bounds.detectability import Detectability, Detector
     from veilnet.plans.plan import Plan
     from veilnet.plans.verification import Check
 
@@ -78,3 +79,22 @@ def sending_table(plan: Plan, *, agents_shown: int = 20) -> Table:
         rows,
         title="How many combinations (weighted sums) of its readings each agent sends",
     )
+
+
+def detectability_json(found: Mapping[str, Detectability]) -> dict[str, Any]:
+    """How surely each change is seen, for machines: sent and raw, in one row and as long as it lasts."""
+    return {
+        name: {
+            "change": each.change,
+            "rows": each.rows,
+            "sent": _measures(each.sent),
+            "raw": _measures(each.raw),
+            "lasting": each.lasting
+            and {"sent": _measures(each.lasting.sent), "raw": _measures(each.lasting.raw)},
+        }
+        for name, each in found.items()
+    }
+
+
+def _measures(detector: Detector) -> dict[str, float]:
+    return {name: getattr(detector, name) for name in ("auc", "accuracy", "power", "mu")}

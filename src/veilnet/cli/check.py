@@ -29,6 +29,7 @@ def command(
     from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._parts import check_parts, is_parts, refuse_options
     from veilnet.cli._shared import console, print_json
+    from veilnet.cli._views import detectability_json
     from veilnet.io.fit_reports import report_path
 
     if cluster is not None or is_parts(network):
@@ -46,6 +47,7 @@ def command(
                 "intervals": intervals or {},
                 "limit": verdict.limit,
                 "errors": typical_errors(verdict.network, privacy=verdict.ceiling),
+                "detectability": detectability_json(verdict.detectability),
                 "shortfall": verdict.shortfall,
                 "blocking": verdict.blocking,
                 "numbers_to_send": dict(
@@ -60,6 +62,8 @@ def command(
         return
     console.print(str(verdict))
     for name, (low, high, level) in (intervals or {}).items():
+        if name in verdict.detectability:
+            continue  # of a secret, the growth of an error misleads
         console.print(
             f"The rows the network was fitted to leave open how much of {name} is free: its error variance grows "
             f"{1 + low:.3g} to {1 + high:.3g}-fold ({100 * level:.0f} % sure, from {report_path(network).name})."

@@ -23,7 +23,8 @@ def command(
         Option(
             "--privacy",
             "How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
-            "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. "
+            "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. Of a "
+            "secret with a change: presence=auc:0.6, accuracy:0.6, power:0.05 (with 1 % false alarms) or mu:0.5. "
             "Least utility loss.",
         ),
     ] = None,
@@ -102,7 +103,7 @@ def command(
     from veilnet.cli._options import in_options
     from veilnet.cli._parts import design_parts, is_parts, refuse_options
     from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
-    from veilnet.cli._views import how_found, sending_table
+    from veilnet.cli._views import detectability_json, how_found, sending_table
     from veilnet.io.plan_reading import check_destination
     from veilnet.model.step import with_step
 
@@ -168,6 +169,7 @@ def command(
                 "floors": plan.floors,
                 "gap": plan.gap,
                 "worst_direction": plan.worst_direction,
+                "detectability": detectability_json(plan.detectability),
                 "sent": plan.sent,
                 **(_of_streams(plan) if model.is_stream else {}),
                 "notes": plan.notes(),

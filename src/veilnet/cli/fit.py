@@ -20,7 +20,14 @@ def command(
     public: Annotated[
         list[str], Option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.")
     ],
-    private: Annotated[list[str], Option("--private", "Columns that must not be known, likewise.")],
+    private: Annotated[
+        list[str],
+        Option(
+            "--private",
+            "Columns that must not be known, likewise. people:change=1 says which change must stay hidden, "
+            "people:change=1,lasts=1h for how long it stays; of a column with two values it is their distance.",
+        ),
+    ],
     out: Annotated[Path | None, Option("--out", "Network file to write: .toml, .json or .npz.")] = None,
     time: Annotated[
         str | None, Option("--time", "The column that tells when a row was measured: sorts rows, finds gaps.")
@@ -72,6 +79,7 @@ def command(
         if file is not None and file.exists() and not force:
             raise InvalidRequest(f"{file}: exists already; choose another name, or --force to replace it")
     known = column_names(data)
+    private, changes = _changes(private, known)
     made = fit_report(
         data,
         agents=_named(agent, known),
@@ -84,6 +92,7 @@ def command(
         prior=not no_prior,
         limits=not no_limits,
         predictive=not no_predictive,
+        changes=changes,
     )
     network = made.network.accepting(accept) if accept else made.network
     if out is not None:
@@ -97,6 +106,12 @@ def command(
         return
     console.print(str(made.report), soft_wrap=True)
     console.print(f"\n{_LEGEND}", soft_wrap=True)
+    for name, secret in network.secrets.items():
+        how = "as you said" if name in changes else "the distance of its two values"
+        console.print(
+            f"\nOf {name} a change of {secret.change:g} must stay hidden ({how}): plans say how surely it is seen.",
+            soft_wrap=True,
+        )
     for note in doubt_notes(network.doubts):
         console.print(f"\n{note}", soft_wrap=True)
     if out is not None:
@@ -125,6 +140,23 @@ def _named(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:
             raise InvalidRequest(f"--agent: {name.strip()!r} is given twice; put all its columns after one =")
         agents[name.strip()] = _split(columns, known)
     return agents
+
+
+def _changes(
+    given: Sequence[str], known: Sequence[str]
+) -> tuple[list[str], dict[str, tuple[float, str | None]]]:
+    """What is private without ``:change=1,lasts=1h``, and that by name."""
+    from veilnet.cli._shared import amount
+
+    columns, changes = [], {}
+    for text in given:
+        before, said, after = text.partition(":change=")
+        columns.append(before if said else text)
+        if said:
+            size, _, lasts = after.partition(",lasts=")
+            name = before.partition("=")[0] if before not in known else before
+            changes[name.strip()] = (amount(size, "--private"), lasts or None)
+    return columns, changes
 
 
 def _columns(given: Sequence[str], known: Sequence[str]) -> dict[str, list[str]]:

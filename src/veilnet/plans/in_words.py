@@ -9,6 +9,7 @@ import numpy as np
 
 from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.detectability import Detectability
 from veilnet.bounds.typical_errors import ROWS_OF_CONSTANT, TypicalError, in_one_row, typical_errors
 from veilnet.model.network import Network
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
@@ -58,6 +59,8 @@ class DescribedPlan(Protocol):
     def proof(self) -> Proof | None: ...
     @property
     def gap(self) -> float: ...
+    @property
+    def detectability(self) -> Mapping[str, Detectability]: ...
     @property
     def sent(self) -> Mapping[str, int]: ...
     @property
@@ -171,6 +174,10 @@ def _public(error: TypicalError) -> str:
 
 def _private(plan: DescribedPlan, error: TypicalError) -> str:
     gained = plan.privacy[error.name]
+    seen = plan.detectability.get(error.name)
+    if seen is not None:  # what counts of a secret is how surely it is seen; growth of an error would mislead
+        unit = plan.network.unit(error.name)
+        return f"{error.name}: {seen.in_words(unit)}. Its size is known to {error}."
     text = f"{error.name}: {error}{', with hindsight' if plan.network.is_stream else ''}. {_grows(plan, error.name)}"
     worst = plan.worst_direction[error.name]
     if np.isfinite(gained) and not np.isclose(worst, gained):

@@ -17,6 +17,7 @@ from veilnet._core.types import Booleans
 from veilnet.agent.dither import counting_dither, with_more_dither
 from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.detectability import Detectability, detectability
 from veilnet.bounds.knowledge import knowledge, privacy
 from veilnet.bounds.streams.gap_promise import GAP_PRIVACY, promise_with_gaps, read_gap_privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
@@ -144,6 +145,11 @@ class Plan(Frozen):
         """
         asked = Asked(self.targets, self.worst_targets, self.most_loss, self.floors, seen=seen)
         return make_plan(self.network, self.sanitizers, self.method, asked, details=self.details)
+
+    @derived
+    def detectability(self) -> dict[str, Detectability]:
+        """How surely the change of each secret is seen in what is sent: see :func:`veilnet.detectability`."""
+        return detectability(self.network, self.sanitizers)
 
     @derived
     def worst_direction(self) -> dict[str, float]:

@@ -12,6 +12,7 @@ from veilnet._core.linalg import EPS
 from veilnet._core.types import Array
 from veilnet._core.words import NOTHING, VARIANCES, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.detectability import Detectability, detectability
 from veilnet.bounds.knowledge import knowledge
 from veilnet.bounds.typical_errors import TypicalError, in_one_row, typical_errors
 from veilnet.model.doubts import doubt_notes
@@ -159,6 +160,9 @@ class Verdict:
         ceiling, limit = self.ceiling[name], self.limit[name]
         at_least = "at least " if name in self.at_least else ""
         text = f"- {name}: {self._errors[name]}."
+        if name in self.detectability:
+            seen = self.detectability[name].in_words(self.network.unit(name))
+            return f"- {name}: for free, {seen}. Its size is known to {self._errors[name]}."
         if name not in self.blocked:
             return f"{text} That is as if nothing were sent: its error variance grows {times(1 + ceiling)}."
         if ceiling < NOTHING:
@@ -173,6 +177,11 @@ class Verdict:
             text += f" What {first} has to send tells more of it than any other (if {first} kept silent: {silent})"
             text += f", then {join_names(others)}." if others else "."
         return text
+
+    @cached_property
+    def detectability(self) -> dict[str, Detectability]:
+        """How surely the change of each secret is seen where nothing is lost."""
+        return detectability(self.network, self._sent()) if self.network.secrets else {}
 
     @cached_property
     def _errors(self) -> dict[str, TypicalError]:

@@ -1,0 +1,55 @@
+"""A room log with one column of yes and no, from fit to a plan: what is said of it is how surely it is seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilnet.cli import run
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(7)
+    occupied = rng.integers(0, 2, 600)
+    outside = 10 + 3 * rng.standard_normal(600)
+    columns = {
+        "co2": 400 + 90 * occupied + 60 * rng.standard_normal(600),
+        "warm": outside + occupied + rng.standard_normal(600),
+        "cold": outside + rng.standard_normal(600),
+        "outside": outside,
+        "occupied": occupied,
+    }
+    rows = "\n".join(",".join(f"{value:.4f}" for value in row) for row in zip(*columns.values(), strict=True))
+    (tmp_path / "room.csv").write_text(f"{','.join(columns)}\n{rows}\n")
+    return tmp_path
+
+
+def test_a_room_from_its_log_to_a_plan(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fitted, log = str(room / "room.toml"), str(room / "room.csv")
+    readings = ["--agent", "in=co2,warm", "--agent", "out=cold", "--public", "outside"]
+    assert run(["fit", log, *readings, "--private", "occupied", "--out", fitted]) == 0
+    capsys.readouterr()
+    assert run(["check", fitted]) == 0
+    shown = capsys.readouterr().out
+    line = next(each for each in shown.replace("\n", " ").split("- ") if each.startswith("occupied"))
+    assert "AUC" in line
+    assert "-fold" not in line
+    assert run(["design", fitted, "--privacy", "occupied=auc:0.6", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)["detectability"]["occupied"]
+    assert answer["sent"]["auc"] == pytest.approx(0.6, abs=1e-6)
+    assert answer["raw"]["auc"] > answer["sent"]["auc"]
+    assert answer["change"] == 1
+
+
+def test_changes_are_read_and_wrong_ones_named(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fitted, log = str(room / "room.toml"), str(room / "room.csv")
+    readings = ["--agent", "in=co2,warm", "--agent", "out=cold", "--public", "outside"]
+    assert run(["fit", log, *readings, "--private", "occupied:change=0.5", "--out", fitted]) == 0
+    assert "change = 0.5" in Path(fitted).read_text()
+    for wrong in ("auc:0.4", "auc:much", "chance:0.6"):
+        assert run(["design", fitted, "--privacy", f"occupied={wrong}"]) in (1, 2)
+        assert "--privacy" in capsys.readouterr().err or wrong == "auc:0.4"
