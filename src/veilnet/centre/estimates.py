@@ -52,10 +52,12 @@ class Estimate:
     def of_rows(
         cls, model: Messages, public: Array, keys: Sequence[Hashable], known: Callable[[int], Known]
     ) -> Estimate:
-        """Estimates (T, rows of U) of which rows with the same key share what is known of their errors.
+        """Estimates of rows of which those with the same key share what is known of their errors.
 
-        model: of the messages.
-        known: of one row, by its number: (covariance, estimable, places of the agents that were not used).
+        model:  of the messages.
+        public: the estimates, (T, rows of U).
+        keys:   one for each row.
+        known:  of one row, by its number: (covariance, estimable, places of the agents that were not used).
         """
         kinds: dict[Hashable, int] = {}
         set_of_row = np.array([kinds.setdefault(key, len(kinds)) for key in keys], dtype=np.intp)
