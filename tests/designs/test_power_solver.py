@@ -8,14 +8,10 @@ from scipy.linalg import block_diag
 
 from helpers import sdp_oracle
 from helpers.paper_networks import PaperArrays, paper_arrays
-from veilnet._core.blocks import Blocks
 from veilnet._core.linalg import positive_root
 from veilnet._core.types import Array
-from veilnet.designs.power.polish import polish
-from veilnet.designs.power.problem import Certificate, ScaledProblem
 from veilnet.designs.power.reduction import free_noise_problem
 from veilnet.designs.power.solver import PowerResult, maximize_privacy
-from veilnet.designs.power.splitting import Splitting
 
 pytestmark = pytest.mark.slow
 
@@ -175,27 +171,6 @@ def test_water_filling() -> None:
     result = maximize_privacy(np.sqrt(phi) * np.eye(5), gain, [5], np.array([power]), relative_gap=1e-10)
     assert result.value == pytest.approx(float(np.sum(lengths[:2] ** 2 * x / (1 + phi * x))), rel=1e-9)
     np.testing.assert_allclose(np.linalg.eigvalsh(result.blocks[0])[-2:], np.sort(x), rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "columns", "rank"), [([4, 3, 5], 3, None), ([2, 6], 4, 5), ([1] * 6, 2, None)]
-)
-def test_two_methods_one_answer(sizes: list[int], columns: int, rank: int | None) -> None:
-    curvature, gain, _ = random_problem(3, sizes, columns, rank)
-    values, vectors = np.linalg.eigh(20 * curvature)
-    root = vectors * np.sqrt(np.maximum(values, 0))
-    problem = ScaledProblem(root, gain, Blocks(sizes))
-    by_splitting, by_newton = Certificate(problem), Certificate(problem)
-    splitting = Splitting(problem)
-    for iteration in range(1, 801):
-        splitting.step()
-        if iteration % 20 == 0:
-            splitting.balance()
-    splitting.offer(by_splitting)
-    polish(problem, splitting.low_rank, by_newton, 1e-9, 3000)
-    assert by_splitting.gap <= 1e-6
-    assert by_newton.lower == pytest.approx(by_splitting.lower, rel=1e-6)
-    assert by_newton.gap <= 1e-9
 
 
 @pytest.mark.parametrize("rank", [None, 4])

@@ -4,8 +4,7 @@ maximise f(X) = tr(A' X (I + F X)^-1 A) over X_i ⪰ 0, tr X_i <= δ_i: the nois
 space of its share, Θ_i = B_i X_i B_i', with F = B'ΦB and A = B'Ψ'[G_j'/√tr(G_jPG_j')]_j. See mathematics, section 4
 and :mod:`veilnet.designs.power.problem` for the dual pair that every returned gap rests on.
 
-Two methods share one certificate: alternating directions find the optimal ranks, and Newton steps at those ranks
-add the digits.
+Alternating directions (:mod:`veilnet.designs.power.splitting`) go on until their certificate closes.
 """
 
 from __future__ import annotations
@@ -20,14 +19,11 @@ from veilnet._core.blocks import Blocks
 from veilnet._core.progress import Progress, Stopped, asks_to_stop, silent
 from veilnet._core.types import Array
 from veilnet.designs.many_power import relative_gap
-from veilnet.designs.power.polish import polish
 from veilnet.designs.power.problem import Certificate, ScaledProblem
 from veilnet.designs.power.splitting import Splitting
 
 _CHECK_EVERY = 10
 _BALANCE_EVERY = 20
-_FIRST_POLISH = 30
-_MOST_DENSE_UNKNOWNS = 3000
 _PATIENCE = 500  # rounds within which the gap has to shrink by a tenth
 
 
@@ -127,19 +123,13 @@ def _run(
     Returns the number of iterations, and whether ``report`` asked to stop.
     """
     splitting = Splitting(problem)
-    newton_steps, next_polish, gap_before = 0, _FIRST_POLISH, float("inf")
+    gap_before = float("inf")
     try:
         while splitting.iterations < max_iterations:
             splitting.step()
             done = splitting.iterations
             if done % _CHECK_EVERY == 0:
                 splitting.offer(certificate)
-                report()
-            if certificate.gap > relative_gap and done == next_polish:
-                next_polish *= 2
-                newton_steps += polish(
-                    problem, splitting.low_rank, certificate, relative_gap, _MOST_DENSE_UNKNOWNS
-                )
                 report()
             if certificate.gap <= relative_gap:
                 break
@@ -150,8 +140,8 @@ def _run(
             if done % _BALANCE_EVERY == 0:
                 splitting.balance()
     except Stopped:
-        return splitting.iterations + newton_steps, True
-    return splitting.iterations + newton_steps, False
+        return splitting.iterations, True
+    return splitting.iterations, False
 
 
 def _evaluate(problem: ScaledProblem, factor: Array) -> tuple[float, list[Array]]:
