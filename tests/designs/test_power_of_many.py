@@ -14,9 +14,9 @@ from helpers.sdp_oracle import solve_reduced_form
 from helpers.stacked_networks import stacked_network
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, mechanisms
-from veilnet.designs.many_power import smoothed
-from veilnet.designs.many_power.answers import best_answers
+from veilnet.designs.power import answers
 from veilnet.designs.power import plan as power_module
+from veilnet.designs.power.answers import best_answers
 from veilnet.designs.power.solver import maximize_privacy
 from veilnet.io.plan_arrays import arrays_id
 
@@ -71,15 +71,13 @@ def test_an_answer_is_the_best_noise_of_one_agent(size: int, columns: int) -> No
 
 
 def test_formulas_and_steps_answer_alike() -> None:
-    """Where a formula holds, the path of Newton steps ends there too."""
+    """Where a formula holds, the steps end there too."""
     rng = np.random.default_rng(3)
     for scale in (1e-2, 1e2):  # one direction, and all of them
         stretch = scale * (np.eye(3) + 0.2 * rng.standard_normal((30, 3, 3)))
         seen = rng.standard_normal((30, 3, 4))
         seen /= np.linalg.norm(seen, axis=(1, 2))[:, None, None]
-        stepped = smoothed.smoothed_answers(
-            stretch.transpose(0, 2, 1) @ stretch, stretch.transpose(0, 2, 1) @ seen
-        )
+        stepped = answers._by_steps(stretch.transpose(0, 2, 1) @ stretch, stretch.transpose(0, 2, 1) @ seen)
         np.testing.assert_allclose(best_answers(seen, stretch, np.linalg.inv(stretch)), stepped, atol=1e-4)
 
 

@@ -1,6 +1,6 @@
 """Limited noise power in a network in parts: an estimate goes to all parts, L x L sums come back.
 
-The search is that for very many agents in one piece (:mod:`veilnet.designs.many_power`), in coordinates in which the
+The search is that for very many agents in one piece (:mod:`veilnet.designs.power`), in coordinates in which the
 raw information of all is the identity. As with trade-offs, it takes the same steps with any number of workers, and
 what was answered is kept in ``plan/search`` until the plan is there.
 """
@@ -27,7 +27,7 @@ from veilnet.cluster.parts import LoadedPart, Parts, loaded, read_part
 from veilnet.cluster.planned import sent_sums, told_triangle
 from veilnet.cluster.remembering import remembered
 from veilnet.cluster.tasks import BatchSums, joined
-from veilnet.designs.many_power import (
+from veilnet.designs.power import (
     Agents,
     Ascent,
     AscentSearch,
@@ -128,17 +128,17 @@ def _sending(where: Where, name: str, part: LoadedPart, estimate: Array) -> tupl
 
 
 class PartsPowerCrowd:
-    """All agents of a network in parts, as :class:`veilnet.designs.many_power.PowerCrowd`."""
+    """All agents of a network in parts, as :class:`veilnet.designs.power.ascent.PowerCrowd`."""
 
     def __init__(self, asking: Asking, where: Where) -> None:
         self._asking, self._where = asking, (where,)
 
     def withheld(self, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.many_power.PowerCrowd.withheld`."""
+        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.withheld`."""
         return self._asking.answered(withheld_sums, self._where, (estimate,))[0]
 
     def left_open(self, asked: Array, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.many_power.PowerCrowd.left_open`."""
+        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.left_open`."""
         return self._asking.answered(open_sums, self._where, (asked, estimate))[0]
 
 

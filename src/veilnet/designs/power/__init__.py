@@ -1,7 +1,10 @@
 """Most privacy at perfect utility with limited noise power (section V of the paper).
 
-Read in this order: ``plan`` (from a question to a plan; for many agents through :mod:`veilnet.designs.many_power`),
-``problem`` (the concave program), ``reduction`` (what cannot matter), ``solver`` and ``splitting`` (its iteration).
+Read ``plan`` (from a question to a plan) and ``splitting`` (the iteration that finds noise). Few agents are one
+problem: ``problem`` (the concave program), ``reduction`` (what cannot matter) and ``solver``. Very many meet only in
+x: one estimate goes to all and L x L sums come back, ``ascent`` (the search, in L x r numbers), ``answers`` (how one
+agent answers an estimate), ``free`` and ``agents`` (stacks of them), ``wanted`` (what is to be hidden) and
+``network`` (a network in one piece).
 """
 
 from veilnet.designs.power.plan import PARTS_OF_POWER, power_plan

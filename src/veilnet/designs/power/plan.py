@@ -4,7 +4,7 @@ max Σ_j p_j(I, Θ) subject to U Ψ_i Θ_i = 0 and tr Θ_i <= δ_i. With Θ_i = 
 Null(U Ψ_i), the constraint is gone and the problem keeps an interior (facial reduction); what is left is concave in
 X, and the solver returns a certified upper bound with its value. Few agents are solved for as one dense problem;
 where agents are many and meet only in x, an estimate is searched for that all of them answer
-(:mod:`veilnet.designs.many_power`).
+(:mod:`veilnet.designs.power.ascent`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from veilnet._core.names import ByAgent
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.designs.many_power import noise_of_many, relative_gap
+from veilnet.designs.power.ascent import relative_gap
+from veilnet.designs.power.network import noise_of_many
 from veilnet.designs.power.reduction import free_noise_problem
 from veilnet.designs.power.solver import maximize_privacy
 from veilnet.model.network import Network

@@ -23,6 +23,7 @@ import numpy as np
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.types import Array
+from veilnet.designs.power.splitting import shrunk
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +40,19 @@ class ScaledProblem:
     blocks: Blocks
 
     @cached_property
-    def curvature(self) -> Array:
-        """F = C C'."""
-        return self.root @ self.root.T
-
-    @cached_property
     def spectrum(self) -> tuple[Array, Array]:
         """Eigenvalues and eigenvectors of F, from the singular values of C: small ones keep their digits."""
         vectors, singular, _ = np.linalg.svd(self.root, full_matrices=True)
         values = np.zeros(vectors.shape[0])
         values[: singular.size] = singular**2
         return values, vectors
+
+    def shrunk(self, stacked: Array, penalty: Array) -> Array:
+        """The proximal map of Σ_i |Y_i|_*² at (1, b, r), as :func:`veilnet.designs.power.splitting.shrunk`."""
+        found = np.empty_like(stacked)
+        for group in self.blocks.groups:
+            group.put(found[0], shrunk(group.take(stacked[0]), np.repeat(penalty, group.count)))
+        return found
 
     def singular_values(self, stacked: Array) -> list[Array]:
         """Singular values of each agent's rows, one (count, min(size, r)) array per group."""

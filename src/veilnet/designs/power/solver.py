@@ -13,17 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 
 from veilnet._core.blocks import Blocks
 from veilnet._core.progress import Progress, Stopped, asks_to_stop, silent
 from veilnet._core.types import Array
-from veilnet.designs.many_power import relative_gap
+from veilnet.designs.power.ascent import relative_gap
 from veilnet.designs.power.problem import Certificate, ScaledProblem
-from veilnet.designs.power.splitting import Splitting
+from veilnet.designs.power.splitting import CHECK_EVERY, Splitting, noise_root
 
-_CHECK_EVERY = 10
-_BALANCE_EVERY = 20
 _PATIENCE = 500  # rounds within which the gap has to shrink by a tenth
 
 
@@ -122,23 +120,24 @@ def _run(
 
     Returns the number of iterations, and whether ``report`` asked to stop.
     """
-    splitting = Splitting(problem)
+    values, vectors = problem.spectrum
+    splitting = Splitting(values[None], vectors[None], problem.gain[None], problem.shrunk)
     gap_before = float("inf")
     try:
-        while splitting.iterations < max_iterations:
+        while splitting.iterations < max_iterations and certificate.gap > relative_gap:
             splitting.step()
-            done = splitting.iterations
-            if done % _CHECK_EVERY == 0:
-                splitting.offer(certificate)
+            if splitting.iterations % CHECK_EVERY == 0:
+                # T is taken in the eigenbasis, where it loses no digits.
+                image = values[:, None] * splitting.coefficients[0]
+                energy = float(np.sum(image * splitting.coefficients[0]))
+                certificate.offer_primal(splitting.smooth[0], energy)
+                certificate.offer_dual(problem.gain - vectors @ image, energy)
+                certificate.offer(splitting.low_rank[0])
                 report()
-            if certificate.gap <= relative_gap:
-                break
-            if done % _PATIENCE == 0:
+            if splitting.iterations % _PATIENCE == 0:
                 if certificate.gap > 0.9 * gap_before:
                     break  # rounding leaves no more digits
                 gap_before = certificate.gap
-            if done % _BALANCE_EVERY == 0:
-                splitting.balance()
     except Stopped:
         return splitting.iterations, True
     return splitting.iterations, False
@@ -146,19 +145,10 @@ def _run(
 
 def _evaluate(problem: ScaledProblem, factor: Array) -> tuple[float, list[Array]]:
     """f(X) and X_i = (Y_i Y_i')^½ / |Y_i|_* by orthogonal factorisation, not from the solver's own value."""
-    blocks, roots = problem.blocks, []
-    for agent in range(blocks.count):
-        left, singular, _ = np.linalg.svd(factor[blocks.rows(agent)], full_matrices=False)
-        total = singular.sum()
-        share = singular / total if total > 0 else np.zeros_like(singular)
-        roots.append(left * np.sqrt(share))
-    units: list[Array] = [part @ part.T for part in roots]
-    spread = np.zeros((blocks.total, sum(part.shape[1] for part in roots)))
-    column = 0
-    for agent, part in enumerate(roots):
-        spread[blocks.rows(agent), column : column + part.shape[1]] = part
-        column += part.shape[1]
+    rows = [problem.blocks.rows(agent) for agent in range(problem.blocks.count)]
+    roots = [noise_root(factor[None, mine])[0] for mine in rows]
+    spread = block_diag(*roots)
     # f = |L^-1 V'A|² with L L' = I + V'F V, L from a QR factorisation of the stacked roots.
-    triangle = np.linalg.qr(np.vstack([problem.root.T @ spread, np.eye(column)]), mode="r")
+    triangle = np.linalg.qr(np.vstack([problem.root.T @ spread, np.eye(spread.shape[1])]), mode="r")
     half = solve_triangular(triangle, spread.T @ problem.gain, trans="T")
-    return float(np.sum(half**2)), units
+    return float(np.sum(half**2)), [root @ root.T for root in roots]

@@ -14,7 +14,7 @@ import numpy as np
 
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.types import Array
-from veilnet.designs.many_power.answers import best_answers, largest_squares
+from veilnet.designs.power.answers import best_answers, largest_squares
 
 _NOTHING = 1e-14  # of what an agent could tell of an estimate: less is rounding
 

@@ -14,7 +14,7 @@ import numpy as np
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
-from veilnet.designs.many_power.free import FreeStack, directions, free_stack, left_open, noise_of, withheld
+from veilnet.designs.power.free import FreeStack, directions, free_stack, left_open, noise_of, withheld
 
 _NO_NOISE = 1e-13  # of a reading's own noise: less is none
 _ROUNDING = 1e-15  # of an agent's largest noise
@@ -105,7 +105,7 @@ class Agents:
 
 
 def withheld_by(stacks: Sequence[FreeStack], estimate: Array) -> Array:
-    """Σ of :func:`veilnet.designs.many_power.free.withheld`, (L, L), a few thousand agents at a time."""
+    """Σ of :func:`veilnet.designs.power.free.withheld`, (L, L), a few thousand agents at a time."""
     length = len(estimate)
     total = np.zeros((length, length))
     for stack in stacks:
@@ -115,7 +115,7 @@ def withheld_by(stacks: Sequence[FreeStack], estimate: Array) -> Array:
 
 
 def left_open_by(stacks: Sequence[FreeStack], asked: Array, estimate: Array) -> Array:
-    """Σ of :func:`veilnet.designs.many_power.free.left_open`, (2,)."""
+    """Σ of :func:`veilnet.designs.power.free.left_open`, (2,)."""
     total = np.zeros(2)
     for stack in stacks:
         for part in parts(*stack.told.shape):

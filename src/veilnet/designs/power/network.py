@@ -7,9 +7,9 @@ import numpy as np
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
-from veilnet.designs.many_power.agents import Agents, left_open_by, withheld_by
-from veilnet.designs.many_power.ascent import Ascent, AscentSearch
-from veilnet.designs.many_power.wanted import wanted_columns
+from veilnet.designs.power.agents import Agents, left_open_by, withheld_by
+from veilnet.designs.power.ascent import Ascent, AscentSearch
+from veilnet.designs.power.wanted import wanted_columns
 from veilnet.verdict.exact_test import Verdict
 
 
@@ -41,11 +41,11 @@ class NetworkCrowd:
         return self._network.S
 
     def withheld(self, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.many_power.ascent.PowerCrowd.withheld`."""
+        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.withheld`."""
         return withheld_by(self._free, estimate)
 
     def left_open(self, asked: Array, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.many_power.ascent.PowerCrowd.left_open`."""
+        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.left_open`."""
         return left_open_by(self._free, asked, estimate)
 
     def sanitizers(self, estimate: Array) -> tuple[Mechanisms, Array]:

@@ -8,17 +8,21 @@ V_i = A_i E. Noise of covariance K_i X_i K_i' there, X_i ⪰ 0, tr X_i <= 1 (the
 of it. Two kinds of answers have a formula. One direction: <cc', xx'>/(1 + x'N x) is most for the first eigenvector of
 (I + N)^-½ cc'(I + N)^-½. All directions: W W' = ν I, W = (I + N X)^-1 c, gives X = ν^-½ (Y Y')^½ - N^-1 with
 Y = N^-1 c. The first is the best where its gradient W W' is nowhere larger than on X, the second where it is a
-covariance at all; whoever is left has no formula (:mod:`veilnet.designs.many_power.smoothed`).
+covariance at all. Whoever is left has no formula: the best X gives max_Y 2<c, Y> - <Y, N Y> - |Y|_*², a problem for
+:mod:`veilnet.designs.power.splitting`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans
-from veilnet.designs.many_power.smoothed import smoothed_answers
+from veilnet.designs.power.splitting import CHECK_EVERY, Splitting, noise_root
 
 _OPTIMAL = 1e-12  # by which part a gradient may be larger elsewhere than on X
+_CLOSE = 1e-10  # of what is reached: how far from the best X may be
+_MOST_STEPS = 1000
 
 
 def best_answers(seen: Array, stretch: Array, unstretch: Array) -> Array:
@@ -36,7 +40,7 @@ def best_answers(seen: Array, stretch: Array, unstretch: Array) -> Array:
         answer[left], still = _all_directions(seen[left], unstretch[left])
         left[left] = still
     if left.any():
-        answer[left] = smoothed_answers(metric[left], force[left])
+        answer[left] = _by_steps(metric[left], force[left])
     return np.asarray(answer / np.maximum(1.0, np.trace(answer, axis1=1, axis2=2))[:, None, None])
 
 
@@ -71,6 +75,42 @@ def _all_directions(seen: Array, unstretch: Array) -> tuple[Array, Booleans]:
     answer = (left * (level[:, None] * singular)[:, None, :]) @ np.swapaxes(left, 1, 2) - inverse
     answer = (answer + np.swapaxes(answer, 1, 2)) / 2
     return answer, np.linalg.eigvalsh(answer)[:, 0] < 0
+
+
+def _by_steps(metric: Array, force: Array) -> Array:
+    """X_i that are the best to within a small part, by as many steps as each takes."""
+    count, size, columns = force.shape
+    if columns > size:  # c c' is all that matters
+        left, singular, _ = np.linalg.svd(force, full_matrices=False)
+        force = left * singular[:, None, :]
+    answer = np.zeros((count, size, size))
+    for part in parts(count, size * size):
+        answer[part] = _split(metric[part], force[part])
+    return answer
+
+
+def _split(metric: Array, force: Array) -> Array:
+    values, vectors = np.linalg.eigh(metric)
+    splitting = Splitting(np.maximum(values, 0.0), vectors, force)
+    answer, least = np.zeros(metric.shape), np.full(len(metric), np.inf)
+    moving = np.arange(len(metric))
+    while moving.size and splitting.iterations < _MOST_STEPS:
+        splitting.step()
+        if splitting.iterations % CHECK_EVERY:
+            continue
+        root = noise_root(splitting.low_rank)
+        found = root @ np.swapaxes(root, 1, 2)
+        slope = np.linalg.solve(np.eye(metric.shape[1]) + metric[moving] @ found, force[moving])
+        spent = found @ slope
+        reached = np.sum(force[moving] * spent, axis=(1, 2))
+        gap = largest_squares(slope) - np.sum(slope * spent, axis=(1, 2))
+        gap = np.where(reached > 0, gap / np.where(reached > 0, reached, 1.0), np.inf)
+        better = gap < least[moving]
+        answer[moving[better]], least[moving[better]] = found[better], gap[better]
+        far = gap > _CLOSE
+        moving = moving[far]
+        splitting.keep(far)
+    return answer
 
 
 def _first_direction(half: Array) -> Array:
