@@ -180,7 +180,7 @@ def test_exact_numbers_that_repeat_each_other_over_time(seed: int) -> None:
     """As many exact filtered numbers as readings, or more: singular everywhere, and still right by both routes."""
     rng = np.random.default_rng(seed)
     sizes = [int(size) for size in rng.integers(1, 3, 3)]
-    network = random_stream(seed, noise=NOISES[seed % 3], sizes=sizes, parameters=3)
+    network = random_stream(seed, noise=NOISES[seed % 3], joint=seed >= 4, sizes=sizes, parameters=3)
     sanitizers = {}
     for agent, count in zip(network.agents, sizes, strict=True):
         order, sent = int(rng.integers(1, 7)), count + int(rng.integers(0, 3))
@@ -190,8 +190,12 @@ def test_exact_numbers_that_repeat_each_other_over_time(seed: int) -> None:
     rows = network.private["g0"]
     told = known.growth(rows, hindsight=True)
     assert recheck.growth(rows, told) == pytest.approx(told, abs=1e-7)
-    told = known.growth(rows, hindsight=False)
-    assert recheck.growth_now(rows, told) == pytest.approx(told, rel=1e-5, abs=2e-5)
+    told, now = (
+        known.growth(rows, hindsight=False),
+        recheck.growth_now(rows, known.growth(rows, hindsight=False)),
+    )
+    # Of noises that go together no window is long enough for the last digits: too large rather than too small.
+    assert now == pytest.approx(told, rel=1e-5, abs=2e-5) or (seed >= 4 and told < now < told + 1e-3)
 
 
 def test_units_of_parameters_and_readings_change_nothing() -> None:

@@ -167,6 +167,7 @@ def test_row_by_row_and_from_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert same_messages(plan.messages, nearly)
     assert not same_messages(plan.messages, nearly, exactly=True)
     assert not same_messages(plan.messages, replace(read, noise=read.noise * 1.1))
+    assert not same_messages(replace(read, step=60.0), replace(read, step=61.0))
     assert not same_messages(plan.messages, replace(read, labels=(*read.labels[1:], "other")))
     again = vn.Fusion(read)
     assert np.array_equal(again.estimate(sent).public, whole.public)

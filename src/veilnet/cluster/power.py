@@ -128,17 +128,17 @@ def _sending(where: Where, name: str, part: LoadedPart, estimate: Array) -> tupl
 
 
 class PartsPowerCrowd:
-    """All agents of a network in parts, as :class:`veilnet.designs.power.ascent.PowerCrowd`."""
+    """All agents of a network in parts, as :class:`veilnet.designs.power.PowerCrowd`."""
 
     def __init__(self, asking: Asking, where: Where) -> None:
         self._asking, self._where = asking, (where,)
 
     def withheld(self, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.withheld`."""
+        """As :meth:`veilnet.designs.power.PowerCrowd.withheld`."""
         return self._asking.answered(withheld_sums, self._where, (estimate,))[0]
 
     def left_open(self, asked: Array, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.left_open`."""
+        """As :meth:`veilnet.designs.power.PowerCrowd.left_open`."""
         return self._asking.answered(open_sums, self._where, (asked, estimate))[0]
 
 

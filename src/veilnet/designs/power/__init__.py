@@ -7,6 +7,22 @@ agent answers an estimate), ``free`` and ``agents`` (stacks of them), ``wanted``
 ``network`` (a network in one piece).
 """
 
+from veilnet.designs.power.agents import Agents, left_open_by, withheld_by
+from veilnet.designs.power.ascent import Ascent, AscentSearch, PowerCrowd, relative_gap
+from veilnet.designs.power.free import FreeStack
 from veilnet.designs.power.plan import PARTS_OF_POWER, power_plan
+from veilnet.designs.power.wanted import wanted_columns
 
-__all__ = ["PARTS_OF_POWER", "power_plan"]
+__all__ = [
+    "PARTS_OF_POWER",
+    "Agents",
+    "Ascent",
+    "AscentSearch",
+    "FreeStack",
+    "PowerCrowd",
+    "left_open_by",
+    "power_plan",
+    "relative_gap",
+    "wanted_columns",
+    "withheld_by",
+]

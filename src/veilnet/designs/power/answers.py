@@ -100,7 +100,9 @@ def _split(metric: Array, force: Array) -> Array:
             continue
         root = noise_root(splitting.low_rank)
         found = root @ np.swapaxes(root, 1, 2)
-        slope = np.linalg.solve(np.eye(metric.shape[1]) + metric[moving] @ found, force[moving])
+        slope: Array = np.asarray(
+            np.linalg.solve(np.eye(metric.shape[1]) + metric[moving] @ found, force[moving]), np.float64
+        )
         spent = found @ slope
         reached = np.sum(force[moving] * spent, axis=(1, 2))
         gap = largest_squares(slope) - np.sum(slope * spent, axis=(1, 2))
