@@ -75,7 +75,7 @@ def alike(values: Mapping[str, float], unit: str = "") -> dict[str, str]:
     """Each error by itself, ``±7.2 °C``, all with the decimals of :func:`side_by_side`: for the cells of a table."""
     finite = [abs(value) for value in values.values() if np.isfinite(value)]
     smallest = min((value for value in finite if value > 0), default=1.0)
-    digits = next((each for each in (2, 3) if _told_apart(finite, smallest, each)), 4)
+    digits = next((each for each in (2, 3) if _distinct(finite, smallest, each)), 4)
     return {
         label: f"±{_decimals(value, smallest, digits)}{unit and ' '}{unit}" for label, value in values.items()
     }
@@ -111,7 +111,7 @@ def _plain(value: float, digits: int) -> str:
     return f"{rounded:,.0f}" if 10 ** (digits - 1) <= abs(rounded) < 1e6 else f"{value:.{digits}g}"
 
 
-def _told_apart(values: list[float], smallest: float, digits: int) -> bool:
+def _distinct(values: list[float], smallest: float, digits: int) -> bool:
     """Whether values that differ by more than a thousandth read differently."""
     shown = [(_decimals(value, smallest, digits), value) for value in values]
     return not any(

@@ -70,15 +70,15 @@ def typical_errors(
     """
     better = privacy or {}
     silent: Knowledge | StreamKnowledge
-    told: Knowledge | StreamKnowledge | None = None
+    known: Knowledge | StreamKnowledge | None = None
     repeated: Knowledge | None = None
     if network.is_stream:
         silent = silent_stream(network)
-        told = None if sanitizers is None else stream_knowledge(network, sanitizers)
+        known = None if sanitizers is None else stream_knowledge(network, sanitizers)
     else:
         silent = knowledge_of_factor(network, np.zeros((0, network.L)))
         if sanitizers is not None:
-            told = knowledge(network, sanitizers)
+            known = knowledge(network, sanitizers)
         if sanitizers:
             factor = message_factor(network, sanitizers)
             repeated = knowledge_of_factor(network, np.sqrt(ROWS_OF_CONSTANT) * factor)
@@ -87,7 +87,7 @@ def typical_errors(
         bound = crlb(network, when=("hindsight" if private else "now") if network.is_stream else None)
         for name, rows in named.items():
             raw = float(np.sqrt(max(np.trace(rows @ bound @ rows.T), 0.0) / len(rows)))
-            sent = None if told is None else raw * _growth(told, rows, private=private)
+            sent = None if known is None else raw * _growth(known, rows, private=private)
             if private and name in better:
                 sent = raw * float(np.sqrt(1.0 + better[name]))
             guessing = raw * _growth(silent, rows, private=private)
@@ -98,8 +98,8 @@ def typical_errors(
 
 def in_one_row(errors: Iterable[TypicalError]) -> list[str]:
     """That errors are of one row, and what 100 rows of a constant x leave of each private one; nothing of streams."""
-    told = [error for error in errors if error.private and error.constant is not None]
-    left = [f"{error.name} {plus_minus(error.constant or 0.0, error.unit)}" for error in told]
+    shown = [error for error in errors if error.private and error.constant is not None]
+    left = [f"{error.name} {plus_minus(error.constant or 0.0, error.unit)}" for error in shown]
     if not left:
         return []
     return [

@@ -97,7 +97,7 @@ def growth_when_silent(
 
     agents: those to be asked about.
     """
-    told = stream_knowledge(network, sanitizers)
+    everybody = stream_knowledge(network, sanitizers)
     public: dict[str, dict[str, float]] = {name: {} for name in network.public}
     private: dict[str, dict[str, float]] = {name: {} for name in network.private}
     for agent in agents:
@@ -105,7 +105,7 @@ def growth_when_silent(
         without = stream_knowledge(network, {**sanitizers, agent: silent})
         for found, named, hindsight in ((public, network.public, False), (private, network.private, True)):
             for name, rows in named.items():
-                before = 1.0 + told.growth(rows, hindsight=hindsight)
+                before = 1.0 + everybody.growth(rows, hindsight=hindsight)
                 after = 1.0 + without.growth(rows, hindsight=hindsight)
                 found[name][agent] = 1.0 if np.isinf(before) else max(1.0, float(np.sqrt(after / before)))
     return public, private

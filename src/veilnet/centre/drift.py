@@ -145,18 +145,18 @@ class Drift:
             sent = np.flatnonzero(~silent[place])
             flags = np.isin(sent, [doubt.row for doubt in doubts if doubt.agent == agent])
             before, keys_before = self._refused.get(agent, (np.zeros(0, bool), keys[:0]))
-            flags, told = np.concatenate([before, flags]), np.concatenate([keys_before, keys[sent]])
+            flags, sent_keys = np.concatenate([before, flags]), np.concatenate([keys_before, keys[sent]])
             count = (
                 np.convolve(flags, np.ones(_SHORTEST), "valid") if len(flags) >= _SHORTEST else np.zeros(0)
             )
             for start in np.flatnonzero(count >= _OFTEN)[:1]:
                 window = slice(int(start), int(start) + _SHORTEST)
-                first = int(told[window][flags[window]][0])
+                first = int(sent_keys[window][flags[window]][0])
                 share = float(count[start]) / _SHORTEST
                 changes.append(
-                    Change("contradictions", agent, first, int(told[window][-1]), _SHORTEST, share)
+                    Change("contradictions", agent, first, int(sent_keys[window][-1]), _SHORTEST, share)
                 )
-            self._refused[agent] = flags[-_SHORTEST + 1 :], told[-_SHORTEST + 1 :]
+            self._refused[agent] = flags[-_SHORTEST + 1 :], sent_keys[-_SHORTEST + 1 :]
         return changes
 
 

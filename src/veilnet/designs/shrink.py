@@ -43,16 +43,16 @@ def normal_rows(shrink: Array, roots: Array) -> tuple[Array, Array, Integers]:
     for part in parts(len(shrink), shrink.shape[1] ** 2):
         values, vectors = np.linalg.eigh(shrink[part])
         # The solver has set exact zeros and ones; what an eigendecomposition blurs of them is rounding.
-        told, exact = values > 1e-13, values > 1 - 1e-13
-        blurred = told & ~exact
+        sent_some, exact = values > 1e-13, values > 1 - 1e-13
+        blurred = sent_some & ~exact
         safe = np.where(blurred, values, 0.5)
         scale = np.where(blurred, np.sqrt(safe / (1.0 - safe)), 1.0)
         columns = solve_lower_batch(roots[part], np.ascontiguousarray(vectors), transposed=True)
         made = np.swapaxes(columns, 1, 2) * scale[:, :, None]
-        order = np.argsort(np.where(exact, 0, np.where(told, 1, 2)), axis=1, kind="stable")
+        order = np.argsort(np.where(exact, 0, np.where(sent_some, 1, 2)), axis=1, kind="stable")
         rows[part] = np.take_along_axis(made, order[:, :, None], axis=1)
         variances[part] = np.take_along_axis(blurred.astype(float), order, axis=1)
-        sent[part] = np.sum(told, axis=1)
+        sent[part] = np.sum(sent_some, axis=1)
     return rows, variances, sent
 
 

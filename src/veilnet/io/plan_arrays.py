@@ -68,7 +68,7 @@ def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Array
     """Each kind of agents as arrays: fewest readings first, then fewest numbers sent, then fewest kept."""
     sent = mechanisms(network, sanitizers)
     if any(stack.grid is None for stack in sent.stacks) or not all(
-        _told_by_network(sanitizer, agent, network) for agent, sanitizer in (sent.given or {}).items()
+        _from_network(sanitizer, agent, network) for agent, sanitizer in (sent.given or {}).items()
     ):
         return None
     kinds = sorted(
@@ -77,7 +77,7 @@ def _stacks(network: Network, sanitizers: Mapping[str, Sanitizer]) -> list[Array
     return [_arrays(stack) for stack in kinds]
 
 
-def _told_by_network(sanitizer: Sanitizer, agent: str, network: Network) -> bool:
+def _from_network(sanitizer: Sanitizer, agent: str, network: Network) -> bool:
     """Whether everything but what is sent follows from the network."""
     offset = network.offset_at_mean[network.blocks.rows(network.position[agent])]
     same_bits = np.array_equal(sanitizer.offset, offset) and np.array_equal(

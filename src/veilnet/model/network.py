@@ -309,12 +309,12 @@ class Network(Frozen):
         """Upper triangular T with T'T = J0 + H'R^-1 H, the raw information."""
         if not self.R.independent or fits_at_once(self.N * self.L):
             return triangle(np.concatenate([self.prior_root, self.white_observe]))
-        told = (
+        triangles = (
             stack_triangle(self.blocks.take(self.H, group.agents[part]), roots[part])
             for group, roots in zip(self.blocks.groups, self.R.own_roots(), strict=True)
             for part in parts(group.count, group.size * self.L)
         )
-        return triangle(np.concatenate([self.prior_root, joined_triangle(told, self.L)]))
+        return triangle(np.concatenate([self.prior_root, joined_triangle(triangles, self.L)]))
 
     @derived
     def conditioning(self) -> float:

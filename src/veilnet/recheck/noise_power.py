@@ -49,9 +49,11 @@ def _power(compression: Array, noise: Array | None) -> Array:
     rows = np.linalg.norm(unit, axis=2)
     rows = np.where(rows > 0, rows, 1.0)
     unit = unit / rows[:, :, None]
-    told = np.linalg.cond(unit) < _DEPENDENT
-    found = np.where(told, 0.0, np.inf)
+    invertible = np.linalg.cond(unit) < _DEPENDENT
+    found = np.where(invertible, 0.0, np.inf)
     if noise is not None:
-        back = np.linalg.inv(unit[told]) / columns[told][:, :, None] / rows[told][:, None, :]
-        found[told] = np.sum((back @ noise[told]) * back, axis=(1, 2))
+        back = (
+            np.linalg.inv(unit[invertible]) / columns[invertible][:, :, None] / rows[invertible][:, None, :]
+        )
+        found[invertible] = np.sum((back @ noise[invertible]) * back, axis=(1, 2))
     return found

@@ -42,21 +42,21 @@ class StreamRecheck:
         self.network = network
         self._filters = agent_filters(network, sanitizers)
         raw = agent_filters(network, None)
-        self._told = Hindsight(network, partial(_information, network, self._filters))
+        self._sent = Hindsight(network, partial(_information, network, self._filters))
         self._raw = Hindsight(network, partial(_information, network, raw))
 
     def growth(self, rows: Array, claimed: float) -> float:
         """The growth of tr(A P̃ A') over tr(A P A') with hindsight; inf where it is without bound."""
-        told = self._told.error(rows, without_bound=bool(np.isinf(claimed)))
-        return float(np.trace(told) / np.trace(self._raw.error(rows)) - 1.0)
+        sent_error = self._sent.error(rows, without_bound=bool(np.isinf(claimed)))
+        return float(np.trace(sent_error) / np.trace(self._raw.error(rows)) - 1.0)
 
     def least_growth(self, rows: Array, claimed: float) -> float:
         """The least growth with hindsight over all directions of A x, for independent rows."""
-        told = self._told.error(rows, without_bound=bool(np.isinf(claimed)))
-        if not np.all(np.isfinite(told)):
+        sent_error = self._sent.error(rows, without_bound=bool(np.isinf(claimed)))
+        if not np.all(np.isfinite(sent_error)):
             return np.inf
         root = np.linalg.cholesky(self._raw.error(rows))
-        half = np.linalg.solve(root, np.linalg.solve(root, told).T)
+        half = np.linalg.solve(root, np.linalg.solve(root, sent_error).T)
         return float(np.linalg.eigvalsh((half + half.T) / 2)[0] - 1.0)
 
     def growths_with_gaps(self, claimed: Mapping[str, float]) -> dict[str, float]:
@@ -76,7 +76,7 @@ class StreamRecheck:
         """d' of the best detector of a change of one row a'x that stays for ``lasts`` rows of the stream."""
         dynamics, ones = self.network.dynamics, np.ones(lasts)
         assert dynamics is not None
-        squared = float(np.sum(solve_toeplitz(self._told.errors_apart(rows, lasts), ones)))
+        squared = float(np.sum(solve_toeplitz(self._sent.errors_apart(rows, lasts), ones)))
         if dynamics.stationary is not None:
             before, moved = np.empty(lasts), rows @ dynamics.stationary
             for apart in range(lasts):

@@ -141,10 +141,12 @@ def information_at(
     added = 0.0 if noise is None else noise[:, None]
     mix = unit_combinations(response @ spectrum @ adjoint(response) + added)
     # Formed anew in combinations of unit size, the covariance has its digits again; those left out count as noise.
-    told = mix @ response
-    covariance = told @ spectrum @ adjoint(told) + (mix @ added @ adjoint(mix) if noise is not None else 0.0)
+    mixed = mix @ response
+    covariance = mixed @ spectrum @ adjoint(mixed) + (
+        mix @ added @ adjoint(mix) if noise is not None else 0.0
+    )
     covariance = covariance + np.eye(mix.shape[-1]) * ~np.any(mix, axis=-1)[..., None]
-    half = np.linalg.solve(np.linalg.cholesky(covariance), told @ observe[:, None])
+    half = np.linalg.solve(np.linalg.cholesky(covariance), mixed @ observe[:, None])
     flat = np.swapaxes(half, 0, 1).reshape(half.shape[1], -1, half.shape[3])
     return adjoint(flat) @ flat
 

@@ -72,8 +72,8 @@ class StreamStacksRecheck:
         root = np.linalg.cholesky(self._raw.error(rows))
 
         def measure(count: int) -> float:
-            told = self._mean(rows, count)
-            half = np.linalg.solve(root, np.linalg.solve(root, told).T)
+            sent_error = self._mean(rows, count)
+            half = np.linalg.solve(root, np.linalg.solve(root, sent_error).T)
             return float(np.linalg.eigvalsh((half + half.T) / 2)[0] - 1.0)
 
         return self._until_settled(measure, claimed)
@@ -148,13 +148,13 @@ class StreamStacksRecheck:
             return np.asarray((shares @ gains[:, None]) @ np.linalg.inv(stack.compression)[:, None])
         turns = turns_of(_COMPARED)
         wanted = self._filter.seen(self.network.U, turns) @ gains[:, None]
-        told = np.broadcast_to(
+        responses = np.broadcast_to(
             _responses(stack, turns), (stack.count, len(turns), stack.sent, stack.readings)
         )
-        sizes = np.sqrt(np.mean(np.abs(told) ** 2, axis=(1, 3)))
-        told = told / np.where(sizes > 0, sizes, 1.0)[:, None, :, None]
-        left = np.sum(told @ own[:, None] @ adjoint(told), axis=1).real
-        right = np.sum(wanted @ own[:, None] @ adjoint(told), axis=1).real
+        sizes = np.sqrt(np.mean(np.abs(responses) ** 2, axis=(1, 3)))
+        responses = responses / np.where(sizes > 0, sizes, 1.0)[:, None, :, None]
+        left = np.sum(responses @ own[:, None] @ adjoint(responses), axis=1).real
+        right = np.sum(wanted @ own[:, None] @ adjoint(responses), axis=1).real
         fitted = right @ np.linalg.pinv(left, rcond=1e-12, hermitian=True)
         return np.asarray(fitted / np.where(sizes > 0, sizes, 1.0)[:, None, :])[:, None]
 

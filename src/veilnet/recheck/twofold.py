@@ -34,7 +34,7 @@ class TwofoldRecheck:
         self._sent = sent
         # Only a choice of coordinates: any invertible matrix gives the same errors, a good one keeps their digits.
         self._change = np.linalg.inv(network.raw_triangle)
-        self._raw_information = self._prior() + self._told(mechanisms(network, {}))
+        self._raw_information = self._prior() + self._sent_information(mechanisms(network, {}))
         if not np.max(np.abs(self._raw_information.high - np.eye(network.L))) < 0.5:
             raise NotObservable(
                 "observe: the readings and the prior determine some combination of x so poorly that rounding hides "
@@ -43,7 +43,7 @@ class TwofoldRecheck:
 
     @cached_property
     def _left_information(self) -> Twofold:
-        return self._prior() + self._told(self._sent)
+        return self._prior() + self._sent_information(self._sent)
 
     def growth(self, rows: Array, weak: float) -> float:
         """tr(A (J̃ + weak·J)^-1 A') / tr(A J^-1 A') - 1 for rows A."""
@@ -71,7 +71,7 @@ class TwofoldRecheck:
         kept = Twofold.of(known.T) @ Twofold.of(unit) @ Twofold.of(known)
         return half.T @ (kept @ half)
 
-    def _told(self, sent: Mechanisms) -> Twofold:
+    def _sent_information(self, sent: Mechanisms) -> Twofold:
         """Σ H'C'(C R C' + Θ)^-1 C H."""
         network = self._network
         parts = _independent if network.R.independent else _joint
@@ -107,11 +107,11 @@ def _joint(network: Network, sent: Mechanisms, change: Twofold) -> Iterator[tupl
     pairs = [(Twofold.of(each.compression), rows) for each, rows in zip(sent.values(), places, strict=True)]
     half = stack_blocks([[c @ own[rows]] for c, rows in pairs])
     covariance = stack_blocks([[half[:, rows] @ c.T for c, rows in pairs]])
-    told = stack_blocks([[c @ observed[rows]] for c, rows in pairs])
+    seen = stack_blocks([[c @ observed[rows]] for c, rows in pairs])
     for place, each in enumerate(sent.values()):
         mine = sent.blocks.rows(place)
         covariance[mine, mine] = covariance[mine, mine] + Twofold.of(each.noise)
-    yield covariance, told
+    yield covariance, seen
 
 
 def _bordered_complement(matrix: Twofold, border: Twofold) -> Twofold:
@@ -119,9 +119,9 @@ def _bordered_complement(matrix: Twofold, border: Twofold) -> Twofold:
     diagonal = np.diagonal(matrix.high, axis1=-2, axis2=-1)
     scale = _power_of_two(1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)))[..., None]
     unit = matrix.scaled(scale * np.swapaxes(scale, -1, -2))
-    told = border.scaled(scale)
+    bordered = border.scaled(scale)
     corner = Twofold.zeros((*matrix.shape[:-2], border.shape[-1], border.shape[-1]))
-    rest = stack_blocks([[unit, told], [told.T, corner]])
+    rest = stack_blocks([[unit, bordered], [bordered.T, corner]])
     for _ in range(matrix.shape[-1]):
         pivot = rest[..., :1, :1]
         some = pivot.high > _REPEATED * matrix.shape[-1]

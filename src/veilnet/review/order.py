@@ -54,14 +54,14 @@ def what_more(new: Sanitizer, agreed: Sanitizer) -> tuple[str, ...]:
         )
     of_new, of_agreed = _places(new, names), _places(agreed, names)
     columns = new.order + len(names)
-    told = _told_more(
+    revealed = _revealed_more(
         (_spread(new, of_new, columns), new.normal[1]),
         (_spread(agreed, of_agreed, columns), agreed.normal[1]),
     )
     found = []
-    if told is not None:
+    if revealed is not None:
         labels = [f"what it remembers ({k + 1})" for k in range(new.order)] + names
-        size = np.abs(told)
+        size = np.abs(revealed)
         some = [labels[k] for k in np.argsort(-size) if size[k] >= _NOTABLE * size.max()]
         found.append(f"more would be told of {join_names(some)}, exactly or with less noise")
     found += _more_often(new, agreed)
@@ -96,7 +96,7 @@ def _spread(sanitizer: Sanitizer, places: list[int], columns: int) -> Array:
     return spread
 
 
-def _told_more(new: tuple[Array, Booleans], agreed: tuple[Array, Booleans]) -> Array | None:
+def _revealed_more(new: tuple[Array, Booleans], agreed: tuple[Array, Booleans]) -> Array | None:
     """A direction of the readings, in comparable units, of which the new rows tell more; None if there is none."""
     rows = np.concatenate([new[0], agreed[0]])
     if not rows.size:

@@ -43,7 +43,7 @@ def packed(
     scale = np.where(known, ranges, 1.0)
     alarms: list[str] = []
     notes: list[str] = []
-    told: set[tuple[str, str]] = set()
+    named: set[tuple[str, str]] = set()
     steps = np.zeros(sanitizer.readings) if sanitizer.resolution is None else sanitizer.resolution
     for what, row, slack, noise in _combinations(sanitizer, scale):
         sizes = np.abs(row) * scale
@@ -55,9 +55,9 @@ def packed(
             continue
         place = int(np.argmax(sizes))
         high, low = names[place], join_names([names[int(k)] for k in small])
-        if (high, low) in told:
+        if (high, low) in named:
             continue
-        told.add((high, low))
+        named.add((high, low))
         measured = bool(known[place] and np.all(known[small]))
         apart = top / float(np.min(sizes[small]))
         doubt = "" if measured else " (unless units explain it: the file states no limits)"

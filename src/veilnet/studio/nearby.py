@@ -71,9 +71,9 @@ class Nearby:
         self._objective = JointObjective(form)
         self._kept = in_order(self._floors, verdict.network.private)
         self._free = share_projectors(self._objective)
-        told_nothing = at_limit(form, self._kept)
+        at_limits = at_limit(form, self._kept)
         self.untold = tuple(
-            name for name, nothing in zip(verdict.network.private, told_nothing, strict=True) if nothing
+            name for name, nothing in zip(verdict.network.private, at_limits, strict=True) if nothing
         )
         """Parameters that the free plan tells nothing of, so that no other plan may."""
         self._budget = _PATIENT if verdict.network.N <= _FEW_READINGS else _HURRIED

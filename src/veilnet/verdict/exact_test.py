@@ -55,13 +55,13 @@ def check(network: Network) -> Verdict:
     if network.conditioning <= _INFINITY_IS_SURE:
         return Verdict(network, ceiling, limit, mine)
     silent = Mechanisms(network, [replace(each, compression=each.compression[:, :0]) for each in sent.stacks])
-    told = _confirmed_infinities(network, sent, ceiling)
+    confirmed = _confirmed_infinities(network, sent, ceiling)
     return Verdict(
         network,
-        told,
+        confirmed,
         _confirmed_infinities(network, silent, limit),
         mine,
-        frozenset(name for name in told if told[name] != ceiling[name]),
+        frozenset(name for name in confirmed if confirmed[name] != ceiling[name]),
     )
 
 

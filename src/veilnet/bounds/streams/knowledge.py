@@ -61,10 +61,10 @@ class StreamKnowledge:
         """tr(A P̃ A') / tr(A P A') - 1 for rows A of x; inf where the messages never bound a row."""
         if not np.all(self.steady.bounded(padded(rows, len(self.steady.basis)))):
             return np.inf
-        told = self.error(rows, hindsight=hindsight)
+        sent_error = self.error(rows, hindsight=hindsight)
         best = _positive_error(self.network, self.raw, rows, hindsight=hindsight)
         # A ratio of sums over the rows, as in the model of one row.
-        ratio = float(np.trace(told) / np.trace(best)) - 1.0
+        ratio = float(np.trace(sent_error) / np.trace(best)) - 1.0
         return 0.0 if ratio < _ROUNDING else ratio
 
     def worst_growth(self, rows: Array, *, hindsight: bool) -> float:
@@ -77,10 +77,10 @@ class StreamKnowledge:
             basis = left[:, rank:].T @ basis
         if len(basis) == 0:
             return np.inf
-        told = self.error(basis, hindsight=hindsight)
+        sent_error = self.error(basis, hindsight=hindsight)
         best = _positive_error(self.network, self.raw, basis, hindsight=hindsight)
         root = np.linalg.cholesky(best)
-        half = np.linalg.solve(root, np.linalg.solve(root, told).T)
+        half = np.linalg.solve(root, np.linalg.solve(root, sent_error).T)
         least = float(np.linalg.eigvalsh((half + half.T) / 2)[0]) - 1.0
         return 0.0 if least < _ROUNDING else least
 

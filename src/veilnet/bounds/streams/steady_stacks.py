@@ -68,8 +68,8 @@ class SteadyOfStacks:
             seen = triangle(np.concatenate([seen, rows]))
         scale = np.linalg.norm(seen)
         _, sizes, directions = np.linalg.svd(seen)
-        told = directions[sizes > 1e-9 * scale] if scale > 0 else directions[:0]
-        return np.asarray(lasting @ unseen_directions(moves, told))
+        strong = directions[sizes > 1e-9 * scale] if scale > 0 else directions[:0]
+        return np.asarray(lasting @ unseen_directions(moves, strong))
 
     def bounded(self, rows: Array) -> Booleans:
         """Which rows of x have a finite error."""

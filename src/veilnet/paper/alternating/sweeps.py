@@ -85,7 +85,7 @@ def alternate(
     wanted = np.broadcast_to(np.asarray(targets, dtype=np.float64), (len(form.private),))
     state, floor = _start(form, wanted)
     history = [state.summary()]
-    tell = progress or silent
+    report = progress or silent
     for done in range(1, sweeps + 1):
         before = [x.copy() for x in state.shrink]
         moved = state.sweep(floor)
@@ -97,7 +97,7 @@ def alternate(
             history += [history[-1]] * (sweeps + 1 - done)
             break
         history.append(reached)
-        if asks_to_stop(tell("alternating optimisation", done / sweeps)) and done < sweeps:
+        if asks_to_stop(report("alternating optimisation", done / sweeps)) and done < sweeps:
             return AlternatingResult(state.shrink, history, interrupted=True)
     return AlternatingResult(state.shrink, history)
 
@@ -187,8 +187,8 @@ class _State:
             seen = self.responses[:, form.blocks.total :]
         information = form.information.copy()
         for group, shrink in zip(form.blocks.groups, self.shrink, strict=True):
-            told = shrink @ group.take(seen)
-            information += np.tensordot(group.take(form.observe), told, ([0, 1], [0, 1]))
+            sent_rows = shrink @ group.take(seen)
+            information += np.tensordot(group.take(form.observe), sent_rows, ([0, 1], [0, 1]))
         self.information = 0.5 * (information + information.T)
 
     def _errors(self, half: Array) -> Array:
@@ -308,13 +308,13 @@ class _Turn:
         part = sent > 0
         shrink = np.zeros_like(self.shrink)
         if np.any(part):
-            told = (self.half_omega @ optimum.vectors[:, part]) * np.sqrt(sent[part])
-            middle = told.T @ told
+            scaled = (self.half_omega @ optimum.vectors[:, part]) * np.sqrt(sent[part])
+            middle = scaled.T @ scaled
             middle.flat[:: middle.shape[0] + 1] += optimum.values[part]
             factor, failed = dpotrf(middle, lower=1)
             if failed:
                 return self.shrink
-            half, _ = dtrtrs(factor, told.T, lower=1)
+            half, _ = dtrtrs(factor, scaled.T, lower=1)
             shrink = half.T @ half
         if self.held_back is not None:
             # (Θ̄ + δ)(I + Θ̄ + δ)^-1 to first order in the floor δ = Ω_floor - Ω, itself far below rounding squared.

@@ -75,9 +75,9 @@ class StreamVerdict(Verdict):
         # Rows of x that return to their mean: those without a part in any direction that does not.
         returning = complement(silent.steady.unbounded.T, self.network.L)
         stationary = silent.error(returning.T, hindsight=True)
-        told = self.known.error(returning.T, hindsight=True)
+        left_of_it = self.known.error(returning.T, hindsight=True)
         root = np.linalg.cholesky(stationary)
-        left = np.linalg.solve(root, np.linalg.solve(root, stationary - told).T)
+        left = np.linalg.solve(root, np.linalg.solve(root, stationary - left_of_it).T)
         values, vectors = np.linalg.eigh((left + left.T) / 2)
         untold = returning @ np.linalg.solve(root.T, vectors[:, values < _SHORTFALL])
         wandering = self.known.steady.unbounded[: self.network.L]
