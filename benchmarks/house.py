@@ -19,7 +19,7 @@ def main() -> None:
     print(free)
     print()
     print(strict)
-    errors = typical_errors(network, free.sanitizers)
+    errors = typical_errors(free.network, free.sanitizers)
     temperature, gait = errors["mean temperature"], errors["gait"]
     figures = {
         "rooms": network.S,
