@@ -133,3 +133,12 @@ def test_a_line_that_was_not_whole_yet_is_read_when_it_is(agent: Path, sanitize:
     (folder / "growing.csv").write_text("".join(whole))
     assert sanitize("growing.csv", *options)[0] == 0
     assert sent(folder, "first.csv") == ROWS
+
+
+def test_where_nothing_can_be_noted_nothing_is_sent(
+    agent: Path, sanitize: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("veilnet.io.released_rows.os.access", lambda *_: False)
+    code, out, err = sanitize("log.csv")
+    assert (code, out) == (2, "")
+    assert str(agent.with_suffix(".released")) in err
