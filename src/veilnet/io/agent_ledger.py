@@ -32,11 +32,13 @@ from veilnet.io._chain import read_head
 
 __all__ = [
     "KIND",
+    "Ledger",
     "ReleaseAudit",
     "audit_releases",
     "digest_of",
     "is_agent_store",
     "next_hash",
+    "read_ledger",
     "require_store",
     "start_hash",
 ]
@@ -93,6 +95,42 @@ def is_agent_store(path: Path) -> bool:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What the store has recorded.
+
+    releases: messages with numbers; ``missed`` those that say that there were none to release.
+    waiting:  messages that the centre has not acknowledged; ``refused`` those it will not take.
+    left:     how many releases the budget still allows, None for any number.
+    epoch:    the last one; ``head`` a hash of all releases so far, for an auditor to keep.
+    """
+
+    releases: int
+    missed: int
+    waiting: int
+    refused: int
+    left: int | None
+    epoch: int
+    head: str
+
+
+def read_ledger(database: sqlite3.Connection) -> Ledger:
+    """The ledger of a store that may be open elsewhere."""
+    counts = dict(database.execute("SELECT state, count(*) FROM releases GROUP BY state").fetchall())
+    budget, epoch, head = database.execute("SELECT budget, epoch, head FROM about").fetchone()
+    (waiting,) = database.execute("SELECT count(*) FROM outbox").fetchone()
+    released = sum(counts.values()) - counts.get("missed", 0)
+    return Ledger(
+        releases=released,
+        missed=counts.get("missed", 0),
+        waiting=waiting,
+        refused=counts.get("refused", 0),
+        left=None if budget is None else max(0, budget - released),
+        epoch=epoch,
+        head=f"{sum(counts.values()) - counts.get('reserved', 0)}-{head.hex()}",
+    )
 
 
 @dataclass(frozen=True)

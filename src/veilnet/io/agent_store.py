@@ -41,7 +41,15 @@ from veilnet.io._sqlite import (
     open_database,
     transaction,
 )
-from veilnet.io.agent_ledger import KIND, digest_of, next_hash, require_store, start_hash
+from veilnet.io.agent_ledger import (
+    KIND,
+    Ledger,
+    digest_of,
+    next_hash,
+    read_ledger,
+    require_store,
+    start_hash,
+)
 
 __all__ = [
     "CLOCKS_SET",
@@ -115,25 +123,6 @@ class FileEnd:
     messages: str
 
 
-@dataclass(frozen=True)
-class Ledger:
-    """What the store has recorded.
-
-    releases: messages with numbers; ``missed`` those that say that there were none to release.
-    waiting:  messages that the centre has not acknowledged; ``refused`` those it will not take.
-    left:     how many releases the budget still allows, None for any number.
-    epoch:    the last one; ``head`` a hash of all releases so far, for an auditor to keep.
-    """
-
-    releases: int
-    missed: int
-    waiting: int
-    refused: int
-    left: int | None
-    epoch: int
-    head: str
-
-
 def begin_agent_store(path: Path, agent: str, budget: int | None = None) -> None:
     """An empty store, from sequence number 1 on.
 
@@ -171,7 +160,11 @@ class AgentStore(Opened):
     """The store of one agent, nobody else's while it is open; threads may share it.
 
     path:  the file; None for one in memory, which is gone when it is closed: for readings that are sanitized in one
-           go. ``agent`` says whose it is.
+           go. ``agent`` says whose it is, ``id`` is a random number of its own.
+    budget: the most releases that it lets through, None for any number.
+    last_epoch: the last one taken; ``epochs`` the way in which they are counted, in words, None before the first.
+    clock:  the latest time at which anything was released, in seconds since 1970.
+    counted: a hash of all rows up to the last, where rows are counted.
     """
 
     def __init__(self, path: Path | None, agent: str) -> None:
@@ -186,8 +179,8 @@ class AgentStore(Opened):
         self.budget: int | None = about[2]
         self.last_epoch: int = about[4]
         self._sequence: int = about[3]
-        self._clock: float = about[5]
-        self._epochs: str | None = about[6]
+        self.clock: float = about[5]
+        self.epochs: str | None = about[6]
         self.counted: bytes | None = about[7]
         self._released: int = about[8]
         self._newest: int = about[9]
@@ -226,45 +219,32 @@ class AgentStore(Opened):
             )
         return (*about, *counts)
 
+    def _all(self, query: str, *asked: object) -> list[Any]:
+        with self._turn:
+            return self._db.execute(query, asked).fetchall()
+
     @property
     def left(self) -> int | None:
         """How many more releases the budget allows; None for any number."""
         return None if self.budget is None else max(0, self.budget - self._released)
-
-    @property
-    def epochs(self) -> str | None:
-        """The way in which its epochs are counted, in words; None before the first."""
-        return self._epochs
-
-    @property
-    def clock(self) -> float:
-        """The latest time at which anything was released, in seconds since 1970."""
-        return self._clock
 
     def told(self, epochs: Collection[int]) -> set[int]:
         """Those of some epochs that were told, or are reserved."""
         asked = [epoch for epoch in epochs if epoch <= self._newest]
         if not asked:
             return set()
-        with self._turn:
-            rows = self._db.execute(
-                "SELECT epoch FROM releases WHERE epoch BETWEEN ? AND ?", (min(asked), max(asked))
-            ).fetchall()
+        rows = self._all("SELECT epoch FROM releases WHERE epoch BETWEEN ? AND ?", min(asked), max(asked))
         return {row[0] for row in rows}.intersection(asked)
 
     def told_after(self, epoch: int) -> tuple[int, int, int]:
         """(how many epochs after one were told, the first, the last); zeros for none."""
-        with self._turn:
-            count, first, last = self._db.execute(
-                "SELECT count(*), min(epoch), max(epoch) FROM releases WHERE epoch > ?", (epoch,)
-            ).fetchone()
+        found = self._all("SELECT count(*), min(epoch), max(epoch) FROM releases WHERE epoch > ?", epoch)
+        count, first, last = found[0]
         return count, first or 0, last or 0
 
     def newest_until(self, epoch: int) -> int:
         """The newest epoch up to one that was told; 0 for none."""
-        with self._turn:
-            found = self._db.execute("SELECT max(epoch) FROM releases WHERE epoch <= ?", (epoch,)).fetchone()
-        return found[0] or 0
+        return self._all("SELECT max(epoch) FROM releases WHERE epoch <= ?", epoch)[0][0] or 0
 
     def repair_clock(self, epoch: int, now: float) -> None:
         """Go on after an epoch, where a wrong clock had led further; those that were told are never told again.
@@ -280,7 +260,7 @@ class AgentStore(Opened):
             self._db.execute("UPDATE about SET epoch = ?, clock = ?", (epoch, now))
             if epoch < self.last_epoch:
                 self._db.execute("DELETE FROM memory")
-        self.last_epoch, self._clock = epoch, now
+        self.last_epoch, self.clock = epoch, now
 
     # --- before noise is drawn, and after
 
@@ -289,17 +269,17 @@ class AgentStore(Opened):
 
         epochs: the way, in words.
         """
-        if self._epochs == epochs:
+        if self.epochs == epochs:
             return
-        if self._epochs is not None:
+        if self.epochs is not None:
             raise InvalidRequest(
-                f"{self.path}: its epochs were {self._epochs}, and would now be {epochs}, so that readings could be "
+                f"{self.path}: its epochs were {self.epochs}, and would now be {epochs}, so that readings could be "
                 "told twice; nothing is sent: give them as before (a column 'row', --time, the plan's step, --step), "
                 "or use another store for readings that were never told"
             )
         with self._turn, transaction(self._db):
             self._db.execute("UPDATE about SET epochs = ?", (epochs,))
-        self._epochs = epochs
+        self.epochs = epochs
 
     def reserve(
         self, plan: str, epochs: Sequence[int], memory_key: str = "", *, now: float | None = None
@@ -310,10 +290,10 @@ class AgentStore(Opened):
         now: the clock, seconds since 1970, where readings come as time goes by: one that went back, or was never
              set, is refused. None where no clock tells which readings they are.
         """
-        if now is not None and now < max(CLOCKS_SET, self._clock - _CLOCK_MAY_GO_BACK):
+        if now is not None and now < max(CLOCKS_SET, self.clock - _CLOCK_MAY_GO_BACK):
             raise VeilnetError(
                 "the clock of this machine was set back or never set, so epochs could be told twice; nothing is "
-                f"sent: set it right (it was {moment(self._clock)} at the last release, and is {moment(now)}); "
+                f"sent: set it right (it was {moment(self.clock)} at the last release, and is {moment(now)}); "
                 "if it was wrong then and is right now, --repair-clock"
             )
         with self._turn:
@@ -329,7 +309,7 @@ class AgentStore(Opened):
             taken = [Reserved(self._sequence + 1 + k, epoch) for k, epoch in enumerate(epochs)]
             if not taken:
                 return []
-            clock = max(now or 0.0, self._clock)
+            clock = max(now or 0.0, self.clock)
             if self.path is not None:
                 with transaction(self._db):
                     self._db.executemany(
@@ -341,7 +321,7 @@ class AgentStore(Opened):
                         "UPDATE about SET sequence = ?, epoch = ?, clock = ?",
                         (taken[-1].sequence, last, clock),
                     )
-            self._sequence, self.last_epoch, self._clock = taken[-1].sequence, last, clock
+            self._sequence, self.last_epoch, self.clock = taken[-1].sequence, last, clock
             self._released += len(taken)
             self._newest = max(last, self._newest)
             return taken
@@ -408,45 +388,37 @@ class AgentStore(Opened):
 
     def unfinished(self) -> list[tuple[Reserved, str, str]]:
         """Sequence numbers that an earlier run took and kept nothing for, with their plans and keys of memories."""
-        with self._turn:
-            rows = self._db.execute(
-                "SELECT sequence, epoch, plan, memory_key FROM releases WHERE state = 'reserved' ORDER BY sequence"
-            ).fetchall()
+        rows = self._all(
+            "SELECT sequence, epoch, plan, memory_key FROM releases WHERE state = 'reserved' ORDER BY sequence"
+        )
         return [(Reserved(sequence, epoch), plan, key) for sequence, epoch, plan, key in rows]
 
     def remembered(self, memory_key: str) -> int:
         """The last epoch that entered a memory; 0 where none did."""
-        with self._turn:
-            row = self._db.execute("SELECT epoch FROM memory WHERE memory_key = ?", (memory_key,)).fetchone()
-        return 0 if row is None else int(row[0])
+        rows = self._all("SELECT epoch FROM memory WHERE memory_key = ?", memory_key)
+        return int(rows[0][0]) if rows else 0
 
     def memory(self, memory_key: str, order: int) -> tuple[int, Array | None]:
         """(the last epoch that entered, the memory) of a key; (0, None) where none has begun."""
-        with self._turn:
-            row = self._db.execute(
-                "SELECT epoch, state FROM memory WHERE memory_key = ?", (memory_key,)
-            ).fetchone()
-        if row is None:
+        rows = self._all("SELECT epoch, state FROM memory WHERE memory_key = ?", memory_key)
+        if not rows:
             return 0, None
-        state = np.frombuffer(row[1], dtype="<f8").copy()
+        state = np.frombuffer(rows[0][1], dtype="<f8").copy()
         if state.size != order or not np.isfinite(state).all():
             raise InvalidPlan(f"{self.path}: the agent's memory is damaged; nothing is sent")
-        return int(row[0]), state
+        return int(rows[0][0]), state
 
     # --- what waits for the centre
 
     def waiting(self, after: int, most: int) -> list[tuple[int, bytes]]:
         """The first messages in the outbox beyond a sequence number, with their numbers."""
-        with self._turn:
-            return self._db.execute(
-                "SELECT sequence, payload FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?",
-                (after, most),
-            ).fetchall()
+        return self._all(
+            "SELECT sequence, payload FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?", after, most
+        )
 
     def count_waiting(self) -> int:
         """How many messages the centre has not acknowledged."""
-        with self._turn:
-            return int(self._db.execute("SELECT count(*) FROM outbox").fetchone()[0])
+        return int(self._all("SELECT count(*) FROM outbox")[0][0])
 
     def settle(
         self, kept: Sequence[tuple[int, int]], refused: Sequence[int] = (), file: FileEnd | None = None
@@ -478,28 +450,10 @@ class AgentStore(Opened):
 
     def file(self) -> FileEnd | None:
         """How far the file goes that messages were added to last."""
-        with self._turn:
-            found = self._db.execute("SELECT length, end, messages FROM file").fetchone()
-        return None if found is None else FileEnd(*found)
+        found = self._all("SELECT length, end, messages FROM file")
+        return FileEnd(*found[0]) if found else None
 
     def ledger(self) -> Ledger:
         """What the store has recorded so far."""
         with self._turn:
             return read_ledger(self._db)
-
-
-def read_ledger(database: sqlite3.Connection) -> Ledger:
-    """The ledger of a store that may be open elsewhere."""
-    counts = dict(database.execute("SELECT state, count(*) FROM releases GROUP BY state").fetchall())
-    budget, epoch, head = database.execute("SELECT budget, epoch, head FROM about").fetchone()
-    (waiting,) = database.execute("SELECT count(*) FROM outbox").fetchone()
-    released = sum(counts.values()) - counts.get("missed", 0)
-    return Ledger(
-        releases=released,
-        missed=counts.get("missed", 0),
-        waiting=waiting,
-        refused=counts.get("refused", 0),
-        left=None if budget is None else max(0, budget - released),
-        epoch=epoch,
-        head=f"{sum(counts.values()) - counts.get('reserved', 0)}-{head.hex()}",
-    )

@@ -44,8 +44,8 @@ class ReleasedRows:
         self._path, self._again = path, again
         if not os.access(path if path.exists() else path.absolute().parent, os.R_OK | os.W_OK):
             raise InvalidRequest(
-                f"{path}: what is released is noted there, and it cannot be read and written; nothing was sent: keep the "
-                "agent's file in a folder that this user may write to"
+                f"{path}: what is released is noted there, and it cannot be read and written; nothing was sent: keep "
+                "the agent's file in a folder that this user may write to"
             )
         self._known: set[str] = set() if not path.exists() else self._read(path.read_bytes())
         self._new: list[str] = []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet.io import agent_ledger, agent_store
+from veilnet.io import agent_ledger
 from veilnet.io._sqlite import connect
 from veilnet.io.centre_files import centre_from_bytes
 from veilnet.live import centre_store
@@ -135,11 +135,11 @@ def plan_document(path: Path, plan: str) -> bytes:
     return bytes(found)
 
 
-def agent_status(path: Path) -> tuple[str, agent_store.Ledger]:
+def agent_status(path: Path) -> tuple[str, agent_ledger.Ledger]:
     """(agent, ledger) in an agent's store, which is not changed."""
     with _reading(path, agent_ledger.KIND, "an agent's store (the --store of 'veilnet agent')") as database:
         (agent,) = database.execute("SELECT agent FROM about").fetchone()
-        return agent, agent_store.read_ledger(database)
+        return agent, agent_ledger.read_ledger(database)
 
 
 def kind_of(path: Path) -> str:
