@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from helpers.live_networks import Wired, fed, house_plan, house_readings
 from veilnet._core.errors import VeilnetError
 from veilnet.cli import run
+from veilnet.cli._repairing import _agrees
 from veilnet.io.agent_ledger import audit_releases
 from veilnet.live.keys import make_keys
 from veilnet.live.seals import make_seals
@@ -209,3 +211,12 @@ def test_a_memory_of_wrong_times_is_given_up_and_the_centre_follows(
     assert np.isfinite(made[-1].estimate.public).all()
     assert audit_releases(wired.store_of("hall")).problems == ()
     wired.close()
+
+
+@pytest.mark.parametrize(("answer", "agrees"), [("y\n", True), ("Yes\n", True), ("n\n", False), ("", False)])
+def test_only_a_yes_at_a_terminal_is_one(monkeypatch: pytest.MonkeyPatch, answer: str, agrees: bool) -> None:
+    for is_terminal in (True, False):
+        monkeypatch.setattr(
+            "sys.stdin", SimpleNamespace(isatty=lambda yes=is_terminal: yes, readline=lambda: answer)
+        )
+        assert _agrees("Give that up?") is (agrees and is_terminal)

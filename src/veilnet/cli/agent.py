@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -12,8 +13,12 @@ from veilnet.cli._command_line import Argument, Option
 
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
+    from veilnet.io.reading_streams import ReadingReader
     from veilnet.io.row_keys import RowKey
     from veilnet.io.statements import Statement
+    from veilnet.io.streams import Block
+    from veilnet.live.agent import LiveAgent
+    from veilnet.live.sending import Sender
 
 _FROM_A_FILE = 16  # readings at a time
 
@@ -74,46 +79,30 @@ def command(
 
     Epochs go up. Where a clock was far ahead for a while, no reading has an epoch until then: --repair-clock.
     """
-    from veilnet._core.errors import InvalidPlan, InvalidRequest
-    from veilnet.cli._lines import with_first
+    from veilnet._core.errors import InvalidRequest
     from veilnet.cli._repairing import repair
-    from veilnet.io.acceptance import accepted_beside, runnable_sanitizer
     from veilnet.io.agent_store import AgentStore, begin_agent_store, check_not_begun
     from veilnet.io.reading_streams import ReadingReader
-    from veilnet.io.row_keys import COUNTED
-    from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import source_of
-    from veilnet.io.trust import pins_beside
-    from veilnet.live.agent import Exhausted, LiveAgent, check_runnable
+    from veilnet.live.agent import LiveAgent, check_runnable
     from veilnet.live.connecting import make_client, read_address
-    from veilnet.live.epochs import epochs_of
-    from veilnet.live.feeding import feed
     from veilnet.live.keys import Credentials
-    from veilnet.live.plan_watch import PlanWatch
     from veilnet.live.seals import agent_seal
     from veilnet.live.sending import Sender
     from veilnet.live.topics import Topics
-    from veilnet.review.lattice_watch import LatticeWatch
 
     if source is not None and not source.is_file():
         raise InvalidRequest(f"--in: {source}: no such file; check the name and the folder")
     lines = source_of(source, format)
     address, topics = read_address(broker), Topics(root)
-
-    def trusted(content: bytes) -> tuple[Sanitizer, str, Statement | None]:
-        given = () if trust is None else (trust,)
-        found, plan, statement = runnable_sanitizer(sanitizer, content, given, accepted)
-        return found, plan or "", statement
-
-    found, plan, statement = trusted(sanitizer_bytes(sanitizer))
-    epochs = [epochs_of(step, found.step)]
-    running = [statement]  # what was signed of the plan that counts
+    plans = _Plans(sanitizer, trust, accepted, step)
+    found = plans.sanitizer
     credentials = Credentials(cert)
     seal = agent_seal(credentials, found.agent)
-    check_runnable(found, plan)
+    check_runnable(found, plans.plan)
     where = sanitizer.with_suffix(".sqlite") if store is None else store
     if repair_clock:
-        return repair(where, found.agent, epochs[0], confirmed=confirm)
+        return repair(where, found.agent, plans.epochs, confirmed=confirm)
     if begin:
         check_not_begun(where)
         make_client(found.agent, credentials)  # refuses certificates that no broker would take
@@ -121,85 +110,156 @@ def command(
         raise InvalidRequest(
             "--budget: a store keeps the budget it was begun with; leave it out, or --begin another"
         )
-
-    def take_up(content: bytes) -> None:
-        new, its_plan, its_statement = trusted(content)
-        if not new.sent:
-            raise _Silenced
-        if (new.readings, new.names) != (found.readings, found.names):
-            raise InvalidPlan("it takes other readings; start the agent anew with them")
-        counted = epochs_of(step, new.step)
-        epochs[0].goes_on_as(counted, kept.epochs)
-        agent.take_up(new, its_plan)
-        epochs[0], running[0] = counted, its_statement
-
-    agreed = (accepted or accepted_beside(sanitizer), pins_beside(sanitizer))
-    watch = PlanWatch(sanitizer, take_up, _say, agreed)
-
-    def check_rows(key: RowKey) -> None:
-        epochs[0].check(key)
-        if key == COUNTED and not lines.is_regular:
-            raise InvalidRequest(
-                "standard input: nothing tells which readings these are, so a restart could send some twice; "
-                "give each its number in a column 'row', or its time in one called 'time' (and --step)"
-            )
-
     with ExitStack() as opened:
         reader = ReadingReader(lines, found.readings, names=found.names, header=header, time=time)
-        blocks = reader.blocks(_FROM_A_FILE if lines.is_regular else 1)
+        readings = _Readings(reader, plans, is_regular=lines.is_regular)
         if begin:
             if not lines.is_regular:
                 _say("the store is begun with the first reading")
-            # Nothing is begun before the first readings are known to be what they should be.
-            blocks = with_first(blocks, reader)
-            first = next(blocks, None)
-            if first is not None:
-                check_rows(reader.key or COUNTED)
-                blocks = chain([first], blocks)
+            readings.check_first()
             begin_agent_store(where, found.agent, budget)
         kept = opened.enter_context(AgentStore(where, found.agent))
-        agent = LiveAgent(kept, seal, found, plan)
+        plans.agent = agent = LiveAgent(kept, seal, found, plans.plan)
         for epoch in agent.recover():
             _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
         sender = Sender(kept, seal, topics, credentials, address, _say)
-        lattice = LatticeWatch(found)
-        missed = 0
-        exhausted = False
         sender.start()
         try:
-            blocks = with_first(blocks, reader)
-            for block in blocks:
-                key = reader.key or COUNTED
-                if watch.check():
-                    _say(f"a new version of the plan is taken up: {agent.plan}")
-                    lattice = LatticeWatch(agent.sanitizer)
-                check_rows(key)
-                if running[0] is not None and running[0].complaint():
-                    raise InvalidPlan(f"{sanitizer}: nothing more is sent: {running[0].complaint()}")
-                if sender.failure is not None:
-                    raise sender.failure
-                _say(lattice.look(block.values(agent.sanitizer.readings)))
-                missed += feed(agent, block, key, epochs[0], _say)
-                sender.wake()
-        except Exhausted:
-            exhausted = True
-            _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
-        except _Silenced:
-            _say("the new version of the plan lets this agent send nothing, so it ends")
+            is_complete = _feed(readings, plans, agent, sender)
         finally:
             try:
                 arrived = sender.drain(0.0 if sys.exc_info()[0] else patience)
             finally:
                 sender.stop()
                 ledger = kept.ledger()
-    _say(lattice.conclude())
     left = "" if ledger.left is None else f", {ledger.left} more within the budget"
     _say(f"{ledger.releases} releases up to epoch {ledger.epoch}{left}; head {ledger.head}")
     if not arrived:
         _say(
             f"{ledger.waiting} messages are not acknowledged; they are in {where}, and the next run sends them"
         )
-    return 1 if missed or exhausted or not arrived else 0
+    return 0 if is_complete and arrived else 1
+
+
+class _Plans:
+    """The agent's file: the plan that counts, and whatever follows it while the agent runs.
+
+    file: the agent's; trust: whom to trust beside what is pinned there; accepted: where it is kept what was agreed
+    to; step: how long an epoch is, where the plan does not say so.
+    """
+
+    def __init__(self, file: Path, trust: str | None, accepted: Path | None, step: str | None) -> None:
+        from veilnet.io.acceptance import accepted_beside
+        from veilnet.io.sanitizer_files import sanitizer_bytes
+        from veilnet.io.trust import pins_beside
+        from veilnet.live.epochs import epochs_of
+        from veilnet.live.plan_watch import PlanWatch
+
+        self._file, self._trust, self._accepted, self._step = file, trust, accepted, step
+        self.sanitizer, self.plan, self._statement = self._trusted(sanitizer_bytes(file))
+        self.epochs = epochs_of(step, self.sanitizer.step)
+        self.agent: LiveAgent | None = None
+        agreed = (accepted or accepted_beside(file), pins_beside(file))
+        self.watch = PlanWatch(file, self._take_up, _say, agreed)
+
+    def _trusted(self, content: bytes) -> tuple[Sanitizer, str, Statement | None]:
+        from veilnet.io.acceptance import runnable_sanitizer
+
+        given = () if self._trust is None else (self._trust,)
+        found, plan, statement = runnable_sanitizer(self._file, content, given, self._accepted)
+        return found, plan or "", statement
+
+    def _take_up(self, content: bytes) -> None:
+        from veilnet._core.errors import InvalidPlan
+        from veilnet.live.epochs import epochs_of
+
+        new, plan, statement = self._trusted(content)
+        if not new.sent:
+            raise _Silenced
+        if (new.readings, new.names) != (self.sanitizer.readings, self.sanitizer.names):
+            raise InvalidPlan("it takes other readings; start the agent anew with them")
+        counted = epochs_of(self._step, new.step)
+        assert self.agent is not None
+        self.epochs.goes_on_as(counted, self.agent.store.epochs)
+        self.agent.take_up(new, plan)
+        self.epochs, self._statement = counted, statement
+
+    def check(self) -> None:
+        """An error where what was signed of the plan that counts does not hold any more."""
+        from veilnet._core.errors import InvalidPlan
+
+        complaint = None if self._statement is None else self._statement.complaint()
+        if complaint:
+            raise InvalidPlan(f"{self._file}: nothing more is sent: {complaint}")
+
+
+class _Readings:
+    """Blocks of readings whose rows are known, one by one where they do not come from a file."""
+
+    def __init__(self, reader: ReadingReader, plans: _Plans, *, is_regular: bool) -> None:
+        self._reader, self._plans, self._is_regular = reader, plans, is_regular
+        self._blocks = reader.blocks(_FROM_A_FILE if is_regular else 1)
+
+    @property
+    def key(self) -> RowKey:
+        """How rows are told."""
+        from veilnet.io.row_keys import COUNTED
+
+        return self._reader.key or COUNTED
+
+    def __iter__(self) -> Iterator[Block]:
+        from veilnet.cli._lines import with_first
+
+        return with_first(self._blocks, self._reader)
+
+    def check_first(self) -> None:
+        """Nothing is begun before the first readings are known to be what they should be."""
+        self._blocks = iter(self)
+        first = next(self._blocks, None)
+        if first is not None:
+            self.check()
+            self._blocks = chain([first], self._blocks)
+
+    def check(self) -> None:
+        """An error where nothing tells which readings these are."""
+        from veilnet._core.errors import InvalidRequest
+        from veilnet.io.row_keys import COUNTED
+
+        self._plans.epochs.check(self.key)
+        if self.key == COUNTED and not self._is_regular:
+            raise InvalidRequest(
+                "standard input: nothing tells which readings these are, so a restart could send some twice; "
+                "give each its number in a column 'row', or its time in one called 'time' (and --step)"
+            )
+
+
+def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender) -> bool:
+    """Whether all readings were told; a new plan is taken up between two blocks of them."""
+    from veilnet.live.agent import Exhausted
+    from veilnet.live.feeding import feed
+    from veilnet.review.lattice_watch import LatticeWatch
+
+    lattice = LatticeWatch(agent.sanitizer)
+    missed = 0
+    try:
+        for block in readings:
+            if plans.watch.check():
+                _say(f"a new version of the plan is taken up: {agent.plan}")
+                lattice = LatticeWatch(agent.sanitizer)
+            readings.check()
+            plans.check()
+            if sender.failure is not None:
+                raise sender.failure
+            _say(lattice.look(block.values(agent.sanitizer.readings)))
+            missed += feed(agent, block, readings.key, plans.epochs, _say)
+            sender.wake()
+    except Exhausted:
+        missed += 1
+        _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
+    except _Silenced:
+        _say("the new version of the plan lets this agent send nothing, so it ends")
+    _say(lattice.conclude())
+    return not missed
 
 
 class _Silenced(Exception):
