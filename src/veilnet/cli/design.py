@@ -99,15 +99,19 @@ def command(
     Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
     """
     import veilnet as vn
-    from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._options import in_options
     from veilnet.cli._parts import design_parts, is_parts, refuse_options
     from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
-    from veilnet.cli._views import detectability_json, how_found, sending_table
+    from veilnet.cli._views import how_found, sending_table
     from veilnet.io.plan_reading import check_destination
     from veilnet.model.step import with_step
 
-    request: dict[str, Any]
+    request: dict[str, Any] = {
+        "privacy": targets(privacy, "--privacy"),
+        "utility_loss": loss_allowed(utility_loss, "--utility-loss"),
+        "give_up": tuple(give_up or ()),
+        "power": amounts(power, "--power"),
+    }
     if cluster is not None or is_parts(network):
         refuse_options(
             {
@@ -118,15 +122,8 @@ def command(
             cluster,
             network,
         )  # fmt: skip
-        request = {
-            "privacy": targets(privacy, "--privacy"),
-            "utility_loss": loss_allowed(utility_loss, "--utility-loss"),
-            "give_up": tuple(give_up or ()),
-            "power": amounts(power, "--power"),
-        }
         design_parts(network, cluster, request, json=json)
         return
-    loss = loss_allowed(utility_loss, "--utility-loss")
     error = None if model_error is None else fraction(model_error, "--model-error")
     model = vn.Network.load(network)
     if accept:
@@ -137,13 +134,9 @@ def command(
         stated, model = model, model.replace(model_error=error)
     if out is not None:
         check_destination(out, model, force=force)
-    request = {
-        "privacy": targets(privacy, "--privacy"),
-        "utility_loss": loss,
-        "power": amounts(power, "--power"),
+    request |= {
         "method": method,  # design() names the methods it knows
         "partial": partial,
-        "give_up": tuple(give_up or ()),
         "gap_privacy": None if gap_privacy is None else fraction(gap_privacy, "--gap-privacy"),
     }
     with progress("designing", total=1.0) as steps:
@@ -160,27 +153,8 @@ def command(
         plan.save(out, force=force)
         replaced = before not in (b"", _in_service(out))
     if json:
-        print_json(
-            {
-                "method": plan.method,
-                "utility": plan.utility,
-                "privacy": plan.privacy,
-                "errors": typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy),
-                "floors": plan.floors,
-                "gap": plan.gap,
-                "worst_direction": plan.worst_direction,
-                "detectability": detectability_json(plan.detectability),
-                "sent": plan.sent,
-                **(_of_streams(plan) if model.is_stream else {}),
-                "notes": plan.notes(),
-                "doubts": model.doubts,
-                "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
-                "details": plan.details,
-                **({} if tried is None else {"model_error": tried}),
-                "saved": out,
-                "replaced": replaced,
-            }
-        )
+        robust = {} if tried is None else {"model_error": tried}
+        print_json(_as_document(plan) | robust | {"saved": out, "replaced": replaced})
         return
     console.print(in_options(str(plan), "design"))
     console.print(sending_table(plan))
@@ -196,6 +170,28 @@ def command(
             "It replaces another plan that was there. Who runs by that one needs the new files, the centre too; "
             "agents of streams go on if their memories are the same, and are told to begin anew where they are not."
         )
+
+
+def _as_document(plan: Plan) -> dict[str, Any]:
+    from veilnet.bounds.typical_errors import typical_errors
+    from veilnet.cli._views import detectability_json
+
+    return {
+        "method": plan.method,
+        "utility": plan.utility,
+        "privacy": plan.privacy,
+        "errors": typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy),
+        "floors": plan.floors,
+        "gap": plan.gap,
+        "worst_direction": plan.worst_direction,
+        "detectability": detectability_json(plan.detectability),
+        "sent": plan.sent,
+        **(_of_streams(plan) if plan.network.is_stream else {}),
+        "notes": plan.notes(),
+        "doubts": plan.network.doubts,
+        "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
+        "details": plan.details,
+    }
 
 
 def _in_service(out: Path) -> bytes:

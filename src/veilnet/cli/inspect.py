@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,6 @@ def command(
     from veilnet.io.agent_ledger import audit_releases
     from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
     from veilnet.io.trust import fingerprint, pinned, require_trust
-    from veilnet.io.trust import pin as write_pin
     from veilnet.review.inspection import inspect
 
     for option, value in (("--head", head), ("--received", received)):
@@ -109,14 +109,21 @@ def command(
             console.print(line, soft_wrap=True)
         if released is not None:
             console.print(str(released), soft_wrap=True)
-    if pin and (found.alarms or distrust):
-        why = "there is an alarm" if found.alarms else "it is not trusted"
-        console.print(f"Not pinned: {why}.", soft_wrap=True)
-    elif pin:
-        written = write_pin(sanitizer, content)
-        if not json:
-            console.print(
-                f"Pinned in {written}: sanitize refuses any other file in its place.", soft_wrap=True
-            )
+    if pin:
+        _pin(sanitizer, content, found.alarms, distrust, say=not json)
     alarming = found.alarms or distrust or agreed.objection or (released is not None and released.problems)
     return 1 if alarming else 0
+
+
+def _pin(sanitizer: Path, content: bytes, alarms: Sequence[str], distrust: str, *, say: bool) -> None:
+    """Pin a file that raised no alarm."""
+    from veilnet.cli._shared import console
+    from veilnet.io.trust import pin
+
+    if alarms or distrust:
+        why = "there is an alarm" if alarms else "it is not trusted"
+        console.print(f"Not pinned: {why}.", soft_wrap=True)
+        return
+    written = pin(sanitizer, content)
+    if say:
+        console.print(f"Pinned in {written}: sanitize refuses any other file in its place.", soft_wrap=True)
