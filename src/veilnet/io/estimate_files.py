@@ -42,40 +42,28 @@ def write_estimates(
     the model, separated by semicolons; cells of what is not estimable are empty. JSON: null instead. ``counted`` says
     how many are missing, and not who, where they may be thousands.
     """
-    values = estimate.public.tolist()
     deviations = np.where(estimate.estimable, estimate.deviation, np.nan).tolist()
+    told = zip(
+        rows, estimate.public.tolist(), deviations, estimate.missing, estimate.contradicting, strict=True
+    )
     if format == "csv":
         file.write(
             _csv(
-                [
-                    key.text(row),
-                    *map(_cell, value),
-                    *map(_cell, deviation),
-                    len(missing) if counted else ";".join(missing),
-                    ";".join(doubted),
-                ]
-                for row, value, deviation, missing, doubted in zip(
-                    rows, values, deviations, estimate.missing, estimate.contradicting, strict=True
-                )
+                [key.text(row), *map(_cell, value), *map(_cell, deviation),
+                 len(missing) if counted else ";".join(missing), ";".join(doubted)]
+                for row, value, deviation, missing, doubted in told
             )
-        )
+        )  # fmt: skip
         return
-    lines = [
-        json.dumps(
-            {
-                _column(key): json.loads(key.json(row)),
-                "public": _named(estimate.labels, value),
-                "deviation": _named(estimate.labels, deviation),
-                "missing": len(missing) if counted else list(missing),
-                "contradicting": list(doubted),
-            },
-            ensure_ascii=False,
-        )
-        for row, value, deviation, missing, doubted in zip(
-            rows, values, deviations, estimate.missing, estimate.contradicting, strict=True
-        )
-    ]
-    file.write("".join(f"{line}\n" for line in lines).encode())
+    for row, value, deviation, missing, doubted in told:
+        table = {
+            _column(key): json.loads(key.json(row)),
+            "public": _named(estimate.labels, value),
+            "deviation": _named(estimate.labels, deviation),
+            "missing": len(missing) if counted else list(missing),
+            "contradicting": list(doubted),
+        }
+        file.write(f"{json.dumps(table, ensure_ascii=False)}\n".encode())
 
 
 def _column(key: RowKey) -> str:

@@ -76,29 +76,24 @@ def message_header(format: Format, columns: int, mark: MessageMark) -> bytes:
 def message_lines(format: Format, rows: Sequence[int], values: Array, mark: MessageMark) -> bytes:
     """Messages as lines; a row that is infinite says that its reading was missed."""
     missed = np.isposinf(values).all(axis=1) if values.shape[1] else np.zeros(len(rows), bool)
+    key = mark.key
     if format == "csv":
-        between, told = _csv_line(mark.fields), mark.key.text
-        lines = [
-            f"{told(row)},{between},{','.join(map(repr, numbers))}\n"
-            if numbers
-            else f"{told(row)},{between}\n"
-            for row, numbers in zip(rows, values.tolist(), strict=True)
-        ]
-        for place in np.flatnonzero(missed).tolist():
-            lines[place] = f"{told(rows[place])},{between},{','.join([_MISSED] * values.shape[1])}\n"
+        between = _csv_line(mark.fields)
+
+        def line(row: int, numbers: list[float], gone: bool) -> str:
+            cells = [_MISSED] * len(numbers) if gone else map(repr, numbers)
+            return ",".join([key.text(row), between, *cells]) + "\n"
+
     else:
-        between = (
-            f'"plan": {json.dumps(mark.short_plan)}, "agent": {json.dumps(mark.agent, ensure_ascii=False)}'
-        )
-        between += "" if mark.private else ', "private": false'
-        told = mark.key.json
-        lines = [
-            f'{{"{mark.key.name}": {told(row)}, {between}, "values": {numbers!r}}}\n'
-            for row, numbers in zip(rows, values.tolist(), strict=True)
-        ]
-        for place in np.flatnonzero(missed).tolist():
-            lines[place] = f'{{"{mark.key.name}": {told(rows[place])}, {between}, "missed": true}}\n'
-    return "".join(lines).encode()
+        agent = json.dumps(mark.agent, ensure_ascii=False)
+        private = "" if mark.private else ', "private": false'
+        between = f'"plan": {json.dumps(mark.short_plan)}, "agent": {agent}{private}'
+
+        def line(row: int, numbers: list[float], gone: bool) -> str:
+            told = '"missed": true' if gone else f'"values": {numbers!r}'
+            return f'{{"{key.name}": {key.json(row)}, {between}, {told}}}\n'
+
+    return "".join(map(line, rows, values.tolist(), missed)).encode()
 
 
 class MessageReader(RowReader):
