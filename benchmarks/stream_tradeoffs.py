@@ -20,7 +20,6 @@ import numpy as np  # noqa: E402
 
 import veilnet as vn  # noqa: E402
 from veilnet.designs.joint import SearchOptions  # noqa: E402
-from veilnet.designs.joint.problem import LeastLoss  # noqa: E402
 from veilnet.designs.streams.arrays import memories_of  # noqa: E402
 from veilnet.designs.streams.tradeoff import StreamTradeoff  # noqa: E402
 from veilnet.verdict.streams.exact_test import StreamVerdict, check_stream  # noqa: E402
@@ -38,8 +37,7 @@ ABOVE = 1.5
 def memoryless_loss(verdict: StreamVerdict, target: float) -> float:
     """The least loss that the same search finds over sanitizers without memory."""
     curve = StreamTradeoff(verdict, SearchOptions()).curve(np.ones(1), {})._plain
-    targets = np.array([target])
-    shrink = curve._memoryless(LeastLoss(targets, curve._room(targets)))
+    shrink = curve._memoryless(curve._least_loss(target))
     assert shrink is not None
     return curve.objective(shrink).loss
 

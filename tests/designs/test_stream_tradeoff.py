@@ -17,7 +17,7 @@ from veilnet._core.types import Array
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.cli import run
 from veilnet.designs.joint import SearchOptions
-from veilnet.designs.joint.problem import LeastLoss, MostPrivacy
+from veilnet.designs.joint.problem import MostPrivacy
 from veilnet.designs.joint.run import Run
 from veilnet.designs.streams.arrays import memories_of, sanitizers_from_knowledge
 from veilnet.designs.streams.curve import StreamCurve
@@ -113,8 +113,7 @@ def plain_curve(verdict: StreamVerdict, weights: Array) -> StreamCurve:
 
 
 def memoryless_loss(curve: StreamCurve, level: float) -> float:
-    targets = level * curve.weights
-    shrink = curve._memoryless(LeastLoss(targets, curve._room(targets)))
+    shrink = curve._memoryless(curve._least_loss(level))
     assert shrink is not None
     return curve.objective(shrink).loss
 

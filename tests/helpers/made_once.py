@@ -12,12 +12,12 @@ import veilnet as vn
 from veilnet.auditing.fingerprint import network_fingerprint
 from veilnet.designs.joint.settings import SETTINGS
 
-_MADE: dict[tuple[str, str, int], vn.Plan] = {}
+_MADE: dict[tuple[str, str, float], vn.Plan] = {}
 
 
 def designed(network: vn.Network, **asked: Any) -> vn.Plan:
     """``vn.design(network, **asked)``."""
-    key = (network_fingerprint(network), repr(sorted(asked.items())), SETTINGS.scouts)
+    key = (network_fingerprint(network), repr(sorted(asked.items())), SETTINGS.rung)
     if key not in _MADE:
         _MADE[key] = vn.design(network, **asked)
     return _MADE[key]

@@ -1,8 +1,7 @@
 """Trade-offs of small networks searched from fewer starts, for tests of something else than how good they are.
 
-Every promise is made and rechecked as ever; only the looking around is cut short: a third of the levels of privacy
-are scouted, from a quarter of the starts, fewer of the plans found there are followed, and the level that a loss buys
-is bracketed less closely before the last search for it.
+Every promise is made and rechecked as ever; only the looking around is cut short: starts are raced at fewer levels,
+no agent is turned about, and the level that a loss buys is bracketed less closely before the last search for it.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ from typing import Any
 from veilnet.designs.joint.settings import SETTINGS
 
 SMALL: dict[str, Any] = {
-    "scouts": 6,
-    "scouted_levels": (0.12, 0.5, 0.87),
-    "kept_per_level": 2,
-    "polished": 1,
+    "rung": 20.0,
+    "small_entries": 0,
     "root_tolerance": 0.05,
 }
 
@@ -35,7 +32,7 @@ def small_search() -> Iterator[None]:
 
 def searches_are_small() -> bool:
     """Whether they are, now and in this process."""
-    return bool(SETTINGS.scouts == SMALL["scouts"])
+    return bool(SETTINGS.rung == SMALL["rung"])
 
 
 def _set(values: dict[str, Any]) -> None:

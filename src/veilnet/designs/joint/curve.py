@@ -5,9 +5,8 @@ largest level within a loss, found as the root of the former, so that the two ar
 in closed form bounds the curve everywhere: shares are free up to the ceiling, telling nothing reaches the limit, and
 hiding directions altogether is privacy without bound; a plan for more privacy serves for less.
 
-In between, plans are followed from levels that depend on the network alone, upwards and downwards: on small
-networks from everything a batch of scouts has found (:mod:`veilnet.designs.joint.pool`), on larger ones from
-races at the two nearest rungs of a ladder.
+In between, plans are followed from levels that depend on the network alone, upwards and downwards: from races at the
+two nearest rungs of a ladder.
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ import numpy as np
 from veilnet._core.progress import Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.flat import as_it_is, between, sharpened
-from veilnet.designs.joint.hidden import hidden_exactly
-from veilnet.designs.joint.hiding import hiding_like, hiding_plans
+from veilnet.designs.joint.hiding import hiding_plans
 from veilnet.designs.joint.levels import Levels
 from veilnet.designs.joint.objective import JointObjective
-from veilnet.designs.joint.pool import Pool, leaders, least_loss_problem
 from veilnet.designs.joint.problem import LeastLoss, MostPrivacy, Problem
 from veilnet.designs.joint.run import Run
 from veilnet.designs.joint.search import (
@@ -32,6 +29,8 @@ from veilnet.designs.joint.search import (
     best_hidden,
     converge,
     default_starts,
+    is_small,
+    least_loss_problem,
     polish,
     result_of,
     solve,
@@ -42,8 +41,6 @@ from veilnet.designs.joint.starts import share_projectors
 from veilnet.designs.joint.telling import SearchOptions
 from veilnet.designs.joint.withholding import both, telling_nothing
 from veilnet.model.standard_form import StandardForm
-
-__all__ = ["JointCurve", "least_loss_problem"]
 
 
 class JointCurve(Levels):
@@ -66,17 +63,8 @@ class JointCurve(Levels):
             for shrink in (share_projectors(self.objective), self.objective.silent)
         )
         self._bounds = self._closed_forms()
-        self._pool: Pool | None = None
         self._rungs: dict[int, JointResult] = {}
         self._steps: dict[int, JointResult] = {}
-        self._leading: list[list[Array]] = []
-
-    @property
-    def small(self) -> bool:
-        """Whether a batch of starts costs little more than a few."""
-        sizes = self.form.blocks.sizes
-        dense = 1.0 if self.form.coupling is None else float(sizes.sum()) / 4
-        return float((sizes**2).sum()) * max(dense, 1.0) <= SETTINGS.small_entries
 
     def at(self, level: float) -> JointResult:
         """The least loss found at a level between the ceiling and the limit."""
@@ -114,8 +102,6 @@ class JointCurve(Levels):
         # Plans in closed form and those that cost the budget to the last digit are wanted as they are: the recheck
         # allows for the same rounding.
         allowed = budget * (1 + SETTINGS.rounding) + SETTINGS.rounding
-        if self.small and not self.stopped:
-            self._scouted_unless_stopped()
         free = [
             bound
             for bound in self._bounds
@@ -126,7 +112,6 @@ class JointCurve(Levels):
             return self._best(problem, self._nothing_run(problem), free)
         low, high = self._bracket(allowed, highest)
         warm = [result.shrink for result in (low, high) if result is not None]
-        warm += self._leading
         found = solve(
             self.form,
             self.objective,
@@ -229,7 +214,7 @@ class JointCurve(Levels):
 
     def _step_above(self, level: float) -> JointResult | None:
         """The answer at the next of many levels that depend on the network alone: a plan for more privacy serves."""
-        if not self.small or self.stopped:
+        if not is_small(self.form) or self.stopped:
             return None
         place = int(np.floor(np.log1p(level) / SETTINGS.step)) + 1
         above = min(float(np.expm1(place * SETTINGS.step)), SETTINGS.far)
@@ -239,70 +224,34 @@ class JointCurve(Levels):
             self._steps[place] = self._least_loss(above)
         return self._steps[place]
 
-    def _scouted_unless_stopped(self) -> None:
-        try:
-            self._scouted()
-        except Stopped:
-            self.stopped = True
-
     def _least_loss(
         self, level: float, above: JointResult | None = None, targets: Array | None = None
     ) -> JointResult:
-        """The least loss at a level, or at ``targets`` that are hardly below it."""
-        targets = self.targets(level) if targets is None else targets
-        problem = least_loss_problem(self.objective, targets)
+        """The least loss at a level, or at ``targets`` that are hardly below it; ``above`` answers a higher level."""
+        problem = least_loss_problem(self.objective, self.targets(level) if targets is None else targets)
         search = Search.of(self.objective, problem, self._tell)
-        starts = agreed = iterations = 0
-        ready: list[Finished] = []
+        warm: list[JointResult] = []
         try:
-            if self.stopped:
+            warm = self._raced(level)
+            if self.stopped and not warm:
                 raise Stopped
-            if self.small:
-                pool = self._scouted()
-                reached = pool.visit(targets)
-                leading = leaders(reached, targets, SETTINGS.polished)
-                self._leading = [reached.one(place) for place in leading]
-                ready = [as_it_is(self.objective, point) for point in self._leading]
-                worth = [
-                    p
-                    for p in leading
-                    if reached.estimate[p] < reached.estimate[leading[0]] + SETTINGS.promising
-                ]
-                polish(search, [reached.one(place) for place in worth])
-                higher = [] if above is None else [as_it_is(self.objective, above.shrink)]
-                higher += [as_it_is(self.objective, plan) for plan in pool.plans]
-                ready += [plan for plan in higher if problem.safe(plan.at)]
-                best = min((finished.value for finished, _ in search.finished), default=np.inf)
-                cheaper = [plan for plan in ready if problem.safe(plan.at) and plan.value < best]
-                polish(search, [plan.shrink for plan in sorted(cheaper, key=lambda plan: plan.value)[:2]])
-                if level < self.ceiling * (1 + SETTINGS.near_ceiling):
-                    run = Run(
-                        self.objective, problem.copy(), share_projectors(self.objective), SETTINGS.cold_margin
-                    )
-                    search.runs.append(run)
-                    converge(search, run)
-                starts, iterations = pool.scouted, pool.iterations
-                best = min((finished.value for finished, _ in search.finished), default=np.inf)
-                agreed = int(np.count_nonzero(reached.estimate <= best + SETTINGS.agree))
-                found = result_of(search, interrupted=False)
-            else:
-                warm = self._raced(level)
-                polish(search, [one.shrink for one in warm], rivals=True)
-                found = result_of(search, interrupted=self.stopped)
-                starts, agreed = sum(one.starts for one in warm), sum(one.agreed for one in warm)
-                iterations = sum(one.iterations for one in warm)
-                self.stopped |= found.interrupted
+            polish(search, [one.shrink for one in (*warm, above) if one is not None], rivals=True)
+            if level < self.ceiling * (1 + SETTINGS.near_ceiling):
+                shares = share_projectors(self.objective)
+                search.runs.append(Run(self.objective, problem.copy(), shares, SETTINGS.cold_margin))
+                converge(search, search.runs[-1])
         except Stopped:
             self.stopped = True
-            found = result_of(search, interrupted=True)
+        found = result_of(search, interrupted=self.stopped)
         found = replace(
             found,
-            starts=max(starts, found.starts),
-            agreed=max(agreed, 1),
-            iterations=iterations + found.iterations,
+            starts=max(sum(one.starts for one in warm), found.starts),
+            agreed=max(sum(one.agreed for one in warm), 1),
+            iterations=sum(one.iterations for one in warm) + found.iterations,
         )
+        known = [as_it_is(self.objective, one.shrink) for one in (*warm, above) if one is not None]
         answer = self._best(
-            problem, found, [plan for plan in (*self._bounds, *ready) if problem.safe(plan.at)]
+            problem, found, [plan for plan in (*self._bounds, *known) if problem.safe(plan.at)]
         )
         return self._sharpened(problem, answer)
 
@@ -325,33 +274,6 @@ class JointCurve(Levels):
     def _nothing_run(self, problem: Problem) -> JointResult:
         return result_of(Search.of(self.objective, problem, self._tell), interrupted=False)
 
-    def _scouted(self) -> Pool:
-        if self._pool is None:
-            top = self.limit if np.isfinite(self.limit) else max(SETTINGS.far, 10 * self.ceiling)
-            span = np.log1p(top) - np.log1p(self.ceiling)
-            levels = [
-                self.targets(float(np.expm1(np.log1p(self.ceiling) + part * span)))
-                for part in SETTINGS.scouted_levels
-            ]
-            starts = SETTINGS.scouts if self._starts is None else self._starts
-            known = [bound.shrink for bound in self._bounds]
-            pool = Pool(self.form, self.objective, known, levels, starts, self._seed, self._tell)
-            self._bounds += self._hidden_like(pool.plans)
-            self._pool = pool
-        return self._pool
-
-    def _hidden_like(self, plans: list[list[Array]]) -> list[Finished]:
-        """What the pool nearly hides, hidden altogether, where no prior limits what is asked about."""
-        asked = self.asked
-        if np.isfinite(self.limit):
-            return []
-        made = [hidden_exactly(self.objective, plan, count) for plan in plans for count in (1, 2)]
-        made += [plan.shrink for plan in hiding_like(self.form, asked, plans)]
-        unbounded = [shrink for shrink in made if np.all(np.isinf(self.objective.privacy(shrink)[asked]))]
-        return sorted((as_it_is(self.objective, shrink) for shrink in unbounded), key=lambda one: one.value)[
-            :3
-        ]
-
     def _raced(self, level: float) -> list[JointResult]:
         """Results at the rungs below and above a level; rungs are the same whatever is asked."""
         height = np.log1p(level) - np.log1p(self.ceiling)
@@ -360,7 +282,7 @@ class JointCurve(Levels):
         step = min(step, top)
         below = int(np.floor(height / step - 0.5))
         found = []
-        for rung in (below, below + 1):
+        for rung in () if self.stopped else (below, below + 1):
             rung_height = (rung + 0.5) * step
             if rung < 0 or rung_height >= top * (1 - 1e-6):
                 continue

@@ -11,7 +11,7 @@ private parameter alone is tilted a little towards one that moves it, or a secon
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -79,38 +79,6 @@ def _cheapest(
     wanted = [rows for rows, asked in zip(form.private, protect, strict=True) if asked]
     covering = _covering(objective, wanted, found)
     return sorted(covering, key=lambda each: each.loss)[: SETTINGS.hiding_kept]
-
-
-def hiding_like(form: StandardForm, protect: Booleans, plans: Sequence[list[Array]]) -> list[Hiding]:
-    """Hiding what plans for much privacy leave least known, each direction optimised from there; cheapest first."""
-    blind = null_space(np.concatenate([form.public, form.information]), rcond=1e-9)
-    if blind.shape[1] == 0 or not np.any(protect):
-        return []
-    objective = JointObjective(form)
-    problem = _LossAlone(len(form.private))
-    found = []
-    for plan in plans:
-        start = blind.T @ objective.least_known(plan)[1][:, 0]
-        if np.linalg.norm(start) < 0.5:
-            continue
-        settled = settle(
-            objective,
-            problem,
-            blind,
-            start,
-            steps=SETTINGS.hiding_steps,
-            tolerance=SETTINGS.hiding_tolerance,
-        )
-        for coordinates in (start, settled):
-            direction = blind @ (coordinates / np.linalg.norm(coordinates))
-            loss = objective(hiding(objective, direction)).loss
-            found.append(_Candidate(direction[:, None], loss, blind))
-    wanted = [rows for rows, asked in zip(form.private, protect, strict=True) if asked]
-    covering = _covering(objective, wanted, sorted(found, key=lambda each: each.loss))
-    return [
-        Hiding(hiding_all(objective, each.directions), each.loss)
-        for each in sorted(covering, key=lambda each: each.loss)[: SETTINGS.hiding_kept]
-    ]
 
 
 def _search(form: StandardForm, objective: JointObjective, blind: Array, seed: int) -> list[_Candidate]:

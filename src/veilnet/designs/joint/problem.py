@@ -104,6 +104,12 @@ class LeastLoss:
         self._reference = 1.0
         self._previous = np.inf
 
+    @classmethod
+    def between(cls, targets: Array, ceiling: Array, limit: Array) -> LeastLoss:
+        """The problem with privacy counted in units of the room there is between what is free and silence."""
+        wanted, free, most = (np.log(np.maximum(each, _TINY)) for each in (targets, ceiling, limit))
+        return cls(targets, np.minimum(np.where(wanted > free, wanted - free, np.inf), np.abs(most - wanted)))
+
     def level(self, privacy: Array) -> float:
         return float(np.min(privacy[self._asked] / self.targets[self._asked]))
 

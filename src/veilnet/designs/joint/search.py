@@ -16,11 +16,11 @@ from veilnet._core.progress import Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.hidden import hidden_exactly
 from veilnet.designs.joint.objective import JointObjective
-from veilnet.designs.joint.problem import Problem
+from veilnet.designs.joint.problem import LeastLoss, Problem
 from veilnet.designs.joint.run import Run, toward_vertex
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished, finish, retreat
-from veilnet.designs.joint.starts import disturbed, share_projectors, starting_points
+from veilnet.designs.joint.starts import disturbed, share_projectors, starting_points, turned_about
 from veilnet.designs.joint.telling import Teller
 from veilnet.model.standard_form import StandardForm
 
@@ -66,6 +66,17 @@ class Search:
         return cls(objective, problem, retreat(objective, problem, share_projectors(objective)), tell)
 
 
+def least_loss_problem(objective: JointObjective, targets: Array) -> LeastLoss:
+    """The problem of least loss, privacy counted in units of the room there is."""
+    shares, silence = share_projectors(objective), objective.silent
+    return LeastLoss.between(targets, objective(shares).privacy, objective(silence).privacy)
+
+
+def is_small(form: StandardForm) -> bool:
+    """Whether a start costs so little that one more for every agent is no matter."""
+    return int((form.blocks.sizes**2).sum()) <= SETTINGS.small_entries
+
+
 def default_starts(form: StandardForm) -> int:
     """Fewer for large networks, where the starts agree more and each costs more."""
     entries = int((form.blocks.sizes**2).sum())
@@ -99,6 +110,8 @@ def solve(
         leaders = _race(search)
         if starts > 1:
             _shake(search, leaders, starts, seed)
+            if is_small(form):
+                _turn(search, leaders)
         for done, run in enumerate(leaders):
             converge(search, run, rounds)
             tell("convergence", (done + 1) / len(leaders))
@@ -147,17 +160,35 @@ def _shake(search: Search, leaders: list[Run], kicks: int, seed: int) -> None:
     """Disturb the leaders in turn and let them settle again; one that does better replaces its parent."""
     rng = np.random.default_rng([seed, 1])
     for number in range(kicks):
-        parent = leaders[number % len(leaders)]
-        kicked = Run(
-            search.objective, search.problem.copy(), *disturbed(search.objective, parent.shrink, number, rng)
-        )
-        search.runs.append(kicked)
-        _advance(kicked, SETTINGS.kick_steps, SETTINGS.race_jump)
-        if kicked.estimate < parent.estimate + SETTINGS.promising:
-            _advance(kicked, SETTINGS.settle_steps, 0.0)
-        if kicked.estimate < parent.estimate - SETTINGS.better:
-            leaders[number % len(leaders)] = kicked
+        place = number % len(leaders)
+        point, margin = disturbed(search.objective, leaders[place].shrink, number, rng)
+        _try(search, leaders, place, point, margin, SETTINGS.race_jump)
         search.tell("disturbing the best", (number + 1) / kicks)
+
+
+def _turn(search: Search, leaders: list[Run]) -> None:
+    """Try the best with one agent silent, or sending all it has, each in turn.
+
+    Descent does not take an agent there where everything in between is dearer.
+    """
+    points = turned_about(leaders[0].shrink)
+    for done, point in enumerate(points):
+        _try(search, leaders, 0, point, 0.0, SETTINGS.escape)
+        search.tell("turning agents", (done + 1) / len(points))
+
+
+def _try(
+    search: Search, leaders: list[Run], place: int, point: list[Array], margin: float, jump: float
+) -> None:
+    """Let a disturbed leader settle; it replaces its parent where it does better."""
+    parent = leaders[place]
+    kicked = Run(search.objective, search.problem.copy(), point, margin)
+    search.runs.append(kicked)
+    _advance(kicked, SETTINGS.kick_steps, jump)
+    if kicked.estimate < parent.estimate + SETTINGS.promising:
+        _advance(kicked, SETTINGS.settle_steps, 0.0)
+    if kicked.estimate < parent.estimate - SETTINGS.better:
+        leaders[place] = kicked
 
 
 def converge(

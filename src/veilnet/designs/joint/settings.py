@@ -2,8 +2,7 @@
 
 None of them enters a promise: they decide how long and where the solver looks, and what it finds is verified from
 scratch. (Guards against overflow and rounding stay where they are used.) The numbers of the race were chosen on eight
-of the hardest networks of the paper's size, those where random starts end 2 to 100 % apart; those of the scout on two
-hundred structured networks (``./veilnet bench structured``).
+of the hardest networks of the paper's size, those where random starts end 2 to 100 % apart.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ class SearchSettings:
                      than so many entries: what it remembers would otherwise outweigh the network.
     kick_steps, settle_steps: the same for disturbed copies of the leaders, and for those that look promising.
     promising, better: in log loss, how close to its parent a copy must come to settle, how far below to replace it.
+    small_entries:   on networks whose Σ n_i² over the agents stays below this, the best is tried with every agent
+                     silent, or sending all it has, in turn.
     finishers:       how many leaders are taken to convergence.
     last_rounds, last_steps: of that; polish_rounds, polish_steps where a plan was nearly optimal before.
     step_tolerance:  decrease of the merit (a logarithm) below which a minimisation stops.
@@ -44,23 +45,9 @@ class SearchSettings:
     direction_trials, trials_per_start, direction_steps, direction_tolerance, same_direction: directions of x worth
                      hiding: how many are tried, how each is optimised, and the cosine that makes two one.
 
-    The scout (small networks), many starts in one batch:
-
-    small_entries:   a network is small when Σ n_i² over its agents (times N / 4 if its noises are correlated) stays
-                     below this; larger ones are raced.
-    scouted_levels:  where on the way from the ceiling to the limit, in log(1 + p), the scout looks.
-    scouts:          starts at each of these levels.
-    scout_schedule, visit_schedule: steps between updates and jumps, from afar and when plans of other levels are
-                     followed to the one asked.
-    scout_memory, scout_penalty_limit: of each start's quasi-Newton method and augmented Lagrangian.
-    farthest:        the most, as a factor of privacy, that a plan is led from.
-    same_loss, same_place: in log loss and in entries of X, how near two plans are that count once.
-    kept_per_level:  plans remembered from each level as starts for every other.
-    polished:        how many of the batch's leaders are taken to convergence.
-
     The curve:
 
-    rung:            larger networks are raced, with half the starts, at levels whose 1 + p grow by this factor;
+    rung:            networks are raced, with half the starts, at levels whose 1 + p grow by this factor;
                      plans between two of them are reached from both. rung_rounds: of the leaders, which need not
                      converge there.
     step:            on small networks every answer is compared with the one at the next level above, of levels whose
@@ -139,21 +126,10 @@ class SearchSettings:
     direction_tolerance: float = 1e-3
     same_direction: float = 0.95
 
-    small_entries: int = 150
-    scouted_levels: tuple[float, ...] = (0.03, 0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.87, 0.96)
-    scouts: int = 24
-    scout_schedule: tuple[tuple[int, float], ...] = ((15, 0.9), (15, 0.9), (20, 0.5), (25, 0.05), (25, 0.0))
-    visit_schedule: tuple[tuple[int, float], ...] = ((12, 0.0), (12, 0.0), (15, 0.02), (20, 0.02), (20, 0.0))
-    scout_memory: int = 8
     memory: int = 12
     memory_of_many: int = 4
     many_entries: int = 500_000
-    scout_penalty_limit: float = 1e6
-    farthest: float = 30.0
-    same_loss: float = 1e-5
-    same_place: float = 1e-2
-    kept_per_level: int = 3
-    polished: int = 3
+    small_entries: int = 150
 
     rung: float = 3.0
     rung_rounds: int = 2

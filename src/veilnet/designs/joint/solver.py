@@ -8,10 +8,10 @@ import numpy as np
 
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
-from veilnet.designs.joint.curve import JointCurve, least_loss_problem
+from veilnet.designs.joint.curve import JointCurve
 from veilnet.designs.joint.objective import JointObjective
 from veilnet.designs.joint.problem import MostPrivacy
-from veilnet.designs.joint.search import JointResult, solve
+from veilnet.designs.joint.search import JointResult, least_loss_problem, solve
 from veilnet.designs.joint.telling import SearchOptions, Teller
 from veilnet.model.standard_form import StandardForm
 

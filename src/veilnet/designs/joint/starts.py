@@ -76,15 +76,6 @@ def random_shrink(objective: Objective, rng: np.random.Generator) -> list[Array]
     return points
 
 
-def silence(objective: JointObjective, rng: np.random.Generator) -> list[Array]:
-    """Some agents silent, the others sending all they have."""
-    points = []
-    for group in objective.groups:
-        heard = rng.uniform(size=group.count) < rng.uniform(0.2, 0.9)
-        points.append(heard[:, None, None] * np.eye(group.size))
-    return points
-
-
 def turned_about(shrink: list[Array]) -> list[list[Array]]:
     """A known X with one agent silent or sending all it has, each in turn, and all others softened a little.
 
@@ -102,17 +93,6 @@ def turned_about(shrink: list[Array]) -> list[list[Array]]:
                     point[group] = eased[group].copy()
                     point[group][agent] = turned
                     points.append(point)
-    return points
-
-
-def random_projectors(objective: JointObjective, rng: np.random.Generator) -> list[Array]:
-    """Projectors onto random subspaces of random dimension."""
-    points = []
-    for group in objective.groups:
-        vectors = np.linalg.qr(rng.standard_normal((group.count, group.size, group.size)))[0]
-        ranks = rng.integers(0, group.size + 1, group.count)
-        kept = vectors * (np.arange(group.size) < ranks[:, None])[:, None, :]
-        points.append(kept @ kept.transpose(0, 2, 1))
     return points
 
 

@@ -31,10 +31,7 @@ def problem_of(question: Question, ceiling: Array, limit: Array) -> LeastLoss | 
     """The question as an augmented Lagrangian; ceiling and limit are the privacies of shares and of silence."""
     if question.budget is not None and question.weights is not None:
         return MostPrivacy(question.budget, question.weights, question.targets)
-    wanted = np.log(np.maximum(question.targets, _TINY))
-    below = wanted - np.log(np.maximum(ceiling, _TINY))
-    above = np.abs(np.log(np.maximum(limit, _TINY)) - wanted)
-    return LeastLoss(question.targets, np.minimum(np.where(below > 0, below, np.inf), above))
+    return LeastLoss.between(question.targets, ceiling, limit)
 
 
 class PriceSearch:

@@ -26,7 +26,6 @@ from veilnet.designs.streams.knowledge import JointState
 from veilnet.designs.streams.objective import StreamObjective
 from veilnet.designs.streams.search import STREAM_SETTINGS, Race, Start, embedded, projectors
 
-_TINY = np.finfo(float).tiny
 _SMALL = 60  # numbers in the joint state up to which starts are cheap
 # For small streams and for others: starts, those of each race that are settled, and updates of the multipliers then.
 _STARTS, _FINISHERS, _ROUNDS = (12, 4), (2, 1), (12, 4)
@@ -119,8 +118,7 @@ class StreamCurve(Levels):
         return self._polished(problem.copy(), inverse, direct)
 
     def _least_loss(self, level: float) -> Problem:
-        targets = self.targets(level)
-        return LeastLoss(targets, self._room(targets))
+        return LeastLoss.between(self.targets(level), self._ceilings, self._limits)
 
     def _most_privacy(self, budget: float) -> Problem:
         return MostPrivacy(budget, self.weights, self.floors, self.sharing if np.any(self.floors) else None)
@@ -204,15 +202,6 @@ class StreamCurve(Levels):
             kept = left * (sizes > 1e-9)[:, None, :]
             points.append((kept @ kept.transpose(0, 2, 1)).reshape(count, size, size))
         return points
-
-    def _room(self, targets: Array) -> Array:
-        """How far targets lie from the ceiling below and from the limit above, in logarithms."""
-        wanted, ceiling, limit = (
-            np.log(np.maximum(each, _TINY)) for each in (targets, self._ceilings, self._limits)
-        )
-        return np.asarray(
-            np.minimum(np.where(wanted > ceiling, wanted - ceiling, np.inf), np.abs(limit - wanted))
-        )
 
     def _serve_for_less(self) -> None:
         """A plan for more privacy serves for less: let it, where it is cheaper."""
