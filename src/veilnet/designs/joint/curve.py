@@ -34,6 +34,7 @@ from veilnet.designs.joint.search import (
     polish,
     result_of,
     solve,
+    turn,
 )
 from veilnet.designs.joint.settings import SETTINGS
 from veilnet.designs.joint.snap import Finished
@@ -134,7 +135,7 @@ class JointCurve(Levels):
 
         def try_at(level: float, *, closely: bool = False) -> None:
             nonlocal inside, outside
-            result = self.at(level) if closely else self._least_loss(level)
+            result = self.at(level) if closely else self._least_loss(level, closely=False)
             if result.loss <= budget:
                 # A plan often reaches more than was asked of it.
                 inside = (max(level, min(self.reached(result.privacy), highest)), result)
@@ -221,11 +222,16 @@ class JointCurve(Levels):
         if not level < above < self.limit * (1 - 1e-6):
             return None
         if place not in self._steps:
-            self._steps[place] = self._least_loss(above)
+            self._steps[place] = self._least_loss(above, closely=False)
         return self._steps[place]
 
     def _least_loss(
-        self, level: float, above: JointResult | None = None, targets: Array | None = None
+        self,
+        level: float,
+        above: JointResult | None = None,
+        targets: Array | None = None,
+        *,
+        closely: bool = True,
     ) -> JointResult:
         """The least loss at a level, or at ``targets`` that are hardly below it; ``above`` answers a higher level."""
         problem = least_loss_problem(self.objective, self.targets(level) if targets is None else targets)
@@ -240,6 +246,8 @@ class JointCurve(Levels):
                 shares = share_projectors(self.objective)
                 search.runs.append(Run(self.objective, problem.copy(), shares, SETTINGS.cold_margin))
                 converge(search, search.runs[-1])
+            if closely and search.finished and is_small(self.form):
+                turn(search)
         except Stopped:
             self.stopped = True
         found = result_of(search, interrupted=self.stopped)

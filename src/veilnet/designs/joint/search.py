@@ -110,8 +110,6 @@ def solve(
         leaders = _race(search)
         if starts > 1:
             _shake(search, leaders, starts, seed)
-            if is_small(form):
-                _turn(search, leaders)
         for done, run in enumerate(leaders):
             converge(search, run, rounds)
             tell("convergence", (done + 1) / len(leaders))
@@ -166,15 +164,20 @@ def _shake(search: Search, leaders: list[Run], kicks: int, seed: int) -> None:
         search.tell("disturbing the best", (number + 1) / kicks)
 
 
-def _turn(search: Search, leaders: list[Run]) -> None:
+def turn(search: Search) -> None:
     """Try the best with one agent silent, or sending all it has, each in turn.
 
     Descent does not take an agent there where everything in between is dearer.
     """
-    points = turned_about(leaders[0].shrink)
+    finished, run = min(search.finished, key=lambda pair: pair[0].value)
+    leaders = [run]
+    points = turned_about(finished.shrink)
     for done, point in enumerate(points):
-        _try(search, leaders, 0, point, 0.0, SETTINGS.escape)
+        with np.errstate(over="ignore"):  # where all that is private is told, log p has no slope
+            _try(search, leaders, 0, point, 0.0, SETTINGS.escape)
         search.tell("turning agents", (done + 1) / len(points))
+    if leaders[0] is not run:
+        converge(search, leaders[0])
 
 
 def _try(
