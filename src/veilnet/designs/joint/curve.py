@@ -33,6 +33,7 @@ from veilnet.designs.joint.search import (
     least_loss_problem,
     polish,
     result_of,
+    soften,
     solve,
     turn,
 )
@@ -242,12 +243,13 @@ class JointCurve(Levels):
             if self.stopped and not warm:
                 raise Stopped
             polish(search, [one.shrink for one in (*warm, above) if one is not None], rivals=True)
-            if level < self.ceiling * (1 + SETTINGS.near_ceiling):
+            if level < self.ceiling * (1 + SETTINGS.near_ceiling) or (closely and is_small(self.form)):
                 shares = share_projectors(self.objective)
                 search.runs.append(Run(self.objective, problem.copy(), shares, SETTINGS.cold_margin))
                 converge(search, search.runs[-1])
             if closely and search.finished and is_small(self.form):
                 turn(search)
+                soften(search)
         except Stopped:
             self.stopped = True
         found = result_of(search, interrupted=self.stopped)

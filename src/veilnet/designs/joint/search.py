@@ -180,6 +180,15 @@ def turn(search: Search) -> None:
         converge(search, leaders[0])
 
 
+def soften(search: Search) -> None:
+    """Polish the best once more, its zeros and ones softened so that those that rest there wrongly come free."""
+    for _ in range(SETTINGS.second_looks):
+        best = min((finished for finished, _ in search.finished), key=lambda each: each.value)
+        polish(search, [best.shrink], rounds=SETTINGS.last_rounds, margin=SETTINGS.soft_margin)
+        if search.finished[-1][0].value > best.value - SETTINGS.better:
+            return
+
+
 def _try(
     search: Search, leaders: list[Run], place: int, point: list[Array], margin: float, jump: float
 ) -> None:

@@ -35,8 +35,9 @@ class SearchSettings:
     escape, open_gap, worthwhile: the small jump that frees eigenvalues resting at 0 or 1 while the gap is open, and
                      the progress (in log loss) without which a start counts as settled.
     agree:           in log loss, how near the best a start must end to count as agreeing with it.
-    cold_margin, warm_margin, primed_margin: how far the eigenvalues of a start, of a plan for another level and of a
-                     nearly optimal plan are drawn away from 0 and 1.
+    cold_margin, warm_margin, primed_margin, soft_margin: how far the eigenvalues of a start, of a plan for another
+                     level, of a nearly optimal plan and of the answer of a small network, for a last look, are drawn
+                     away from 0 and 1.
 
     first_penalty, primed_penalty, penalty_growth, penalty_limit: of the augmented Lagrangian.
     nearly_feasible: the violation, in logarithms, below which multipliers are fitted to the gradients.
@@ -111,6 +112,7 @@ class SearchSettings:
     agree: float = 1e-3
     cold_margin: float = 0.15
     warm_margin: float = 1e-3
+    soft_margin: float = 0.02
     primed_margin: float = 1e-3
     first_penalty: float = 3.0
     primed_penalty: float = 30.0
