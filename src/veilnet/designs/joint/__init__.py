@@ -4,8 +4,8 @@ Read in this order: ``problem`` (the information as a function of what agents se
 Lagrangian), ``chart`` and ``lbfgs`` (how it is minimised), ``run`` (one start to its end), ``starts`` (where to
 start), ``snap`` (eigenvalues to 0 and 1), ``hidden`` (one direction of x hidden altogether), ``search`` (many
 starts), ``hiding`` and ``withholding`` (privacy without bound, and at its limit), ``levels`` (what a curve is),
-``curve`` (both questions asked of one curve) and ``solver`` (the two questions). ``settings`` holds the numbers of the
-search, ``telling`` what callers say of it.
+``curve`` (both questions asked of one curve) and ``solver`` (the two questions). ``settings`` holds the numbers of
+the search, ``telling`` what callers say of it.
 """
 
 from veilnet.designs.joint.curve import JointCurve
