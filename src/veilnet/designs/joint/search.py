@@ -173,7 +173,8 @@ def turn(search: Search) -> None:
     leaders = [run]
     points = turned_about(finished.shrink)
     for done, point in enumerate(points):
-        with np.errstate(over="ignore", invalid="ignore"):  # where all is told, log p has no slope
+        # Where everything is told, the logarithm of a privacy has no slope to follow.
+        if search.problem.level(search.objective(point).privacy) > SETTINGS.rounding:
             _try(search, leaders, 0, point, 0.0, SETTINGS.escape)
         search.tell("turning agents", (done + 1) / len(points))
     if leaders[0] is not run:
