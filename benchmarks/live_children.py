@@ -20,7 +20,13 @@ from veilnet import cli
 from veilnet.live import agent as live_agent
 
 PATIENCE = 120.0
-WATCHED = ("/veilnet/live/", "/veilnet/cli/agent.py", "/veilnet/cli/center.py")
+WATCHED = (
+    "/veilnet/live/",
+    "/veilnet/io/agent_store.py",
+    "/veilnet/io/_sqlite.py",
+    "/veilnet/cli/agent.py",
+    "/veilnet/cli/center.py",
+)
 
 Line = tuple[str, int]
 

@@ -47,6 +47,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
             readings,
             "--out",
             messages,
+            "--again",
         ]
 
     subprocess.run(sanitize("exact"), check=True)

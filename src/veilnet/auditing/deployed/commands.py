@@ -1,6 +1,6 @@
 """A deployed sanitizer that is a program: readings as CSV on its standard input, messages on its output.
 
-``veilnet sanitize plan/kitchen.json`` is one; so is whatever really runs at the agent.
+``veilnet sanitize plan/kitchen.json --again`` is one; so is whatever really runs at the agent.
 """
 
 from __future__ import annotations
