@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -78,6 +78,10 @@ class Plan(Frozen):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sanitizers", mechanisms(self.network, self.sanitizers))
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Mapping) and each.name != "sanitizers":
+                object.__setattr__(self, each.name, MappingProxyType(dict(value)))
 
     @property
     def gap(self) -> float:
@@ -346,20 +350,19 @@ def make_plan(
             f"the {method} plan is not confirmed and was not returned: {certificate.complaint()}; "
             f"{_advice(network)}"
         )
+    return sealed(network, gridded, method, promise, certificate, noted)
+
+
+def sealed(
+    network: Network, sanitizers: Mapping[str, Sanitizer], method: str, promise: Promise,
+    certificate: Certificate, details: Mapping[str, Any], proof: Proof | None = None,
+) -> Plan:  # fmt: skip
+    """The plan of a promise that was confirmed."""
     return Plan(
-        network=network,
-        sanitizers=gridded,
-        method=method,
-        utility=promise.utility,
-        privacy=MappingProxyType(dict(promise.privacy)),
-        certificate=certificate,
-        targets=MappingProxyType(dict(asked.targets)),
-        worst_targets=MappingProxyType(dict(asked.worst)),
-        details=MappingProxyType(noted),
-        floors=MappingProxyType(dict(asked.floors)),
-        privacy_with_gaps=MappingProxyType(with_gaps),
-        seen=MappingProxyType(dict(asked.seen)),
-    )
+        network, sanitizers, method, promise.utility, promise.privacy, certificate,
+        targets=promise.targets, worst_targets=promise.worst_targets, floors=promise.floors, details=details,
+        proof=proof, privacy_with_gaps=promise.with_gaps, seen=promise.seen,
+    )  # fmt: skip
 
 
 def _figures(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[float, dict[str, float]]:

@@ -13,7 +13,6 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from veilnet.model.network import Network
 from veilnet.plans.certificate import Certificate, Promise, certify, explained_by_rounding
 from veilnet.plans.in_words import floors_in_proof, that_keeps
 from veilnet.plans.lower_bound.proof import Proof
-from veilnet.plans.plan import Plan
+from veilnet.plans.plan import Plan, sealed
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.review.inspection import inspect
 from veilnet.verdict.exact_test import check
@@ -157,21 +156,9 @@ def confirmed(saved: SavedPlan) -> Plan:
     for each in _proof_checks(saved, saved.network):
         if not each.ok:
             raise InvalidPlan(each.note)
-    proof = None if saved.proof_file is None else saved.proof_file[1]
-    return Plan(
-        network=saved.network,
-        sanitizers=saved.sanitizers,
-        method=saved.method,
-        utility=saved.promise.utility,
-        privacy=MappingProxyType(dict(saved.promise.privacy)),
-        certificate=certificate,
-        targets=MappingProxyType(dict(saved.promise.targets)),
-        worst_targets=MappingProxyType(dict(saved.promise.worst_targets)),
-        floors=MappingProxyType(dict(saved.promise.floors)),
-        details=MappingProxyType(dict(saved.details)),
-        privacy_with_gaps=MappingProxyType(dict(saved.promise.with_gaps)),
-        seen=MappingProxyType(dict(saved.promise.seen)),
-        proof=None if isinstance(proof, str) else proof,
+    proof = None if saved.proof_file is None or isinstance(saved.proof_file[1], str) else saved.proof_file[1]
+    return sealed(
+        saved.network, saved.sanitizers, saved.method, saved.promise, certificate, saved.details, proof
     )
 
 
