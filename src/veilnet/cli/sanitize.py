@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-
 from veilnet.cli._command_line import Argument, Option
 from veilnet.cli._lines import LINES_AT_ONCE, say, say_unused_times, with_first
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
@@ -263,6 +261,8 @@ class _Run:
     @contextmanager
     def _outlet(self) -> Iterator[Sink]:
         """Where messages go: a file that grows with the store, one that appears at the end, or a pipe."""
+        import numpy as np
+
         from veilnet.io._atomic import replacing
         from veilnet.io.message_streams import message_header, message_lines
         from veilnet.io.outbox import Sink, added_to
