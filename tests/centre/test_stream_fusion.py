@@ -318,6 +318,26 @@ def test_a_changed_centre_file_is_refused(tmp_path: Path, key: str) -> None:
         vn.Fusion.load(path)
 
 
+@pytest.mark.parametrize("spans", [[(0, 1), (0, 1)], [(1, 3), (2, 4)], [(2, 2)], [(0, 10**6)], [(-2, 1)]])
+def test_memories_that_share_the_state_are_refused(tmp_path: Path, spans: list[tuple[int, int]]) -> None:
+    from veilnet.io._sealed import seal
+
+    vn.design(random_stream(9)).save(tmp_path / "plan")
+    path = tmp_path / "plan/center.json"
+    document = json.loads(path.read_text())
+    del document["checksum"]
+    agents = list(document["agents"].values())
+    assert len(agents) >= 2
+    for agent in agents:
+        agent.pop("memory", None)
+        agent.pop("start", None)
+    for agent, span in zip(agents, spans, strict=False):
+        agent["memory"] = span
+    path.write_bytes(seal(document))
+    with pytest.raises(vn.InvalidPlan, match="a part of the state of its own"):
+        vn.Fusion.load(path)
+
+
 def test_verify_refuses_another_centre(tmp_path: Path) -> None:
     """A well-formed and sealed file that is not what the plan implies: of other noise, or of single rows."""
     from veilnet.io._sealed import seal

@@ -206,6 +206,14 @@ def forge_sanitizer(folder: Path, change) -> None:
     reseal(folder / "kitchen.json", change)
 
 
+def test_files_that_agree_on_a_false_id_are_found(folder) -> None:
+    """Their checksums are right, and none of them is another plan's: only the content tells."""
+    for path in (folder / "plan").glob("*.json"):
+        reseal(path, lambda document: document.update(plan="0" * 32))
+    with pytest.raises(vn.InvalidPlan, match="id does not match its content"):
+        vn.Plan.load(folder / "plan")
+
+
 def test_a_forged_mechanism_breaks_the_promise(folder) -> None:
     raw = [[float(i == j) for j in range(4)] for i in range(4)]
 

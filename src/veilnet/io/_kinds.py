@@ -10,7 +10,6 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +156,7 @@ def _unpacked(found: dict[str, Any]) -> Array:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("expected base64") from None
-    possible = set(found) == set(_PACKED) and all(0 <= length <= _LONGEST for length in shape)
-    if not possible or len(content) != 8 * prod(shape):
+    if set(found) != set(_PACKED) or not all(0 <= length <= _LONGEST for length in shape):
         raise ValueError(f"expected numbers of shape {shape[:8]}, found {len(content)} bytes")
     return _array(np.frombuffer(content, dtype="<f8").reshape(shape))
 
