@@ -24,9 +24,10 @@ import veilnet as vn
 from helpers.released import forget
 from veilnet import cli
 from veilnet._core.durations import duration
+from veilnet._core.missed import MISSED
 from veilnet.io import merging
 from veilnet.io.merging import MessageFile, aligned
-from veilnet.io.message_streams import MessageMark, message_header, message_lines
+from veilnet.io.message_streams import MessageMark, MessageReader, message_header, message_lines
 from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.row_keys import Clock, RowKey, as_seconds
 from veilnet.io.sources import RowSource
@@ -419,3 +420,18 @@ def test_lines_that_cannot_be_read_take_no_row_where_rows_are_told() -> None:
     lines = b'{"row": 5, "readings": [1]}\n{broken\n{broken\n{"row": 6, "readings": [2]}\n'
     (block,) = ReadingReader(RowSource("rows", lines, "jsonl"), 1).blocks(9)
     assert (block.rows, [row for _, row, _ in block.refused]) == ([5, 6], [None, None])
+
+
+def test_messages_are_no_readings() -> None:
+    source = RowSource("sent", b"row,plan,agent,T\n1,cf6785d0,kitchen,2.5\n")
+    with pytest.raises(vn.InvalidReading, match="sanitized already"):
+        list(ReadingReader(source, 1, names=["T"]).blocks(9))
+
+
+@pytest.mark.parametrize("cells", ["missed,1.0", "1.0,inf", "1.0,nan", "1.0,"])
+def test_no_part_of_a_message_is_missing(cells: str) -> None:
+    mark = MessageMark("cf6785d0", "kitchen")
+    lines = f"row,plan,agent,z1,z2\n1,cf6785d0,kitchen,{cells}\n2,cf6785d0,kitchen,missed,missed\n"
+    (block,) = MessageReader(RowSource("sent", lines.encode()), 2, mark=mark).blocks(9)
+    assert (block.rows, block.numbers) == ([2], [[MISSED, MISSED]])
+    assert [(line, row) for line, row, _ in block.refused] == [(2, 1)]

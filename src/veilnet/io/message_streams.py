@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
-import numpy as np
-
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
@@ -75,7 +73,7 @@ def message_header(format: Format, columns: int, mark: MessageMark) -> bytes:
 
 def message_lines(format: Format, rows: Sequence[int], values: Array, mark: MessageMark) -> bytes:
     """Messages as lines; a row that is infinite says that its reading was missed."""
-    missed = np.isposinf(values).all(axis=1) if values.shape[1] else np.zeros(len(rows), bool)
+    missed = [bool(numbers) and all(number == MISSED for number in numbers) for numbers in values.tolist()]
     key = mark.key
     if format == "csv":
         between = _csv_line(mark.fields)
