@@ -11,6 +11,7 @@ from scipy.linalg import block_diag
 import veilnet as vn
 from helpers.networks import direct_information, random_network, random_sanitizers
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
+from veilnet.agent.memory import Memory
 from veilnet.bounds.message_noise import message_covariance
 
 KINDS = ["noise", "rectangular", "dependent", "singular noise", "silent", "mixed"]
@@ -87,3 +88,16 @@ def test_what_is_found_is_found_once_and_goes_on_with_a_grid() -> None:
     back = pickle.loads(pickle.dumps(gridded))
     assert back.once("planted", lambda: 8) == 8
     assert all(back[agent].same_as(gridded[agent]) for agent in network.agents)
+
+
+def test_memories_are_refused_where_rows_do_not_follow_one_another() -> None:
+    rows = vn.Network(
+        observe={"a": np.eye(2), "b": np.eye(2)}, noise=1.0, public=[[1.0, 0.0]], private={"g": [[0.0, 1.0]]}
+    )
+    stream = rows.replace(dynamics=vn.Dynamics(transition=0.5 * np.eye(2), noise=np.eye(2)))
+    keeping = vn.Sanitizer(np.eye(1, 3), memory=Memory([[0.5]], [[1.0, 0.0]]))
+    sent = mechanisms(stream, {"a": keeping})
+    assert dict(sent.numbers_kept) == {"a": 1, "b": 0}
+    for given in ({"a": keeping}, sent):
+        with pytest.raises(vn.InvalidRequest, match=r"'a'.*keeps a memory.*no dynamics"):
+            mechanisms(rows, given)
