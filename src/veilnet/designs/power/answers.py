@@ -92,8 +92,7 @@ def _by_steps(metric: Array, force: Array) -> Array:
 def _split(metric: Array, force: Array) -> Array:
     values, vectors = np.linalg.eigh(metric)
     splitting = Splitting(np.maximum(values, 0.0), vectors, force)
-    answer, least = np.zeros(metric.shape), np.full(len(metric), np.inf)
-    moving = np.arange(len(metric))
+    answer, moving = np.zeros(metric.shape), np.arange(len(metric))
     while moving.size and splitting.iterations < _MOST_STEPS:
         splitting.step()
         if splitting.iterations % CHECK_EVERY:
@@ -105,11 +104,8 @@ def _split(metric: Array, force: Array) -> Array:
         )
         spent = found @ slope
         reached = np.sum(force[moving] * spent, axis=(1, 2))
-        gap = largest_squares(slope) - np.sum(slope * spent, axis=(1, 2))
-        gap = np.where(reached > 0, gap / np.where(reached > 0, reached, 1.0), np.inf)
-        better = gap < least[moving]
-        answer[moving[better]], least[moving[better]] = found[better], gap[better]
-        far = gap > _CLOSE
+        answer[moving] = found
+        far = largest_squares(slope) - np.sum(slope * spent, axis=(1, 2)) > _CLOSE * reached
         moving = moving[far]
         splitting.keep(far)
     return answer
