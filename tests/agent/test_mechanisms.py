@@ -10,6 +10,7 @@ from scipy.linalg import block_diag
 
 import veilnet as vn
 from helpers.networks import direct_information, random_network, random_sanitizers
+from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
 from veilnet.agent.memory import Memory
 from veilnet.bounds.message_noise import message_covariance
@@ -101,3 +102,19 @@ def test_memories_are_refused_where_rows_do_not_follow_one_another() -> None:
     for given in ({"a": keeping}, sent):
         with pytest.raises(vn.InvalidRequest, match=r"'a'.*keeps a memory.*no dynamics"):
             mechanisms(rows, given)
+
+
+def test_dither_that_a_sanitizer_states_is_counted_and_the_rest_is_what_is_needed() -> None:
+    agents = {"a": np.eye(2), "b": np.eye(2)}
+    network = vn.Network(
+        observe=agents,
+        noise=0.1,
+        public=[[1.0, 0.0]],
+        private={"g": [[0.0, 1.0]]},
+        resolution=dict.fromkeys(agents, 1.0),
+    )
+    mixed = vn.Sanitizer([[1.0, 1.0]])
+    counted = counting_dither(network, {"a": mixed.replace(resolution=1.0, dither=1), "b": mixed})
+    assert counted.dither is not None
+    assert counted.dither.tolist() == [1, 1, 2, 2]
+    assert counting_dither(counted, {"a": mixed, "b": mixed}) is counted
