@@ -51,7 +51,8 @@ class Kind:
         try:
             return self._made(msgspec.convert(value, self._form, strict=True))
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-            raise InvalidNetwork(f"{where}: {' '.join(str(error).split())[:200]}") from error
+            words = " ".join(str(error).split())[:200]
+            raise InvalidNetwork(f"{where}: {words[:1].lower()}{words[1:]}") from error
 
 
 class Maybe:

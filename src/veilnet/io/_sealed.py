@@ -12,9 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet.io import _json, _reading
@@ -22,8 +20,6 @@ from veilnet.io._formats import check_format
 
 _LIMIT = 2**30  # bytes
 _AGAIN = "copy it again, or save the plan again"
-
-Document = TypeVar("Document", bound=msgspec.Struct)
 
 
 def digest(document: Mapping[str, Any]) -> str:
@@ -93,14 +89,6 @@ def read_sealed(path: Path, expected: str, content: bytes | None = None) -> tupl
         return document, digest(document) == checksum
     except (ValueError, RecursionError) as error:
         raise InvalidPlan(f"{path}: holds what JSON cannot ({_short(error)}); {_AGAIN}") from error
-
-
-def convert(document: Mapping[str, Any], kind: type[Document], path: Path) -> Document:
-    """The table as a typed document, or an error that names the file and the key."""
-    try:
-        return msgspec.convert(document, type=kind, strict=True)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InvalidPlan(f"{path}: {_short(error)}; the file was changed: {_AGAIN}") from error
 
 
 def format_of(path: Path) -> tuple[str, str | None]:

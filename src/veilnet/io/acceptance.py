@@ -3,12 +3,12 @@
 A key that is trusted once is trusted for every plan that it signs, so an agent remembers, in ``kitchen.accepted``
 beside ``kitchen.json`` (or where ``--accepted`` says):
 
-format       "veilnet-accepted/2"
+format       "veilnet-accepted/3"
 version      of the newest plan that it ran; anything older is refused (a roll-back)
 fingerprint  of the file of that version: two files of one version are refused
 agreed       the sanitizer that the agent's owner agreed to: the first that ran, or the last that was confirmed with
              'veilnet inspect --confirm'; what tells more (:mod:`veilnet.review.order`) is refused until confirmed;
-             null in the record of a centre, which tells nothing of its own
+             left out in the record of a centre, which tells nothing of its own
 checksum     see :mod:`veilnet.io._sealed`
 
 A plan that tells less is run without asking and does not change what was agreed to.
@@ -19,30 +19,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.io import sanitizer_files
 from veilnet.io._atomic import write_bytes
-from veilnet.io._sealed import convert, open_sealed, seal
+from veilnet.io._kinds import TEXT, WHOLE, Maybe, Table
+from veilnet.io._sealed import open_sealed, seal
 from veilnet.io.statements import Statement
 from veilnet.io.trust import pinned, require_trust
 from veilnet.review.order import what_more
 
-FORMAT = "veilnet-accepted/2"
+FORMAT = "veilnet-accepted/3"
 
 
-class AcceptedDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """The keys of the file."""
-
-    format: str
-    version: int
-    fingerprint: str
-    agreed: dict[str, Any] | None
+ACCEPTED = Table(version=WHOLE, fingerprint=TEXT, agreed=Maybe(sanitizer_files.SANITIZER))
 
 
 @dataclass(frozen=True)
@@ -63,9 +55,9 @@ def read_accepted(record: Path) -> Accepted | None:
     """What is remembered; None before the first plan. A damaged record is an error: nothing is sent then."""
     if not record.exists():
         return None
-    document = convert(open_sealed(record, FORMAT), AcceptedDocument, record)
-    agreed = None if document.agreed is None else sanitizer_files.from_document(dict(document.agreed), record)
-    return Accepted(document.version, document.fingerprint, agreed)
+    found = ACCEPTED.values(open_sealed(record, FORMAT), record)
+    agreed = None if found["agreed"] is None else sanitizer_files.from_values(found["agreed"], record)
+    return Accepted(found["version"], found["fingerprint"], agreed)
 
 
 def step_back(statement: Statement, before: Accepted | None) -> str:
@@ -145,14 +137,9 @@ def accept(
     agreed = sanitizer if before is None or confirmed else before.agreed
     now = Accepted(statement.version, statement.sha256, agreed)
     if before is None or confirmed or (before.version, before.fingerprint) != (now.version, now.fingerprint):
-        document = {
-            "format": FORMAT,
-            "version": now.version,
-            "fingerprint": now.fingerprint,
-            "agreed": None if agreed is None else sanitizer_files.to_document(agreed, None),
-        }
+        said = None if agreed is None else sanitizer_files.values_of(agreed)
         try:
-            write_bytes(where, seal(document))
+            write_bytes(where, seal(ACCEPTED.document(FORMAT, vars(now) | {"agreed": said})))
         except OSError as error:
             raise InvalidPlan(
                 f"{where}: cannot be written ({error.strerror}), and an agent has to remember which plan it ran, so "

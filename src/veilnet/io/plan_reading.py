@@ -14,7 +14,7 @@ from veilnet._core.errors import InvalidNetwork, InvalidPlan, InvalidRequest, No
 from veilnet.agent.mechanisms import check_sanitizers
 from veilnet.io import sanitizer_files
 from veilnet.io._formats import PLAN as FORMAT
-from veilnet.io._kinds import file_errors
+from veilnet.io._kinds import NUMBERS, file_errors
 from veilnet.io._sealed import read_sealed
 from veilnet.io.centre_files import load_centre
 from veilnet.io.network_schema import from_document, network_difference
@@ -213,17 +213,13 @@ def _power(allowed: Any, network: Network, path: Path) -> dict[str, float]:
     """The noise power allowed to every agent, which stands among the details; empty where nothing limits it."""
     if allowed is None:
         return {}
-    if not isinstance(allowed, dict) or set(allowed) != set(network.agents):
-        raise InvalidPlan(
-            f"{path}: details.power_allowed: expected a number for each agent; save the plan again"
-        )
-    for agent, each in allowed.items():
-        if type(each) not in (int, float) or not 0 <= each < math.inf:
-            raise InvalidPlan(
-                f"{path}: details.power_allowed: expected finite numbers of at least 0, found {each!r} for {agent}; "
-                "save the plan again"
+    with file_errors(path):
+        found: dict[str, float] = NUMBERS.read(allowed, "details.power_allowed")
+        if set(found) != set(network.agents) or not all(0 <= each < math.inf for each in found.values()):
+            raise InvalidNetwork(
+                "details.power_allowed: expected a finite number of at least 0 for each agent"
             )
-    return {agent: float(each) for agent, each in allowed.items()}
+    return found
 
 
 def _or_complaint(read: Callable[[], T]) -> T | str:
