@@ -18,7 +18,6 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array
-from veilnet.agent.sanitizer import Sanitizer
 from veilnet.designs.confirmed import MARGINS, Answer, confirmed_plan
 from veilnet.designs.floors import FlooredCurve, at_limit, curve_through, hiding_faces, in_order, row_curve
 from veilnet.designs.joint import (
@@ -100,16 +99,16 @@ class Tradeoff(ABC):
     def _at_the_limit(self, near: list[str], asked: Asked) -> Plan:
         """The plan that tells nothing of some parameters, and of the others no more than is asked."""
 
-    @abstractmethod
-    def _shares(self) -> Mapping[str, Sanitizer]:
-        """What agents send at no loss."""
-
     def _shares_alone(self, asked: Asked, why: str) -> Plan:
         """The shares, which lose nothing and so keep within any loss, where no plan that loses some is confirmed."""
         details = {"interrupted": False, "remark": f"this is the most privacy at no loss: {why}"}
         details |= reachable(self.verdict)
         return make_plan(
-            self.verdict.network, self._shares(), "joint", replace(asked, floors={}), details=details
+            self.verdict.network,
+            self.verdict.shares.sanitizers,
+            "joint",
+            replace(asked, floors={}),
+            details=details,
         )
 
     def _unconfirmed(self) -> str:
@@ -143,9 +142,6 @@ class RowTradeoff(Tradeoff):
         for aim in aims:
             found = curve.ask(**aim)[1]
             yield self.answer(found.shrink, how_found(found))
-
-    def _shares(self) -> Mapping[str, Sanitizer]:
-        return self.verdict.shares.sanitizers
 
     def _unconfirmed(self) -> str:
         amplified = self.verdict.network.conditioning

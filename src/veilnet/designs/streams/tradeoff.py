@@ -100,9 +100,6 @@ class StreamTradeoff(Tradeoff):
         )
         return made, {**reachable(self.verdict), **how_found(found), **more}
 
-    def _shares(self) -> Mapping[str, Sanitizer]:
-        return self.verdict.shares.sanitizers
-
     def _hidden(self, floors: Mapping[str, float]) -> list[str]:
         """The parameters whose floor is their limit."""
         limits = self.verdict.limit
