@@ -18,6 +18,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet.auditing.fingerprint import plan_fingerprint
 from veilnet.auditing.report import AuditReport, Row
 from veilnet.io._json import plain
+from veilnet.io.template import house
 
 pytestmark = pytest.mark.small_search
 
@@ -309,3 +310,16 @@ def test_findings_and_curves_of_others_are_refused() -> None:
     other = plan.network.replace(noise=dict.fromkeys(plan.network.agents, 2.0))
     with pytest.raises(vn.InvalidRequest, match=r"frontier: .*another network"):
         plan.report(frontier=vn.frontier(other, [0.0]))
+
+
+def test_of_a_secret_the_card_says_how_surely_it_is_seen_and_no_growth() -> None:
+    network = house()
+    others = {name: rows for name, rows in network.private.items() if name != "cooking"}
+    network = network.replace(private={**others, "cooking": vn.Secret(network.private["cooking"], 1.0)})
+    plan = vn.design(network)
+    card = plan._repr_html_()
+    auc = f"AUC {vn.detectability(plan.network, plan)['cooking'].auc:.3f}"
+    headline = card[: card.index('class="grid"')]
+    assert auc in headline
+    assert "error on cooking" not in headline
+    assert auc in card[card.index("<h3>cooking") :]

@@ -68,7 +68,7 @@ def plan_card(plan: Plan) -> Html:
     rest = paragraph(
         element("code", "plan.report()"), " shows what each agent sends, and the rest.", class_="soft"
     )
-    return _card(headline(plan, errors), error_cards(errors, plan.worst_direction), gaps_note(plan), rest)
+    return _card(headline(plan, errors), error_cards(errors, plan), gaps_note(plan), rest)
 
 
 def estimate_card(estimate: Estimate) -> Html:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
                 " error should become as long as that of a guess: there, larger is safer.",
                 when,
             ),
-            error_cards(errors, plan.worst_direction),
+            error_cards(errors, plan),
             gaps_note(plan),
             details("All errors as a table", error_table(plan, errors)),
             _exposed(plan),
@@ -46,17 +46,14 @@ def known_section(plan: Plan, errors: Sequence[TypicalError]) -> Html:
     )
 
 
-def error_cards(errors: Sequence[TypicalError], most_exposed: Mapping[str, float]) -> Html:
-    """One card for each parameter, the least protected private ones first where there are many.
-
-    most_exposed: the growth of the error variance of each private parameter's most exposed combination.
-    """
+def error_cards(errors: Sequence[TypicalError], plan: Plan) -> Html:
+    """One card for each parameter, the least protected private ones first where there are many."""
     private = sorted((each for each in errors if each.private), key=growth_of)
     public = sorted((each for each in errors if not each.private), key=lambda each: -growth_of(each))
     chosen = {
         each.name for each in [*public[: MOST_CARDS // 2], *private[: MOST_CARDS - min(len(public), 6)]]
     }
-    cards = [_card(each, most_exposed.get(each.name, np.inf)) for each in errors if each.name in chosen]
+    cards = [_card(each, plan) for each in errors if each.name in chosen]
     left = len(errors) - len(cards)
     folded = paragraph(
         f"{left} more parameters stand in the table below: those that changed most, or are least protected, are "
@@ -81,8 +78,13 @@ def gaps_note(plan: Plan) -> Html | None:
     )
 
 
-def _card(error: TypicalError, most_exposed: float) -> Html:
-    meaning = what_it_means(error, most_exposed)
+def _card(error: TypicalError, plan: Plan) -> Html:
+    seen = plan.detectability.get(error.name) if error.private else None
+    if seen is None:
+        meaning = what_it_means(error, plan.worst_direction.get(error.name, np.inf))
+    else:
+        words = seen.in_words(error.unit)
+        meaning = f"{words[0].upper()}{words[1:]}."
     role = "private: must stay hard to estimate" if error.private else "public: may be known"
     return element(
         "div",

@@ -93,11 +93,19 @@ def _public_part(plan: Plan, public: Sequence[TypicalError]) -> str:
 
 
 def _private_part(plan: Plan, private: Sequence[TypicalError]) -> str:
+    secrets = [each.name for each in private if each.name in plan.detectability]
+    private = [
+        each for each in private if each.name not in secrets
+    ]  # of those the growth of an error misleads
     growing = [each.name for each in private if np.isinf(growth_of(each))]
     unbounded = [name for name in growing if np.isinf(plan.worst_direction[name])]
     in_part = [name for name in growing if name not in unbounded]
     others = sorted((each for each in private if np.isfinite(growth_of(each))), key=growth_of)
     parts = []
+    if secrets:
+        seen = [f"of {shown(name)} with AUC {plan.detectability[name].auc:.3f}" for name in secrets[:_NAMED]]
+        more = f" (and of {len(secrets) - _NAMED} more)" if len(secrets) > _NAMED else ""
+        parts.append(f"in one row it sees a change {join_names(seen)}{more} (0.5 is guessing)")
     if unbounded:
         parts.append(f"it can no longer estimate {names_of(unbounded)}")
     if in_part:

@@ -80,9 +80,7 @@ def _loaded(now: Loaded) -> dict[str, Any]:
         "silent": now.silent,
         "betrayed": now.betrayed,
         "html": {
-            "errors": join(
-                [error_cards(list(errors.values()), now.plan.worst_direction), gaps_note(now.plan)]
-            ),
+            "errors": join([error_cards(list(errors.values()), now.plan), gaps_note(now.plan)]),
             "frontier": _frontier(now),
             "agents": agents_section(now.plan),
             "verdict": verdict_section(now.verdict),
