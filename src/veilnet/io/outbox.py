@@ -132,10 +132,9 @@ class Sink:
 
     def _lines(self, messages: list[Message]) -> tuple[list[int], bytes]:
         told = [each for each in messages if self._told or each.values is not None]
-        values = np.full((len(told), self._columns), MISSED)
-        for place, each in enumerate(told):
-            if each.values is not None:
-                values[place] = np.frombuffer(each.values, dtype="<f8")
+        missed = np.full(self._columns, MISSED, dtype="<f8").tobytes()
+        numbers = b"".join(missed if each.values is None else each.values for each in told)
+        values = np.frombuffer(numbers, dtype="<f8").reshape(len(told), self._columns)
         rows = [each.epoch for each in told]
         return rows, message_lines(self._format, rows, values, self._mark)
 

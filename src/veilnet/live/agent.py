@@ -147,8 +147,8 @@ class LiveAgent:
         before = [self.remembers, *epochs[:-1]] if self.sanitizer.order else [0] * len(epochs)
         values, reasons = self._drawn(epochs, readings)
         kept = []
-        for place, each in enumerate(reserved):
-            numbers = None if place in reasons else values[place]
+        for place, row in enumerate(np.ascontiguousarray(values, dtype="<f8")):
+            each, numbers = reserved[place], None if place in reasons else row.tobytes()
             payload = self._sealed(each, numbers, self.plan, before[place])
             kept.append(Kept(each, payload, released=numbers is not None))
         memory = self._stream.state if self.sanitizer.order else None
@@ -174,7 +174,7 @@ class LiveAgent:
             self._after = epochs[stop - 1]
         return np.concatenate(found), reasons
 
-    def _sealed(self, reserved: Reserved, numbers: Array | None, plan: str, after: int) -> bytes:
+    def _sealed(self, reserved: Reserved, numbers: bytes | None, plan: str, after: int) -> bytes:
         return self._seal.message(
             Message(
                 plan=plan,
@@ -184,6 +184,6 @@ class LiveAgent:
                 epoch=reserved.epoch,
                 after=after,
                 private=self._noise.private,
-                values=None if numbers is None else np.ascontiguousarray(numbers, dtype="<f8").tobytes(),
+                values=numbers,
             )
         )
