@@ -20,8 +20,10 @@ import pytest
 
 from helpers.killing import killed_at, lines_of
 from helpers.live_networks import Wired, house_plan, house_readings
+from helpers.memories import with_memory
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
-from veilnet.agent.randomness import SystemNoise
+from veilnet.agent.randomness import SeededNoise, SystemNoise
+from veilnet.agent.stream import Stream
 from veilnet.io import agent_store
 from veilnet.io.agent_store import AgentStore, begin_agent_store
 from veilnet.live.agent import Exhausted, LiveAgent
@@ -135,6 +137,26 @@ def test_a_stream_goes_on_with_the_memory_it_had(tmp_path: Path) -> None:
     for one, other in zip(told["whole"], told["restarted"], strict=True):
         scale = np.sqrt(np.diag(house_plan(stream=True).sanitizers[AGENT].noise)) + 1.0
         assert np.all(np.abs(one.numbers() - other.numbers()) < 60 * scale)  # other noise, the same memory
+
+
+def test_epochs_that_were_passed_over_are_missed_rows_of_the_stream(tmp_path: Path) -> None:
+    """To the last bit what a stream sends that skips them, in one block and one by one."""
+    sanitizer = with_memory(np.random.default_rng(0), readings=2, order=3, sent=2).replace(agent=AGENT)
+    own = np.random.default_rng(1).normal(size=(4, 2))
+    for name, blocks in (("one", [[1, 2, 5, 6]]), ("many", [[1], [2], [5], [6]])):
+        begin_agent_store(tmp_path / name, AGENT)
+        stream = Stream(sanitizer.recipe, SeededNoise(np.random.default_rng(2)))
+        with AgentStore(tmp_path / name, AGENT) as store:
+            running = LiveAgent(store, SEAL, sanitizer, PLAN, SeededNoise(np.random.default_rng(2)))
+            expected, row = [], 0
+            for epochs in blocks:
+                running.take(epochs, own[row : row + len(epochs)])
+                for part in [epochs[:2], epochs[2:]] if name == "one" else [epochs]:
+                    stream.skip(2 if part[0] == 5 else 0)
+                    expected.append(stream.advance(own[row : row + len(part)])[0])
+                    row += len(part)
+            sent = [SEAL.open_message(payload).numbers() for _, payload in store.waiting(0, 9)]
+        np.testing.assert_array_equal(np.array(sent), np.concatenate(expected))
 
 
 def test_raw_readings_never_touch_the_disk(tmp_path: Path) -> None:
