@@ -23,6 +23,7 @@ from veilnet.calibration.rows import Missing, Rows, read_rows
 from veilnet.centre.fusion import Fusion
 from veilnet.designs.choice import design
 from veilnet.designs.questions import Worst
+from veilnet.designs.secrets import SeenAtMost
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
@@ -94,7 +95,7 @@ def refit(
     plan: Plan,
     table: Any,
     *,
-    privacy: float | Worst | Mapping[str, float | Worst] | None = None,
+    privacy: float | Worst | SeenAtMost | Mapping[str, float | Worst | SeenAtMost] | None = None,
     utility_loss: float | None = None,
     time: str | None = None,
     missing: Missing = "refuse",
