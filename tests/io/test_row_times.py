@@ -435,3 +435,14 @@ def test_no_part_of_a_message_is_missing(cells: str) -> None:
     (block,) = MessageReader(RowSource("sent", lines.encode()), 2, mark=mark).blocks(9)
     assert (block.rows, block.numbers) == ([2], [[MISSED, MISSED]])
     assert [(line, row) for line, row, _ in block.refused] == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    "header", ["row,plan,agent,z1,z2,z3", "row,plan,agent,z1", "plan,agent,z1,z2", "row,plan,z1,z2"]
+)
+def test_messages_of_another_size_are_another_file(header: str) -> None:
+    reader = MessageReader(
+        RowSource("sent", f"{header}\n".encode()), 2, mark=MessageMark("cf6785d0", "kitchen")
+    )
+    with pytest.raises(vn.InvalidReading, match="is it the right file"):
+        list(reader.blocks(9))
