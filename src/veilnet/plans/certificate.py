@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.model.network import Network
@@ -142,6 +143,11 @@ def certify(
         held = bool(least >= target - rounding * (1 + target))
         findings.append(Finding(f"every direction of {name}", target, least, held))
     for name, allowed in promise.seen.items():
+        if isinstance(model, StreamStacksRecheck):
+            raise InvalidRequest(
+                f"privacy: how surely a change of {name} is seen is not computed for a stream of {network.S} agents; "
+                "ask for a number"
+            )
         secret = network.secrets[name]
         found = model.deviations(secret.rows, secret.change, secret.rows_it_lasts(network.step))
         # d' falls with the error, so it is found as closely as that; where guessing is asked, to within a thousandth.
@@ -160,8 +166,8 @@ def certify(
         held = bool(0.0 - promise.utility <= promise.most_loss + _AGREEMENT * (1 + promise.most_loss))
         findings.append(Finding(LOSS_ALLOWED, promise.most_loss, 0.0 - promise.utility, held))
     if promise.power and begun is None:  # of agents elsewhere, who formed their sums knows their noise too
-        allowed = np.array([promise.power.get(agent, 0.0) for agent in network.agents])
-        findings.append(power_finding(network.agents, allowed, powers_of(sent)))
+        limits = np.array([promise.power.get(agent, 0.0) for agent in network.agents])
+        findings.append(power_finding(network.agents, limits, powers_of(sent)))
     return Certificate(tuple(findings))
 
 

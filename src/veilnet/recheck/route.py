@@ -123,7 +123,7 @@ class Recheck:
 def deviations(gained: Array, change: float | Array, lasts: int = 1) -> float:
     """√(T Δ'IΔ) for a vector Δ, or its largest over all of one length; I is what messages add to what was known."""
     if np.ndim(change):
-        squared = float(change @ gained @ change)  # type: ignore[operator]
+        squared = float(change @ gained @ change)
     else:
         squared = float(change) ** 2 * float(np.max(np.linalg.eigvalsh((gained + gained.T) / 2)))
     return float(np.sqrt(max(0.0, lasts * squared)))
