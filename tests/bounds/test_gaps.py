@@ -12,6 +12,7 @@ from veilnet._core.types import Array
 from veilnet.bounds.streams.gaps import gaps_of, with_starts
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.bounds.streams.state_space import message_model
+from veilnet.io.template import house
 from veilnet.verdict.streams.share_filters import share_filters
 
 
@@ -126,3 +127,14 @@ def test_a_draw_leaves_at_least_the_part_that_its_size_says(seed: int, size: flo
         assert most == pytest.approx(1.0, abs=1e-3) if len(pattern) == 1 else most > 1.0
         left = np.array(gaps_of(network, sanitizers, rows, [pattern]).least) / _usual(network, sanitizers)
         assert np.all(left >= size / (size + most) - 1e-6)
+
+
+def test_rows_long_before_a_gap_count_too() -> None:
+    """Before: the search ended after eight rows without a change, and the least was sixty-six rows before the gap."""
+    whole = house(stream=True)
+    network = vn.Network(
+        {agent: whole.observe[agent] for agent in ("kitchen", "bedroom")}, 0.25, whole.public, whole.private,
+        prior=whole.prior, dynamics=whole.dynamics,
+    )  # fmt: skip
+    plan = vn.design(network)
+    assert plan.certificate.ok  # which looks at every row

@@ -42,7 +42,6 @@ __all__ = ["Gaps", "gaps_of", "with_starts"]
 _MOST_ROWS = 2000
 _SETTLED = 1e-7  # of a deviation squared: an error so near the steady one has returned to it
 _ROUNDING = 1e-14  # of its deviation squared: exact numbers count as rounded by so much, as at the centre
-_QUIET_ROWS = 8  # rows without a change before an end is believed
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,19 +169,22 @@ class _Path:
         return found
 
     def _before(self, least: list[float], rows: Sequence[Array], later: Array) -> list[float]:
-        """The same over the rows before, which later messages tell of too."""
-        move, since = self._model.transition, 0
-        closed = self._left @ move
-        told = move.T @ self._tells @ move
-        scale = np.outer(self._scale, self._scale)
-        for _ in range(_MOST_ROWS):
-            found = self._lower(least, rows, self._now, later)
-            since = since + 1 if np.allclose(found, least, rtol=_SETTLED, atol=0.0) else 0
-            least = found
-            if since >= _QUIET_ROWS or np.max(np.abs(later - self._later) * scale) <= _SETTLED:
-                break
-            later = told + closed.T @ later @ closed
-        return least
+        """The same over the rows before, which later messages tell of too: of k rows before more than usual by
+        q_k' (Λ - usual Λ) q_k, q_k = F^k P a' with the filter's F = L A.
+        """
+        closed, apart = self._left @ self._model.transition, later - self._later
+        most = float(np.max(np.linalg.norm(apart * np.outer(self._scale, self._scale), axis=(-2, -1))))
+        found = []
+        for known, each in zip(least, rows, strict=True):
+            usual, seen = self.undisturbed(each), self._now @ self._wide(each).T
+            for _ in range(_MOST_ROWS):
+                told = np.sum((apart @ seen) * seen, axis=(-2, -1))
+                known = min(known, usual - float(np.max(told)))
+                seen = closed @ seen
+                if most * np.sum((seen / self._scale[:, None]) ** 2) <= _SETTLED * usual:
+                    break
+            found.append(known)
+        return found
 
     def _lower(self, least: list[float], rows: Sequence[Array], now: Array, later: Array) -> list[float]:
         return [
