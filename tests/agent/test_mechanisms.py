@@ -14,6 +14,7 @@ from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
 from veilnet.agent.memory import Memory
 from veilnet.bounds.message_noise import message_covariance
+from veilnet.plans.release_grid import with_release_grid
 
 KINDS = ["noise", "rectangular", "dependent", "singular noise", "silent", "mixed"]
 
@@ -118,3 +119,12 @@ def test_dither_that_a_sanitizer_states_is_counted_and_the_rest_is_what_is_neede
     assert counted.dither is not None
     assert counted.dither.tolist() == [1, 1, 2, 2]
     assert counting_dither(counted, {"a": mixed, "b": mixed}) is counted
+
+
+def test_numbers_that_repeat_others_are_sent_once() -> None:
+    network = random_network(4, noise="per agent", sizes=(3, 3))
+    twice = vn.Sanitizer([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    gridded = with_release_grid(network, {"a0": twice})
+    assert gridded["a0"].sent == 2
+    assert gridded["a0"].grid is not None
+    assert vn.privacy(network, gridded) == pytest.approx(vn.privacy(network, {"a0": twice}), rel=1e-9)
