@@ -142,23 +142,17 @@ def certify(
         rounding = min(_AGREEMENT, max(_WEAK_PRIOR, _ROUNDING * network.conditioning * (1 + target)))
         held = bool(least >= target - rounding * (1 + target))
         findings.append(Finding(f"every direction of {name}", target, least, held))
-    for name, allowed in promise.seen.items():
+    for name, most in promise.seen.items():
         if isinstance(model, StreamStacksRecheck):
             raise InvalidRequest(
                 f"privacy: how surely a change of {name} is seen is not computed for a stream of {network.S} agents; "
                 "ask for a number"
             )
         secret = network.secrets[name]
-        found = model.deviations(secret.rows, secret.change, secret.rows_it_lasts(network.step))
-        # d' falls with the error, so it is found as closely as that; where guessing is asked, to within a thousandth.
-        findings.append(
-            Finding(
-                f"change of {name}",
-                allowed,
-                found,
-                bool(found <= allowed * (1 + _AGREEMENT) + 1e-3 * (allowed == 0)),
-            )
-        )
+        seen = model.deviations(secret.rows, secret.change, secret.rows_it_lasts(network.step))
+        # Found as closely as errors are; what guessing leaves is a difference of equals: a thousandth is nothing.
+        held = bool(seen <= max(most * (1 + _AGREEMENT), 1e-3))
+        findings.append(Finding(f"{CHANGE_OF}{name}", most, seen, held))
     if np.any(network.steps):
         wrong = float(np.sum(_dithering_otherwise(network, sent) | wrongly_dithered(network, sent)))
         findings.append(Finding(DITHERED, 0.0, wrong, wrong == 0))

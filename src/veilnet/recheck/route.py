@@ -122,10 +122,11 @@ class Recheck:
 
 def deviations(gained: Array, change: float | Array, lasts: int = 1) -> float:
     """√(T Δ'IΔ) for a vector Δ, or its largest over all of one length; I is what messages add to what was known."""
-    if np.ndim(change):
-        squared = float(change @ gained @ change)
+    along = np.asarray(change)
+    if along.ndim:
+        squared = float(along @ gained @ along)
     else:
-        squared = float(change) ** 2 * float(np.max(np.linalg.eigvalsh((gained + gained.T) / 2)))
+        squared = float(along) ** 2 * float(np.max(np.linalg.eigvalsh((gained + gained.T) / 2)))
     return float(np.sqrt(max(0.0, lasts * squared)))
 
 
