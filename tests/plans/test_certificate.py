@@ -125,3 +125,22 @@ def test_verify_and_audit_take_a_plan_or_where_it_was_saved(tmp_path: Path) -> N
     assert [row.what for row in saved.rows] == [row.what for row in held.rows]
     with pytest.raises(vn.InvalidRequest, match=r"plan: expected a veilnet\.Plan, found int"):
         vn.audit(3)  # type: ignore[arg-type]
+
+
+def test_agents_that_dither_less_than_is_counted_are_found() -> None:
+    rows = np.array([[1.0, 1.0], [1.0, -1.0]])
+    network = vn.Network(
+        observe={"a": rows, "b": rows},
+        noise=0.1,
+        public=[[1.0, 0.0]],
+        private={"g": [[0.0, 1.0]]},
+        resolution={"a": 1.0, "b": 1.0},
+    )
+    plan = vn.design(network)
+    assert np.any(plan.sanitizers["b"].dither)
+    still = {**plan.sanitizers, "b": plan.sanitizers["b"].replace(dither=0)}
+    promise = Promise(plan.utility, plan.privacy, {}, None)
+    for sanitizers, wrong in ((plan.sanitizers, 0.0), (still, 1.0)):
+        found = certificate.certify(plan.network, sanitizers, promise)
+        (finding,) = [each for each in found.findings if each.what == certificate.DITHERED]
+        assert (finding.found, finding.ok) == (wrong, wrong == 0)
