@@ -12,6 +12,7 @@ import veilnet as vn
 from helpers.networks import PRIORS, direct_growth, direct_information, random_network, random_sanitizers
 from veilnet._core.twofold import Twofold
 from veilnet.agent.mechanisms import mechanisms
+from veilnet.recheck.doubles import DoubleRecheck
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.twofold import TwofoldRecheck
 
@@ -78,3 +79,15 @@ def test_what_is_found_never_exceeds_the_truth_and_is_tight_where_the_claim_is_t
         assert recheck.growth(rows, strength) == pytest.approx(strength, rel=1e-9)
         for claimed in (0.0, strength / 7, strength * 3, 1e300, np.inf):
             assert recheck.growth(rows, claimed) <= strength * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["noise", "rectangular", "dependent", "mixed"])
+@pytest.mark.parametrize("noise", ["joint", "per agent"])
+def test_the_quick_recheck_agrees_with_the_definition(noise: str, kind: str) -> None:
+    network = random_network(7, noise=noise, prior="covariance")
+    sanitizers = random_sanitizers(network, 7, kind)
+    information = direct_information(network, sanitizers)
+    recheck = DoubleRecheck(network, mechanisms(network, sanitizers))
+    for rows in (network.U, *network.private.values()):
+        expected = direct_growth(network, information, rows)
+        assert recheck.growth(rows, 1e-14) == pytest.approx(expected, rel=1e-7, abs=1e-9)
