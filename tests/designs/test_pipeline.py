@@ -12,10 +12,12 @@ import veilnet as vn
 from veilnet._core.types import Array
 from veilnet.designs.confirmed import confirmed_plan
 from veilnet.designs.floors import FlooredCurve, floors_of, keeping_what_is_free
+from veilnet.designs.joint import search
 from veilnet.designs.joint.levels import Levels
 from veilnet.designs.joint.objective import Evaluation
 from veilnet.designs.joint.problem import LeastLoss
 from veilnet.designs.joint.search import JointResult
+from veilnet.designs.joint.snap import Finished
 from veilnet.designs.joint.starts import turned_about
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.questions import read_asked
@@ -131,3 +133,14 @@ def test_every_agent_is_turned_to_silence_and_to_telling_all() -> None:
     turned = [[float(x[place][0, 0]) for place in (0, 1)] for (x,) in points]
     assert [row.index(min(row, key=lambda v: min(v, 1 - v))) for row in turned] == [0, 0, 1]
     assert [turned[0][0], turned[1][0], turned[2][1]] == [0.0, 1.0, 1.0]
+
+
+def test_agents_are_turned_from_the_best_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[list[Array]] = []
+    monkeypatch.setattr(search, "turned_about", lambda shrink: begun.append(shrink) or [])
+    poor, good = (
+        Finished([np.full((1, 1, 1), loss)], Evaluation(loss, np.ones(1), []), loss) for loss in (0.9, 0.1)
+    )
+    nothing: Any = None
+    search.turn(search.Search(nothing, nothing, poor, nothing, [], [(good, nothing), (poor, nothing)]))
+    assert begun == [good.shrink]
