@@ -18,6 +18,7 @@ from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.what_if.collusion import privacy_left
 from veilnet.auditing.what_if.repetition import repeated
 from veilnet.auditing.what_if.variants import changed
+from veilnet.auditing.worlds import world_of
 from veilnet.io.template import house
 from veilnet.plans.certificate import DITHERED, Promise, certify
 from veilnet.verdict.resolution import dither_cost
@@ -276,7 +277,7 @@ def test_averaging_one_reading_takes_its_dither_away() -> None:
 def test_a_colluder_hands_over_readings_without_dither() -> None:
     network = house()
     plan = vn.design(network)
-    left = privacy_left(plan.network, plan.sanitizers, network.agents, "readings")
+    left = privacy_left(world_of(plan.network), plan.sanitizers, network.agents, "readings")
     raw, dithered = vn.crlb(undithered(network)), vn.crlb(plan.network)
     for name, rows in network.private.items():
         expected = np.trace(rows @ raw @ rows.T) / np.trace(rows @ dithered @ rows.T) - 1

@@ -25,6 +25,7 @@ from veilnet.auditing.what_if.collusion import Betrayal, collusion_rows, privacy
 from veilnet.auditing.what_if.dropout import dropout_rows, loss_without
 from veilnet.auditing.what_if.repetition import Again, releases_until, repeated, repetition_rows
 from veilnet.auditing.what_if.wrong_models import Mistake, WrongModel, attacker_rows, wrong_model_rows
+from veilnet.auditing.worlds import world_of
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def test_collusion_is_evaluation_of_the_modified_network(noise: str, prior: str,
                 del modified[agent]  # an agent without a sanitizer sends raw readings
             else:
                 modified[agent] = vn.Sanitizer(sanitizers[agent].compression)
-        left = privacy_left(network, sanitizers, colluders, betrays)
+        left = privacy_left(world_of(network), sanitizers, colluders, betrays)
         information = direct_information(network, modified)
         for name, rows in network.private.items():
             assert close(left[name], direct_growth(network, information, rows))
@@ -111,7 +112,7 @@ def test_greedy_sets_come_with_a_bound(noise: str, monkeypatch: pytest.MonkeyPat
                 continue
             name, betrays = row.what.split(",")[0], row.what.rsplit(" ", 1)[1]
             truth = min(
-                privacy_left(network, sanitizers, some, betrays)[name]  # type: ignore[arg-type]
+                privacy_left(world_of(network), sanitizers, some, betrays)[name]  # type: ignore[arg-type]
                 for some in combinations(network.agents, len(colluders))
             )
             least = row.figures["no set of this size leaves less than"]
@@ -198,9 +199,11 @@ def test_dropout_is_evaluation_without_the_agents(noise: str, prior: str) -> Non
         quiet = {a: vn.Sanitizer.silent(network.observe[a].shape[0]) for a in silent}
         for kept in (sanitizers, {}):
             truth = direct_growth(network, direct_information(network, {**kept, **quiet}), network.U)
-            assert close(loss_without(network, kept, silent), truth)
+            assert close(loss_without(world_of(network), kept, silent), truth)
     for size, row in enumerate(dropout_rows(network, sanitizers, 3, lambda _: None), start=1):
-        worst = max(loss_without(network, sanitizers, some) for some in combinations(network.agents, size))
+        worst = max(
+            loss_without(world_of(network), sanitizers, some) for some in combinations(network.agents, size)
+        )
         assert close(float(row.found or 0.0), worst)
 
 
@@ -231,7 +234,7 @@ def test_many_agents_are_searched_greedily() -> None:
     ]
     assert row.figures["exact"] is False
     colluders = tuple(row.figures["who"])
-    assert row.found == privacy_left(network, plan.sanitizers, colluders, "readings")["g"]
+    assert row.found == privacy_left(world_of(network), plan.sanitizers, colluders, "readings")["g"]
     assert row.figures["no set of this size leaves less than"] <= float(row.found or 0.0)
     assert subsets.MOST_SETS < 300 * 299 / 2
 

@@ -81,13 +81,6 @@ class StreamParts(Parts):
         why = "it looks for readings behind one row of exact numbers, and a memory adds up many rows"
         return not_on_streams(SECTION, why)
 
-    def collusion(self, what_if: WhatIf, floors: Mapping[str, float], go: Advance) -> list[Row]:
-        """Agents that hand over their readings or noise."""
-        from veilnet.auditing.streams.what_if import collusion_rows
-
-        judged = {} if what_if.agents_colluding is None else floors
-        return collusion_rows(self.plan.network, self.deployment.planned, what_if.colluding, judged, go)
-
     def repetition(self, what_if: WhatIf, floors: Mapping[str, float]) -> list[Row]:  # noqa: ARG002
         """Every row counts: that is the promise itself."""
         from veilnet.auditing.streams.what_if import repetition_rows
@@ -105,12 +98,6 @@ class StreamParts(Parts):
             return wrong_model_rows(network, self.deployment.planned, error, seed, go)
         except TooLarge as trouble:
             return not_on_streams(SECTION, str(trouble))
-
-    def dropout(self, silent_at_most: int, go: Advance) -> list[Row]:
-        """Agents that are silent for good."""
-        from veilnet.auditing.streams.what_if import dropout_rows
-
-        return dropout_rows(self.plan.network, self.deployment.planned, silent_at_most, go)
 
     def compared(self, found: list[Baseline]) -> list[Row]:
         """The plan beside other protections of a stream, which are added to ``found``."""

@@ -67,3 +67,19 @@ class Measured:
     def privacies(self, known: Filtered, when: When = "hindsight") -> dict[str, float]:
         """p_j of every private parameter."""
         return {name: self.growth(known, rows, when) for name, rows in self.network.private.items()}
+
+
+class Streams:
+    """The world (:mod:`veilnet.auditing.worlds`) of rows that follow one another: utility now, privacy later."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.measured = Measured(network)
+
+    def loss(self, sanitizers: Mapping[str, Sanitizer]) -> float:
+        """Of the estimate from messages up to now."""
+        return self.measured.loss(filtered(self.network, sanitizers))
+
+    def privacies(self, sanitizers: Mapping[str, Sanitizer], within: Network) -> dict[str, float]:
+        """From all messages, later ones too."""
+        return self.measured.privacies(filtered(within, sanitizers))

@@ -20,13 +20,7 @@ from veilnet.auditing.streams.attack import long_enough
 from veilnet.auditing.streams.steady import Measured, filtered
 from veilnet.auditing.streams.window import Window
 from veilnet.auditing.what_if.variants import with_stacked_observe
-from veilnet.auditing.what_if.wrong_models import (
-    SECTION,
-    Outcome,
-    privacy_range_row,
-    public_range_row,
-    rests_on_row,
-)
+from veilnet.auditing.what_if.wrong_models import SECTION, Outcome, outcome_rows
 from veilnet.model.coloured import ColouredNoise
 from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
@@ -55,22 +49,16 @@ def wrong_model_rows(
     every = [study.under(_mistaken(network, rng, error, tuple(_KINDS))) for _ in range(_DRAWS)]
     advance(0.5)
     alone: dict[str, list[Outcome]] = {}
-    for done, kind in enumerate(_KINDS):
+    for done, (kind, in_words) in enumerate(_KINDS.items()):
         drawn = [study.under(_mistaken(network, rng, error, (kind,))) for _ in range(_DRAWS_EACH)]
-        alone[kind] = [outcome for outcome in drawn if outcome is not None]
+        alone[in_words] = [outcome for outcome in drawn if outcome is not None]
         advance(0.5 + 0.5 * (done + 1) / len(_KINDS))
     sound = study.under(network)
     outcomes = [outcome for outcome in every if outcome is not None]
     if sound is None or not outcomes:
         sentence = "no model near the plan's has a steady state: nothing can be said of wrong models."
         return [Row(SECTION, "wrong models", None, None, "warn", sentence)]
-    names = list(network.private)
-    return [
-        *(_privacy_row(name, sound, outcomes, error) for name in names),
-        _public_row(sound, outcomes, error),
-        *(_privacy_rests_on(name, sound, alone, error) for name in names),
-        _public_rests_on(sound, alone, error),
-    ]
+    return outcome_rows(sound, outcomes, alone, error, late=" with hindsight")
 
 
 class _Study:
@@ -132,32 +120,3 @@ def _mistaken(
         return with_stacked_observe(network, observe, noise=noise, dynamics=dynamics, prior=None)
     except VeilnetError:
         return None
-
-
-def _privacy_row(name: str, sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
-    values = [outcome.privacy[name] for outcome in outcomes]
-    growths = sound.privacy[name], min(values), max(values)
-    return privacy_range_row(name, growths, len(outcomes), error, late=" with hindsight")
-
-
-def _public_row(sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
-    worst = max(outcomes, key=lambda outcome: outcome.public_loss)
-    low = min(outcome.public_loss for outcome in outcomes)
-    return public_range_row(sound, worst, low, len(outcomes), error)
-
-
-def _privacy_rests_on(name: str, sound: Outcome, alone: Mapping[str, list[Outcome]], error: float) -> Row:
-    left = {
-        _KINDS[kind]: min((outcome.privacy[name] for outcome in found), default=sound.privacy[name])
-        for kind, found in alone.items()
-    }
-    return rests_on_row(name, f"the privacy of {name}", min(left, key=lambda each: left[each]), left, error)
-
-
-def _public_rests_on(sound: Outcome, alone: Mapping[str, list[Outcome]], error: float) -> Row:
-    lost = {
-        _KINDS[kind]: max((outcome.public_loss for outcome in found), default=sound.public_loss)
-        for kind, found in alone.items()
-    }
-    worst = max(lost, key=lambda each: lost[each])
-    return rests_on_row("public error", "the public estimate", worst, lost, error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -19,22 +20,22 @@ from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.in_units import InUnits, in_units
-from veilnet.auditing.measures import growth
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.what_if.subsets import (
     MOST_SETS,
     MOST_SETS_JOINT,
+    MOST_SETS_STREAM,
     MOST_SINGLE,
     AgentTerms,
     DirectErrors,
     SetErrors,
     WorstSet,
+    adds_up,
     agent_terms,
     worst_set,
 )
 from veilnet.auditing.what_if.variants import changed
-from veilnet.bounds.information import message_factor
-from veilnet.bounds.knowledge import Knowledge, knowledge_of_factor
+from veilnet.auditing.worlds import World, world_of
 from veilnet.model.common import SharedNoise
 from veilnet.model.network import Network
 
@@ -60,18 +61,12 @@ def _betrayed(network: Network, agent: str, sanitizer: Sanitizer, betrays: Betra
 
 
 def privacy_left(
-    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: Sequence[str], betrays: Betrayal
+    world: World, sanitizers: Mapping[str, Sanitizer], colluders: Sequence[str], betrays: Betrayal
 ) -> dict[str, float]:
     """p_j when these agents collude, by the definition."""
-    known = _known(network, sanitizers, colluders, betrays)
-    return {name: growth(known, rows) for name, rows in network.private.items()}
-
-
-def _known(
-    network: Network, sanitizers: Mapping[str, Sanitizer], colluders: Sequence[str], betrays: Betrayal
-) -> Knowledge:
+    network = world.network
     seen = with_colluders(network, sanitizers, colluders, betrays)
-    return knowledge_of_factor(network, message_factor(without_dither(network, colluders), seen))
+    return world.privacies(seen, without_dither(network, colluders))
 
 
 def without_dither(network: Network, agents: Sequence[str]) -> Network:
@@ -90,39 +85,30 @@ def collusion_rows(
     advance: Callable[[float], None],
 ) -> list[Row]:
     """Privacy left by each single agent and by the worst set of up to ``colluding`` agents."""
-    promised = privacy_left(network, sanitizers, (), "noise")
-    units = in_units(network)
+    world, units = world_of(network), in_units(network)
     sizes = range(1, min(colluding, network.S) + 1)
-    kinds: tuple[Betrayal, ...] = (
-        ("readings", "noise")
-        if any(np.any(s.noise) or s.dithers for s in sanitizers.values())
-        else ("readings",)
-    )
+    noisy = any(np.any(s.noise) or s.dithers for s in sanitizers.values())
+    kinds: tuple[Betrayal, ...] = ("readings", "noise") if noisy else ("readings",)
+    bare = _Study(world, {}, "readings")
     rows = []
-    done = 0
-    for betrays in kinds:
-        study = _Study(network, sanitizers, betrays)
-        each = network.agents if network.S <= MOST_SINGLE else ()
-        singles = {agent: privacy_left(network, sanitizers, (agent,), betrays) for agent in each}
+    for turn, betrays in enumerate(kinds):
+        study = _Study(world, sanitizers, betrays)
         for size in sizes:
             for name in network.private:
                 worst = study.worst(name, size)
                 figures: dict[str, object] = {"exact": worst.exact}
                 if size == 1:
-                    figures["single agents"] = {agent: left[name] for agent, left in singles.items()}
-                if not worst.exact:
+                    some = network.agents if network.S <= MOST_SINGLE else ()
+                    figures["single agents"] = {agent: study.left(k)[name] for k, agent in enumerate(some)}
+                if not worst.exact and not network.is_stream:
                     figures["no set of this size leaves less than"] = study.least(name, size)
                 colluders = tuple(network.agents[k] for k in worst.agents)
-                growths = Growths(
-                    promised[name],
-                    privacy_left(network, sanitizers, colluders, betrays)[name],
-                    privacy_left(network, {}, colluders, "readings")[name],
-                )
+                left, raw = (each.left(*worst.agents)[name] for each in (study, bare))
+                growths = Growths(study.left()[name], left, raw)
                 rows.append(
-                    collusion_row(units[name], colluders, betrays, growths, least_privacy.get(name), figures)
+                    _collusion_row(units[name], colluders, betrays, growths, least_privacy.get(name), figures)
                 )
-            done += 1
-            advance(done / (len(kinds) * len(sizes)))
+            advance((turn * len(sizes) + size) / (len(kinds) * len(sizes)))
     return rows
 
 
@@ -140,7 +126,7 @@ class Growths:
     raw: float
 
 
-def collusion_row(
+def _collusion_row(
     error: InUnits,
     colluders: Sequence[str],
     betrays: Betrayal,
@@ -183,13 +169,23 @@ def collusion_row(
 
 
 class _Study:
-    """Worst sets for one kind of betrayal."""
+    """One kind of betrayal: what sets of agents leave, each evaluated once, and the worst ones."""
 
-    def __init__(self, network: Network, sanitizers: Mapping[str, Sanitizer], betrays: Betrayal) -> None:
-        self.network, self.sanitizers, self.betrays = network, sanitizers, betrays
-        self.terms: AgentTerms | None = None
-        if network.R.independent:
-            self.terms = self._terms(network)
+    def __init__(self, world: World, sanitizers: Mapping[str, Sanitizer], betrays: Betrayal) -> None:
+        self.world, self.sanitizers, self.betrays = world, sanitizers, betrays
+        self.network = world.network
+        self._found: dict[tuple[int, ...], dict[str, float]] = {}
+
+    def left(self, *places: int) -> dict[str, float]:
+        """p_j of every private parameter when the agents in these places collude."""
+        if places not in self._found:
+            colluders = [self.network.agents[k] for k in places]
+            self._found[places] = privacy_left(self.world, self.sanitizers, colluders, self.betrays)
+        return self._found[places]
+
+    @cached_property
+    def terms(self) -> AgentTerms | None:
+        return self._terms(self.network) if adds_up(self.network) else None
 
     def _terms(self, network: Network) -> AgentTerms:
         everyone = with_colluders(network, self.sanitizers, network.agents, self.betrays)
@@ -197,20 +193,14 @@ class _Study:
         return agent_terms(network, self.sanitizers, everyone, changed_in=bare, within=self.network)
 
     def worst(self, name: str, size: int) -> WorstSet:
-        rows = self.network.private[name]
         errors: SetErrors
         if self.terms is not None:
-            errors, affordable = self.terms.error(self.network.in_raw_coordinates(rows)), MOST_SETS
+            rows = self.network.in_raw_coordinates(self.network.private[name])
+            errors, affordable = self.terms.error(rows), MOST_SETS
         else:
-            errors, affordable = DirectErrors(self._left(rows), self.network.S), MOST_SETS_JOINT
+            errors = DirectErrors(lambda places: self.left(*places)[name], self.network.S)
+            affordable = MOST_SETS_STREAM if self.network.is_stream else MOST_SETS_JOINT
         return worst_set(errors, self.network.S, size, affordable)
-
-    def _left(self, rows: Array) -> Callable[[tuple[int, ...]], float]:
-        def left(places: tuple[int, ...]) -> float:
-            colluders = tuple(self.network.agents[k] for k in places)
-            return growth(_known(self.network, self.sanitizers, colluders, self.betrays), rows)
-
-        return left
 
     def least(self, name: str, size: int) -> float:
         """No set of so many colluders leaves less privacy than this.

@@ -6,37 +6,35 @@ sanitized messages can only be weighted anew. The difference is the price an ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from veilnet._core.words import join_names, times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.measures import growth
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.what_if.subsets import (
     MOST_SETS,
     MOST_SETS_JOINT,
+    MOST_SETS_STREAM,
     MOST_SINGLE,
     DirectErrors,
     SetErrors,
+    adds_up,
     agent_terms,
     worst_set,
 )
-from veilnet.bounds.knowledge import Knowledge, knowledge
+from veilnet.auditing.worlds import World, world_of
 from veilnet.model.network import Network
 
 SECTION = "dropout"
 
 
-def loss_without(network: Network, sanitizers: Mapping[str, Sanitizer], silent: tuple[str, ...]) -> float:
+def loss_without(world: World, sanitizers: Mapping[str, Sanitizer], silent: Sequence[str]) -> float:
     """Utility loss when these agents are silent, against raw readings of all agents; inf when u is lost."""
-    return growth(_without(network, sanitizers, silent), network.U)
-
-
-def _without(network: Network, sanitizers: Mapping[str, Sanitizer], silent: tuple[str, ...]) -> Knowledge:
+    network = world.network
     quiet = {agent: Sanitizer.silent(int(network.blocks.sizes[network.position[agent]])) for agent in silent}
-    return knowledge(network, {**sanitizers, **quiet})
+    return world.loss({**sanitizers, **quiet})
 
 
 def dropout_rows(
@@ -46,31 +44,32 @@ def dropout_rows(
     advance: Callable[[float], None],
 ) -> list[Row]:
     """The loss for each single silent agent and for the worst set of up to ``silent_at_most``."""
-    everyone = loss_without(network, sanitizers, ())
+    world = world_of(network)
+    everyone = loss_without(world, sanitizers, ())
     rows = []
-    errors, most_sets = _errors(network, sanitizers)
+    errors, most_sets = _errors(world, sanitizers)
     sizes = range(1, min(silent_at_most, network.S) + 1)
     for size in sizes:
         found = worst_set(errors, network.S, size, most_sets, largest=True)
         silent = tuple(network.agents[k] for k in found.agents)
-        loss = loss_without(network, sanitizers, silent)
-        raw = loss_without(network, {}, silent)
+        loss = loss_without(world, sanitizers, silent)
+        raw = loss_without(world, {}, silent)
         figures: dict[str, object] = {"exact": found.exact, "who": list(silent), "all sending": everyone}
         if size == 1 and network.S <= MOST_SINGLE:
             figures["single agents"] = {
                 agent: {
-                    "sanitized": loss_without(network, sanitizers, (agent,)),
-                    "raw": loss_without(network, {}, (agent,)),
+                    "sanitized": loss_without(world, sanitizers, (agent,)),
+                    "raw": loss_without(world, {}, (agent,)),
                 }
                 for agent in network.agents
             }
-        rows.append(dropout_row(silent, loss, raw, figures))
+        rows.append(_dropout_row(silent, loss, raw, figures, " for good" if network.is_stream else ""))
         advance(size / len(sizes))
     return rows
 
 
-def dropout_row(
-    silent: tuple[str, ...], loss: float, raw: float, figures: dict[str, object], lasting: str = ""
+def _dropout_row(
+    silent: Sequence[str], loss: float, raw: float, figures: dict[str, object], lasting: str
 ) -> Row:
     """What the public estimate loses without these agents, by raw readings of the others and by what is sent."""
     verb = "is" if len(silent) == 1 else "are"
@@ -91,9 +90,10 @@ def dropout_row(
     return Row(SECTION, what, None, loss, verdict, sentence, figures=figures, shown=shown)
 
 
-def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetErrors, int]:
+def _errors(world: World, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetErrors, int]:
     """The public error without a set of agents, and how many sets are affordable."""
-    if network.R.independent:
+    network = world.network
+    if adds_up(network):
         silent = {
             agent: Sanitizer.silent(int(size))
             for agent, size in zip(network.agents, network.blocks.sizes, strict=True)
@@ -102,6 +102,6 @@ def _errors(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[SetE
         return terms.error(network.in_raw_coordinates(network.U)), MOST_SETS
 
     def lost(places: tuple[int, ...]) -> float:
-        return loss_without(network, sanitizers, tuple(network.agents[k] for k in places))
+        return loss_without(world, sanitizers, [network.agents[k] for k in places])
 
-    return DirectErrors(lost, network.S), MOST_SETS_JOINT
+    return DirectErrors(lost, network.S), MOST_SETS_STREAM if network.is_stream else MOST_SETS_JOINT

@@ -127,6 +127,11 @@ class AdditiveErrors:
         return np.asarray(np.sum(parts / np.maximum(values, _LEAST), axis=1))
 
 
+def adds_up(network: Network) -> bool:
+    """Whether the information of messages is a sum over agents: rows by themselves, with independent noise."""
+    return network.R.independent and not network.is_stream
+
+
 def agent_terms(
     network: Network,
     usual: Mapping[str, Sanitizer],

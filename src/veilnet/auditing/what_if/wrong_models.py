@@ -177,13 +177,28 @@ def wrong_model_rows(
         outcomes += model.outcomes([random_mistake(network, rng, error)])
         advance(0.5 * (turn + 1) / draws)
     singles = _single(model, rng, error, lambda done: advance(0.5 + 0.5 * done))
-    names = list(network.private)
+    return [*outcome_rows(sound, outcomes, singles, error), *attacker_rows(network, sanitizers)]
+
+
+def outcome_rows(
+    sound: Outcome,
+    outcomes: list[Outcome],
+    singles: Mapping[str, list[Outcome]],
+    error: float,
+    late: str = "",
+) -> list[Row]:
+    """The range of what is private and of the public error, then which assumption each rests on most.
+
+    sound:    the plan's model is true.
+    outcomes: all assumptions are off.
+    singles:  one assumption alone is off, by its name in words.
+    late:     when the attacker estimates, in words.
+    """
     return [
-        *(_privacy_range(name, sound, outcomes, error) for name in names),
+        *(_privacy_range(name, sound, outcomes, error, late) for name in sound.privacy),
         _public_range(sound, outcomes, error),
-        *(_privacy_rests_on(name, sound, singles, error) for name in names),
+        *(_privacy_rests_on(name, sound, singles, error) for name in sound.privacy),
         _public_rests_on(sound, singles, error),
-        *attacker_rows(network, sanitizers),
     ]
 
 
@@ -237,16 +252,10 @@ def _range(values: list[float]) -> tuple[float, float]:
     return (min(values), max(values)) if values else (np.nan, np.nan)
 
 
-def _privacy_range(name: str, sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
-    low, high = _range([outcome.privacy[name] for outcome in outcomes])
-    return privacy_range_row(name, (sound.privacy[name], low, high), len(outcomes), error)
-
-
-def privacy_range_row(
-    name: str, growths: tuple[float, float, float], count: int, error: float, late: str = ""
-) -> Row:
+def _privacy_range(name: str, right: Outcome, outcomes: list[Outcome], error: float, late: str) -> Row:
     """How an attacker's error on one parameter grows: under the plan's model, and at worst and best under others."""
-    sound, low, high = growths
+    sound, count = right.privacy[name], len(outcomes)
+    low, high = _range([outcome.privacy[name] for outcome in outcomes])
     sentence = (
         f"with the model off by {100 * error:g} %, the variance of the error on {name}{late} grows {times(1 + low)} "
         f"in the worst of {count} random cases and {times(1 + high)} in the best, over raw readings of the same case."
@@ -261,13 +270,10 @@ def privacy_range_row(
 
 
 def _public_range(sound: Outcome, outcomes: list[Outcome], error: float) -> Row:
+    """The public error of a centre that keeps the plan's model: from messages, and from raw readings of that case."""
     low, _ = _range([outcome.public_loss for outcome in outcomes])
     worst = max(outcomes, key=lambda outcome: outcome.public_loss, default=sound)
-    return public_range_row(sound, worst, low, len(outcomes), error)
-
-
-def public_range_row(sound: Outcome, worst: Outcome, low: float, count: int, error: float) -> Row:
-    """The public error of a centre that keeps the plan's model: from messages, and from raw readings of that case."""
+    count = len(outcomes)
     sentence = (
         f"with the model off by {100 * error:g} %, a centre that keeps the plan's model has a public error whose "
         f"variance grows {times(1 + worst.public_loss)} in the worst of {count} random cases; from raw readings it "
@@ -291,7 +297,7 @@ def _privacy_rests_on(name: str, sound: Outcome, singles: Mapping[str, list[Outc
         for label, outcomes in singles.items()
     }
     worst = min(left, key=lambda label: left[label])
-    return rests_on_row(name, f"the privacy of {name}", worst, left, error)
+    return _rests_on(name, f"the privacy of {name}", worst, left, error)
 
 
 def _public_rests_on(sound: Outcome, singles: Mapping[str, list[Outcome]], error: float) -> Row:
@@ -301,10 +307,10 @@ def _public_rests_on(sound: Outcome, singles: Mapping[str, list[Outcome]], error
         for label, outcomes in singles.items()
     }
     worst = max(lost, key=lambda label: lost[label])
-    return rests_on_row("public error", "the public estimate", worst, lost, error)
+    return _rests_on("public error", "the public estimate", worst, lost, error)
 
 
-def rests_on_row(what: str, subject: str, assumption: str, growths: Mapping[str, float], error: float) -> Row:
+def _rests_on(what: str, subject: str, assumption: str, growths: Mapping[str, float], error: float) -> Row:
     """The assumption that something rests most on, and how the error grows when that one alone is off."""
     grows = times(1 + growths[assumption])
     sentence = (
