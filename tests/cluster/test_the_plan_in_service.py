@@ -14,7 +14,7 @@ import pytest
 import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
-from veilnet.cluster import answering, calls, planned, tasks, tradeoff
+from veilnet.cluster import answering, calls, tasks, tradeoff
 from veilnet.cluster import parts as parts_module
 from veilnet.cluster import power as power_module
 from veilnet.designs.many import Effort
@@ -78,7 +78,7 @@ def test_check_only_looks(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     def made(*_: object) -> None:
         raise AssertionError("finished parts tell what is free")
 
-    monkeypatch.setattr(tasks, "_planned", made)
+    monkeypatch.setattr(tasks, "_told", made)
     assert cluster.check(tmp_path / "copy").ceiling == verdict.ceiling
 
 
@@ -114,9 +114,9 @@ def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.Mo
     [
         (TRADED, answering, "answers", 10),
         ({"power": 2.0}, power_module, "withheld_by", 6),
-        (TRADED, planned, "told_triangle", 3),
-        ({"power": 2.0}, planned, "_told", 3),
-        ({}, tasks, "_planned", 3),
+        (TRADED, tasks, "told_triangle", 3),
+        ({"power": 2.0}, tasks, "_told", 3),
+        ({}, tasks, "_told", 3),
     ],
     ids=["search", "search of noise", "writing", "writing noise", "writing shares"],
 )

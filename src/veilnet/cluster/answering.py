@@ -20,9 +20,8 @@ from veilnet._core.stacks import parts
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array, Integers
 from veilnet.cluster.parts import LoadedPart, loaded, read_part
-from veilnet.cluster.planned import sent_sums
 from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import BatchSums, joined
+from veilnet.cluster.tasks import BatchSums, joined, sent_sums
 from veilnet.designs.many import Rule, answers, evenly, mixed, pulled
 from veilnet.designs.shrink import normal_rows
 

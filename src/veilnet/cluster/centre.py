@@ -21,10 +21,11 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import EPS
 from veilnet._core.types import Array, Booleans, Integers
+from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.bounds.knowledge import Knowledge, least_sharpness
 from veilnet.centre.whitening import whitening
 from veilnet.cluster.parts import LoadedPart
-from veilnet.cluster.sending import Alike, Sending
+from veilnet.cluster.sending import Sending
 from veilnet.model.network import Network
 
 _OUTSIDE = 1e-8  # the part of a row that may lie outside what is known; as in veilnet.bounds.knowledge
@@ -45,20 +46,18 @@ class MessageWeights:
     expected: Array
 
 
-def told_by(alike: Alike, part: LoadedPart, change: Array, mean: Array) -> MessageWeights:
+def told_by(stack: SanitizerStack, part: LoadedPart, change: Array, mean: Array) -> MessageWeights:
     """What the messages of some agents tell.
 
     change: T^-1 of the raw information T'T of all agents and the prior.
     mean:   of the prior.
     """
-    places = alike.places
-    noise = None if alike.variances is None else alike.variances[:, :, None] * np.eye(alike.grid.shape[1])
-    white, differ = whitening(alike.compression, part.roots[places], noise)
+    white, differ = whitening(stack.compression, part.roots[stack.places], stack.noise_root)
     if not differ.all():
         raise InvalidPlan(
             "plan: some numbers that an agent sends repeat others of its own; design once more, and verify"
         )
-    sent = alike.compression @ part.observe[places]
+    sent = stack.compression @ part.observe[stack.places]
     rows = (white @ sent) @ change
     weights = np.swapaxes(white, 1, 2) @ rows
     length = rows.shape[2]
@@ -69,8 +68,8 @@ def told_by_all(sending: Sending, part: LoadedPart, change: Array, mean: Array) 
     """What the messages of all agents of a part tell, in the order in which they are sent."""
     numbers, length = sending.numbers, part.observe.shape[2]
     rows, weights, expected = np.empty((numbers, length)), np.empty((numbers, length)), np.empty(numbers)
-    for alike in sending.alike():
-        few, columns = told_by(alike, part, change, mean), alike.columns.reshape(-1)
+    for stack in sending.stacks():
+        few, columns = told_by(stack, part, change, mean), sending.columns(stack)
         rows[columns], weights[columns], expected[columns] = few.rows, few.weights, few.expected
     return MessageWeights(rows, weights, expected)
 

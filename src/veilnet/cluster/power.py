@@ -24,9 +24,8 @@ from veilnet.bounds.knowledge import knowledge_of_factor
 from veilnet.cluster.answering import Added, added, key_of
 from veilnet.cluster.asking import Asking
 from veilnet.cluster.parts import LoadedPart, Parts, loaded, read_part
-from veilnet.cluster.planned import sent_sums, told_triangle
 from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import BatchSums, joined
+from veilnet.cluster.tasks import BatchSums, joined, sent_sums, told_triangle
 from veilnet.designs.power import (
     Agents,
     Ascent,

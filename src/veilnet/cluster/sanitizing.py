@@ -20,12 +20,13 @@ from veilnet._core.progress import Progress
 from veilnet._core.stacks import parts as some_at_a_time
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
 from veilnet.agent.release import release_stack
 from veilnet.cluster.messages import Messages, as_numbers, begun, finish, read_arrays, read_reading_part
 from veilnet.cluster.parts import LoadedPart, Parts, loaded, opened, written
 from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.sending import Alike, Sending, plan_name, read_sending
+from veilnet.cluster.sending import Sending, plan_name, read_sending
 from veilnet.designs.questions import read_count
 
 __all__ = ["Sanitized", "sanitize"]
@@ -185,19 +186,19 @@ def _before(path: Path, readings: Path, plan: str, shape: tuple[int, int], seed:
 def release(sending: Sending, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
     """What may leave of readings (T, s, n): (T, numbers), not a number where an agent sends nothing."""
     made = np.full((len(readings), sending.numbers), np.nan)
-    for alike in sending.alike():
-        for some in some_at_a_time(len(alike.places), len(readings), part.observe.shape[1]):
-            few = alike.some(some)
-            made[:, few.columns.reshape(-1)] = release_of(few, part, readings[:, few.places], source).reshape(
-                len(readings), -1
-            )
+    for stack in sending.stacks():
+        for some in some_at_a_time(stack.count, len(readings), stack.readings):
+            few = stack.take(some)
+            released = release_of(few, part, readings[:, few.places], source)
+            made[:, sending.columns(few)] = released.reshape(len(readings), -1)
     return made
 
 
-def release_of(alike: Alike, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
+def release_of(stack: SanitizerStack, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
     """What may leave of the readings (T, count, n) of some agents that send as many numbers, (T, count, k)."""
-    resolution = None if part.resolution is None else part.resolution[alike.places]
+    resolution = None if part.resolution is None else part.resolution[stack.places]
+    assert stack.grid is not None  # a part of a plan always has one
     return release_stack(
-        readings, source, compression=alike.compression, grid_step=alike.grid, variances=alike.variances,
-        offset=part.offset[alike.places], resolution=resolution,
+        readings, source, compression=stack.compression, grid_step=stack.grid, variances=stack.variances,
+        offset=part.offset[stack.places], resolution=resolution,
     )  # fmt: skip

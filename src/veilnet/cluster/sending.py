@@ -14,6 +14,7 @@ import numpy as np
 from veilnet._core.errors import InvalidPlan, InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.validation import refuse_unknown
+from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.cluster.parts import DAMAGED, LoadedPart, Parts, arrays_of, opened, read_part
 
 PLAN = "plan"
@@ -21,29 +22,17 @@ PROMISES = "plan.json"
 """In the folder of the plan, there only as long as all parts are those of one plan that was confirmed."""
 
 
-@dataclass(frozen=True, eq=False)
-class Alike:
-    """Agents of a part that send as many numbers.
-
-    places:      theirs in the part, (count,).
-    columns:     of their numbers among all that the part sends, (count, k).
-    compression: C_i, (count, k, n).
-    variances:   of the noise added to each number, 0 or 1, (count, k); None where nothing is added.
-    grid:        the step of each number, (count, k).
-    """
-
-    places: Integers
-    columns: Integers
-    compression: Array
-    variances: Array | None
-    grid: Array
-
-    def some(self, which: slice) -> Alike:
-        """Some of these agents."""
-        variances = None if self.variances is None else self.variances[which]
-        return Alike(
-            self.places[which], self.columns[which], self.compression[which], variances, self.grid[which]
+def stacks_of(
+    rows: Array, sent: Integers, variances: Array | None = None, grid: Array | None = None
+) -> Iterator[SanitizerStack]:
+    """The agents of a part by how many numbers they send, none too; the arguments are those of :class:`Sending`."""
+    for number in np.unique(sent).tolist():
+        places = np.flatnonzero(sent == number)
+        few = (
+            None if each is None else np.ascontiguousarray(each[places, :number])
+            for each in (variances, grid)
         )
+        yield SanitizerStack(places, np.ascontiguousarray(rows[places, :number]), *few)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,18 +60,15 @@ class Sending:
         """The places of the agents that send anything."""
         return np.flatnonzero(self.sent)
 
-    def alike(self) -> Iterator[Alike]:
+    def stacks(self) -> Iterator[SanitizerStack]:
         """Those who send anything, by how many numbers they send."""
+        found = stacks_of(self.compression, self.sent, self.variances, self.grid)
+        return (stack for stack in found if stack.sent)
+
+    def columns(self, stack: SanitizerStack) -> Integers:
+        """Where the numbers of a stack are among all that the part sends, (count * k,)."""
         starts = np.cumsum(self.sent) - self.sent
-        for number in np.unique(self.sent[self.sent > 0]).tolist():
-            places = np.flatnonzero(self.sent == number)
-            yield Alike(
-                places,
-                starts[places][:, None] + np.arange(number),
-                np.ascontiguousarray(self.compression[places, :number]),
-                None if self.variances is None else np.ascontiguousarray(self.variances[places, :number]),
-                self.grid[places, :number],
-            )
+        return np.asarray(starts[stack.places][:, None] + np.arange(stack.sent)).reshape(-1)
 
     def silent(self, numbers: Array) -> Booleans:
         """Which senders sent nothing in each of some rows (T, numbers): not all of their numbers are finite."""

@@ -19,13 +19,14 @@ from veilnet._core.names import NumberedNames
 from veilnet._core.stacks import parts as some_at_a_time
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.randomness import SeededNoise
 from veilnet.auditing.attack.simulation import read_in_steps
 from veilnet.auditing.statistics import subgaussian_square_p
 from veilnet.cluster.centre import told_by
 from veilnet.cluster.parts import LoadedPart, loaded
 from veilnet.cluster.sanitizing import part_generator, release_of
-from veilnet.cluster.sending import Alike, read_sending
+from veilnet.cluster.sending import read_sending
 from veilnet.model.noise import IndependentNoise
 from veilnet.model.readings import MOST_DRAWS, dither_variance
 
@@ -96,9 +97,9 @@ def simulated_sums(
         for name, part in loaded(folder, names, length):
             sensors = part_generator(name, seed, _OF_READINGS)
             noise = SeededNoise(part_generator(name, seed, _OF_AGENTS))
-            for alike in read_sending(folder, name, part).alike():
-                for some in some_at_a_time(len(alike.places), rows, part.observe.shape[1]):
-                    few = alike.some(some)
+            for stack in read_sending(folder, name, part).stacks():
+                for some in some_at_a_time(stack.count, rows, stack.readings):
+                    few = stack.take(some)
                     readings = _readings(few, part, x, sensors)
                     messages = release_of(few, part, readings, noise)
                     here = _simulated(few, part, name, readings, messages, change, mean)
@@ -112,49 +113,56 @@ def drawn_x(seed: int, rows: int, mean: Array, spread: Array) -> Array:
     return np.asarray(mean + draws @ spread.T)
 
 
-def _readings(alike: Alike, part: LoadedPart, x: Array, rng: np.random.Generator) -> Array:
+def _readings(stack: SanitizerStack, part: LoadedPart, x: Array, rng: np.random.Generator) -> Array:
     """What the sensors of some agents read of x, (rows, count, n), in steps where they have some."""
-    observe = part.observe[alike.places]
+    observe = part.observe[stack.places]
     count, size, length = observe.shape
-    steps = _steps(alike, part)
-    noise = part.noise[alike.places] - dither_variance(steps, MOST_DRAWS)[:, :, None] * np.eye(size)
-    exact = x @ observe.reshape(-1, length).T + part.offset[alike.places].reshape(-1)
+    steps = _steps(stack, part)
+    noise = part.noise[stack.places] - dither_variance(steps, MOST_DRAWS)[:, :, None] * np.eye(size)
+    exact = x @ observe.reshape(-1, length).T + part.offset[stack.places].reshape(-1)
     own = IndependentNoise(Blocks([size] * count), [noise], NumberedNames(count))
     return read_in_steps(exact, own, steps.reshape(-1), rng).reshape(len(x), count, size)
 
 
-def _steps(alike: Alike, part: LoadedPart) -> Array:
+def _steps(stack: SanitizerStack, part: LoadedPart) -> Array:
     """The steps of the readings of some agents, (count, n)."""
     if part.resolution is None:
-        return np.zeros((len(alike.places), part.observe.shape[1]))
-    return np.asarray(part.resolution[alike.places])
+        return np.zeros((stack.count, part.observe.shape[1]))
+    return np.asarray(part.resolution[stack.places])
 
 
 def _simulated(
-    alike: Alike, part: LoadedPart, name: str, readings: Array, messages: Array, change: Array, mean: Array
+    stack: SanitizerStack,
+    part: LoadedPart,
+    name: str,
+    readings: Array,
+    messages: Array,
+    change: Array,
+    mean: Array,
 ) -> Simulated:
     """What the messages (rows, count, k) of some agents tell, and what was added to their readings."""
     rows = len(messages)
+    assert stack.grid is not None  # a part of a plan always has one
     lost = np.asarray(~np.isfinite(messages).all(axis=2))
-    told = told_by(alike, part, change, mean)
+    told = told_by(stack, part, change, mean)
     deviations = np.where(lost[:, :, None], 0.0, messages).reshape(rows, -1) - told.expected
     deviations[np.repeat(lost, messages.shape[2], axis=1)] = 0.0
-    exact = np.einsum("tcn,ckn->tck", readings - part.offset[alike.places], alike.compression)
+    exact = np.einsum("tcn,ckn->tck", readings - part.offset[stack.places], stack.compression)
     added = np.where(lost[:, :, None], 0.0, messages - exact)
-    steps = _steps(alike, part)
-    variances = np.einsum("ckn,cn->ck", alike.compression**2, dither_variance(steps, MOST_DRAWS))
-    if alike.variances is not None:
-        variances = variances + alike.variances
-    noisy = variances > _NOISY * alike.grid**2
+    steps = _steps(stack, part)
+    variances = np.einsum("ckn,cn->ck", stack.compression**2, dither_variance(steps, MOST_DRAWS))
+    if stack.variances is not None:
+        variances = variances + stack.variances
+    noisy = variances > _NOISY * stack.grid**2
     chances = subgaussian_square_p(
         np.sum(added**2, axis=0) / np.where(noisy, variances, 1.0), rows, np.full(noisy.shape, 1 / _NOISY)
     )
     chances = np.where(noisy, chances, 1.0)
-    furthest = alike.grid * (1 + _ROUNDED) + np.einsum(
-        "ckn,cn->ck", np.abs(alike.compression), MOST_DRAWS * steps / 2
+    furthest = stack.grid * (1 + _ROUNDED) + np.einsum(
+        "ckn,cn->ck", np.abs(stack.compression), MOST_DRAWS * steps / 2
     )
-    if alike.variances is not None:
-        furthest = np.where(alike.variances > 0, np.inf, furthest)
+    if stack.variances is not None:
+        furthest = np.where(stack.variances > 0, np.inf, furthest)
     place = int(np.argmin(np.min(chances, axis=1)))
     return Simulated(
         deviations @ told.weights,
@@ -163,5 +171,5 @@ def _simulated(
         int(np.sum(np.abs(added) > furthest)),
         int(np.sum(noisy)),
         float(np.min(chances)),
-        f"agent {int(alike.places[place])} of {name}",
+        f"agent {int(stack.places[place])} of {name}",
     )

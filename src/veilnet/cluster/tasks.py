@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,12 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet._core.stacks import joined_triangle, raw_triangle, sent_triangle
 from veilnet._core.threads import one_thread
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Integers
 from veilnet.agent.grid import grid_steps
 from veilnet.agent.recipe import reach
 from veilnet.bounds.message_noise import own_covariances
 from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of, loaded, written
-from veilnet.cluster.sending import PLAN, read_sending
+from veilnet.cluster.sending import PLAN, read_sending, stacks_of
 from veilnet.plans.release_grid import beyond_reach
 from veilnet.recheck.noise_power import noise_power
 from veilnet.recheck.sums import raw_information, sent_information
@@ -59,8 +58,6 @@ class BatchSums:
     readings: int = 0
     numbers: int = 0
     condition: float = 1.0
-    kept: float = np.inf
-    dropped: float = 0.0
     exposed: int = 0
     computed: tuple[str, ...] = field(default=())
     noisiest: tuple[tuple[str, int, float], ...] = field(default=())
@@ -84,8 +81,6 @@ def joined(several: Sequence[BatchSums]) -> BatchSums:
         readings=sum(each.readings for each in several),
         numbers=sum(each.numbers for each in several),
         condition=max(each.condition for each in several),
-        kept=min(each.kept for each in several),
-        dropped=max(each.dropped for each in several),
         exposed=sum(each.exposed for each in several),
         computed=tuple(name for each in several for name in each.computed),
         noisiest=tuple(part for each in several for part in each.noisiest),
@@ -125,35 +120,74 @@ def certificate_sums(names: Sequence[str], folder: Path, length: int) -> BatchSu
         return joined([_recomputed(name, part, folder) for name, part in loaded(folder, names, length)])
 
 
-@dataclass(frozen=True, eq=False)
-class PlanPart:
-    """A part of a plan: its arrays, whether they were made just now, and whether they are not in service yet."""
-
-    arrays: Mapping[str, Any]
-    fresh: bool
-    waiting: bool
+Making = Callable[[], tuple[Array, Array | None, Integers]]
+"""Makes rows of raw readings, (s, most, n), variances of their noise, (s, most), 0 or 1, or None where nothing is
+added, and how many are sent, (s,)."""
 
 
-def part_of_plan(
-    folder: Path, name: str, part: LoadedPart, key: str, shapes: Mapping[str, tuple[int, ...]],
-    make: Callable[[], Mapping[str, Any]], *, keep: bool = True,
-) -> PlanPart:  # fmt: skip
-    """A part of the plan, in service or begun by an earlier run under the same key; otherwise made now.
+def sent_sums(
+    name: str, part: LoadedPart, folder: Path, key: str, make: Making, *, share: int | None = None, keep: bool = True
+) -> BatchSums:  # fmt: skip
+    """The sums of a part of the plan: in service or begun by an earlier run under the same key; otherwise made now.
 
-    key:    a digest of everything that what is sent depends on.
-    shapes: of the arrays that there have to be.
-    make:   makes them.
-    keep:   whether what is made is written down.
+    key:   a digest of everything that what is sent depends on.
+    share: how many rows a share has at most, which carries no noise; None where rows carry noise.
+    keep:  whether what is made is written down.
     """
+    count, size, length = part.observe.shape
+    most = size if share is None else share
+    shapes: dict[str, tuple[int, ...]] = {"compression": (count, most, size), "sent": (count,)}
+    shapes |= dict.fromkeys(("grid",) if share is not None else ("grid", "variances"), (count, most))
+    shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length))
     begun = folder / PLAN / BEGUN / name
     for path in (folder / PLAN / name, begun):
         found = finished(path, key, shapes)
         if found is not None and _tells_what_it_says(part, found):
-            return PlanPart(found, fresh=False, waiting=path == begun)
-    made = {"key": np.array(key), "digest": np.array(part.digest), **make()}
-    if keep:
-        written(begun, made)
-    return PlanPart(made, fresh=True, waiting=keep)
+            fresh, waiting = False, path == begun
+            break
+    else:
+        found = {"key": np.array(key), "digest": np.array(part.digest), **_told(part, *make())}
+        fresh, waiting = True, keep
+        if keep:
+            written(begun, found)
+    sent, variances = found["sent"], found.get("variances")
+    return BatchSums(
+        found["triangle"], found["raw"], found["left"],
+        agents=count, readings=count * size, numbers=int(sent.sum()), condition=part.condition,
+        exposed=exposed(part, sent, variances), computed=(name,) if fresh else (), waiting=(name,) if waiting else (),
+        noisiest=() if variances is None else noisiest(name, found["compression"], sent, variances),
+    )  # fmt: skip
+
+
+def _told(part: LoadedPart, rows: Array, variances: Array | None, sent: Integers) -> dict[str, Any]:
+    unsent = np.arange(rows.shape[1]) >= sent[:, None]
+    rows[unsent] = 0.0
+    if variances is not None:
+        variances[unsent] = 0.0
+    raw, left = information(part, rows, sent, variances)
+    return {
+        "compression": rows,
+        **({} if variances is None else {"variances": variances}),
+        "sent": sent,
+        "grid": grids(part, rows, sent, variances),
+        "triangle": told_triangle(part, rows, sent, variances),
+        "raw": raw,
+        "left": left,
+    }
+
+
+def told_triangle(part: LoadedPart, rows: Array, sent: Integers, variances: Array | None = None) -> Array:
+    """T with T'T the information of what the agents of a part send, (L, L)."""
+    return joined_triangle(
+        (
+            sent_triangle(
+                part.observe[each.places], part.roots[each.places], each.compression, each.variances
+            )
+            for each in stacks_of(rows, sent, variances)
+            if each.sent
+        ),
+        part.observe.shape[2],
+    )
 
 
 def _raw(name: str, part: LoadedPart, folder: Path, keep: bool) -> BatchSums:
@@ -176,22 +210,13 @@ def _shares(
     key = hashlib.sha256(
         part.digest.encode() + weights.tobytes() + np.float64(tolerance).tobytes()
     ).hexdigest()
-    count, size, length = part.observe.shape
-    most = min(size, weights.shape[1])
-    shapes = {"compression": (count, most, size), "sent": (count,), "grid": (count, most)}
-    shapes |= dict.fromkeys(("triangle", "raw", "left"), (length, length)) | dict.fromkeys(
-        ("kept", "dropped"), ()
-    )
-    made = part_of_plan(
-        folder, name, part, key, shapes, partial(_planned, part, weights, tolerance), keep=keep
-    )
-    found = made.arrays
-    return BatchSums(
-        found["triangle"], found["raw"], found["left"],
-        agents=count, readings=count * size, numbers=int(found["sent"].sum()), condition=part.condition,
-        kept=float(found["kept"]), dropped=float(found["dropped"]), exposed=exposed(part, found["sent"]),
-        computed=(name,) if made.fresh else (), waiting=(name,) if made.waiting else (),
-    )  # fmt: skip
+
+    def make() -> tuple[Array, None, Integers]:
+        found = share_stack(part.observe, part.roots, weights, tolerance)
+        return np.array(found.rows), None, found.ranks
+
+    most = min(part.observe.shape[1], weights.shape[1])
+    return sent_sums(name, part, folder, key, make, share=most, keep=keep)
 
 
 def exposed(part: LoadedPart, sent: Any, variances: Array | None = None) -> int:
@@ -207,9 +232,8 @@ def noisiest(
 ) -> tuple[tuple[str, int, float], ...]:
     """The name of a part, and the place and noise power of the agent in it that adds most to its readings."""
     found = np.empty(len(rows))
-    for number in np.unique(sent).tolist():
-        mine = np.flatnonzero(sent == number)
-        found[mine] = noise_power(rows[mine, :number], _added(variances, mine, number))
+    for stack in stacks_of(rows, sent, variances):
+        found[stack.places] = noise_power(stack.compression, stack.noise)
     most = int(np.argmax(found))
     return ((name, most, float(found[most])),)
 
@@ -229,47 +253,24 @@ def _tells_what_it_says(part: LoadedPart, found: Mapping[str, Any]) -> bool:
     )
 
 
-def _planned(part: LoadedPart, weights: Array, tolerance: float) -> dict[str, Any]:
-    found = share_stack(part.observe, part.roots, weights, tolerance)
-    rows = np.array(found.rows)
-    triangles = []
-    for sent in np.unique(found.ranks).tolist():
-        mine = np.flatnonzero(found.ranks == sent)
-        rows[mine, sent:] = 0.0
-        if sent:
-            sending = np.ascontiguousarray(rows[mine, :sent])
-            triangles.append(sent_triangle(part.observe[mine], part.roots[mine], sending))
-    length = part.observe.shape[2]
-    raw, left = information(part, rows, found.ranks)
-    return {
-        "compression": rows,
-        "sent": found.ranks,
-        "grid": grids(part, rows, found.ranks),
-        "kept": np.array(found.kept),
-        "dropped": np.array(found.dropped),
-        "triangle": joined_triangle(triangles, length),
-        "raw": raw,
-        "left": left,
-    }
-
-
 def grids(part: LoadedPart, rows: Array, sent: Any, variances: Array | None = None) -> Array:
     """The grid for each number sent, (s, k); 0 where there is none. One that reaches less far than readings go by the
     model is refused.
     """
     grid = np.zeros(rows.shape[:2])
-    for number in np.unique(sent[sent > 0]).tolist():
-        mine = np.flatnonzero(sent == number)
-        covariances = own_covariances(rows[mine, :number], part.noise[mine], _added(variances, mine, number))
+    for stack in stacks_of(rows, sent, variances):
+        mine, number = stack.places, stack.sent
+        if not number:
+            continue
         try:
-            grid[mine, :number] = grid_steps(covariances)
+            grid[mine, :number] = grid_steps(
+                own_covariances(stack.compression, part.noise[mine], stack.noise)
+            )
         except InvalidNetwork:  # numbers that repeat others: no grid is right
             grid[mine, :number] = np.nan
             continue
         if part.farthest is not None:
-            worst = np.max(
-                part.farthest[mine] / reach(rows[mine, :number], grid[mine, :number], None), axis=1
-            )
+            worst = np.max(part.farthest[mine] / reach(stack.compression, grid[mine, :number], None), axis=1)
             if np.any(worst > 1):
                 agent = int(mine[np.argmax(worst)])
                 raise beyond_reach(
@@ -289,20 +290,10 @@ def information(
     """(Σ H'R^-1 H, Σ H'C'(C R C' + Θ)^+ C H), by the certificate's own formulas."""
     length = part.observe.shape[2]
     left = np.zeros((length, length))
-    for number in np.unique(sent).tolist():
-        mine = np.flatnonzero(sent == number)
-        left += sent_information(
-            part.observe[mine],
-            part.noise[mine],
-            np.ascontiguousarray(rows[mine, :number]),
-            _added(variances, mine, number),
-        )
+    for stack in stacks_of(rows, sent, variances):
+        mine = stack.places
+        left += sent_information(part.observe[mine], part.noise[mine], stack.compression, stack.noise)
     return raw_information(part.observe, part.noise), left
-
-
-def _added(variances: Array | None, mine: Any, number: int) -> Array | None:
-    """Θ_i of some agents that send so many numbers, (s, k, k)."""
-    return None if variances is None else variances[mine, :number, None] * np.eye(number)
 
 
 def _recomputed(name: str, part: LoadedPart, folder: Path) -> BatchSums:
