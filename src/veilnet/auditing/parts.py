@@ -17,6 +17,7 @@ from veilnet.plans.plan import Plan
 
 if TYPE_CHECKING:
     from veilnet.auditing.attack.held_out import Samples
+    from veilnet.auditing.attack.learners import Learner
 
 Advance = Callable[[float], None]
 
@@ -57,26 +58,32 @@ class Parts:
 
     def attacked(self, data: Any, go: Advance) -> list[Row]:
         """Attackers that learn."""
-        from veilnet.auditing.attack import attackers
+        from veilnet.auditing.attack.learners import choose_attackers
+        from veilnet.auditing.attack.simulated_rows import SECTION as SIMULATED
 
-        wanted = self.trials.attackers
-        samples = self._samples(data)
+        wanted, rows = self.trials.attackers, list[Row]()
         try:
-            chosen = attackers.choose_attackers(wanted, self.trials.quick)
+            chosen = choose_attackers(self.automatic if wanted == "auto" else wanted, self.trials.quick)
         except MissingExtra as missing:
             if wanted != "auto":
                 raise
             sentence = f"left out: {missing} (in a checkout, ./veilnet audit installs it)."
-            rows = [Row(attackers.SECTION, "learned attackers", None, LEFT_OUT, "info", sentence)]
-            if data is None:
-                return rows
+            rows.append(Row(SIMULATED, "learned attackers", None, LEFT_OUT, "info", sentence))
             chosen = {}
-        else:
-            rows = []
-            if not chosen and data is None:
-                return rows
-        chance = self.chance_on(Section.ATTACKERS, data)
-        return rows + attackers.attacker_rows(self.deployment, samples, chosen, chance, go)
+        if not chosen and data is None:
+            return rows
+        return rows + self.attacks(chosen, data, self.chance_on(Section.ATTACKERS, data), go)
+
+    @property
+    def automatic(self) -> str | tuple[str, ...]:
+        """The attackers that are taken where none are chosen."""
+        return "auto"
+
+    def attacks(self, chosen: Mapping[str, Learner], data: Any, chance: float, go: Advance) -> list[Row]:
+        """What these attackers learn, on data or on simulated rows."""
+        from veilnet.auditing.attack.attackers import attacker_rows
+
+        return attacker_rows(self.deployment, self._samples(data), chosen, chance, go)
 
     def lattice(self, data: Any, go: Advance) -> list[Row]:
         """The attacker who knows the readings' lattice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,12 +179,12 @@ def public_row(
     )
 
 
-def public_parts(network: Network) -> dict[str, slice]:
-    """Which rows of U are each public parameter's: errors in °C and in kW are judged apart."""
-    ends = np.cumsum([len(rows) for rows in network.public.values()])
+def slices_of(parameters: Mapping[str, Array]) -> dict[str, slice]:
+    """Which of all rows, one parameter's below another's, are each one's: °C and kW are judged apart."""
+    ends = np.cumsum([len(rows) for rows in parameters.values()])
     return {
         name: slice(int(end) - len(rows), int(end))
-        for (name, rows), end in zip(network.public.items(), ends, strict=True)
+        for (name, rows), end in zip(parameters.items(), ends, strict=True)
     }
 
 

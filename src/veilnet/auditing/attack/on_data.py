@@ -18,7 +18,7 @@ from veilnet._core.types import Array, Integers
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.class_rows import class_row
 from veilnet.auditing.attack.classes import NAMES, Classes, classes_of, classifier
-from veilnet.auditing.attack.error_rows import Judged, error_row, public_parts, public_row
+from veilnet.auditing.attack.error_rows import Judged, error_row, public_row, slices_of
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn, learn_classes
 from veilnet.auditing.attack.model_fit import model_row
@@ -140,7 +140,7 @@ def _public(
     if samples.public is None:
         return []
     found = []
-    for name, part in public_parts(network).items():
+    for name, part in slices_of(network.public).items():
         rows, truth = network.U[part], samples.public[:, part]
         if np.isfinite(centre.knowledge.growth(rows)):
             errors = centre.estimate(messages, rows) - truth
@@ -155,7 +155,8 @@ def _model(centre: LinearCentre, readings: Mapping[str, Array], samples: Samples
     truths = {name: (network.private[name], values) for name, values in samples.private.items()}
     if samples.public is not None:
         truths |= {
-            name: (network.U[part], samples.public[:, part]) for name, part in public_parts(network).items()
+            name: (network.U[part], samples.public[:, part])
+            for name, part in slices_of(network.public).items()
         }
     errors = {
         name: (

@@ -17,7 +17,7 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.allowed import Allowed, Promises
 from veilnet.auditing.attack.class_rows import class_row
 from veilnet.auditing.attack.classes import NAMES, Classes, classes_of, classifier
-from veilnet.auditing.attack.error_rows import Judged, error_row, public_parts, public_row
+from veilnet.auditing.attack.error_rows import Judged, error_row, public_row, slices_of
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn, learn_classes
 from veilnet.auditing.attack.on_data import PLANNED, SECTION
@@ -141,7 +141,7 @@ def _public_on_data(
     if samples.public is None:
         return []
     network, found = window.network, []
-    for name, part in public_parts(network).items():
+    for name, part in slices_of(network.public).items():
         wanted, truth = network.U[part], samples.public[at][:, part]
         errors = _slide(window, wanted, messages, at, "now") - truth
         promised = window.error(wanted, window.rows // 2, "now")

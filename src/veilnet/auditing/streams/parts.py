@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veilnet._core.errors import InvalidRequest, MissingExtra
-from veilnet.auditing.attack import attackers
+from veilnet._core.errors import InvalidRequest
 from veilnet.auditing.attack.held_out import read_samples
+from veilnet.auditing.attack.learners import Learner
+from veilnet.auditing.attack.simulated_rows import SECTION as SIMULATED
 from veilnet.auditing.baselines import Baseline, baseline_rows
 from veilnet.auditing.deployed.commands import CommandMechanism
 from veilnet.auditing.options import LedgerCheck, WhatIf
@@ -20,7 +21,6 @@ from veilnet.auditing.sections import Section
 from veilnet.auditing.streams.attack import TooLarge
 from veilnet.io.agent_ledger import is_agent_store
 
-_AUTO = ("ridge", "network")
 _ROWS_OF_COMMANDS = 1000  # a command is started anew for every stream
 
 
@@ -42,34 +42,26 @@ class StreamParts(Parts):
         attacked = stream_rows(self.deployment, chance, int(self.trials.seed), self.count, go)
         return [*certificate_rows(self.plan), *attacked, *exposure_rows(self.plan)]
 
-    def attacked(self, data: Any, go: Advance) -> list[Row]:
-        """Attackers that learn from messages of many rows."""
+    @property
+    def automatic(self) -> tuple[str, ...]:
+        """The attackers that stand messages of many rows at once."""
+        return ("ridge",) if self.trials.quick else ("ridge", "network")
+
+    def attacks(self, chosen: Mapping[str, Learner], data: Any, chance: float, go: Advance) -> list[Row]:
+        """What these attackers learn from messages of many rows."""
         from veilnet.auditing.streams.attackers import simulated_attacks
         from veilnet.auditing.streams.on_data import attacks_on_data
 
-        wanted = self.trials.attackers
-        rows: list[Row] = []
         try:
-            names = ("ridge",) if self.trials.quick else _AUTO
-            chosen = attackers.choose_attackers(names if wanted == "auto" else wanted, self.trials.quick)
-        except MissingExtra as missing:
-            if wanted != "auto":
-                raise
-            sentence = f"left out: {missing} (in a checkout, ./veilnet audit installs it)."
-            rows.append(Row(attackers.SECTION, "learned attackers", None, LEFT_OUT, "info", sentence))
-            chosen = {}
-        chance = self.chance_on(Section.ATTACKERS, data)
-        try:
-            if data is not None:
-                samples = read_samples(self.plan.network, self.deployment.planned, data, in_order=True)
-                return rows + attacks_on_data(self.deployment, samples, chosen, chance, go)
-            if not chosen:
-                return rows
-            seed = int(self.trials.seed)
-            return rows + simulated_attacks(self.deployment, chosen, self.count, seed, chance, go)
+            if data is None:
+                return simulated_attacks(
+                    self.deployment, chosen, self.count, int(self.trials.seed), chance, go
+                )
+            samples = read_samples(self.plan.network, self.deployment.planned, data, in_order=True)
+            return attacks_on_data(self.deployment, samples, chosen, chance, go)
         except TooLarge as trouble:
-            sentence = f"{attackers.SECTION}: left out: {trouble}."
-            return [*rows, Row(attackers.SECTION, "with memory", None, LEFT_OUT, "info", sentence)]
+            sentence = f"{SIMULATED}: left out: {trouble}."
+            return [Row(SIMULATED, "with memory", None, LEFT_OUT, "info", sentence)]
 
     def lattice(self, data: Any, go: Advance) -> list[Row]:  # noqa: ARG002
         """Nothing yet: the search for lattice points knows one row."""
