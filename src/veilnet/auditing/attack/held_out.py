@@ -37,6 +37,16 @@ class Samples:
     def __len__(self) -> int:
         return len(self.readings)
 
+    def at(self, rows: Integers | Booleans) -> Samples:
+        """Some of the rows."""
+        return Samples(
+            self.readings[rows],
+            {name: part[rows] for name, part in self.private.items()},
+            None if self.public is None else self.public[rows],
+            self.model,
+            self.places[rows],
+        )
+
 
 def simulate(network: Network, count: int, seed: int) -> Samples:
     """Rows drawn from a network with a full prior."""
@@ -164,13 +174,7 @@ def _checked(readings: Array, truth: dict[str, Array], public: Array | None, *, 
     if kept < 100:
         following = " that follow one another" if in_order else ""
         raise InvalidRequest(f"data: expected at least 100 complete rows{following}, found {kept}")
-    return Samples(
-        readings[complete],
-        {name: part[complete] for name, part in truth.items()},
-        None if public is None else public[complete],
-        None,
-        np.flatnonzero(complete),
-    )
+    return Samples(readings, truth, public, None, np.arange(len(readings))).at(complete)
 
 
 def _longest_stretch(complete: Booleans) -> Booleans:

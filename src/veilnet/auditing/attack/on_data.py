@@ -9,8 +9,9 @@ so in a verdict of its own, *not covered*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -34,14 +35,100 @@ _FORGETS = ("neighbours",)  # distances among so many numbers say little
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
+class View:
     """What an attacker is shown: features from messages and from raw readings, and of which rows."""
 
-    memory: int  # past rows shown
+    memory: int  # past rows shown, beyond those that the promise speaks of
     rows: Integers
     sent: Array
     raw: Array
     stretches: list[Stretch]
+
+
+@dataclass(frozen=True, eq=False)
+class OnData:
+    """Every attacker on rows from the world, with every view it can make use of."""
+
+    samples: Samples
+    promises: Promises
+    attackers: Mapping[str, Learner]
+    views: Sequence[View]
+    chance: float
+
+    @cached_property
+    def classed(self) -> dict[str, Classes]:
+        """The private parameters that take a few values."""
+        few = {name: classes_of(truth) for name, truth in self.samples.private.items()}
+        return {name: found for name, found in few.items() if found is not None}
+
+    @cached_property
+    def trials(self) -> list[tuple[str, View]]:
+        """Who attacks, and what he is shown."""
+        return [
+            (label, view)
+            for label in self.attackers
+            for view in self.views
+            if not view.memory or label not in _FORGETS
+        ]
+
+    @cached_property
+    def each(self) -> float:
+        """The part of the chance of a false alarm that every row has; the public estimate has one too."""
+        classifications = sum(classifier(label) is not None for label, _ in self.trials)
+        attacks = len(self.samples.private) * (1 + len(self.trials)) + len(self.classed) * classifications
+        return self.chance / (1 + attacks)
+
+    def public_rows(self, estimates: Mapping[str, tuple[Array, float]]) -> list[Row]:
+        """The centre's estimates of public parameters, each with the error promised, where the truth is known."""
+        network, truth = self.promises.network, self.samples.public
+        if truth is None:
+            return []
+        each, parts = self.each / len(network.public), slices_of(network.public)
+        return [
+            public_row(
+                SECTION, network, name, found - truth[:, parts[name]], truth[:, parts[name]], promised, each
+            )
+            for name, (found, promised) in estimates.items()
+        ]
+
+    def private_rows(
+        self, planned: Mapping[str, tuple[Array, Array]], advance: Callable[[float], None]
+    ) -> list[Row]:
+        """What the plan's own model makes of messages and of raw readings, and what attackers learn from them."""
+        rows = [
+            self._error_row(PLANNED, name, 0, self.samples.private[name], guesses)
+            for name, guesses in planned.items()
+        ]
+        for done, (label, view) in enumerate(self.trials):
+            rows += self._regressions(label, view)
+            rows += self._classifications(label, view)
+            advance((done + 1) / len(self.trials))
+        return rows
+
+    def _error_row(
+        self, label: str, name: str, memory: int, truth: Array, guesses: tuple[Array, Array]
+    ) -> Row:
+        judged = Judged(SECTION, label, name, memory, self.promises.network)
+        return error_row(judged, truth, *guesses, self.promises, self.each)
+
+    def _regressions(self, label: str, view: View) -> list[Row]:
+        truth = np.concatenate([values[view.rows] for values in self.samples.private.values()], axis=1)
+        attacker = self.attackers[label]
+        sent, raw = (learn(attacker, features, truth, view.stretches) for features in (view.sent, view.raw))
+        return [
+            self._error_row(label, name, view.memory, truth[:, part], (sent[:, part], raw[:, part]))
+            for name, part in slices_of(self.promises.network.private).items()
+        ]
+
+    def _classifications(self, label: str, view: View) -> list[Row]:
+        rows: list[Row] = []
+        for name, classes in self.classed.items() if classifier(label) is not None else ():
+            known = Classes(classes.values, classes.rows[view.rows])
+            sent, raw = (learn_classes(label, each, known, view.stretches) for each in (view.sent, view.raw))
+            judged = Judged(SECTION, NAMES.get(label, label), name, view.memory, self.promises.network)
+            truth = self.samples.private[name][view.rows]
+            rows.append(class_row(judged, known, truth, sent, raw, view.stretches, self.promises, self.each))
+        return rows
 
 
 def rows_on_data(
@@ -55,14 +142,7 @@ def rows_on_data(
     """Every attacker on every private parameter, with and without memory; the public estimate; the model itself."""
     network = deployment.network
     promises = Promises(network, knowledge(network, deployment.planned))
-    few = {name: classes_of(truth) for name, truth in samples.private.items()}
-    classed = {name: found for name, found in few.items() if found is not None and attackers}
-    views = list(_views(deployment, messages, samples))
-    trials = [
-        (label, view) for label in attackers for view in views if not view.memory or label not in _FORGETS
-    ]
-    classifications = sum(classifier(label) is not None for label, _ in trials)
-    each = chance / (1 + len(samples.private) * (1 + len(trials)) + len(classed) * classifications)
+    attack = OnData(samples, promises, attackers, list(_views(deployment, messages, samples)), chance)
     centre, raw_centre = (
         LinearCentre(network, sanitizers) for sanitizers in (deployment.planned, raw_sanitizers(network))
     )
@@ -70,23 +150,23 @@ def rows_on_data(
         agent: samples.readings[:, network.blocks.rows(k)] - network.offset[network.blocks.rows(k)]
         for k, agent in enumerate(network.agents)
     }
-    rows = [_model(raw_centre, readings, samples, each), *_public(centre, messages, samples, each)]
-    for name, truth in samples.private.items():
-        if np.isfinite(centre.knowledge.growth(network.private[name])):
-            guesses = centre.estimate(messages, network.private[name])
-            raw = raw_centre.estimate(readings, network.private[name])
-            rows.append(
-                error_row(Judged(SECTION, PLANNED, name, 0, network), truth, guesses, raw, promises, each)
-            )
-    for done, (label, view) in enumerate(trials):
-        rows += _regressions(label, attackers[label], view, samples, promises, each)
-        rows += _classifications(label, view, classed, samples, promises, each)
-        advance((done + 1) / len(trials))
+    public = {
+        name: (centre.estimate(messages, rows), float(np.trace(centre.knowledge.error_covariance(rows))))
+        for name, rows in network.public.items()
+        if np.isfinite(centre.knowledge.growth(rows))
+    }
+    planned = {
+        name: (centre.estimate(messages, rows), raw_centre.estimate(readings, rows))
+        for name, rows in network.private.items()
+        if np.isfinite(centre.knowledge.growth(rows))
+    }
+    rows = [_model(raw_centre, readings, samples, attack.each), *attack.public_rows(public)]
+    rows += attack.private_rows(planned, advance)
     explained = _explained(sorted(rows, key=lambda row: _order(row, list(samples.private))))
     return [*fitted_rows_again(SECTION, network, samples), *explained]
 
 
-def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Samples) -> Iterator[_View]:
+def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Samples) -> Iterator[View]:
     """The messages of the row alone, and with those of past rows."""
     sent = np.concatenate([messages[agent] for agent in deployment.network.agents], axis=1)
     numbers = max(sent.shape[1], samples.readings.shape[1])
@@ -95,59 +175,7 @@ def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Sampl
         features, rows = remembered(sent, samples.places, past)
         raw, _ = remembered(samples.readings, samples.places, past)
         if len(rows) >= len(samples) // 2:
-            yield _View(len(past), rows, features, raw, stretches_of(len(rows), max(past, default=0)))
-
-
-def _regressions(
-    label: str, attacker: Learner, view: _View, samples: Samples, promises: Promises, chance: float
-) -> list[Row]:
-    network = promises.network
-    truth = np.concatenate([values[view.rows] for values in samples.private.values()], axis=1)
-    sent, raw = (learn(attacker, features, truth, view.stretches) for features in (view.sent, view.raw))
-    rows, start = [], 0
-    for name, values in samples.private.items():
-        part = slice(start, start + values.shape[1])
-        start = part.stop
-        judged = Judged(SECTION, label, name, view.memory, network)
-        rows.append(error_row(judged, truth[:, part], sent[:, part], raw[:, part], promises, chance))
-    return rows
-
-
-def _classifications(
-    label: str,
-    view: _View,
-    classed: Mapping[str, Classes],
-    samples: Samples,
-    promises: Promises,
-    chance: float,
-) -> list[Row]:
-    rows: list[Row] = []
-    for name, classes in classed.items():
-        if classifier(label) is None:
-            continue
-        known = Classes(classes.values, classes.rows[view.rows])
-        sent, raw = (learn_classes(label, each, known, view.stretches) for each in (view.sent, view.raw))
-        judged = Judged(SECTION, NAMES.get(label, label), name, view.memory, promises.network)
-        truth = samples.private[name][view.rows]
-        rows.append(class_row(judged, known, truth, sent, raw, view.stretches, promises, chance))
-    return rows
-
-
-def _public(
-    centre: LinearCentre, messages: Mapping[str, Array], samples: Samples, chance: float
-) -> list[Row]:
-    network = centre.network
-    if samples.public is None:
-        return []
-    found = []
-    for name, part in slices_of(network.public).items():
-        rows, truth = network.U[part], samples.public[:, part]
-        if np.isfinite(centre.knowledge.growth(rows)):
-            errors = centre.estimate(messages, rows) - truth
-            promised = float(np.trace(centre.knowledge.error_covariance(rows)))
-            each = chance / len(network.public)
-            found.append(public_row(SECTION, network, name, errors, truth, promised, each))
-    return found
+            yield View(len(past), rows, features, raw, stretches_of(len(rows), max(past, default=0)))
 
 
 def _model(centre: LinearCentre, readings: Mapping[str, Array], samples: Samples, chance: float) -> Row:

@@ -15,12 +15,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.attack.allowed import Allowed, Promises
-from veilnet.auditing.attack.class_rows import class_row
-from veilnet.auditing.attack.classes import NAMES, Classes, classes_of, classifier
-from veilnet.auditing.attack.error_rows import Judged, error_row, public_row, slices_of
+from veilnet.auditing.attack.error_rows import slices_of
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
-from veilnet.auditing.attack.learners import Learner, learn, learn_classes
-from veilnet.auditing.attack.on_data import PLANNED, SECTION
+from veilnet.auditing.attack.learners import Learner
+from veilnet.auditing.attack.on_data import SECTION, OnData, View
 from veilnet.auditing.attack.simulation import raw_sanitizers
 from veilnet.auditing.attack.stretches import stretches_of
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
@@ -82,40 +80,27 @@ def attacks_on_data(
     window = long_enough(network, deployment.planned)
     raw_window = Window(network, raw_sanitizers(network), window.rows, lead=window.lead)
     at = np.arange(window.rows, len(messages) - window.rows)
-    features = [
+    shown, shown_raw = (
         around(values[None], at, reach_of(window, values.shape[1])) for values in (messages, samples.readings)
-    ]
-    stretches = stretches_of(len(at), window.rows)
+    )
+    view = View(0, np.arange(len(at)), shown, shown_raw, stretches_of(len(at), window.rows))
     promises = _StreamPromises(network, deployment.planned)
-    truths = {name: truth[at] for name, truth in samples.private.items()}
-    few = {name: classes_of(truth) for name, truth in truths.items()}
-    classed = {name: found for name, found in few.items() if found is not None}
-    able = [label for label in attackers if classifier(label) is not None]
-    each = chance / (1 + len(truths) * (1 + len(attackers)) + len(classed) * len(able))
-    rows = _public_on_data(window, messages, samples, at, each)
+    attack = OnData(samples.at(at), promises, attackers, [view], chance)
     private = np.concatenate(list(network.private.values()))
-    guesses = {
-        PLANNED: [
-            _slide(view, private, values, at, "hindsight")
-            for view, values in ((window, messages), (raw_window, samples.readings - network.offset))
-        ]
+    told, told_raw = (
+        _slide(seen, private, values, at, "hindsight")
+        for seen, values in ((window, messages), (raw_window, samples.readings - network.offset))
+    )
+    planned = {name: (told[:, part], told_raw[:, part]) for name, part in slices_of(network.private).items()}
+    public = {
+        name: (_slide(window, rows, messages, at, "now"), window.error(rows, window.rows // 2, "now"))
+        for name, rows in network.public.items()
     }
-    goal = np.concatenate(list(truths.values()), axis=1)
-    for done, (label, attacker) in enumerate(attackers.items()):
-        guesses[label] = [learn(attacker, seen, goal, stretches) for seen in features]
-        advance((done + 1) / len(attackers))
-    start = 0
-    for name, truth in truths.items():
-        part = slice(start, start + truth.shape[1])
-        start = part.stop
-        for label, (from_sent, from_raw) in guesses.items():
-            judged = Judged(SECTION, label, name, 0, network)
-            rows.append(error_row(judged, truth, from_sent[:, part], from_raw[:, part], promises, each))
-        for label in able if name in classed else ():
-            classes: Classes = classed[name]
-            given = [learn_classes(label, seen, classes, stretches) for seen in features]
-            judged = Judged(SECTION, NAMES.get(label, label), name, 0, network)
-            rows.append(class_row(judged, classes, truth, given[0], given[1], stretches, promises, each))
+    rows = [replace(row, what=f"{row.what}, now") for row in attack.public_rows(public)]
+    names = list(network.private)
+    rows += sorted(
+        attack.private_rows(planned, advance), key=lambda row: names.index(row.figures["parameter"])
+    )
     return [*fitted_rows_again(SECTION, network, samples), *(_explained(row) for row in rows)]
 
 
@@ -133,18 +118,3 @@ def _slide(window: Window, wanted: Array, messages: Array, at: Integers, when: W
     views = sliding_window_view(moved, window.rows, axis=0)[at - row]  # (rows, sent, window)
     flat = np.moveaxis(views, 2, 1).reshape(len(at), -1)
     return np.asarray(flat @ weights.T + window.x_mean[row] @ wanted.T)
-
-
-def _public_on_data(
-    window: Window, messages: Array, samples: Samples, at: Integers, chance: float
-) -> list[Row]:
-    if samples.public is None:
-        return []
-    network, found = window.network, []
-    for name, part in slices_of(network.public).items():
-        wanted, truth = network.U[part], samples.public[at][:, part]
-        errors = _slide(window, wanted, messages, at, "now") - truth
-        promised = window.error(wanted, window.rows // 2, "now")
-        row = public_row(SECTION, network, name, errors, truth, promised, chance / len(network.public))
-        found.append(replace(row, what=f"{row.what}, now"))
-    return found
