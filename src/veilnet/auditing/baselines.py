@@ -35,7 +35,7 @@ SECTION = "baselines"
 NO_LOSS = 1e-9  # a loss this small is none: baselines are compared with a perfect plan at it
 _ROUNDING = 1e-12  # less than this is the rounding of numbers that are exactly zero
 _NEVER = "not possible"  # no strength of a protection gets there
-TALKING = "agents that talk to each other in every row, and cryptography among them"
+_TALKING = "agents that talk to each other in every row, and cryptography among them"
 _NAMES_SHOWN = 4  # private parameters side by side in one table
 ANY_STRENGTH = (1e-16, 1e16)  # where the strength that is looked for may lie
 
@@ -67,21 +67,43 @@ class Baseline:
 def baselines(plan: Plan) -> list[Baseline]:
     """The plan and every other protection, each tuned to equal utility and to equal privacy."""
     network = plan.network
-    own = _point(1.0, knowledge(network, plan.sanitizers))
     spread = Spread(network)
-    found = [Baseline("this plan", own, own, is_plan=True)]
 
     def noisy(strength: float) -> Point:
         return _point(strength, _isotropic(spread, strength))
 
-    found.append(continuous("isotropic noise", noisy, own))
-    largest = int(max(network.blocks.sizes))
+    return compared(
+        plan,
+        spread,
+        lambda strength, sanitizers: _point(strength, knowledge(network, sanitizers)),
+        lambda own: continuous("isotropic noise", noisy, own),
+        _point(1.0, secure_sum(network)),
+    )
+
+
+def compared(
+    plan: Plan,
+    spread: Spread,
+    point: Callable[[float, Mapping[str, Sanitizer] | None], Point],
+    noise: Callable[[Point], Baseline],
+    summed: Point,
+) -> list[Baseline]:
+    """The plan, then noise, fewer combinations, secure summation and no protection.
+
+    spread: of one row of readings.
+    point:  what sanitizers leave and lose, with the strength to call them by; None sends raw readings.
+    noise:  noise on readings, tuned to the plan's point.
+    summed: what the sum of all shares tells.
+    """
+    own = point(1.0, plan.sanitizers)
+    found = [Baseline("this plan", own, own, is_plan=True), noise(own)]
+    largest = int(max(plan.network.blocks.sizes))
     for name, compress in (("PCA", principal_rows), ("discriminant", discriminant_rows)):
-        rows_of = {agent: compress(spread, agent) for agent in network.agents}
-        curve = [_point(float(k), _first_rows(network, rows_of, k)) for k in range(largest + 1)]
+        rows_of = {agent: compress(spread, agent) for agent in plan.network.agents}
+        curve = [point(float(k), _first_rows(rows_of, k)) for k in range(largest + 1)]
         found.append(discrete(name, curve, own))
-    found.append(discrete("secure summation", [_point(1.0, secure_sum(network))], own, trusts=TALKING))
-    found.append(discrete("no protection", [_point(1.0, knowledge(network))], own))
+    found.append(discrete("secure summation", [summed], own, trusts=_TALKING))
+    found.append(discrete("no protection", [point(1.0, None)], own))
     return found
 
 
@@ -179,15 +201,7 @@ def strongest(
     reach: tuple[float, float] = ANY_STRENGTH,
 ) -> Point | None:
     """The strongest point at which something that strength takes away still holds."""
-    low, high = reach
-    if not holds(point(low)):
-        return None
-    if holds(point(high)):
-        return point(high)
-    for _ in range(60):
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if holds(point(middle)) else (low, middle)
-    return point(low)
+    return _last(point, holds, *reach)
 
 
 def weakest(
@@ -196,15 +210,21 @@ def weakest(
     reach: tuple[float, float] = ANY_STRENGTH,
 ) -> Point | None:
     """The weakest point at which something that strength brings holds."""
-    low, high = reach
-    if not holds(point(high)):
+    return _last(point, holds, *reversed(reach))
+
+
+def _last(
+    point: Callable[[float], Point], holds: Callable[[Point], bool], start: float, end: float
+) -> Point | None:
+    """The last point on the way from one strength to another at which something holds; None: not even the first."""
+    if not holds(point(start)):
         return None
-    if holds(point(low)):
-        return point(low)
+    if holds(point(end)):
+        return point(end)
     for _ in range(60):
-        middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if holds(point(middle)) else (middle, high)
-    return point(high)
+        middle = float(np.sqrt(start * end))
+        start, end = (middle, end) if holds(point(middle)) else (start, middle)
+    return point(start)
 
 
 def discrete(name: str, curve: list[Point], own: Point, trusts: str = "") -> Baseline:
@@ -312,12 +332,11 @@ def discriminant_rows(spread: Spread, agent: str) -> Array:
     return np.asarray(eigh(wanted, unwanted)[1].T[::-1] / scale)
 
 
-def _first_rows(network: Network, rows_of: Mapping[str, Array], count: int) -> Knowledge:
-    kept = {
+def _first_rows(rows_of: Mapping[str, Array], count: int) -> dict[str, Sanitizer]:
+    return {
         agent: Sanitizer.exact(np.ascontiguousarray(rows[:count]), offset=np.zeros(rows.shape[1]))
         for agent, rows in rows_of.items()
     }
-    return knowledge(network, kept)
 
 
 def secure_sum(network: Network) -> Knowledge:

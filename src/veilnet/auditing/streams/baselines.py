@@ -13,23 +13,13 @@ by, a deviation of each reading: (ε, δ)-differential privacy follows from them
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from veilnet._core.types import Array
 from veilnet._core.words import number
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.baselines import (
-    SECTION,
-    TALKING,
-    Baseline,
-    Point,
-    Spread,
-    continuous,
-    discrete,
-    discriminant_rows,
-    point_of,
-    principal_rows,
-)
+from veilnet.auditing.baselines import SECTION, Baseline, Point, Spread, compared, continuous, point_of
 from veilnet.auditing.differential_privacy import gaussian_epsilon
 from veilnet.auditing.report import Row
 from veilnet.auditing.streams.steady import Filtered, Measured, filtered
@@ -47,24 +37,22 @@ _REACH = (1e-8, 1e4)  # deviations of noise among which the one that is looked f
 def stream_baselines(plan: Plan) -> list[Baseline]:
     """The plan and every other protection of its stream."""
     network = plan.network
-    measured = Measured(network)
-    own = point(measured, 1.0, filtered(network, plan.sanitizers))
-    spread = Spread(network.one_row)
-    found = [Baseline("this plan", own, own, is_plan=True)]
+    measured, spread = Measured(network), Spread(network.one_row)
+
+    def told(strength: float, sanitizers: Mapping[str, Sanitizer] | None) -> Point:
+        known = measured.raw if sanitizers is None else filtered(network, sanitizers)
+        return point(measured, strength, known)
 
     def noisy(strength: float) -> Point:
-        return point(measured, strength, filtered(network, _noise_on_readings(spread, strength)))
+        return told(strength, _noise_on_readings(spread, strength))
 
-    found.append(continuous(EVERY_READING, noisy, own, _REACH))
-    largest = int(max(network.blocks.sizes))
-    for name, compress in (("PCA", principal_rows), ("discriminant", discriminant_rows)):
-        rows_of = {agent: compress(spread, agent) for agent in network.agents}
-        curve = [point(measured, float(k), _first_rows(network, rows_of, k)) for k in range(largest + 1)]
-        found.append(discrete(name, curve, own))
-    summed = point(measured, 1.0, secure_sum(network))
-    found.append(discrete("secure summation", [summed], own, trusts=TALKING))
-    found.append(discrete("no protection", [point(measured, 1.0, measured.raw)], own))
-    return found
+    return compared(
+        plan,
+        spread,
+        told,
+        lambda own: continuous(EVERY_READING, noisy, own, _REACH),
+        point(measured, 1.0, secure_sum(network)),
+    )
 
 
 def epsilon_rows(found: list[Baseline]) -> list[Row]:
@@ -97,14 +85,6 @@ def _noise_on_readings(spread: Spread, strength: float) -> dict[str, Sanitizer]:
         for agent in spread.network.agents
         for deviations in [spread.deviations(agent)]
     }
-
-
-def _first_rows(network: Network, rows_of: dict[str, Array], count: int) -> Filtered:
-    kept = {
-        agent: Sanitizer.exact(np.ascontiguousarray(rows[:count]), offset=np.zeros(rows.shape[1]))
-        for agent, rows in rows_of.items()
-    }
-    return filtered(network, kept)
 
 
 def secure_sum(network: Network) -> Filtered:
