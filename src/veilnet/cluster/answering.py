@@ -19,9 +19,9 @@ from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array, Integers
-from veilnet.cluster.parts import LoadedPart, loaded, read_part
+from veilnet.cluster.parts import LoadedPart, read_part
 from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import BatchSums, joined, sent_sums
+from veilnet.cluster.tasks import BatchSums, sent_sums
 from veilnet.designs.many import Rule, answers, evenly, mixed, pulled
 from veilnet.designs.shrink import normal_rows
 
@@ -107,26 +107,10 @@ def chosen_agents(names: Sequence[str], folder: Path, length: int, change: Array
 
 
 def mixture_sums(
-    names: Sequence[str],
-    folder: Path,
-    length: int,
-    change: Array,
-    recipes: Sequence[Rule],
-    weights: Array,
-) -> BatchSums:
-    """The last pass: what every agent of these parts sends in a mixture, written as parts of the plan."""
-    with one_thread():
-        return joined(
-            [
-                _mixture(name, part, folder, change, recipes, weights)
-                for name, part in loaded(folder, names, length)
-            ]
-        )
-
-
-def _mixture(
     name: str, part: LoadedPart, folder: Path, change: Array, recipes: Sequence[Rule], weights: Array
 ) -> BatchSums:
+    """The last pass: what every agent of a part sends in a mixture, written as a part of the plan."""
+
     def make() -> tuple[Array, Array, Integers]:
         count, size, length = part.observe.shape
         shrink = np.empty((count, size, size))

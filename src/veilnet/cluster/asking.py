@@ -11,7 +11,7 @@ from typing import Any
 from veilnet._core.types import Array
 from veilnet.cluster.answering import added, key_of
 from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, written
-from veilnet.cluster.running import over_all_parts
+from veilnet.cluster.running import over_all_batches, over_all_parts
 from veilnet.cluster.sending import PLAN
 
 _SEARCH = "search"
@@ -26,7 +26,10 @@ class Asking:
     """
 
     def __init__(self, parts: Parts, client: Any, about: str) -> None:
-        self.over: Callable[..., Any] = partial(over_all_parts, batches=parts.batches(), client=client)
+        self.over: Callable[..., Any] = partial(over_all_parts, parts=parts, client=client)
+        self.over_batches: Callable[..., Any] = partial(
+            over_all_batches, batches=parts.batches(), client=client
+        )
         self._kept = parts.folder / PLAN / _SEARCH
         self._about = about
 
@@ -38,7 +41,7 @@ class Asking:
         path = self._kept / f"{key_of(self._about, task.__name__, *asked)[:32]}.npz"
         known = _read(path)
         if known is None:
-            known = self.over(task, arguments=(*where, *asked), join=added).arrays
+            known = self.over_batches(task, arguments=(*where, *asked), join=added).arrays
             written(path, {f"a{place}": array for place, array in enumerate(known)})
         return known
 

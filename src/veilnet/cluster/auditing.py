@@ -30,7 +30,7 @@ from veilnet.cluster.centre import known_from, solved
 from veilnet.cluster.fusing import mean_of, whole_of
 from veilnet.cluster.parts import Parts, opened
 from veilnet.cluster.promises import promise_of
-from veilnet.cluster.running import over_all_parts
+from veilnet.cluster.running import over_all_batches
 from veilnet.cluster.sending import plan_name
 from veilnet.cluster.simulating import Simulated, drawn_x, simulated_sums, simulated_together
 from veilnet.designs.questions import read_count
@@ -72,7 +72,7 @@ def audit(
         change, mean = whole.in_raw_coordinates(np.eye(network.length)), mean_of(network)
         spread = spread_of_x(whole)
     try:
-        simulated: Simulated = over_all_parts(
+        simulated: Simulated = over_all_batches(
             simulated_sums,
             network.batches(),
             (network.folder, network.length, (chosen, count), spread, mean, change),

@@ -148,10 +148,7 @@ def _added_up(
     network: Parts, client: Any, progress: Progress | None, *, keep: bool
 ) -> tuple[Network, BatchSums]:
     """One imaginary agent that tells what all agents tell, and the sums of the first pass."""
-    where = (network.folder, network.length, keep)
-    first = over_all_parts(
-        raw_sums, network.batches(), where, client=client, progress=progress, what="adding up"
-    )
+    first = over_all_parts(raw_sums, network, (keep,), client=client, progress=progress, what="adding up")
     with one_thread():
         return _summary(network, first), first
 
@@ -220,9 +217,8 @@ def _free(
     with one_thread():
         weights = share_weights(whole.raw_triangle, whole.U)
         tolerance = share_tolerance(max(whole.conditioning, first.condition), first.readings)
-    arguments = (network.folder, network.length, weights, tolerance, keep)
     sums = over_all_parts(
-        share_sums, network.batches(), arguments, client=client, progress=progress,
+        share_sums, network, (weights, tolerance, keep), client=client, progress=progress,
         what="designing" if keep else "looking",
     )  # fmt: skip
     with one_thread():
@@ -256,10 +252,7 @@ def verify(
     """
     network = opened(parts)
     promise = promise_of(network)
-    where = (network.folder, network.length)
-    sums = over_all_parts(
-        certificate_sums, network.batches(), where, client=client, progress=progress, what="verifying"
-    )
+    sums = over_all_parts(certificate_sums, network, (), client=client, progress=progress, what="verifying")
     with one_thread():
         values, vectors = np.linalg.eigh(sums.raw)
         half = (vectors * np.sqrt(np.maximum(values, 0.0))).T

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from os import PathLike
@@ -30,8 +29,8 @@ from veilnet.cluster.centre import (
     told_by_all,
 )
 from veilnet.cluster.messages import Messages, messages_of, read_message_part
-from veilnet.cluster.parts import DAMAGED, Parts, arrays_of, opened, read_part
-from veilnet.cluster.running import over_all_parts
+from veilnet.cluster.parts import DAMAGED, LoadedPart, Parts, arrays_of, opened, read_part
+from veilnet.cluster.running import over_all_batches, over_all_parts
 from veilnet.cluster.sending import PLAN, read_plan_part, read_sending
 from veilnet.cluster.tasks import SUMS
 from veilnet.model.network import Network
@@ -68,12 +67,12 @@ def fuse(
     for start in range(0, max(found.rows, 1), at_once):
         sums = over_all_parts(
             arrived_sums,
-            network.batches(),
-            (_Asked(network.folder, network.length, found, slice(start, start + at_once), change, mean),),
+            network,
+            (found, slice(start, start + at_once), change, mean),
             client=client,
             progress=progress,
             what="fusing",
-            join=joined_arrivals,
+            join=arrived_together,
         )
         with one_thread():
             blocks.append(_Block(start, sums, whole, mean, partial(MissingAgents, network, found)))
@@ -82,7 +81,7 @@ def fuse(
 
 def whole_of(network: Parts, client: Any = None) -> Network:
     """One imaginary agent in place of all, from what the design added up."""
-    triangle = over_all_parts(
+    triangle = over_all_batches(
         raw_triangles,
         network.batches(),
         (network.folder, network.length),
@@ -121,38 +120,16 @@ def _raw_triangle(folder: Path, name: str, length: int) -> Array:
     return triangle
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """What a task has to know, beside the names of its parts, to say what their messages tell in some rows."""
-
-    folder: Path
-    length: int
-    messages: Messages
-    rows: slice
-    change: Array
-    mean: Array
-
-
-def arrived_sums(names: Sequence[str], asked: _Asked) -> Arrived:
-    """A task: what the messages of some parts tell in some rows."""
-    with one_thread():
-        return arrived_together([_arrived(name, asked) for name in names])
-
-
-def joined_arrivals(several: Sequence[Arrived]) -> Arrived:
-    """What several batches tell together."""
-    with one_thread():
-        return arrived_together(several)
-
-
-def _arrived(name: str, asked: _Asked) -> Arrived:
-    part = read_part(asked.folder / name, asked.length)
-    sending = read_sending(asked.folder, name, part)
-    numbers = read_message_part(asked.messages, name, sending.numbers)
+def arrived_sums(
+    name: str, part: LoadedPart, folder: Path, messages: Messages, rows: slice, change: Array, mean: Array
+) -> Arrived:
+    """A task: what the messages of a part tell in some rows."""
+    sending = read_sending(folder, name, part)
+    numbers = read_message_part(messages, name, sending.numbers)
     if numbers is None:
-        count = len(range(*asked.rows.indices(asked.messages.rows)))
-        return nothing_arrived(count, asked.length, len(sending.senders))
-    return arrived(sending, told_by_all(sending, part, asked.change, asked.mean), numbers[asked.rows])
+        count = len(range(*rows.indices(messages.rows)))
+        return nothing_arrived(count, len(mean), len(sending.senders))
+    return arrived(sending, told_by_all(sending, part, change, mean), numbers[rows])
 
 
 class _Block:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from veilnet._core.types import Array, Integers
 from veilnet.bounds.knowledge import knowledge_of_factor
 from veilnet.cluster.answering import Added, added, key_of
 from veilnet.cluster.asking import Asking
-from veilnet.cluster.parts import LoadedPart, Parts, loaded, read_part
+from veilnet.cluster.parts import LoadedPart, Parts, read_part
 from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import BatchSums, joined, sent_sums, told_triangle
+from veilnet.cluster.tasks import BatchSums, sent_sums, told_triangle
 from veilnet.designs.power import (
     Agents,
     Ascent,
@@ -81,16 +80,11 @@ class Where:
         return key_of(self.change, self.weights, np.array(self.tolerance), json.dumps(dict(self.power)))
 
 
-def share_triangles(names: Sequence[str], where: Where) -> BatchSums:
-    """What is known from the shares alone, which is what noise without limit would leave."""
+def share_triangles(name: str, part: LoadedPart, _folder: Path, where: Where) -> BatchSums:
+    """What is known from the shares of a part alone, which is what noise without limit would leave."""
     nothing = np.zeros((where.length, where.length))
-    with one_thread():
-        sums = []
-        for name, part in loaded(where.folder, names, where.length):
-            found = where.agents(name, part)
-            triangle = told_triangle(part, found.rows, found.ranks)
-            sums.append(BatchSums(triangle, nothing, nothing, agents=len(found.ranks)))
-        return joined(sums)
+    found = where.agents(name, part)
+    return BatchSums(told_triangle(part, found.rows, found.ranks), nothing, nothing, agents=len(found.ranks))
 
 
 def withheld_sums(names: Sequence[str], where: Where, estimate: Array) -> Added:
@@ -105,25 +99,14 @@ def open_sums(names: Sequence[str], where: Where, asked: Array, estimate: Array)
         return added([Added((left_open_by(where.free(name), asked, estimate),)) for name in names])
 
 
-def noise_sums(names: Sequence[str], where: Where, estimate: Array) -> BatchSums:
-    """The last pass: what every agent of these parts sends whose noise answers an estimate, written as parts of the
-    plan.
-    """
-    with one_thread():
-        return joined(
-            [
-                sent_sums(
-                    name, part, where.folder, key_of(part.digest, where.key, estimate),
-                    partial(_sending, where, name, part, estimate),
-                )
-                for name, part in loaded(where.folder, names, where.length)
-            ]
-        )  # fmt: skip
+def noise_sums(name: str, part: LoadedPart, folder: Path, where: Where, estimate: Array) -> BatchSums:
+    """The last pass: what every agent of a part sends whose noise answers an estimate, written as in the plan."""
 
+    def make() -> tuple[Array, Array, Integers]:
+        rows, variances, _ = where.agents(name, part).sending(where.change, estimate)
+        return rows, variances, np.full(len(rows), rows.shape[1], dtype=np.intp)
 
-def _sending(where: Where, name: str, part: LoadedPart, estimate: Array) -> tuple[Array, Array, Integers]:
-    rows, variances, _ = where.agents(name, part).sending(where.change, estimate)
-    return rows, variances, np.full(len(rows), rows.shape[1], dtype=np.intp)
+    return sent_sums(name, part, folder, key_of(part.digest, where.key, estimate), make)
 
 
 class PartsPowerCrowd:

@@ -9,19 +9,44 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
+from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest, VeilnetError
 from veilnet._core.extras import install_line
 from veilnet._core.progress import Progress
+from veilnet._core.threads import one_thread
+from veilnet.cluster.parts import Parts, loaded
 from veilnet.cluster.tasks import joined
 
 _TOGETHER = 16  # sums joined by one task: few enough to hold, many enough for few tasks
 
 Task = Callable[..., Any]
+Join = Callable[[Sequence[Any]], Any]
 
 
 def over_all_parts(
+    task: Task, parts: Parts, arguments: tuple[Any, ...], *, join: Join = joined, **how: Any
+) -> Any:
+    """The sums of all parts.
+
+    task: called with the name of a part, its agents, the folder, then with ``arguments``.
+
+    The others are those of :func:`over_all_batches`.
+    """
+    given = (task, join, parts.folder, parts.length, arguments)
+    return over_all_batches(part_by_part, parts.batches(), given, join=join, **how)
+
+
+def part_by_part(
+    names: Sequence[str], task: Task, join: Join, folder: Path, length: int, arguments: tuple[Any, ...]
+) -> Any:
+    """A task: the sums of a batch, part after part."""
+    with one_thread():
+        return join([task(name, part, folder, *arguments) for name, part in loaded(folder, names, length)])
+
+
+def over_all_batches(
     task: Task,
     batches: Sequence[tuple[str, ...]],
     arguments: tuple[Any, ...],
@@ -29,7 +54,7 @@ def over_all_parts(
     client: Any = None,
     progress: Progress | None = None,
     what: str = "",
-    join: Callable[[Sequence[Any]], Any] = joined,
+    join: Join = joined,
 ) -> Any:
     """The sums of all batches.
 
@@ -45,7 +70,9 @@ def over_all_parts(
             sums.append(task(names, *arguments))
             tell(what, done / len(batches))
         while len(sums) > 1:
-            sums = [join(sums[start : start + _TOGETHER]) for start in range(0, len(sums), _TOGETHER)]
+            sums = [
+                _joined(join, sums[start : start + _TOGETHER]) for start in range(0, len(sums), _TOGETHER)
+            ]
         return sums[0]
     return _on_the_cluster(task, batches, arguments, client, tell, what, join)
 
@@ -57,12 +84,13 @@ def _on_the_cluster(
     client: Any,
     tell: Progress,
     what: str,
-    join: Callable[[Sequence[Any]], Any],
+    join: Join,
 ) -> Any:
     from distributed import KilledWorker, as_completed
 
     run = secrets.token_hex(4)
-    keys = [f"{task.__name__}-{names[0]}-{run}" for names in batches]
+    named = (what or task.__name__).replace(" ", "_")
+    keys = [f"{named}-{names[0]}-{run}" for names in batches]
     futures: list[Any] = []
     try:
         futures = client.map(
@@ -77,7 +105,7 @@ def _on_the_cluster(
         level = futures
         while len(level) > 1:
             level = [
-                client.submit(join, level[start : start + _TOGETHER], pure=False)
+                client.submit(_joined, join, level[start : start + _TOGETHER], pure=False)
                 for start in range(0, len(level), _TOGETHER)
             ]
         found = level[0].result()
@@ -100,6 +128,11 @@ def _on_the_cluster(
     finally:
         _forget(client, futures)
     return found
+
+
+def _joined(join: Join, several: Sequence[Any]) -> Any:
+    with one_thread():
+        return join(several)
 
 
 def _forget(client: Any, futures: list[Any]) -> None:

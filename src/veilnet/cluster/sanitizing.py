@@ -18,13 +18,12 @@ import numpy as np
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.stacks import parts as some_at_a_time
-from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
 from veilnet.agent.release import release_stack
 from veilnet.cluster.messages import Messages, as_numbers, begun, finish, read_arrays, read_reading_part
-from veilnet.cluster.parts import LoadedPart, Parts, loaded, opened, written
+from veilnet.cluster.parts import LoadedPart, Parts, opened, written
 from veilnet.cluster.running import over_all_parts
 from veilnet.cluster.sending import Sending, plan_name, read_sending
 from veilnet.designs.questions import read_count
@@ -78,9 +77,9 @@ def sanitize(
     target = begun(messages)
     plan = plan_name(network.folder)
     found: _Done = over_all_parts(
-        sanitized_parts,
-        network.batches(),
-        (network.folder, network.length, source, target, plan, chosen),
+        sanitized_part,
+        network,
+        (source, target, plan, chosen),
         client=client,
         progress=progress,
         what="sanitizing",
@@ -118,28 +117,10 @@ def done_together(several: Sequence[_Done]) -> _Done:
     )
 
 
-def sanitized_parts(
-    names: Sequence[str],
-    folder: Path,
-    length: int,
-    readings: Path,
-    messages: Path,
-    plan: str,
-    seed: int | None,
-) -> _Done:
-    """A task: sanitize the readings of some parts, and write them as parts of the messages."""
-    with one_thread():
-        return done_together(
-            [
-                _sanitized(name, part, folder, readings, messages, plan, seed)
-                for name, part in loaded(folder, names, length)
-            ]
-        )
-
-
-def _sanitized(
+def sanitized_part(
     name: str, part: LoadedPart, folder: Path, readings: Path, messages: Path, plan: str, seed: int | None
 ) -> _Done:
+    """A task: sanitize the readings of a part, and write them as a part of the messages."""
     sending = read_sending(folder, name, part)
     count, size, _ = part.observe.shape
     given = read_reading_part(readings, name, count, size)

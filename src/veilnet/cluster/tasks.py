@@ -19,12 +19,11 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidPlan
 from veilnet._core.stacks import joined_triangle, raw_triangle, sent_triangle
-from veilnet._core.threads import one_thread
 from veilnet._core.types import Array, Integers
 from veilnet.agent.grid import grid_steps
 from veilnet.agent.recipe import reach
 from veilnet.bounds.message_noise import own_covariances
-from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of, loaded, written
+from veilnet.cluster.parts import DAMAGED, LoadedPart, arrays_of, written
 from veilnet.cluster.sending import PLAN, read_sending, stacks_of
 from veilnet.plans.release_grid import beyond_reach
 from veilnet.recheck.noise_power import noise_power
@@ -67,8 +66,7 @@ class BatchSums:
 def joined(several: Sequence[BatchSums]) -> BatchSums:
     """The sums of batches together, in the order given."""
     length = several[0].triangle.shape[1]
-    with one_thread():
-        triangle = joined_triangle((each.triangle for each in several), length)
+    triangle = joined_triangle((each.triangle for each in several), length)
     raw, left = np.zeros((length, length)), np.zeros((length, length))
     for each in several:
         raw += each.raw
@@ -86,38 +84,6 @@ def joined(several: Sequence[BatchSums]) -> BatchSums:
         noisiest=tuple(part for each in several for part in each.noisiest),
         waiting=tuple(name for each in several for name in each.waiting),
     )
-
-
-def raw_sums(names: Sequence[str], folder: Path, length: int, keep: bool) -> BatchSums:
-    """The first pass: what the raw readings of these parts tell.
-
-    keep: whether it is written down for later calls.
-    """
-    with one_thread():
-        return joined([_raw(name, part, folder, keep) for name, part in loaded(folder, names, length)])
-
-
-def share_sums(
-    names: Sequence[str], folder: Path, length: int, weights: Array, tolerance: float, keep: bool
-) -> BatchSums:
-    """The second pass: what every agent of these parts has to send.
-
-    weights, tolerance: of :func:`veilnet.verdict.share_stacks.share_stack`, the same for all agents.
-    keep:               whether it is written as parts of a plan.
-    """
-    with one_thread():
-        return joined(
-            [
-                _shares(name, part, folder, weights, tolerance, keep)
-                for name, part in loaded(folder, names, length)
-            ]
-        )
-
-
-def certificate_sums(names: Sequence[str], folder: Path, length: int) -> BatchSums:
-    """The sums of the certificate from the parts as they are on disk, network and plan, and nothing else."""
-    with one_thread():
-        return joined([_recomputed(name, part, folder) for name, part in loaded(folder, names, length)])
 
 
 Making = Callable[[], tuple[Array, Array | None, Integers]]
@@ -190,7 +156,11 @@ def told_triangle(part: LoadedPart, rows: Array, sent: Integers, variances: Arra
     )
 
 
-def _raw(name: str, part: LoadedPart, folder: Path, keep: bool) -> BatchSums:
+def raw_sums(name: str, part: LoadedPart, folder: Path, keep: bool) -> BatchSums:
+    """The first pass: what the raw readings of a part tell.
+
+    keep: whether it is written down for later calls.
+    """
     path = folder / PLAN / SUMS / name
     count, size, length = part.observe.shape
     before = finished(path, part.digest, {"triangle": (length, length)})
@@ -204,9 +174,14 @@ def _raw(name: str, part: LoadedPart, folder: Path, keep: bool) -> BatchSums:
     )  # fmt: skip
 
 
-def _shares(
+def share_sums(
     name: str, part: LoadedPart, folder: Path, weights: Array, tolerance: float, keep: bool
 ) -> BatchSums:
+    """The second pass: what every agent of a part has to send.
+
+    weights, tolerance: of :func:`veilnet.verdict.share_stacks.share_stack`, the same for all agents.
+    keep:               whether it is written as a part of a plan.
+    """
     key = hashlib.sha256(
         part.digest.encode() + weights.tobytes() + np.float64(tolerance).tobytes()
     ).hexdigest()
@@ -296,7 +271,8 @@ def information(
     return raw_information(part.observe, part.noise), left
 
 
-def _recomputed(name: str, part: LoadedPart, folder: Path) -> BatchSums:
+def certificate_sums(name: str, part: LoadedPart, folder: Path) -> BatchSums:
+    """The sums of the certificate from a part as it is on disk, network and plan, and nothing else."""
     sending = read_sending(folder, name, part)
     rows, sent, variances = sending.compression, sending.sent, sending.variances
     count, size, length = part.observe.shape

@@ -71,14 +71,14 @@ class PartsCrowd:
 
     def chosen(self, part: float) -> tuple[tuple[Array, ...], tuple[float, ...]]:
         """A part of all agents, and for how many each stands."""
-        found = self._asking.over(chosen_agents, arguments=(*self._where, part), join=chosen_together)
+        found = self._asking.over_batches(chosen_agents, arguments=(*self._where, part), join=chosen_together)
         return found.stacks, found.stand_for
 
     def send(self, recipes: tuple[Rule, ...], weights: Array, progress: Progress | None) -> BatchSums:
         """Write what everybody sends in a mixture, and add up what is known from it."""
         found: BatchSums = self._asking.over(
             mixture_sums,
-            arguments=(*self._where, recipes, weights),
+            arguments=(self.change, recipes, weights),
             progress=progress,
             what="writing the plan",
         )
