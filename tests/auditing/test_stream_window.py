@@ -111,9 +111,9 @@ def scores(kind: Kind, count: int) -> Array:
         drawn = draw_streams(network, 12, window.lead + window.rows, np.random.default_rng([seed, 99]))
         sent = release_streams(running, drawn.readings)
         for rows, when in ((network.U, "now"), (network.private["g"], "hindsight")):
-            errors = attack_with_the_model(window, drawn.x, sent, rows, when)
-            deviation = np.sqrt(2 * np.sum(errors.law.eigenvalues**2) / errors.law.count)
-            found.append((errors.found - errors.law.mean) / deviation)
+            error = attack_with_the_model(window, drawn.x, sent, rows, when)
+            law, _ = law_of_errors(window, rows, when, len(drawn))
+            found.append((error - law.mean) / np.sqrt(2 * np.sum(law.eigenvalues**2) / law.count))
     return np.array(found)
 
 

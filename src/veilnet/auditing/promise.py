@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -103,13 +104,17 @@ def _in_words(what: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _Estimated:
-    """Rows of x that somebody estimates from what is sent: the centre's public ones, or private ones."""
+class Estimated:
+    """Rows of x that somebody estimates from what is sent: the centre's public ones, or private ones.
+
+    when: of a stream, from messages up to now or with hindsight.
+    """
 
     what: str
     name: str
     rows: Array
     public: bool
+    when: Literal["now", "hindsight"] = "now"
 
 
 def simulation_rows(
@@ -130,41 +135,54 @@ def simulation_rows(
     centre = LinearCentre(network, deployment.planned)
     known = centre.knowledge
     asked = [
-        _Estimated(f"public estimate of {name}", name, rows, public=True)
+        Estimated(f"public estimate of {name}", name, rows, public=True)
         for name, rows in network.public.items()
     ]
     asked += [
-        _Estimated(f"attack on {name}", name, rows, public=False) for name, rows in network.private.items()
+        Estimated(f"attack on {name}", name, rows, public=False) for name, rows in network.private.items()
     ]
     units = in_units(network)
     possible = [each for each in asked if np.isfinite(known.growth(each.rows))]
-    sums = {each.what: 0.0 for each in possible}
     rng = np.random.default_rng([seed, 2])
-    for start in range(0, count, _ROWS_AT_ONCE):
-        size = min(_ROWS_AT_ONCE, count - start)
+
+    def squares(size: int) -> list[float]:
         x = draw_x(network, rng, size)
-        try:
-            messages = deployment.release_all(draw_readings(network, x, rng))
-        except Misbehaves as trouble:
-            return [not_run(trouble)]
-        for each in possible:
-            errors = centre.estimate(messages, each.rows) - x @ each.rows.T
-            sums[each.what] += float(np.sum(errors**2))
-        advance((start + size) / count)
+        messages = deployment.release_all(draw_readings(network, x, rng))
+        errors = (centre.estimate(messages, each.rows) - x @ each.rows.T for each in possible)
+        return [float(np.sum(error**2)) for error in errors]
+
+    try:
+        sums = summed_over(squares, count, _ROWS_AT_ONCE, advance)
+    except Misbehaves as trouble:
+        return [not_run(trouble)]
+    found = {each.what: total / count for each, total in zip(possible, sums, strict=True)}
     share = chance / (2 * len(asked))
     return [
         judged_row(
             each.what,
             Beside.of(units[each.name], each.rows),
-            sums[each.what] / count,
+            found[each.what],
             SquareSum(_spectrum(known.error_covariance(each.rows)), count),
             share,
             public=each.public,
         )
-        if each.what in sums
+        if each.what in found
         else _impossible(each.what, Beside.of(units[each.name], each.rows))
         for each in asked
     ]
+
+
+def summed_over(
+    squares: Callable[[int], list[float]], count: int, at_once: int, advance: Callable[[float], None]
+) -> list[float]:
+    """Sums of squares over so many draws, made a few at a time by ``squares``."""
+    total: list[float] = []
+    for start in range(0, count, at_once):
+        size = min(at_once, count - start)
+        some = squares(size)
+        total = [a + b for a, b in zip(total, some, strict=True)] if total else some
+        advance((start + size) / count)
+    return total
 
 
 def not_run(trouble: Misbehaves) -> Row:

@@ -23,7 +23,8 @@ from veilnet.auditing.baselines import SECTION, Baseline, Point, Spread, compare
 from veilnet.auditing.differential_privacy import gaussian_epsilon
 from veilnet.auditing.report import Row
 from veilnet.auditing.streams.steady import Filtered, Measured, filtered
-from veilnet.auditing.streams.variants import as_one_agent
+from veilnet.auditing.what_if.variants import changed
+from veilnet.model.coloured import ColouredNoise
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.streams.share_filters import share_filters
@@ -89,5 +90,22 @@ def _noise_on_readings(spread: Spread, strength: float) -> dict[str, Sanitizer]:
 
 def secure_sum(network: Network) -> Filtered:
     """What the sum of all share filters tells by itself: the share filter of one agent who has all readings."""
-    merged = as_one_agent(network)
+    merged = _as_one_agent(network)
     return filtered(merged, share_filters(merged).sanitizers)
+
+
+def _as_one_agent(network: Network) -> Network:
+    """The network in which one agent has all readings, dither already counted in their noise."""
+    if network.colour is None:
+        noise: object = network.R.matrix()
+    else:
+        colour = network.colour
+        noise = ColouredNoise(colour.memory, colour.innovation, network.R.matrix() - colour.carried)
+    return changed(
+        network,
+        observe={"everyone": network.H},
+        noise=noise,
+        offset=None,
+        reading_names={},
+        limits={},
+    )

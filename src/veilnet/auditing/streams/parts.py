@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from veilnet._core.errors import InvalidRequest
+from veilnet._core.words import times
 from veilnet.auditing.attack.held_out import read_samples
 from veilnet.auditing.attack.learners import Learner
 from veilnet.auditing.attack.simulated_rows import SECTION as SIMULATED
@@ -66,22 +67,38 @@ class StreamParts(Parts):
     def lattice(self, data: Any, go: Advance) -> list[Row]:  # noqa: ARG002
         """Nothing yet: the search for lattice points knows one row."""
         from veilnet.auditing.attack.lattice_rows import SECTION
-        from veilnet.auditing.streams.what_if import not_on_streams
 
         if not any(s.dithers or s.resolution is not None for s in self.deployment.planned.values()):
             return []
         why = "it looks for readings behind one row of exact numbers, and a memory adds up many rows"
-        return not_on_streams(SECTION, why)
+        return _not_on_streams(SECTION, why)
 
     def repetition(self, what_if: WhatIf, floors: Mapping[str, float]) -> list[Row]:  # noqa: ARG002
-        """Every row counts: that is the promise itself."""
-        from veilnet.auditing.streams.what_if import repetition_rows
+        """Every row is one more release, and privacy with hindsight counts them all: it is told once more."""
+        from veilnet.auditing.streams.steady import Measured, filtered
+        from veilnet.auditing.what_if.repetition import SECTION
 
-        return repetition_rows(self.plan.network, self.deployment.planned)
+        network = self.plan.network
+        measured, known = Measured(network), filtered(network, self.deployment.planned)
+        rows = []
+        for name, matrix in network.private.items():
+            late, now = (measured.growth(known, matrix, when) for when in ("hindsight", "now"))
+            sentence = (
+                f"{name}: every row is one more release, and all of them are counted: the variance of the error with "
+                f"hindsight grows {times(1 + late)}, from messages up to now {times(1 + now)}, against raw streams "
+                "by the same rule."
+            )
+            shown = {
+                "error variance grows: with hindsight (promised)": times(1 + late),
+                "from messages up to now": times(1 + now),
+            }
+            what = f"{name}, all rows released"
+            figures = {"with hindsight": late, "now": now}
+            rows.append(Row(SECTION, what, late, late, "info", sentence, figures=figures, shown=shown))
+        return rows
 
     def wrong_models(self, error: float, go: Advance) -> list[Row]:
         """The plan under another model than it was made for."""
-        from veilnet.auditing.streams.what_if import not_on_streams
         from veilnet.auditing.streams.wrong_models import wrong_model_rows
         from veilnet.auditing.what_if.wrong_models import SECTION
 
@@ -89,7 +106,7 @@ class StreamParts(Parts):
         try:
             return wrong_model_rows(network, self.deployment.planned, error, seed, go)
         except TooLarge as trouble:
-            return not_on_streams(SECTION, str(trouble))
+            return _not_on_streams(SECTION, str(trouble))
 
     def compared(self, found: list[Baseline]) -> list[Row]:
         """The plan beside other protections of a stream, which are added to ``found``."""
@@ -112,3 +129,9 @@ class StreamParts(Parts):
                     f"{name}: it counts releases of one x that stays; the promise of a stream plan counts every row "
                     "already, for an x that moves. Leave it out, or audit a plan without dynamics"
                 )
+
+
+def _not_on_streams(section: str, why: str) -> list[Row]:
+    """A section that has no meaning, or no proof, for streams."""
+    sentence = f"{section}: left out for streams: {why}."
+    return [Row(section, "on streams", None, LEFT_OUT, "info", sentence, shown={"outcome": LEFT_OUT})]

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from veilnet._core.types import Array
 from veilnet._core.words import alike, times
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
-from veilnet.auditing.promise import SECTION, Beside, bits_row, judged_row, most_exposed_row, not_run
+from veilnet.auditing.promise import (
+    SECTION,
+    Beside,
+    Estimated,
+    bits_row,
+    judged_row,
+    most_exposed_row,
+    not_run,
+    summed_over,
+)
 from veilnet.auditing.report import LEFT_OUT, Judgement, Row
 from veilnet.auditing.streams.attack import (
-    Errors,
     TooLarge,
     attack_with_the_model,
     forgotten,
+    law_of_errors,
     long_enough,
     middle,
 )
 from veilnet.auditing.streams.simulation import draw_streams, release_streams
 from veilnet.auditing.streams.steady import filtered
-from veilnet.auditing.streams.window import When, Window
+from veilnet.auditing.streams.window import Window
 from veilnet.bounds.streams.knowledge import silent_stream, stream_bits, stream_knowledge
 from veilnet.bounds.typical_errors import unit_of
 from veilnet.model.network import Network
@@ -37,25 +44,14 @@ _ROUTES = 1e-6  # what two routes to an error may differ by, as in the certifica
 _STREAMS_AT_ONCE = 32
 
 
-@dataclass(frozen=True, eq=False)
-class _Estimated:
-    """Rows of x that somebody estimates from the messages, now or with hindsight."""
-
-    what: str
-    name: str
-    rows: Array
-    when: When
-    public: bool
-
-
-def _asked(network: Network) -> list[_Estimated]:
+def _asked(network: Network) -> list[Estimated]:
     found = [
-        _Estimated(f"public estimate of {name}, now", name, rows, "now", public=True)
+        Estimated(f"public estimate of {name}, now", name, rows, public=True)
         for name, rows in network.public.items()
     ]
     for name, rows in network.private.items():
-        found.append(_Estimated(f"attack on {name}, with hindsight", name, rows, "hindsight", public=False))
-        found.append(_Estimated(f"attack on {name}, now", name, rows, "now", public=False))
+        found.append(Estimated(f"attack on {name}, with hindsight", name, rows, False, "hindsight"))
+        found.append(Estimated(f"attack on {name}, now", name, rows, public=False))
     return found
 
 
@@ -145,43 +141,31 @@ def stream_rows(
     rows = window_rows(deployment, window)
     asked = _asked(network)
     rng = np.random.default_rng([seed, 2])
-    found: list[list[Errors]] = [[] for _ in asked]
-    sizes: list[int] = []
-    for start in range(0, streams, _STREAMS_AT_ONCE):
-        size = min(_STREAMS_AT_ONCE, streams - start)
+
+    def squares(size: int) -> list[float]:
         drawn = draw_streams(network, size, window.lead + window.rows, rng)
-        try:
-            messages = release_streams(deployment, drawn.readings)
-        except Misbehaves as trouble:
-            return [*rows, not_run(trouble)]
-        sizes.append(size)
-        for each, errors in zip(asked, found, strict=True):
-            errors.append(attack_with_the_model(window, drawn.x, messages, each.rows, each.when))
-        advance((start + size) / streams)
+        messages = release_streams(deployment, drawn.readings)
+        return [
+            size * attack_with_the_model(window, drawn.x, messages, each.rows, each.when) for each in asked
+        ]
+
+    try:
+        sums = summed_over(squares, streams, _STREAMS_AT_ONCE, advance)
+    except Misbehaves as trouble:
+        return [*rows, not_run(trouble)]
     share = chance / (2 * len(asked))
-    return rows + [
-        _judged(each, beside, Errors.together(errors, sizes), window, share)
-        for each, beside, errors in zip(asked, _beside(network), found, strict=True)
-    ]
-
-
-def _judged(estimated: _Estimated, beside: Beside, errors: Errors, window: Window, chance: float) -> Row:
-    more = {
-        "streams": errors.law.count,
-        "rows judged of each": len(middle(window)),
-        "effective rows": errors.effective,
-    }
-    who = "the centre" if estimated.public else "an attacker with memory"
-    return judged_row(
-        estimated.what,
-        beside,
-        errors.found,
-        errors.law,
-        chance,
-        public=estimated.public,
-        who=who,
-        more=more,
-    )
+    for each, beside, total in zip(asked, _beside(network), sums, strict=True):
+        law, effective = law_of_errors(window, each.rows, each.when, streams)
+        who = "the centre" if each.public else "an attacker with memory"
+        more = {
+            "streams": streams,
+            "rows judged of each": len(middle(window)),
+            "effective rows": effective,
+        }
+        rows.append(
+            judged_row(each.what, beside, total / streams, law, share, public=each.public, who=who, more=more)
+        )
+    return rows
 
 
 def exposure_rows(plan: Plan) -> list[Row]:
