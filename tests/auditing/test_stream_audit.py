@@ -241,6 +241,10 @@ def test_dropout_is_the_loss_of_the_others(plan: Plan) -> None:
     assert row.found == pytest.approx(-vn.utility(plan.network, quiet), rel=1e-6)
     raw = vn.utility(plan.network, {gone: vn.Sanitizer.silent(2)})
     assert row.figures["raw readings of the others"] == pytest.approx(-raw, rel=1e-6)
+    single = row.figures["single agents"]
+    assert set(single) == set(plan.sanitizers)
+    assert single[gone] == {"sanitized": row.found, "raw": row.figures["raw readings of the others"]}
+    assert max(each["sanitized"] for each in single.values()) == row.found
 
 
 def test_a_wrong_model_costs_something(plan: Plan) -> None:

@@ -24,7 +24,7 @@ class World(Protocol):
         """p_j of every private parameter when messages come from ``within``, the network or a variant of it."""
 
 
-class Rows:
+class RowWorld:
     """Each row by itself."""
 
     def __init__(self, network: Network) -> None:
@@ -42,7 +42,7 @@ class Rows:
 def world_of(network: Network) -> World:
     """The world a network describes: a stream where it has dynamics."""
     if not network.is_stream:
-        return Rows(network)
-    from veilnet.auditing.streams.steady import Streams
+        return RowWorld(network)
+    from veilnet.auditing.streams.steady import StreamWorld
 
-    return Streams(network)
+    return StreamWorld(network)

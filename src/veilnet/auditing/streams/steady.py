@@ -69,7 +69,7 @@ class Measured:
         return {name: self.growth(known, rows, when) for name, rows in self.network.private.items()}
 
 
-class Streams:
+class StreamWorld:
     """The world (:mod:`veilnet.auditing.worlds`) of rows that follow one another: utility now, privacy later."""
 
     def __init__(self, network: Network) -> None:

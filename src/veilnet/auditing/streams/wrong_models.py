@@ -26,7 +26,7 @@ from veilnet.model.dynamics import Dynamics
 from veilnet.model.network import Network
 
 _DRAWS = 12  # of all assumptions together
-_DRAWS_EACH = 3  # of each by itself, both signs
+_DRAWS_EACH = 3  # of each by itself
 _ROUNDING = 1e-9
 _KINDS = {
     "observe": "what agents observe",
