@@ -261,7 +261,8 @@ def test_headers_and_folders_are_checked(folder: Path, tmp_path: Path) -> None:
     header = folder / "header.json"
     document = json.loads(header.read_text())
     for change, words in (
-        ({"format": "other"}, "expected the format"),
+        ({"format": "other"}, "format: expected"),
+        ({"format": "veilnet-parts/99"}, "header.json: format: made by a newer veilnet"),
         ({"parts": [{"name": "../x", "agents": 1}]}, "names such as part-00000"),
         ({"parts": [{"name": "part-00000.npz\0", "agents": 1}]}, "names such as part-00000"),
         ({"parts": [{"name": "x"}]}, "the header was changed"),
@@ -274,7 +275,7 @@ def test_headers_and_folders_are_checked(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(vn.InvalidNetwork, match=words):
             cluster.open_parts(folder)
     header.write_text("{")
-    with pytest.raises(vn.InvalidNetwork, match="not JSON"):
+    with pytest.raises(vn.InvalidNetwork, match="not a JSON object"):
         cluster.open_parts(folder)
     with pytest.raises(vn.InvalidPlan, match="design first"):
         cluster.verify(cluster.save_parts(tmp_path / "new", stacks(), PUBLIC, PRIVATE))

@@ -333,7 +333,8 @@ def test_messages_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> N
     for change, words in (
         ({"plan": "0123456789abcdef"}, "messages of the plan 0123456789abcdef"),
         ({"rows": 3.5}, "the header was changed"),
-        ({"format": "veilnet-parts/1"}, "expected the format"),
+        ({"format": "veilnet-parts/1"}, "format: expected"),
+        ({"format": "veilnet-messages/99"}, "made by a newer veilnet"),
     ):
         header.write_text(json.dumps(json.loads(told) | change))
         with pytest.raises(vn.VeilnetError, match=words):

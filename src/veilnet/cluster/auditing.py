@@ -24,10 +24,11 @@ from veilnet.auditing.promise import SECTION, Beside, certified_row, judged_row,
 from veilnet.auditing.report import AuditReport, Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of
+from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import crlb, knowledge_of_factor
 from veilnet.cluster.calls import AGENTS, verify
 from veilnet.cluster.centre import known_from, solved
-from veilnet.cluster.fusing import mean_of, whole_of
+from veilnet.cluster.fusing import whole_of
 from veilnet.cluster.parts import Parts, opened
 from veilnet.cluster.promises import promise_of
 from veilnet.cluster.running import over_all_batches
@@ -69,7 +70,7 @@ def audit(
     found = _certified(lambda: verify(network, client=client, progress=progress).findings)
     with one_thread():
         whole = whole_of(network, client)
-        change, mean = whole.in_raw_coordinates(np.eye(network.length)), mean_of(network)
+        change, mean = whole.in_raw_coordinates(np.eye(network.length)), prior_mean(whole)
         spread = spread_of_x(whole)
     try:
         simulated: Simulated = over_all_batches(
@@ -187,7 +188,7 @@ def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) 
             error = float(np.trace(solution.covariance))
             found.append(Row(SECTION, what, np.inf, error, "fail", sentence))
             continue
-        deviations = simulated.vectors @ solution.gain - (x - _mean(whole)) @ rows.T
+        deviations = simulated.vectors @ solution.gain - (x - prior_mean(whole)) @ rows.T
         spectrum = np.maximum(np.linalg.eigvalsh(solution.covariance), 0.0)
         # The size is that which was promised, whatever the parts of the plan say now; they give its shape alone.
         law = SquareSum(spectrum * (raw * (1 + growth) / np.sum(spectrum)), len(x))
@@ -197,7 +198,3 @@ def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) 
         share = part_of(Section.PROMISE, FALSE_ALARM) / (2 * len(asked))
         found.append(judged_row(what, beside, square, law, share, public=place == 0))
     return found
-
-
-def _mean(whole: Network) -> Array:
-    return np.zeros(whole.L) if whole.prior is None else whole.prior.mean

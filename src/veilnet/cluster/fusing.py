@@ -29,10 +29,10 @@ from veilnet.cluster.centre import (
     told_by_all,
 )
 from veilnet.cluster.messages import Messages, messages_of, read_message_part
-from veilnet.cluster.parts import DAMAGED, LoadedPart, Parts, arrays_of, opened, read_part
+from veilnet.cluster.parts import LoadedPart, Parts, opened, read_part
 from veilnet.cluster.running import over_all_batches, over_all_parts
 from veilnet.cluster.sending import PLAN, read_plan_part, read_sending
-from veilnet.cluster.tasks import SUMS
+from veilnet.cluster.tasks import SUMS, finished
 from veilnet.model.network import Network
 
 __all__ = ["MissingAgents", "fuse"]
@@ -62,7 +62,7 @@ def fuse(
     whole = whole_of(network, client)
     at_once = max(1, _NUMBERS_AT_ONCE // network.length**2)
     with one_thread():
-        change, mean = whole.in_raw_coordinates(np.eye(network.length)), mean_of(network)
+        change, mean = whole.in_raw_coordinates(np.eye(network.length)), _mean_of(network)
     blocks = []
     for start in range(0, max(found.rows, 1), at_once):
         sums = over_all_parts(
@@ -91,7 +91,7 @@ def whole_of(network: Parts, client: Any = None) -> Network:
     return Network({"all agents": triangle}, 1.0, network.public, network.private, network.prior)
 
 
-def mean_of(network: Parts) -> Array:
+def _mean_of(network: Parts) -> Array:
     """The mean of the prior."""
     return np.zeros(network.length) if network.prior is None else network.prior.mean
 
@@ -104,20 +104,10 @@ def raw_triangles(names: Sequence[str], folder: Path, length: int) -> Array:
 
 def _raw_triangle(folder: Path, name: str, length: int) -> Array:
     path = folder / PLAN / SUMS / name
-    try:
-        with path.open("rb") as file:
-            found = arrays_of(file)
-        triangle = np.asarray(found["triangle"])
-        if str(found["key"]) != str(read_plan_part(folder, name).get("digest")) or triangle.shape != (
-            length,
-            length,
-        ):
-            raise ValueError("it belongs to another plan")
-    except DAMAGED as error:
-        if isinstance(error, InvalidPlan):
-            raise
-        raise InvalidPlan(f"{path}: cannot be used ({error}); design once more") from error
-    return triangle
+    found = finished(path, str(read_plan_part(folder, name).get("digest")), {"triangle": (length, length)})
+    if found is None:
+        raise InvalidPlan(f"{path}: missing, damaged or of another plan; design once more")
+    return np.asarray(found["triangle"])
 
 
 def arrived_sums(

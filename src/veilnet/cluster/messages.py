@@ -23,7 +23,7 @@ import numpy as np
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
 from veilnet.agent.release import NotPrivate
-from veilnet.cluster.parts import DAMAGED, HEADER, Parts, arrays_of, opened, written
+from veilnet.cluster.parts import DAMAGED, HEADER, Parts, arrays_of, opened, read_header, written
 from veilnet.cluster.sending import numbers_sent, plan_name
 from veilnet.io._atomic import write_text
 
@@ -91,20 +91,18 @@ def open_messages(folder: str | PathLike[str]) -> Messages:
     """
     target = Path(folder).resolve()
     path = target / HEADER
+    document = read_header(
+        path,
+        FORMAT,
+        InvalidReading,
+        "a folder of messages begins with its header",
+        "write the messages again",
+    )
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != FORMAT:
-            raise InvalidReading(f"{path}: expected the format {FORMAT!r}, found {document['format']!r}")
         plan, rows, private = document["plan"], document["rows"], document["private"]
         if type(rows) is not int or rows < 0 or type(private) is not bool or type(plan) is not str:
             raise TypeError("expected the name of a plan, a number of rows, and whether they are private")
-    except InvalidReading:
-        raise
-    except OSError as error:
-        raise InvalidReading(
-            f"{path}: {error.strerror}; a folder of messages begins with its header"
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise InvalidReading(
             f"{path}: {error!r}; the header was changed, write the messages again"
         ) from error

@@ -32,6 +32,7 @@ from veilnet._core.names import NumberedNames
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_names, symmetric
 from veilnet.io._atomic import write_bytes, write_text
+from veilnet.io._formats import check_format
 from veilnet.model.arguments import read_prior, read_private, read_public
 from veilnet.model.noise import IndependentNoise, dithered
 from veilnet.model.prior import Prior
@@ -187,15 +188,10 @@ def open_parts(folder: str | PathLike[str]) -> Parts:
     """
     target = Path(folder).resolve()
     path = target / HEADER
+    document = read_header(
+        path, FORMAT, InvalidNetwork, "a folder of parts begins with its header", "write the folder again"
+    )
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidNetwork(f"{path}: {error.strerror}; a folder of parts begins with its header") from error
-    except ValueError as error:
-        raise InvalidNetwork(f"{path}: not JSON ({error}); write the folder again with save_parts") from error
-    try:
-        if document["format"] != FORMAT:
-            raise InvalidNetwork(f"{path}: expected the format {FORMAT!r}, found {document['format']!r}")
         length = document["parameters"]
         parts = tuple(Part(str(each["name"]), each["agents"]) for each in document["parts"])
         if not all(type(number) is int for number in (length, *(part.agents for part in parts))):
@@ -215,6 +211,25 @@ def open_parts(folder: str | PathLike[str]) -> Parts:
             f"{path}: a part is named twice, and its agents would count twice; mend the header"
         )
     return Parts(target, length, rows, hidden, known, parts)
+
+
+def read_header(path: Path, form: str, error: type[VeilnetError], begin: str, again: str) -> dict[str, Any]:
+    """The JSON document of a format at a path.
+
+    error: raised where there is none; it says how to ``begin`` where there is no file, and how to make it ``again``.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict):
+            raise ValueError(f"expected an object, found {type(document).__name__}")
+        check_format(document.get("format"), form, error)
+    except OSError as problem:
+        raise error(f"{path}: {problem.strerror}; {begin}") from problem
+    except VeilnetError as problem:
+        raise error(f"{path}: {problem}") from problem
+    except ValueError as problem:
+        raise error(f"{path}: not a JSON object ({problem}); {again}") from problem
+    return document
 
 
 def opened(parts: Parts | str | PathLike[str]) -> Parts:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest
-from veilnet.cluster.parts import Parts
+from veilnet.cluster.parts import Parts, read_header
 from veilnet.cluster.sending import PLAN, PROMISES
 from veilnet.cluster.tasks import BEGUN, BatchSums
 from veilnet.io._atomic import remember_folder, write_text
@@ -78,9 +78,9 @@ def _document(parts: Parts, promise: Promise, limit: Mapping[str, float], readin
 def promise_of(parts: Parts) -> Promise:
     """What the saved plan of a network in parts promises."""
     path: Path = parts.folder / PLAN / PROMISES
+    document = read_header(path, FORMAT, InvalidPlan, "design first", "design once more")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != FORMAT or list(document["privacy"]) != list(parts.private):
+        if list(document["privacy"]) != list(parts.private):
             raise InvalidPlan(
                 f"{path}: not a plan for the private parameters of {parts.folder}; design once more"
             )
@@ -93,8 +93,6 @@ def promise_of(parts: Parts) -> Promise:
         most_loss = None if allowed is None else float(allowed)
         power = _power(parts, document.get("power"))
         return Promise(float(document["utility"]), privacy, targets, most_loss, {}, floors, power)
-    except OSError as error:
-        raise InvalidPlan(f"{path}: {error.strerror}; design first") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InvalidPlan):
             raise
