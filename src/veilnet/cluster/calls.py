@@ -8,8 +8,8 @@ noise has the same bounds, limits and conditioning as all agents together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -31,7 +31,6 @@ from veilnet.designs.confirmed import MARGINS
 from veilnet.designs.power import PARTS_OF_POWER
 from veilnet.designs.questions import Worst, read_asked
 from veilnet.model.network import Network
-from veilnet.plans.asked import Asked
 from veilnet.plans.certificate import Certificate, Finding, Promise, certify, power_finding
 from veilnet.recheck.summed import SummedRecheck
 from veilnet.verdict.share_stacks import share_tolerance, share_weights
@@ -103,14 +102,24 @@ def design(
     if asked.worst:
         raise InvalidRequest(f"privacy: {Worst.__name__}(...) is for networks in one piece; ask for a number")
     if power is not None:
-        return _powered(network, whole, first, PowerSearch(network, whole, first, powers, client, progress))
+        noise = PowerSearch(network, whole, first, powers, client, progress)
+        answers = (noise.answer(part) for part in PARTS_OF_POWER)
+        plan = _searched(
+            network, whole, first, noise.ceiling, answers, Promise(0.0, {}, {}, 0.0, power=powers)
+        )
+        noise.forget()
+        return plan
     targets = {} if privacy is None else asked.targets
     refuse_beyond(targets, privacy_limit(whole), ROUNDING)
     if any(targets.values()) or asked.most_loss:
         search = PartsTradeoff(network, whole, first.readings, starts, seed, progress, client)
         if asked.most_loss or any(target > search.ceiling[name] for name, target in targets.items()):
             kept = search.keeping(asked, privacy_limit(whole))
-            return _traded(network, whole, first, search, kept, progress)
+            answers = (search.answer(kept, margin, progress) for margin in MARGINS)
+            promise = Promise(0.0, {}, kept.targets, kept.most_loss, {}, kept.floors)
+            plan = _searched(network, whole, first, search.ceiling, answers, promise)
+            search.crowd.forget()
+            return plan
         search.crowd.forget()
     found = _free(network, whole, first, targets, client, progress, keep=True)
     return _in_service(network, first, found, targets, 0.0, {})
@@ -153,54 +162,31 @@ def _added_up(
         return _summary(network, first), first
 
 
-def _traded(
+def _searched(
     network: Parts,
     whole: Network,
     first: BatchSums,
-    search: PartsTradeoff,
-    asked: Asked,
-    progress: Progress | None,
+    ceiling: Mapping[str, float],
+    answers: Iterable[tuple[BatchSums, dict[str, Any]]],
+    asked: Promise,
 ) -> PartsPlan:
-    """The trade-off found, with more margin where the first was not confirmed."""
-    targets, loss = asked.targets, asked.most_loss
-    for margin in MARGINS:
-        sums, details = search.answer(asked, margin, progress)
-        with one_thread():
-            known = knowledge_of_factor(whole, sums.triangle)
-            hidden = {name: known.growth(rows) for name, rows in whole.private.items()}
-            promise = Promise(0.0 - known.growth(whole.U), hidden, targets, loss, {}, asked.floors)
-            certificate = _certified(whole, promise, sums)
-        if certificate.ok:
-            break
-    else:
-        raise _not_confirmed(network, certificate)
-    verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
-    if asked.given_up:
-        details = {**details, "given_up": sorted(asked.given_up)}
-    found = _Found(promise, certificate, sums, verdict)
-    plan = _in_service(network, first, found, targets, loss, details)
-    search.crowd.forget()
-    return plan
+    """The first answer of a search that is confirmed.
 
-
-def _powered(network: Parts, whole: Network, first: BatchSums, search: PowerSearch) -> PartsPlan:
-    """The noise found within the powers, or within a part of them where rounding of more was not confirmed."""
-    for part in PARTS_OF_POWER:
-        sums, details = search.answer(part)
+    answers: sums of a plan and how it was found, each with more room for rounding than the one before.
+    asked:   a promise that has no figures yet.
+    """
+    for sums, details in answers:
         with one_thread():
             known = knowledge_of_factor(whole, sums.triangle)
             lost = known.growth(whole.U)
             hidden = {name: known.growth(rows) for name, rows in whole.private.items()}
-            promise = Promise(0.0 if abs(lost) < _NO_LOSS else -lost, hidden, {}, 0.0, power=search.power)
+            promise = replace(asked, utility=0.0 if abs(lost) < _NO_LOSS else -lost, privacy=hidden)
             certificate = _certified(whole, promise, sums)
         if certificate.ok:
-            break
-    else:
-        raise _not_confirmed(network, certificate)
-    verdict = PartsVerdict(search.ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
-    plan = _in_service(network, first, _Found(promise, certificate, sums, verdict), {}, 0.0, details)
-    search.forget()
-    return plan
+            verdict = PartsVerdict(ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
+            found = _Found(promise, certificate, sums, verdict)
+            return _in_service(network, first, found, promise.targets, promise.most_loss, details)
+    raise _not_confirmed(network, certificate)
 
 
 def _free(

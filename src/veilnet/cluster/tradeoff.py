@@ -165,4 +165,5 @@ class PartsTradeoff:
             "iterations": found.passes,
             "kkt_residual": found.gap,
             "interrupted": found.interrupted or self._search.stopped,
+            **({"given_up": sorted(asked.given_up)} if asked.given_up else {}),
         }
