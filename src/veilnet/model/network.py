@@ -44,7 +44,7 @@ from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
 from veilnet.model.readings import read_dither, read_limits, read_reading_names
-from veilnet.model.secret import Secret, named_units, secrets_among
+from veilnet.model.secret import Secret, secrets_among, with_units
 from veilnet.model.usual import usual_of
 
 __all__ = ["Network", "Prior"]
@@ -155,9 +155,7 @@ class Network(Frozen):
             per_agent(limits, self.agents, self.blocks, "limits", read_limits)
         )
         self.units: Mapping[str, str] = MappingProxyType(
-            read_units(
-                named_units(secrets) | dict(units or {}), (*self.public, *self.private, *self.parameters)
-            )
+            read_units(with_units(units, secrets), (*self.public, *self.private, *self.parameters))
         )
         self.step: float | None = read_step(step)
         for secret in secrets.values():

@@ -77,6 +77,7 @@ def secrets_among(private: Any) -> tuple[Any, dict[str, Secret]]:
     return {name: each.rows if name in secrets else each for name, each in private.items()}, secrets
 
 
-def named_units(secrets: Mapping[str, Secret]) -> dict[str, str]:
-    """name -> unit of the secrets that were given one."""
-    return {name: each.unit for name, each in secrets.items() if each.unit}
+def with_units(units: Any, secrets: Mapping[str, Secret]) -> Any:
+    """The ``units`` argument with those that secrets were given, as the network reads and refuses it."""
+    named = {name: each.unit for name, each in secrets.items() if each.unit}
+    return named | dict(units) if named and isinstance(units, Mapping) else units or named
