@@ -290,6 +290,8 @@ class JointCurve(Levels):
         step = np.log(SETTINGS.rung)
         top = np.log1p(self.limit) - np.log1p(self.ceiling)
         step = min(step, top)
+        if not step > 0:  # rounding makes the ceiling the limit: no rung lies between
+            return []
         below = int(np.floor(height / step - 0.5))
         found = []
         for rung in () if self.stopped else (below, below + 1):
