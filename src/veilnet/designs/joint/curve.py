@@ -290,7 +290,9 @@ class JointCurve(Levels):
         step = np.log(SETTINGS.rung)
         top = np.log1p(self.limit) - np.log1p(self.ceiling)
         step = min(step, top)
-        if not step > 0:  # rounding makes the ceiling the limit: no rung lies between
+        if not (
+            step > 0 and np.isfinite(height)
+        ):  # to doubles the ceiling is the limit: no rung lies between
             return []
         below = int(np.floor(height / step - 0.5))
         found = []
