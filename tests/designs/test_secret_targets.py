@@ -92,6 +92,7 @@ def test_secrets_of_several_rows_in_every_direction(change: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_change_that_lasts_in_a_stream() -> None:
     network = with_secret(random_stream(1, private_rows=(1,)), lasts="5min")
     free = vn.detectability(network, vn.design(network))["g0"].lasting

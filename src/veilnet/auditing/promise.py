@@ -104,7 +104,7 @@ def _in_words(what: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimated:
+class EstimatedRows:
     """Rows of x that somebody estimates from what is sent: the centre's public ones, or private ones.
 
     when: of a stream, from messages up to now or with hindsight.
@@ -135,11 +135,11 @@ def simulation_rows(
     centre = LinearCentre(network, deployment.planned)
     known = centre.knowledge
     asked = [
-        Estimated(f"public estimate of {name}", name, rows, public=True)
+        EstimatedRows(f"public estimate of {name}", name, rows, public=True)
         for name, rows in network.public.items()
     ]
     asked += [
-        Estimated(f"attack on {name}", name, rows, public=False) for name, rows in network.private.items()
+        EstimatedRows(f"attack on {name}", name, rows, public=False) for name, rows in network.private.items()
     ]
     units = in_units(network)
     possible = [each for each in asked if np.isfinite(known.growth(each.rows))]

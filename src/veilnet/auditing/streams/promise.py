@@ -11,7 +11,7 @@ from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.promise import (
     SECTION,
     Beside,
-    Estimated,
+    EstimatedRows,
     bits_row,
     judged_row,
     most_exposed_row,
@@ -44,14 +44,14 @@ _ROUTES = 1e-6  # what two routes to an error may differ by, as in the certifica
 _STREAMS_AT_ONCE = 32
 
 
-def _asked(network: Network) -> list[Estimated]:
+def _asked(network: Network) -> list[EstimatedRows]:
     found = [
-        Estimated(f"public estimate of {name}, now", name, rows, public=True)
+        EstimatedRows(f"public estimate of {name}, now", name, rows, public=True)
         for name, rows in network.public.items()
     ]
     for name, rows in network.private.items():
-        found.append(Estimated(f"attack on {name}, with hindsight", name, rows, False, "hindsight"))
-        found.append(Estimated(f"attack on {name}, now", name, rows, public=False))
+        found.append(EstimatedRows(f"attack on {name}, with hindsight", name, rows, False, "hindsight"))
+        found.append(EstimatedRows(f"attack on {name}, now", name, rows, public=False))
     return found
 
 
