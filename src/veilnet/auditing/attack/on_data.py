@@ -35,7 +35,7 @@ _FORGETS = ("neighbours",)  # distances among so many numbers say little
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class AttackerView:
     """What an attacker is shown: features from messages and from raw readings, and of which rows."""
 
     memory: int  # past rows shown, beyond those that the promise speaks of
@@ -52,7 +52,7 @@ class OnData:
     samples: Samples
     promises: Promises
     attackers: Mapping[str, Learner]
-    views: Sequence[View]
+    views: Sequence[AttackerView]
     chance: float
 
     @cached_property
@@ -62,7 +62,7 @@ class OnData:
         return {name: found for name, found in few.items() if found is not None}
 
     @cached_property
-    def trials(self) -> list[tuple[str, View]]:
+    def trials(self) -> list[tuple[str, AttackerView]]:
         """Who attacks, and what he is shown."""
         return [
             (label, view)
@@ -111,7 +111,7 @@ class OnData:
         judged = Judged(SECTION, label, name, memory, self.promises.network)
         return error_row(judged, truth, *guesses, self.promises, self.each)
 
-    def _regressions(self, label: str, view: View) -> list[Row]:
+    def _regressions(self, label: str, view: AttackerView) -> list[Row]:
         truth = np.concatenate([values[view.rows] for values in self.samples.private.values()], axis=1)
         attacker = self.attackers[label]
         sent, raw = (learn(attacker, features, truth, view.stretches) for features in (view.sent, view.raw))
@@ -120,7 +120,7 @@ class OnData:
             for name, part in slices_of(self.promises.network.private).items()
         ]
 
-    def _classifications(self, label: str, view: View) -> list[Row]:
+    def _classifications(self, label: str, view: AttackerView) -> list[Row]:
         rows: list[Row] = []
         for name, classes in self.classed.items() if classifier(label) is not None else ():
             known = Classes(classes.values, classes.rows[view.rows])
@@ -166,7 +166,7 @@ def rows_on_data(
     return [*fitted_rows_again(SECTION, network, samples), *explained]
 
 
-def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Samples) -> Iterator[View]:
+def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Samples) -> Iterator[AttackerView]:
     """The messages of the row alone, and with those of past rows."""
     sent = np.concatenate([messages[agent] for agent in deployment.network.agents], axis=1)
     numbers = max(sent.shape[1], samples.readings.shape[1])
@@ -175,7 +175,7 @@ def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Sampl
         features, rows = remembered(sent, samples.places, past)
         raw, _ = remembered(samples.readings, samples.places, past)
         if len(rows) >= len(samples) // 2:
-            yield View(len(past), rows, features, raw, stretches_of(len(rows), max(past, default=0)))
+            yield AttackerView(len(past), rows, features, raw, stretches_of(len(rows), max(past, default=0)))
 
 
 def _model(centre: LinearCentre, readings: Mapping[str, Array], samples: Samples, chance: float) -> Row:

@@ -18,7 +18,7 @@ from veilnet.auditing.attack.allowed import Allowed, Promises
 from veilnet.auditing.attack.error_rows import slices_of
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner
-from veilnet.auditing.attack.on_data import SECTION, OnData, View
+from veilnet.auditing.attack.on_data import SECTION, AttackerView, OnData
 from veilnet.auditing.attack.simulation import raw_sanitizers
 from veilnet.auditing.attack.stretches import stretches_of
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
@@ -83,7 +83,7 @@ def attacks_on_data(
     shown, shown_raw = (
         around(values[None], at, reach_of(window, values.shape[1])) for values in (messages, samples.readings)
     )
-    view = View(0, np.arange(len(at)), shown, shown_raw, stretches_of(len(at), window.rows))
+    view = AttackerView(0, np.arange(len(at)), shown, shown_raw, stretches_of(len(at), window.rows))
     promises = _StreamPromises(network, deployment.planned)
     attack = OnData(samples.at(at), promises, attackers, [view], chance)
     private = np.concatenate(list(network.private.values()))
