@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.honest_streams import honest_plan
 from helpers.networks import PRIORS, random_network
 from helpers.paper_networks import paper_network
 from veilnet import recheck
@@ -144,3 +145,14 @@ def test_agents_that_dither_less_than_is_counted_are_found() -> None:
         found = certificate.certify(plan.network, sanitizers, promise)
         (finding,) = [each for each in found.findings if each.what == certificate.DITHERED]
         assert (finding.found, finding.ok) == (wrong, wrong == 0)
+
+
+def test_around_gaps_a_stream_promises_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this stream the bound around gaps lies 1.1e-5 below the figure computed: the bound is the promise."""
+    plan = honest_plan(103)
+    shown = next(each for each in plan.certificate.findings if each.what == "privacy of g with gaps")
+    assert shown.ok
+    assert plan.privacy_with_gaps["g"] == shown.found
+    monkeypatch.setattr("veilnet.plans.certificate._BELOW", 0.0)
+    with pytest.raises(vn.InvalidPlan, match="with gaps"):
+        honest_plan(103)
