@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import veilnet as vn
@@ -112,3 +113,44 @@ def test_options_may_stand_anywhere(folder: Path, capsys: pytest.CaptureFixture[
     between = capsys.readouterr().out
     assert run(["fuse", "--json", center, messages[0]]) == 0
     assert capsys.readouterr().out == between
+
+
+# What is on a device that only sanitizes: this source, NumPy and msgspec.
+_AGENT_ALONE = """
+import sys
+for name in ("scipy", "rich", "matplotlib", "pandas", "sklearn", "cryptography", "securesystemslib", "paho"):
+    sys.modules[name] = None
+from veilnet.cli import main
+sys.argv[0] = "veilnet"
+main()
+"""
+
+
+def alone(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(vn.__file__).parents[1])}
+    command = [sys.executable, "-c", _AGENT_ALONE, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_an_agent_needs_numpy_and_msgspec_alone(store: bool, folder: Path) -> None:
+    network = house()
+    agent = network.agents[0]
+    readings = network.observe[agent].shape[0]
+    vn.design(network, power=1e4).save(folder / "noisy")
+    arguments = ["sanitize", str(folder / "noisy" / f"{agent}.json"), "--in", str(folder / "readings.csv")]
+    arguments += ["--out", str(folder / f"{store}.csv"), "--again"]
+    done = alone([*arguments, *(["--store", str(folder / "store.sqlite")] if store else [])])
+    assert done.returncode == 0, done.stderr
+    sent = np.loadtxt(folder / f"{store}.csv", delimiter=",", skiprows=1, usecols=range(-readings, 0))
+    off = sent - network.offset[network.blocks.rows(0)]
+    variances = np.diag(vn.Plan.load(folder / "noisy").sanitizers[agent].noise)
+    assert np.all(np.abs(off) < 12 * np.sqrt(variances) + 1), "no draw is beyond 11.4 standard deviations"
+    assert np.any(off != 0), "noise was added"
+
+
+def test_a_verb_that_needs_more_names_what_is_missing(folder: Path) -> None:
+    done = alone(["inspect", str(folder / "plan" / f"{house().agents[0]}.json")])
+    assert done.returncode == 2
+    assert "rich" in done.stderr
+    assert "pip install veilnet" in done.stderr

@@ -14,8 +14,8 @@ that a perfect normal passes with probability 2⁻⁹⁶. No draw is infinite. A
 draws lie about 2⁻⁵³ σ apart.
 
 Every draw costs the same number of bits and the same array operations whatever its size, because the time a
-sampler takes can betray how much noise it drew (Jin et al., 2022). The quantile function itself still
-branches, within nanoseconds. None of this makes the low bits of a *sum* safe (Mironov, 2012; Haney et al.,
+sampler takes can betray how much noise it drew (Jin et al., 2022). The logarithm itself may still
+branch, within nanoseconds. None of this makes the low bits of a *sum* safe (Mironov, 2012; Haney et al.,
 2022): whatever is released goes through :mod:`veilnet.agent.grid`.
 
 - I. Mironov, "On significance of the least significant bits for differential privacy", CCS 2012.
@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilnet._core.errors import VeilnetError
+from veilnet._core.normal import lower_quantile
 from veilnet._core.types import Array
 
 BYTES_PER_DRAW = 12
@@ -136,13 +137,11 @@ def normal_from_bits(leading: NDArray[np.uint64], trailing: NDArray[np.uint32]) 
     The lowest bit of ``leading`` is the sign (1 for positive); its other 63 bits, followed by the 32 of
     ``trailing``, are the integer k of the tail probability p = (k + 1/2) / 2⁹⁶.
     """
-    from scipy.special import ndtri  # takes longer to load than an agent without noise takes to start
-
     magnitude = (leading >> np.uint64(1)).view(np.int64)  # as signed: the faster conversion, and 63 bits fit
     probability = magnitude.astype(np.float64)
     probability += (trailing + 0.5) * 2.0**-32
     probability *= 2.0**-64
-    draws: Array = ndtri(probability, out=probability)
+    draws = lower_quantile(probability)
     bits = draws.view(np.uint64)
     bits ^= leading << np.uint64(63)  # quantiles of p <= 1/2 are negative; a flip never branches
     return draws

@@ -167,6 +167,12 @@ def _explain(error: Exception, verb: str) -> tuple[int, str]:
 
         words = in_options(_one_line(str(error)), verb) if verb in VERBS else _one_line(str(error))
         return (1 if isinstance(error, Infeasible) else 2), f"error: {words}"
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in ("scipy", "rich"):  # left out where only an agent was installed
+        return (
+            2,
+            f"error: this needs {package}, which an agent does without: run 'pip install veilnet' for all of it",
+        )
     if isinstance(error, OSError) and error.strerror is not None:  # a file that is not there, a full disk
         where = "" if error.filename is None else f"{error.filename}: "
         return 2, f"error: {where}{error.strerror}"
