@@ -15,6 +15,7 @@ from helpers.stream_networks import NOISES as STREAM_NOISES
 from helpers.stream_networks import random_stream, window_joint_errors
 from veilnet._core.types import Array
 from veilnet.bounds.detectability import Detector
+from veilnet.recheck.stream import StreamRecheck
 
 
 def with_changes(network: vn.Network, rng: np.random.Generator, lasts: str | None = None) -> vn.Network:
@@ -227,3 +228,38 @@ def test_a_secret_that_lasts_needs_a_step_and_stays_with_the_network() -> None:
     assert kept.secrets["g0"].lasts == 3600
     assert kept.unit("g0") == "people"
     assert NormalDist().cdf(vn.detectability(kept)["g0"].mu / 2) == vn.detectability(kept)["g0"].accuracy
+
+
+def test_any_of_several_changes_is_the_one_seen_best_and_classes_are_all_pairs() -> None:
+    network = random_network(1, prior="covariance", private_rows=(2,)).replace(resolution=0)
+    rows, plan = network.private["g0"], vn.design(network)
+
+    def mu(secret: vn.Secret) -> float:
+        return vn.detectability(network.replace(private={"g0": secret}), plan)["g0"].mu
+
+    pairs = [[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]
+    each = [mu(vn.Secret(rows, pair)) for pair in pairs]
+    assert mu(vn.Secret(rows, pairs)) == pytest.approx(max(each), rel=1e-12)
+    assert mu(vn.Secret.of_classes(rows)) == pytest.approx(max(each), rel=1e-12)
+    assert max(each) > 1.01 * min(each)
+
+
+def test_epsilon_at_a_given_delta() -> None:
+    network = with_changes(
+        random_network(1, prior="covariance").replace(resolution=0), np.random.default_rng(0)
+    )
+    for each in vn.detectability(network, delta=1e-3).values():
+        assert each.sent.delta(each.epsilon) == pytest.approx(1e-3, rel=1e-6) or each.epsilon == 0
+    with pytest.raises(vn.InvalidRequest, match="delta"):
+        vn.detectability(network, delta=1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_recheck_of_streams_finds_changes_of_several_rows_by_another_route(seed: int) -> None:
+    network = random_stream(seed, private_rows=(2,), joint=seed % 2 == 0, radius=0.7)
+    secret = vn.Secret(network.private["g0"], [[0.4, 0.1], [-0.1, 0.3]], lasts="6s")
+    plan = vn.design(network.replace(private={"g0": secret}, step="1s"))
+    found = vn.detectability(plan.network, plan)["g0"].lasting
+    again = StreamRecheck(plan.network, plan.sanitizers).deviations(secret.rows, secret.change, 6)
+    assert found is not None
+    assert again == pytest.approx(found.mu, rel=1e-9)

@@ -24,6 +24,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from veilnet._core.errors import InvalidRequest
 from veilnet._core.linalg import EPS
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
@@ -37,6 +38,7 @@ from veilnet.model.secret import Secret
 __all__ = ["Detectability", "Detector", "detectability", "information_on"]
 
 FALSE_ALARMS = 0.01  # what a careful attacker allows himself
+DELTA = 1e-5  # of (ε, δ), where nobody says another
 _Information = Callable[[Array, int], Array]  # rows of a secret and how many rows it lasts -> (r, r)
 # Beyond so many numbers (rows of the window times rows of G) a longer window only goes on: d'² grows by as much with
 # each row as it did with the last, up to what the stream has forgotten by then.
@@ -73,6 +75,12 @@ class Detector:
         false_alarms: α, between 0 and 1.
         """
         return _normal(self.mu + NormalDist().inv_cdf(false_alarms))
+
+    def __str__(self) -> str:
+        return (
+            f"AUC {number(self.auc)} (accuracy {number(self.accuracy)} at even odds, power {number(self.power)} at "
+            f"{100 * FALSE_ALARMS:g} % false alarms, µ {number(self.mu)})"
+        )
 
     def delta(self, epsilon: float) -> float:
         """δ(ε) of differential privacy for this change: Φ(-ε/µ + µ/2) - e^ε Φ(-ε/µ - µ/2).
@@ -116,6 +124,7 @@ class Detectability:
     rows:    over how many rows it lasts, T.
     lasting: both over all T of them; None where it lasts one row.
     directions: how many rows G has.
+    delta:   δ of ``epsilon``.
     """
 
     sent: Detector
@@ -124,6 +133,7 @@ class Detectability:
     rows: int = 1
     lasting: Detectability | None = None
     directions: int = 1
+    delta: float = DELTA
 
     @property
     def mu(self) -> float:
@@ -145,43 +155,65 @@ class Detectability:
         """Of what is sent, with one false alarm in a hundred."""
         return self.sent.power
 
+    @property
+    def epsilon(self) -> float:
+        """The least ε with which what is sent is (ε, ``delta``)-differentially private for the change."""
+        return self.sent.epsilon(self.delta)
+
     def in_words(self, unit: str = "") -> str:
         """For a reader: how surely the change is seen, in one row and as long as it lasts.
 
         unit: of the secret; none where it has none.
         """
-        any_of_them = (
-            "any change of length" if self.directions > 1 and np.ndim(self.change) == 0 else "a change of"
+        text = f"{self._what(unit)} is seen in one row with AUC {self.auc:.3f} (raw {self.raw.auc:.3f}, guessing 0.5)"
+        if self.lasting is None:
+            return f"{text}. {self._measures('One row')}"
+        longer = self.lasting
+        text += f", over the {self.rows} rows that it lasts with {longer.auc:.3f} (raw {longer.raw.auc:.3f})"
+        return f"{text}. {self._measures('One row')}. {longer._measures(f'{self.rows} rows')}"
+
+    def _what(self, unit: str) -> str:
+        change = np.asarray(self.change)
+        if change.ndim > 1 and len(change) > 1:
+            return f"the most visible of {len(change)} changes"
+        size = ", ".join(number(float(each)) for each in np.ravel(change))
+        kind = "any change of length" if self.directions > 1 and not change.ndim else "a change of"
+        return f"{kind} {size}{f' {unit}' * bool(unit)}"
+
+    def _measures(self, when: str) -> str:
+        """Every other measure of what is sent, beside raw readings and guessing."""
+        sent, raw = self.sent, self.raw
+        return (
+            f"{when}: right {100 * sent.accuracy:.1f} % of the time at even odds (raw {100 * raw.accuracy:.1f} %, "
+            f"guessing 50 %), {100 * sent.power:.1f} % seen with 1 % false alarms (raw {100 * raw.power:.1f} %, "
+            f"guessing 1 %), µ {number(sent.mu)}, ε {number(self.epsilon)} at δ {self.delta:g}"
         )
-        size = ", ".join(number(float(each)) for each in np.atleast_1d(self.change))
-        text = (
-            f"{any_of_them} {size}{f' {unit}' * bool(unit)} is seen in one row with AUC {self.auc:.3f} "
-            f"({self.raw.auc:.3f} from raw readings, 0.5 is guessing): right {100 * self.accuracy:.1f} % of the time "
-            f"at even odds, {100 * self.power:.1f} % seen with 1 % false alarms"
-        )
-        if self.lasting is not None:
-            text += (
-                f"; over the {self.rows} rows that it lasts with AUC {self.lasting.auc:.3f} "
-                f"({self.lasting.raw.auc:.3f} raw)"
-            )
-        return text
 
 
-def detectability(network: Network, sanitizers: Sanitizers = None) -> dict[str, Detectability]:
+def detectability(
+    network: Network, sanitizers: Sanitizers = None, *, delta: float = DELTA
+) -> dict[str, Detectability]:
     """How surely the change of each secret is seen, by the best detector there is.
 
     network:    the model; secrets are the private parameters given as :class:`veilnet.Secret`.
     sanitizers: agent -> Sanitizer, or a Plan; readings are raw without them.
+    delta:      δ, above 0 and below 1, at which ``epsilon`` is told.
 
     A stream is judged with hindsight: the detector has all messages, later ones too.
     """
     expect(network, Network, "network")
+    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 < delta < 1:
+        raise InvalidRequest(f"delta: expected a number above 0 and below 1, found {delta!r}")
+    if not network.secrets:
+        return {}
     before, sent, raw = _information_before(network), _information(network, sanitizers), _information(network)
 
     def seen(secret: Secret, rows: int) -> Detectability:
         known = before(secret.rows, rows)
-        both = [Detector(_deviations(each(secret.rows, rows) - known, secret)) for each in (sent, raw)]
-        return Detectability(both[0], both[1], secret.change, rows, directions=len(secret.rows))
+        best = [
+            Detector(sqrt(secret.squared_deviations(each(secret.rows, rows) - known))) for each in (sent, raw)
+        ]
+        return Detectability(best[0], best[1], secret.change, rows, directions=len(secret.rows), delta=delta)
 
     found = {}
     for name, secret in network.secrets.items():
@@ -259,16 +291,6 @@ def _of_the_sum(errors: Array) -> Array:
     units = 1 / np.sqrt(np.tile(np.diag(errors[0]), count))
     ones = np.tile(np.eye(size), (count, 1)) * units[:, None]
     return np.asarray(ones.T @ np.linalg.solve(joint * units * units[:, None], ones))
-
-
-def _deviations(information: Array, secret: Secret) -> float:
-    """d' of the secret's change: along its vector, or along the direction that is seen most surely."""
-    change = np.asarray(secret.change)
-    if change.ndim:
-        squared = float(change @ information @ change)
-    else:
-        squared = float(change) ** 2 * float(np.linalg.eigvalsh((information + information.T) / 2)[-1])
-    return sqrt(max(0.0, squared))
 
 
 def _normal(value: float) -> float:

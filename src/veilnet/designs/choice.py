@@ -157,6 +157,8 @@ def design(
         verdict = check(network)
         if power is not None or method == "power":
             return _by_power(verdict, power, method, progress)
+        if method == "perfect" and asked.seen and not hidden_for_free(verdict, asked.seen):
+            raise seen_for_free(verdict, asked.seen)
         wanted = asked if network.is_stream else in_numbers(network, asked)
         refuse_above_limit(verdict, wanted.targets)
         if method in ("noise", "alternating"):
@@ -195,9 +197,7 @@ def _answered(verdict: Verdict, asked: Asked, method: Method, search: SearchOpti
         return perfect_plan(verdict, free, remark=f"free: {why}" if search.expected else None)
     if method == "perfect":
         if all(verdict.ceiling[name] >= each for name, each in asked.targets.items()):
-            if asked.worst:
-                raise worst_above_ceiling(worst_ceilings(verdict), asked.worst)
-            raise seen_for_free(verdict, asked.seen)
+            raise worst_above_ceiling(worst_ceilings(verdict), asked.worst)
         raise above_ceiling(
             verdict.ceiling, asked.targets, " with hindsight" if verdict.network.is_stream else ""
         )

@@ -4,11 +4,12 @@ Each of them limits d', the number of deviations by which the best detector tell
 independent rows, d' <= µ says of the information I on g that I <= I0 + µ²/(T Δ²), I0 that of the prior, so that
 
     G P̃ G' >= M,    M = (I0 + µ²/(T Δ²))^-1    for any change of length Δ,
-                    M = ΔΔ'/(µ²/T + Δ'I0 Δ)     for one change Δ.
+                    M = ΔΔ'/(µ²/T + Δ'I0 Δ)     for one change Δ, and for each of several.
 
 With one row of G that is a target p_j as any other; with more it is asked of every direction, as by
 :class:`veilnet.Worst`. In a stream d' of a change that lasts is a function of the whole plan that falls with p_j: the
-p_j that just suffices is looked for, a design at each step.
+p_j that just suffices is looked for, a design at each step. Of a secret of several rows that is their mean: the plan
+hides the change as asked, and one that asks it of that change alone may lose less.
 """
 
 from __future__ import annotations
@@ -151,16 +152,18 @@ def read_seen(network: Network, wanted: Mapping[str, SeenAtMost]) -> dict[str, f
     return {name: each.mu for name, each in wanted.items()}
 
 
-def least_error(network: Network, name: str, mu: float) -> Array:
-    """M, (r, r): the change of a secret is seen with d' <= µ where G P̃ G' >= M. Rows that are independent."""
+def least_errors(network: Network, name: str, mu: float) -> list[Array]:
+    """Each M, (r, r): no change of a secret is seen with d' above µ where G P̃ G' >= M. Rows that are independent."""
     secret = network.secrets[name]
     allowed = mu**2 / secret.rows_it_lasts(network.step)
     before = information_on(knowledge_of_factor(network, np.zeros((0, network.L))), secret.rows)
     change = np.asarray(secret.change)
-    if change.ndim:
-        known = allowed + float(change @ before @ change)
-        return _bounded(np.outer(change, change), known, name)
-    return _bounded(np.eye(len(before)), before + allowed / change**2 * np.eye(len(before)), name)
+    if change.ndim == 0:
+        return [_bounded(np.eye(len(before)), before + allowed / change**2 * np.eye(len(before)), name)]
+    return [
+        _bounded(np.outer(each, each), allowed + float(each @ before @ each), name)
+        for each in np.atleast_2d(change)
+    ]
 
 
 def _bounded(above: Array, below: Array | float, name: str) -> Array:
@@ -181,7 +184,7 @@ def in_numbers(network: Network, asked: Asked) -> Asked:
         rows = network.private[name]
         if len(rows) == 1:
             raw = float(knowledge(network).error_covariance(rows)[0, 0])
-            needed = float(least_error(network, name, mu)[0, 0]) / raw - 1
+            needed = max(float(least[0, 0]) for least in least_errors(network, name, mu)) / raw - 1
             numbers[name] = min(max(0.0, needed), privacy_limit(network)[name])
     return replace(asked, targets={**asked.targets, **numbers})
 
@@ -191,12 +194,10 @@ def stream_plan_for_secrets(network: Network, asked: Asked, designed: Callable[[
 
     designed: the plan for targets that are numbers.
     """
-    several = [name for name in asked.seen if len(network.private[name]) > 1]
-    if several:
-        raise InvalidRequest(
-            f"privacy: of a stream, changes are asked of secrets of one row, and {join_names(several)} has several; "
-            "name each row by itself"
-        )
+    plan = designed(replace(asked, seen={}))
+    found = detectability(network, plan)
+    if all((found[name].lasting or found[name]).mu <= mu for name, mu in asked.seen.items()):
+        return plan.hiding_changes(asked.seen)
     limits = privacy_limit(network)
     trials = {name: _Trial(mu * (1 - _AIMED), limits[name]) for name, mu in asked.seen.items()}
     best: Plan | None = None
@@ -268,8 +269,9 @@ class _Trial:
 def _first_guess(network: Network, name: str, mu: float) -> float:
     """p_j by the formula for independent rows."""
     secret = network.secrets[name]
-    raw = float(stream_knowledge(network, None).error(secret.rows, hindsight=True)[0, 0])
+    raw = float(np.mean(np.diag(stream_knowledge(network, None).error(secret.rows, hindsight=True))))
     limit = privacy_limit(network)[name]
-    allowed = mu**2 / (secret.rows_it_lasts(network.step) * float(np.sum(np.square(secret.change))))
+    largest = float(np.max(np.sum(np.square(np.atleast_2d(secret.change)), axis=1)))
+    allowed = mu**2 / (secret.rows_it_lasts(network.step) * largest)
     allowed += 1 / ((1 + limit) * raw)
     return inf if allowed == 0 else 1 / (allowed * raw) - 1

@@ -20,8 +20,8 @@ from scipy.linalg import eigh
 from veilnet._core.errors import Infeasible
 from veilnet._core.linalg import orthonormal_rows
 from veilnet._core.types import Array
-from veilnet._core.words import join_names, number
-from veilnet.bounds.detectability import Detector, detectability
+from veilnet._core.words import join_names
+from veilnet.bounds.detectability import Detector
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
 from veilnet.designs.confirmed import Answer, confirmed_plan
 from veilnet.designs.floors import at_limit, hiding_faces, in_order
@@ -37,7 +37,7 @@ from veilnet.designs.joint import (
     telling_nothing,
     within,
 )
-from veilnet.designs.secrets import least_error
+from veilnet.designs.secrets import least_errors
 from veilnet.designs.tradeoff import RowTradeoff, how_found
 from veilnet.model.network import Network
 from veilnet.model.standard_form import StandardForm
@@ -70,18 +70,17 @@ def hidden_for_free(verdict: Verdict, seen: Mapping[str, float]) -> bool:
 
 
 def seen_for_free(verdict: Verdict, seen: Mapping[str, float]) -> Infeasible:
-    """The refusal that says how surely changes are seen where no utility may be lost."""
+    """The refusal that says how surely changes are seen where no utility may be lost, in all words of targets."""
     found = _seen_for_free(verdict)
-    each = [f"{name} with an AUC of {number(Detector(found[name]).auc)}" for name in seen]
+    each = [f"{name} with {Detector(found[name])}" for name, most in seen.items() if found[name] > most]
     return Infeasible(
-        f"privacy: at perfect utility the best detector sees the change of {join_names(each)}. Ask for less, or use "
-        "method='auto' to trade utility for it"
+        f"privacy: at perfect utility the best detector sees the change of {join_names(each)}. Allow as much, or use "
+        "method='auto' to trade utility for less"
     )
 
 
 def _seen_for_free(verdict: Verdict) -> dict[str, float]:
-    found = detectability(verdict.network, verdict.shares.sanitizers)
-    return {name: (each.lasting or each).mu for name, each in found.items()}
+    return {name: (each.lasting or each).mu for name, each in verdict.detectability.items()}
 
 
 class _Directions(NamedTuple):
@@ -108,7 +107,10 @@ def _directions(network: Network, asked: Asked) -> list[_Directions]:
             found.append(_Directions(basis, (1.0 + asked.worst[name]) * np.eye(len(basis))))
         elif len(rows) > 1:
             turned = np.linalg.inv(rows @ basis.T)  # g = rows x, so basis x = turned g
-            found.append(_Directions(basis, turned @ least_error(network, name, asked.seen[name]) @ turned.T))
+            found += [
+                _Directions(basis, turned @ least @ turned.T)
+                for least in least_errors(network, name, asked.seen[name])
+            ]
     return found
 
 

@@ -26,7 +26,7 @@ class Secret:
 
     rows:   (r, L), or one row.
     change: Δ, above 0: the size of the change, in the unit of g. With several rows a number means any change of that
-            length, and a vector of r numbers that one change.
+            length, a vector of r numbers that one change, and several vectors, (m, r), any of them.
     unit:   of g, for people; the same as ``units={name: unit}`` of the network.
     lasts:  how long the change stays, such as "1h", or seconds; needs the network's ``step``. None: one row.
     """
@@ -39,11 +39,13 @@ class Secret:
     def __post_init__(self) -> None:
         rows = as_matrix(self.rows, "Secret rows")
         found = as_array(self.change, "Secret change")
-        if found.shape not in ((), (len(rows),)):
+        if found.ndim > 2 or (found.ndim and found.shape[-1] != len(rows)):
             raise InvalidNetwork(
-                f"Secret change: expected one number, or {len(rows)}, one for each row; found shape {found.shape}"
+                f"Secret change: expected one number, or {len(rows)}, one for each row (several such: any of them); "
+                f"found shape {found.shape}"
             )
-        if not np.all(np.isfinite(found)) or not np.any(found) or (found.ndim == 0 and found < 0):
+        moves = bool(np.all(np.any(np.atleast_2d(found), axis=1))) and found.size > 0
+        if not np.all(np.isfinite(found)) or not moves or (found.ndim == 0 and found < 0):
             raise InvalidNetwork(
                 f"Secret change: expected the size of what must stay hidden, above 0, found {self.change!r}; for a "
                 "parameter that no change belongs to give its rows alone"
@@ -53,6 +55,26 @@ class Secret:
         if not isinstance(self.unit, str):
             raise InvalidNetwork(f"Secret unit: expected a word such as 'people', found {self.unit!r}")
         object.__setattr__(self, "lasts", read_step(self.lasts, "Secret lasts"))
+
+    @classmethod
+    def of_classes(cls, rows: Any, *, lasts: Any = None) -> Secret:
+        """Which of K classes it is: one row for each class but the last, 1 where it is that class and 0 elsewhere.
+
+        rows:  (K - 1, L). What must stay hidden is any move from one class to another.
+        lasts: how long it stays in a class, as above.
+        """
+        classes = as_matrix(rows, "Secret rows")
+        ones = np.concatenate([np.eye(len(classes)), np.zeros((1, len(classes)))])
+        first, second = np.triu_indices(len(ones), 1)
+        return cls(classes, ones[first] - ones[second], lasts=lasts)
+
+    def squared_deviations(self, information: Array) -> float:
+        """Δ'IΔ of the change that is seen most surely, I the information (r, r) that messages add on g."""
+        change = np.asarray(self.change)
+        if change.ndim:
+            each = np.atleast_2d(change)
+            return max(0.0, float(np.max(np.sum(each @ information * each, axis=1))))
+        return max(0.0, float(change) ** 2 * float(np.linalg.eigvalsh((information + information.T) / 2)[-1]))
 
     def rows_it_lasts(self, step: float | None) -> int:
         """T, over how many rows the change stays: those that begin within ``lasts``.

@@ -90,7 +90,7 @@ class Recheck:
     def deviations(self, rows: Array, change: float | Array, lasts: int) -> float:
         """d' of the best detector of a change of A x that stays for ``lasts`` independent rows, from errors alone.
 
-        change: a vector, or the length of any change.
+        change: a vector, several of which any counts, or the length of any change.
         """
         if self._doubles is None:
             return np.inf
@@ -121,10 +121,10 @@ class Recheck:
 
 
 def deviations(gained: Array, change: float | Array, lasts: int = 1) -> float:
-    """√(T Δ'IΔ) for a vector Δ, or its largest over all of one length; I is what messages add to what was known."""
+    """√(T Δ'IΔ), the largest over the vectors Δ or over all of one length; I is what messages add on g."""
     along = np.asarray(change)
     if along.ndim:
-        squared = float(along @ gained @ along)
+        squared = max(float(each @ gained @ each) for each in np.atleast_2d(along))
     else:
         squared = float(along) ** 2 * float(np.max(np.linalg.eigvalsh((gained + gained.T) / 2)))
     return float(np.sqrt(max(0.0, lasts * squared)))

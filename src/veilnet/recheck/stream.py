@@ -18,6 +18,7 @@ from scipy.linalg import solve_toeplitz
 from veilnet._core.types import Array
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
+from veilnet.recheck.route import deviations
 from veilnet.recheck.stream_agents import AgentFilter, agent_filters, white_noise
 from veilnet.recheck.stream_gaps import least_errors_with_gaps
 from veilnet.recheck.stream_raw import error_of_raw_filter
@@ -73,22 +74,34 @@ class StreamRecheck:
         return dict(zip(claimed, usual.tolist(), strict=True))
 
     def deviations(self, rows: Array, change: float | Array, lasts: int) -> float:
-        """d' of the best detector of a change of one row a'x that stays for ``lasts`` rows of the stream."""
-        dynamics, ones = self.network.dynamics, np.ones(lasts)
+        """d' of the best detector of a change of A x that stays for ``lasts`` rows of the stream."""
+        dynamics = self.network.dynamics
         assert dynamics is not None
-        squared = float(np.sum(solve_toeplitz(self._sent.errors_apart(rows, lasts), ones)))
+        gained = _of_the_sum(self._sent.errors_apart(rows, lasts))
         if dynamics.stationary is not None:
-            before, moved = np.empty(lasts), rows @ dynamics.stationary
+            before, moved = np.empty((lasts, len(rows), len(rows))), rows @ dynamics.stationary
             for apart in range(lasts):
-                before[apart], moved = (moved @ rows.T)[0, 0], moved @ dynamics.transition.T
-            squared -= float(np.sum(solve_toeplitz(before, ones)))
-        return float(np.linalg.norm(change) * np.sqrt(max(0.0, squared)))
+                before[apart], moved = moved @ rows.T, moved @ dynamics.transition.T
+            gained = gained - _of_the_sum(before)
+        return deviations(gained, change)
 
     def growth_now(self, rows: Array, claimed: float) -> float:
         """The growth now; a little too large rather than too small where ``claimed`` is not reached."""
         best = error_of_raw_filter(self.network, rows)
         found = error_now(RowWindow(self.network, self._filters), rows, best * (1.0 + claimed))
         return found / best - 1.0
+
+
+def _of_the_sum(apart: Array) -> Array:
+    """The information on g that stays the same, (r, r), from covariances of errors 0, 1, ... rows apart."""
+    count, size, _ = apart.shape
+    if size == 1:
+        return np.atleast_2d(np.sum(solve_toeplitz(apart[:, 0, 0], np.ones(count))))
+    joint = np.block(
+        [[apart[j - i] if j >= i else apart[i - j].T for j in range(count)] for i in range(count)]
+    )
+    ones = np.tile(np.eye(size), (count, 1))
+    return np.asarray(ones.T @ np.linalg.solve(joint, ones))
 
 
 def _information(network: Network, filters: list[AgentFilter], turns: ComplexArray) -> ComplexArray:

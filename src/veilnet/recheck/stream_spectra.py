@@ -65,17 +65,21 @@ class Hindsight:
                 growing = np.trace(found) > STILL_GROWING * np.trace(previous)
                 return np.full(found.shape, np.inf) if growing else found
 
-    def errors_apart(self, row: Array, count: int) -> Array:
-        """Cov of the errors of one row a'x, (1, L), that are 0, 1, ... rows apart, (count,)."""
-        finest, found = max(_FEWEST, 2 ** int(np.ceil(np.log2(8 * count)))), np.zeros(count)
+    def errors_apart(self, rows: Array, count: int) -> Array:
+        """Cov(A e_t, A e_{t+k}) of the errors, k = 0, 1, ..., (count, r, r)."""
+        finest, found = (
+            max(_FEWEST, 2 ** int(np.ceil(np.log2(8 * count)))),
+            np.zeros((count, *(len(rows),) * 2)),
+        )
         while True:
             turns = turns_of(finest)
             parts = [turns[start : start + _AT_ONCE] for start in range(0, len(turns), _AT_ONCE)]
             power = np.concatenate(
-                [errors_at(self.network, row, part, self.information(part))[:, 0, 0] for part in parts]
+                [spectrum_at(self.network, rows, part, self.information(part)) for part in parts]
             )
-            previous, found = found, np.cos(np.arange(count)[:, None] * np.angle(turns)) @ power / len(turns)
-            if np.max(np.abs(found - previous)) <= SETTLED * found[0] or finest >= _MOST:
+            later = turns ** np.arange(count)[:, None]
+            previous, found = found, np.tensordot(later, power, 1).real / len(turns)
+            if np.max(np.abs(found - previous)) <= SETTLED * np.trace(found[0]) or finest >= _MOST:
                 return np.asarray(found)
             finest *= 2
 
@@ -93,7 +97,14 @@ def turns_of(count: int) -> ComplexArray:
 
 
 def errors_at(network: Network, rows: Array, turns: ComplexArray, information: ComplexArray) -> Array:
-    """Real part of A P(ω) A', (f, rows, rows), that of ω and of -ω, by [[Q, D], [D*, -J]]: Q may be singular."""
+    """Real part of A P(ω) A', (f, rows, rows), that of ω and of -ω."""
+    return np.asarray(spectrum_at(network, rows, turns, information).real)
+
+
+def spectrum_at(
+    network: Network, rows: Array, turns: ComplexArray, information: ComplexArray
+) -> ComplexArray:
+    """A P(ω) A', (f, rows, rows), by [[Q, D], [D*, -J]]: Q may be singular."""
     dynamics, size = network.dynamics, network.L
     assert dynamics is not None
     system = np.zeros((len(turns), 2 * size, 2 * size), complex)
@@ -107,7 +118,7 @@ def errors_at(network: Network, rows: Array, turns: ComplexArray, information: C
     right = np.zeros((2 * size, len(rows)), complex)
     right[size:] = rows.T
     solved = np.linalg.solve(system * np.outer(units, units), right * units[:, None])[:, size:]
-    return np.asarray(-((rows * sizes) @ solved).real)
+    return np.asarray(-((rows * sizes) @ solved))
 
 
 def responses(
