@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -127,9 +128,14 @@ main()
 
 
 def alone(arguments: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(vn.__file__).parents[1])}
+    """The command on such a device, with 512 MB of memory."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(vn.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", _AGENT_ALONE, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, preexec_fn=_small)
+
+
+def _small() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (512 * 2**20, 512 * 2**20))
 
 
 @pytest.mark.parametrize("store", [False, True])
