@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 import veilnet as vn
-from veilnet.auditing.attack.classes import classes_of, measured
-from veilnet.auditing.attack.dependence import DECIDED_BY
-from veilnet.auditing.attack.stretches import stretches_of
+from veilnet.calibration.classes import classes_of, measured
+from veilnet.calibration.dependence import DECIDED_BY
+from veilnet.calibration.stretches import stretches_of
 
 RATE = 0.01
 CORRELATION = 0.3  # of u and g

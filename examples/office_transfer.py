@@ -26,11 +26,11 @@ from sklearn.preprocessing import StandardScaler
 import veilnet as vn
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.class_rows import class_row
-from veilnet.auditing.attack.classes import classes_of
 from veilnet.auditing.attack.error_rows import Judged
-from veilnet.auditing.attack.stretches import remembered, stretches_of
 from veilnet.auditing.report import IN_WORDS, Row
 from veilnet.bounds.knowledge import knowledge
+from veilnet.calibration.classes import classes_of
+from veilnet.calibration.stretches import remembered, stretches_of
 
 LAGS = tuple(range(1, 31, 3))
 FALSE_ALARM = 0.01

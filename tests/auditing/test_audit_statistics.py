@@ -10,13 +10,13 @@ import pytest
 import veilnet as vn
 from helpers.networks import random_network
 from veilnet.auditing.attack.allowed import Promises
-from veilnet.auditing.attack.classes import Classes, allowed_measures, classes_of, measured
-from veilnet.auditing.attack.dependence import independent_rows, mean_of, ratio_of
-from veilnet.auditing.attack.stretches import lags_for, remembered, stretches_of
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import part_of, part_on_data
 from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.knowledge import knowledge
+from veilnet.calibration.classes import Classes, allowed_measures, classes_of, measured
+from veilnet.calibration.dependence import independent_rows, mean_of, ratio_of
+from veilnet.calibration.stretches import lags_for, remembered, stretches_of
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

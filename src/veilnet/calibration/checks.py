@@ -10,6 +10,7 @@ from scipy.special import gammaincc
 
 from veilnet._core.types import Array, Integers
 from veilnet.calibration.linear_model import regression
+from veilnet.calibration.stretches import blocks_of
 
 _FOLDS = 5
 _MOST_PRODUCTS = 6  # parameters up to which products, too, are tried as what the line misses
@@ -19,14 +20,15 @@ _LAGS = 10
 def held_out(readings: Array, parameters: Array) -> tuple[Array, Array, int]:
     """(R² on rows the fit had not seen, their mean square against the fitted noise variance, folds).
 
-    The folds are contiguous blocks of rows. Neighbouring rows of a time series resemble each other: with
-    rows drawn at random into folds, each one left out would have near copies in the training part.
+    The folds are contiguous blocks of rows, within each class where rows are sorted by class. Neighbouring rows of a
+    time series resemble each other: with rows drawn at random into folds, each one left out would have near copies
+    in the training part.
     """
     rows, length = parameters.shape
     folds = min(_FOLDS, rows // 2)
     errors = np.zeros(readings.shape[1])
     spread = np.zeros(readings.shape[1])
-    for test in np.array_split(np.arange(rows), folds):
+    for test in blocks_of(rows, folds, parameters):
         train = np.ones(rows, bool)
         train[test] = False
         observe, offset, _ = regression(readings[train], parameters[train])

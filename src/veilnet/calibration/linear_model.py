@@ -127,11 +127,21 @@ def _refuse_constant(columns: Array, names: Sequence[str]) -> None:
         )
 
 
-def _refuse_collinear_parameters(parameters: Array, names: Sequence[str]) -> None:
+def determined(parameters: Array) -> bool:
+    """Whether every column varies, and none is a linear function of the others: else H is not."""
+    return not np.any(_constant(parameters)) and _singular(parameters)[0][-1] > 0
+
+
+def _singular(parameters: Array) -> tuple[Array, Array]:
+    """Singular values of the columns, in units of their spread, and directions; 0 where they are but rounding."""
     centred = parameters - np.mean(parameters, axis=0)
-    unit = centred / np.linalg.norm(centred, axis=0)
-    _, singular, directions = np.linalg.svd(unit, full_matrices=False)
-    if singular[-1] > _COLLINEAR * singular[0]:
+    _, singular, directions = np.linalg.svd(centred / np.linalg.norm(centred, axis=0), full_matrices=False)
+    return np.where(singular > _COLLINEAR * singular[0], singular, 0.0), directions
+
+
+def _refuse_collinear_parameters(parameters: Array, names: Sequence[str]) -> None:
+    singular, directions = _singular(parameters)
+    if singular[-1] > 0:
         return
     raise InvalidNetwork(
         f"table: of the public and private columns, {_function_of(directions[-1], names)}; their effects on the "

@@ -28,6 +28,10 @@ __all__ = ["fitted_promises"]
 
 _STREAM_DRAWS = 60  # each is a steady state of its own
 _ROWS_PER_READING = 3  # fewer, and draws have no noise of their own in some direction
+_SORTED = (
+    "some value occurs in so few stretches of the rows that drawing stretches again loses it; calibrate while values "
+    "come and go"
+)
 
 
 def fitted_promises(
@@ -52,6 +56,8 @@ def fitted_promises(
                 prior=builder.prior,
             )  # fmt: skip
     few = f"more than {enough} rows are needed for one" if len(rows) <= enough else ""
+    if not few and not drawn_models(rows.readings, rows.parameters, length, 1)[0].size:
+        few = _SORTED
     return {
         name: FreePrivacy(value, known.get(name), "" if name in known else few or _unknown(value))
         for name, value in ceiling.items()

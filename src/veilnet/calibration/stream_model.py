@@ -14,9 +14,10 @@ import numpy as np
 from veilnet._core.types import Array, Booleans
 from veilnet.calibration.dynamics import fit_transition
 from veilnet.calibration.likelihood import noise_likelihood, row_likelihood, transition_likelihood
-from veilnet.calibration.linear_model import LinearModel, fit_linear
+from veilnet.calibration.linear_model import LinearModel, determined, fit_linear
 from veilnet.calibration.noise_memory import NoiseMemory, fit_memory
 from veilnet.calibration.rows import Rows
+from veilnet.calibration.stretches import blocks_of
 
 __all__ = ["FittedStream", "Gain", "fit_stream", "held_out_gain"]
 
@@ -64,14 +65,17 @@ def fit_stream(model: LinearModel, rows: Rows, joint: Booleans) -> FittedStream:
 
 
 def held_out_gain(rows: Rows, joint: Booleans) -> Gain:
-    """The gain on contiguous blocks of rows that neither model had seen."""
+    """The gain on contiguous blocks of rows that neither model had seen, within each class where rows are sorted."""
     gains = []
-    for block in np.array_split(np.arange(len(rows)), _FOLDS):
+    for block in blocks_of(len(rows), _FOLDS, rows.parameters):
         unseen = np.zeros(len(rows), bool)
         unseen[block] = True
-        gains.append(_gain(rows.take(~unseen), rows.take(unseen), joint))
+        if determined(rows.parameters[~unseen]):  # a value in a handful of rows may all be in one block
+            gains.append(_gain(rows.take(~unseen), rows.take(unseen), joint))
+    if len(gains) < 2:
+        return Gain(0.0, 0.0, np.inf)
     of_x, of_noise = np.mean(gains, axis=0)
-    deviation = float(np.std(np.sum(gains, axis=1), ddof=1)) / np.sqrt(_FOLDS)
+    deviation = float(np.std(np.sum(gains, axis=1), ddof=1)) / np.sqrt(len(gains))
     return Gain(float(of_x), float(of_noise), deviation)
 
 

@@ -6,7 +6,11 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.auditing.attack.allowed import Promises
-from veilnet.auditing.attack.classes import (
+from veilnet.auditing.attack.error_rows import Judged
+from veilnet.auditing.attack.verdicts import Evidence, verdict_on
+from veilnet.auditing.report import Row
+from veilnet.auditing.statistics import CONFIDENCE
+from veilnet.calibration.classes import (
     MEASURES,
     RATES,
     SHARES,
@@ -16,11 +20,7 @@ from veilnet.auditing.attack.classes import (
     if_it_were,
     measured,
 )
-from veilnet.auditing.attack.error_rows import Judged
-from veilnet.auditing.attack.stretches import Stretch
-from veilnet.auditing.attack.verdicts import Evidence, verdict_on
-from veilnet.auditing.report import Row
-from veilnet.auditing.statistics import CONFIDENCE
+from veilnet.calibration.stretches import Stretch
 
 
 def class_row(

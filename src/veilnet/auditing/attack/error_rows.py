@@ -10,11 +10,11 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet._core.words import plus_minus
 from veilnet.auditing.attack.allowed import Promises
-from veilnet.auditing.attack.dependence import Mean, Ratio, mean_of, ratio_of
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.statistics import CONFIDENCE
 from veilnet.bounds.typical_errors import unit_of
+from veilnet.calibration.dependence import Mean, Ratio, mean_of, ratio_of
 from veilnet.model.network import Network
 
 _TENTH = 1.1  # a public error has to be larger than promised by more than this

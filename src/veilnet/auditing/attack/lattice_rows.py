@@ -10,7 +10,6 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.auditing.attack.dependence import mean_of, ratio_of
 from veilnet.auditing.attack.error_rows import InUnits
 from veilnet.auditing.attack.held_out import Samples
 from veilnet.auditing.attack.lattice import (
@@ -26,6 +25,7 @@ from veilnet.auditing.statistics import CONFIDENCE, SquareSum
 from veilnet.auditing.what_if.variants import changed
 from veilnet.bounds.knowledge import knowledge
 from veilnet.bounds.typical_errors import unit_of
+from veilnet.calibration.dependence import mean_of, ratio_of
 from veilnet.model.lattice import lattice_of, on_lattice
 from veilnet.model.network import Network, Prior
 

@@ -12,13 +12,12 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet._core.threads import one_thread
-from veilnet._core.types import Array, Integers
-from veilnet.auditing.attack.classes import Classes, classifier
-from veilnet.auditing.attack.stretches import Stretch
+from veilnet._core.types import Array
+from veilnet.calibration.classifiers import MOST_ROWS, scale_of, thinned
+from veilnet.calibration.stretches import Stretch
 
 KINDS = ("ridge", "neighbours", "boosting", "network")
 QUICK = ("ridge", "neighbours")
-_MOST_ROWS = 6000  # rows the slow attackers are trained on
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +64,13 @@ def _made(name: str) -> Learner:
         boosted = HistGradientBoostingRegressor(
             max_iter=80, max_leaf_nodes=15, early_stopping=True, random_state=0
         )
-        return Learner(MultiOutputRegressor(boosted), most_rows=_MOST_ROWS)
+        return Learner(MultiOutputRegressor(boosted), most_rows=MOST_ROWS)
     from sklearn.neural_network import MLPRegressor
 
     perceptron = MLPRegressor(
         hidden_layer_sizes=(32,), early_stopping=True, max_iter=60, batch_size=128, random_state=0
     )
-    return Learner(perceptron, most_rows=_MOST_ROWS)
+    return Learner(perceptron, most_rows=MOST_ROWS)
 
 
 def guesses_of(attacker: Learner, features: Array, truth: Array, learned: int) -> Array:
@@ -90,48 +89,14 @@ def learn(attacker: Learner, features: Array, truth: Array, stretches: list[Stre
     return guesses
 
 
-def learn_classes(name: str, features: Array, classes: Classes, stretches: list[Stretch]) -> Array:
-    """Probabilities (T, values), each by the counterpart of an attacker trained on other stretches of time."""
-    found = np.tile(classes.parts, (len(features), 1))
-    with one_thread():
-        for stretch in stretches:
-            goal = classes.rows[stretch.learned]
-            if features.shape[1] and len(np.unique(goal)) > 1:
-                found[stretch.judged] = _probabilities(name, features, goal, stretch, found.shape[1])
-    return found
-
-
-def _probabilities(name: str, features: Array, goal: Integers, stretch: Stretch, values: int) -> Array:
-    used = _thinned(len(goal), _MOST_ROWS)
-    centre, spread = _scale(features[stretch.learned])
-    fitted = classifier(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as below
-        fitted.fit(((features[stretch.learned] - centre) / spread)[used], goal[used])
-        given = fitted.predict_proba((features[stretch.judged] - centre) / spread)
-    answers = np.zeros((len(stretch.judged), values))
-    answers[:, fitted.classes_] = given
-    return answers
-
-
 def _guesses(attacker: Learner, train: Array, goal: Array, test: Array) -> Array:
     shape = (len(test), goal.shape[1])
     if train.shape[1] == 0:
         return np.broadcast_to(np.mean(goal, axis=0), shape)
-    used = _thinned(len(train), attacker.most_rows)
-    (centre, spread), (middle, size) = _scale(train), _scale(goal)
+    used = thinned(len(train), attacker.most_rows)
+    (centre, spread), (middle, size) = scale_of(train), scale_of(goal)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an attacker that has not converged is a weaker one, no more
         attacker.regressor.fit(((train - centre) / spread)[used], ((goal - middle) / size)[used])
         found = np.asarray(attacker.regressor.predict((test - centre) / spread))
     return np.asarray(middle + size * found.reshape(shape))
-
-
-def _thinned(count: int, most: int | None) -> slice:
-    """All rows, or evenly so many of them."""
-    return slice(0, None, 1 if most is None else max(1, -(-count // most)))
-
-
-def _scale(values: Array) -> tuple[Array, Array]:
-    spread = np.std(values, axis=0)
-    return np.mean(values, axis=0), np.where(spread > 0, spread, 1.0)

@@ -13,10 +13,10 @@ import numpy as np
 
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
-from veilnet.auditing.attack.dependence import independent_rows, mean_of, ratio_of
 from veilnet.auditing.attack.held_out import Samples
 from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.what_if.variants import prior_mean
+from veilnet.calibration.dependence import independent_rows, mean_of, ratio_of
 from veilnet.model.network import Network
 
 _ENOUGH = 100.0  # independent rows, to see a level that is off by half a deviation

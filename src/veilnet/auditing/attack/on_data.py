@@ -1,10 +1,10 @@
 """Attackers on data from the world: what they learn from messages, beside raw readings, guessing and the promise.
 
 Errors are compared as parts of guessing on the very same rows (:mod:`.allowed`), rows are judged in stretches of time
-that the attacker has not learned from (:mod:`.stretches`), and every chance counts that they depend on one another
-(:mod:`.dependence`). Every attacker is also given a memory: past messages beside those of the row. The promise of a
-plan for single rows does not speak of such an attacker; where one learns more than the promise allows, the row says
-so in a verdict of its own, *not covered*.
+that the attacker has not learned from (:mod:`veilnet.calibration.stretches`), and every chance counts that they
+depend on one another (:mod:`veilnet.calibration.dependence`). Every attacker is also given a memory: past messages
+beside those of the row. The promise of a plan for single rows does not speak of such an attacker; where one learns
+more than the promise allows, the row says so in a verdict of its own, *not covered*.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ import numpy as np
 from veilnet._core.types import Array, Integers
 from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.class_rows import class_row
-from veilnet.auditing.attack.classes import NAMES, Classes, classes_of, classifier
 from veilnet.auditing.attack.error_rows import Judged, error_row, public_row, slices_of
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
-from veilnet.auditing.attack.learners import Learner, learn, learn_classes
+from veilnet.auditing.attack.learners import Learner, learn
 from veilnet.auditing.attack.model_fit import model_row
 from veilnet.auditing.attack.simulation import LinearCentre, raw_sanitizers
-from veilnet.auditing.attack.stretches import Stretch, lags_for, remembered, stretches_of
 from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.report import Judgement, Row
 from veilnet.bounds.knowledge import knowledge
+from veilnet.calibration.classes import Classes, classes_of
+from veilnet.calibration.classifiers import COUNTERPARTS, learn_classes
+from veilnet.calibration.stretches import Stretch, lags_for, remembered, stretches_of
 
 SECTION = "attackers on your data"
 PLANNED = "best linear"
@@ -74,7 +75,7 @@ class OnData:
     @cached_property
     def each(self) -> float:
         """The part of the chance of a false alarm that every row has; the public estimate has one too."""
-        classifications = sum(classifier(label) is not None for label, _ in self.trials)
+        classifications = sum(len(COUNTERPARTS.get(label, ())) for label, _ in self.trials)
         attacks = len(self.samples.private) * (1 + len(self.trials)) + len(self.classed) * classifications
         return self.chance / (1 + attacks)
 
@@ -122,12 +123,15 @@ class OnData:
 
     def _classifications(self, label: str, view: AttackerView) -> list[Row]:
         rows: list[Row] = []
-        for name, classes in self.classed.items() if classifier(label) is not None else ():
+        for name, classes in self.classed.items():
             known = Classes(classes.values, classes.rows[view.rows])
-            sent, raw = (learn_classes(label, each, known, view.stretches) for each in (view.sent, view.raw))
-            judged = Judged(SECTION, NAMES.get(label, label), name, view.memory, self.promises.network)
             truth = self.samples.private[name][view.rows]
-            rows.append(class_row(judged, known, truth, sent, raw, view.stretches, self.promises, self.each))
+            for by in COUNTERPARTS.get(label, ()):
+                sent, raw = (learn_classes(by, each, known, view.stretches) for each in (view.sent, view.raw))
+                judged = Judged(SECTION, by, name, view.memory, self.promises.network)
+                rows.append(
+                    class_row(judged, known, truth, sent, raw, view.stretches, self.promises, self.each)
+                )
         return rows
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.auditing.attack.dependence import ratio_of
 from veilnet.auditing.attack.error_rows import InUnits, slices_of
 from veilnet.auditing.attack.learners import Learner, guesses_of
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
 from veilnet.auditing.report import Row
 from veilnet.auditing.statistics import SquareSum
 from veilnet.bounds.typical_errors import unit_of
+from veilnet.calibration.dependence import ratio_of
 from veilnet.model.network import Network
 
 SECTION = "learned attackers, simulated rows"

@@ -20,7 +20,6 @@ from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner
 from veilnet.auditing.attack.on_data import SECTION, AttackerView, OnData
 from veilnet.auditing.attack.simulation import raw_sanitizers
-from veilnet.auditing.attack.stretches import stretches_of
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.report import Row
 from veilnet.auditing.streams.attack import long_enough
@@ -28,6 +27,7 @@ from veilnet.auditing.streams.attackers import around, reach_of
 from veilnet.auditing.streams.steady import filtered
 from veilnet.auditing.streams.window import When, Window
 from veilnet.bounds.streams.knowledge import silent_stream
+from veilnet.calibration.stretches import stretches_of
 from veilnet.model.network import Network
 
 _CAUSE = (

@@ -18,14 +18,13 @@ promise as the measures of that number.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
 from veilnet._core.types import Array, Booleans, Integers
-from veilnet.auditing.attack.dependence import Mean, independent_rows, mean_of
-from veilnet.auditing.attack.stretches import Stretch
+from veilnet.calibration.dependence import Mean, independent_rows, mean_of
+from veilnet.calibration.stretches import Stretch
 
 MOST_VALUES = 6
 _FEWEST_ROWS = 20  # of each value
@@ -56,25 +55,6 @@ def classes_of(truth: Array) -> Classes | None:
     if not 2 <= len(values) <= MOST_VALUES or np.min(counts) < _FEWEST_ROWS:
         return None
     return Classes(values, np.asarray(rows))
-
-
-def classifier(name: str) -> Any:
-    """The counterpart of a learned attacker that gives probabilities; None where there is none."""
-    if name == "ridge":
-        from sklearn.linear_model import LogisticRegression
-
-        return LogisticRegression(C=0.1, max_iter=300)
-    if name == "boosting":
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        return HistGradientBoostingClassifier(
-            max_iter=60, max_leaf_nodes=8, min_samples_leaf=50, early_stopping=False, random_state=0
-        )
-    return None
-
-
-NAMES = {"ridge": "logistic regression"}
-"""What a counterpart is called where its name differs."""
 
 
 def measured(classes: Classes, probabilities: Array, stretches: list[Stretch]) -> dict[str, Mean]:

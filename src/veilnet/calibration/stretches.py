@@ -1,0 +1,93 @@
+"""Rows to learn from and rows to be judged on, in contiguous stretches of time; and what attackers remember.
+
+Neighbouring rows are alike. An attacker who has learned from the row before and the row after knows the one between
+without any message, so rows are never dealt out at random: each of four stretches is judged by an attacker who
+learned from the other three, less the rows next to it. Of a log that is sorted by class, a stretch would be all of
+one class, and nobody could have learned it: such a log is cut within each class.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilnet._core.types import Array, Integers
+
+STRETCHES = 4
+_LAGS = (1, 2, 3, 4, 5, 6, 12, 24, 48)
+_MOST_FEATURES = 120
+_MOST_VALUES = 20  # of a column that counts as classes
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Places of rows: to learn from, and to be judged on."""
+
+    learned: Integers
+    judged: Integers
+
+
+def blocks_of(count: int, parts: int, columns: NDArray[Any] | None = None) -> list[Integers]:
+    """Rows in ``parts`` contiguous blocks; where one of them would have all rows of a class, so many of each class.
+
+    columns: (count,) or (count, k); those of a few values tell which class a row is of. None: no classes.
+    """
+    blocks = np.array_split(np.arange(count), parts)
+    if columns is None:
+        return blocks
+    table = columns.reshape(count, -1)
+    table = table[:, [len(np.unique(each)) <= min(_MOST_VALUES, count // parts) for each in table.T]]
+    if not any(_kept_to_one(each, blocks) for each in table.T):
+        return blocks
+    found, classes = np.unique(table, axis=0, return_inverse=True)
+    if len(found) * parts > count:
+        return blocks
+    dealt = [np.array_split(np.flatnonzero(classes.ravel() == each), parts) for each in range(len(found))]
+    return [np.sort(np.concatenate([each[place] for each in dealt])) for place in range(parts)]
+
+
+def _kept_to_one(column: NDArray[Any], blocks: list[Integers]) -> bool:
+    """Whether a value occurs in one block alone, or no block has more than one value."""
+    found = [set(np.unique(column[each]).tolist()) for each in blocks]
+    times = Counter(value for each in found for value in each)
+    return min(times.values()) < 2 or max(map(len, found)) < 2
+
+
+def stretches_of(count: int, apart: int, classes: Integers | None = None) -> list[Stretch]:
+    """Four stretches of ``count`` rows, each at least ``apart`` rows away from those that are learned from for it.
+
+    classes: (count,) which value each row has, where values are to be told apart.
+    """
+    apart = max(apart, count // 100)
+    found = []
+    for judged in blocks_of(count, STRETCHES, classes):
+        near = np.zeros(
+            count + 1, dtype=np.intp
+        )  # +1 where rows next to a judged one begin, -1 where they end
+        np.add.at(near, np.maximum(judged - apart, 0), 1)
+        np.add.at(near, np.minimum(judged + apart + 1, count), -1)
+        found.append(Stretch(np.flatnonzero(np.cumsum(near[:-1]) == 0), judged))
+    return found
+
+
+def lags_for(count: int, numbers: int) -> tuple[int, ...]:
+    """The past rows an attacker with memory is shown: as many as there are rows and readings for."""
+    most = max(1, _MOST_FEATURES // max(1, numbers) - 1)
+    return tuple(lag for lag in _LAGS if lag <= count // 40)[:most]
+
+
+def remembered(values: Array, places: Integers, lags: tuple[int, ...]) -> tuple[Array, Integers]:
+    """(features, rows): each row beside those ``lags`` before it, and which rows have all of them.
+
+    places: the number of each row in the log; a lag that falls into a gap leaves the row out.
+    """
+    position = np.full(int(places[-1]) + 1, -1)
+    position[places] = np.arange(len(places))
+    past = np.stack([position[np.maximum(places - lag, 0)] for lag in (0, *lags)], axis=1)
+    whole = np.flatnonzero(np.all(past >= 0, axis=1) & (places >= max(lags, default=0)))
+    features = values[past[whole]].reshape(len(whole), -1)
+    return np.asarray(features), whole
