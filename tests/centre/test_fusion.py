@@ -251,6 +251,15 @@ def test_many_rows_take_little_memory() -> None:
     assert not np.any(estimate.missing)
 
 
+def test_a_gap_is_missed_where_it_is_however_many_rows_there_are() -> None:
+    fusion = vn.Fusion(planted())
+    messages = {agent: np.full((20_000, 1), 2.0) for agent in fusion.agents}
+    messages["right"][[5, 17_000]] = np.nan
+    estimate = fusion.estimate(messages)
+    assert [row for row, names in enumerate(estimate.missing) if names] == [5, 17_000]
+    assert np.flatnonzero(np.isnan(estimate.public[:, 1])).tolist() == [5, 17_000]
+
+
 def test_many_sets_of_agents_are_told_apart() -> None:
     rng = np.random.default_rng(0)
     network = vn.Network(

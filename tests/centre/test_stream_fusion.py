@@ -15,8 +15,8 @@ from helpers.streams import random_sanitizers, random_stream, simulated, window
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
 from veilnet.bounds.streams.knowledge import stream_knowledge
-from veilnet.centre.streams.gains import Gains, Pattern
-from veilnet.centre.streams.model import stream_model
+from veilnet.centre.streams.gains import Gains
+from veilnet.centre.streams.model import Pattern, stream_model
 from veilnet.verdict.streams.share_filters import share_filters
 
 ROWS = 9

@@ -28,8 +28,7 @@ from veilnet._core.types import Array, Booleans
 from veilnet.centre.contradictions import Contradiction
 from veilnet.centre.dependence import HISTORY, independent, swelling
 from veilnet.centre.fusion import Fusion
-from veilnet.centre.gate import silent_agents
-from veilnet.centre.grouping import by_who_sent
+from veilnet.centre.grouping import by_who_sent, silent_agents
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.redundancy import Redundancy, redundancy
 from veilnet.centre.windows import Keys, Level, Windows
@@ -121,7 +120,7 @@ class Drift:
         keys = np.arange(len(stacked)) + self._seen if rows is None else np.atleast_1d(np.asarray(rows))
         self._seen += len(stacked)
         keys, doubts = keys.astype(np.int64), contradictions
-        silent = silent_agents(self.model, stacked)
+        silent = silent_agents(self.model.blocks, stacked)
         changes = self._often_refused(keys, silent, doubts)
         for doubt in doubts:
             silent[self.model.agents.index(doubt.agent), doubt.row] = True

@@ -11,11 +11,11 @@ import numpy as np
 
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.contradictions import Contradiction, Tests, read_rate
-from veilnet.centre.grouping import by_who_sent
+from veilnet.centre.grouping import by_who_sent, silent_agents
 from veilnet.centre.messages import CentreModel
 from veilnet.centre.redundancy import redundancy
 
-__all__ = ["Gate", "silent_agents"]
+__all__ = ["Gate"]
 
 _ROWS_AT_ONCE = 8192
 _SETS_KEPT = 256
@@ -53,7 +53,7 @@ class Gate:
         for start in range(0, len(stacked), _ROWS_AT_ONCE):
             block = stacked[start : start + _ROWS_AT_ONCE]
             rows = np.arange(len(block))
-            silent = silent_agents(self.model, block)
+            silent = silent_agents(self.model.blocks, block)
             while rows.size:
                 rows, found = self._look(block, rows, silent, start)
                 doubts += found
@@ -86,14 +86,3 @@ class Gate:
                 self._tests_of.pop(next(iter(self._tests_of)), None)
             made = self._tests_of[key] = Tests.at(self.rate, redundancy(self.model, silent))
         return made
-
-
-def silent_agents(model: CentreModel, stacked: Array) -> Booleans:
-    """(agents, rows): who did not send all its numbers."""
-    sizes = model.blocks.sizes
-    silent = np.zeros((len(sizes), len(stacked)), bool)
-    if np.isfinite(np.vdot(stacked, stacked)):
-        return silent
-    for owner, column in zip(np.repeat(np.arange(len(sizes)), sizes), stacked.T, strict=True):
-        silent[owner] |= ~np.isfinite(column)
-    return silent

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from veilnet._core.types import Booleans, Integers
+from veilnet._core.blocks import Blocks
+from veilnet._core.types import Array, Booleans, Integers
 
-__all__ = ["by_who_sent"]
+__all__ = ["by_who_sent", "silent_agents"]
 
 _SMALL = 16  # agents that fit into a code for which sorting takes one pass
 
@@ -37,3 +38,15 @@ def by_who_sent(silent: Booleans) -> tuple[Integers, list[tuple[Booleans, slice]
     return order, [
         (silent[:, order[start]], slice(start, end)) for start, end in zip(starts, ends, strict=True)
     ]
+
+
+def silent_agents(blocks: Blocks, stacked: Array) -> Booleans:
+    """(agents, rows): who did not send all its numbers; ``blocks`` says how the columns fall to agents."""
+    silent = np.zeros((blocks.count, len(stacked)), bool)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # a sum of squares is finite only if every number is: the cheapest look at all of them
+        if np.isfinite(np.vdot(stacked, stacked)):
+            return silent
+    for owner, column in zip(blocks.owner, stacked.T, strict=True):
+        silent[owner] |= ~np.isfinite(column)
+    return silent

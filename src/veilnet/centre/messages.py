@@ -148,7 +148,7 @@ def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> Ce
         public=network.in_raw_coordinates(network.U),
         public_expected=network.U @ mean,
         labels=network.public_rows,
-        units=_units(network),
+        units=network.public_units,
         least_sharpness=least_sharpness(network),
         plan=plan,
         step=network.step,
@@ -210,7 +210,3 @@ def rows_agree(mine: Array, theirs: Array) -> bool:
     scale = np.max(np.abs(mine), axis=1, initial=0.0, keepdims=True)
     floor = np.max(scale, initial=0.0) * _SAME
     return bool(np.all(np.abs(mine - theirs) <= _SAME * scale + _SAME * floor))
-
-
-def _units(network: Network) -> tuple[str, ...]:
-    return tuple(network.unit(name) for name, rows in network.public.items() for _ in range(len(rows)))

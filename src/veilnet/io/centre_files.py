@@ -202,7 +202,7 @@ def _stream_values(model: StreamModel) -> dict[str, Any]:
             name: {
                 "observe": model.observe[mine],
                 "expected": model.expected[mine],
-                "memory": model.memories.get(name),
+                "memory": None if (own := model.memories.get(name)) is None else (own.start, own.stop),
                 "start": model.starts.get(name),
             }
             for name, mine in zip(model.agents, cut, strict=True)
@@ -240,7 +240,7 @@ def _stream_model(found: dict[str, Any], of_all: dict[str, Any]) -> StreamModel:
         start=_covariance(start["covariance"], size, "start covariance"),
         start_mean=as_vector(start["mean"], "start mean", size),
         vague=start["vague"],
-        memories=memories,
+        memories={name: slice(*span) for name, span in memories.items()},
         starts=starts,
         public=_public(found, size),
         **of_all,

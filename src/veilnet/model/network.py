@@ -203,6 +203,11 @@ class Network(Frozen):
             for k in range(rows.shape[0])
         )
 
+    @property
+    def public_units(self) -> tuple[str, ...]:
+        """The unit of each row of U, empty where none was given."""
+        return tuple(self.unit(name) for name, rows in self.public.items() for _ in rows)
+
     @cached_property
     def position(self) -> Mapping[str, int]:
         """agent -> place in sending order."""

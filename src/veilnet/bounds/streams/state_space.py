@@ -40,25 +40,23 @@ class StateSpace:
     noise:      (n, n), often singular.
     observe:    (m, n), one row per number sent.
     floor:      (m, m), singular or zero where numbers are sent without noise of their own.
-    x:          where x is in the state.
     start:      covariance of the state at the first row, memories having begun anew before it; None where nothing
                 is known of the first x; ``start_mean`` its mean.
-    drift:      (n,) and ``shift`` (m,): X_t moves by drift and z_t by shift besides, where an agent subtracts another
-                offset than its readings have at the mean of x. Both are zero for plans that veilnet designs.
+    drive:      (n,) and ``expected`` (m,): X_t moves by drive and z_t by expected besides, where an agent subtracts
+                another offset than its readings have at the mean of x. Both are zero for plans that veilnet designs.
     agents:     names in sending order, and ``blocks`` how the m numbers fall to them.
-    memories:   agent -> where its memory is in the state, for those that have one; ``starts`` the covariance of that
-                memory where it begins anew, zero for one that begins empty.
+    memories:   agent -> where its memory is in the state, for those that have one; ``starts`` the covariance that it
+                is drawn from where it begins anew, of agents who draw it: others begin empty.
     """
 
     transition: Array
     noise: Array
     observe: Array
     floor: Array
-    x: slice
     start: Array | None
     start_mean: Array
-    drift: Array
-    shift: Array
+    drive: Array
+    expected: Array
     agents: tuple[str, ...]
     blocks: Blocks
     memories: Mapping[str, slice]
@@ -80,7 +78,7 @@ class StateSpace:
             if agent in self.memories:
                 mine = self.memories[agent]
                 kept[mine] = 0.0
-                drawn[mine, mine] = self.starts[agent]
+                drawn[mine, mine] = self.starts.get(agent, 0.0)
         return kept, drawn
 
 
@@ -196,17 +194,17 @@ def message_model(
         noise=(noise + noise.T) / 2,
         observe=np.concatenate([agents.from_reading @ seen, agents.from_memory], axis=1),
         floor=(floor + floor.T) / 2,
-        x=slice(0, L),
         start=start,
         start_mean=np.concatenate([mean, kept[L:], agents.gain @ (expected + network.H @ mean)]),
-        drift=np.concatenate([kept, agents.gain @ expected]),
-        shift=agents.from_reading @ expected,
+        drive=np.concatenate([kept, agents.gain @ expected]),
+        expected=agents.from_reading @ expected,
         agents=tuple(network.agents),
         blocks=agents.sent,
         memories=memories,
         starts={
-            name: agents.start[span.start - base : span.stop - base, span.start - base : span.stop - base]
-            for name, span in memories.items()
+            name: each.memory.start
+            for name, each in given.items()
+            if each.memory is not None and each.memory.start is not None
         },
     )
 

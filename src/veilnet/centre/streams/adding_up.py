@@ -22,23 +22,73 @@ import numpy as np
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.estimates import Estimate
-from veilnet.centre.streams.gains import STILL_VAGUE
+from veilnet.centre.streams.gains import Gains, Step
+from veilnet.centre.streams.model import FilterRow
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.centre.streams.tracking import patterns
 
 __all__ = ["Adder", "SumFusion"]
 
-_SETTLED = 1e-12
 _FADED = 1e-10  # what is left of a memory that counts as nothing
 _LONGEST_MEMORY = 2048
 _FAR = 1e10  # x whose variance exceeds that of the public error so much is not estimated from one row
-_ROUNDING = 1e-13
 _NOBODY = np.zeros(0, dtype=np.intp)
 
 
+@dataclass(frozen=True)
+class _SumPattern:
+    """Whose readings do not enter x̂ in a row (their places), and whether everybody's numbers arrived."""
+
+    unread: bytes
+    whole: bool
+
+
+class _SumSystem:
+    """The 2L numbers (x, x̂), x counted from its mean, and the sum of a row, which shows x̂: what is filtered."""
+
+    def __init__(self, model: SumModel) -> None:
+        self._model, self.vague = model, model.vague
+        everybody = _SumPattern(_NOBODY.tobytes(), whole=True)
+        row = self.row(everybody)
+        self.transition, self.noise, self.observe, self.floor = (
+            row.transition, row.noise, row.observe, row.floor,
+        )  # fmt: skip
+        self.start = self.first(everybody)[1]
+        half = model.root @ model.rows
+        self.public = np.concatenate([half, np.zeros(half.shape)], axis=1)
+
+    def row(self, pattern: _SumPattern) -> FilterRow:
+        """How (x, x̂) moves, and whether the sum of the row is whole."""
+        model, size = self._model, len(self._model.transition)
+        both, new = self._entering(pattern)
+        transition = np.zeros((2 * size, 2 * size))
+        transition[:, :size] = both @ model.transition
+        transition[size:, size:] = model.follow
+        noise = both @ model.noise @ both.T + new
+        arrived = np.arange(len(model.rows) if pattern.whole else 0)
+        observe = np.concatenate([np.zeros(model.rows.shape), model.rows], axis=1)[arrived]
+        return FilterRow(
+            pattern, transition, (noise + noise.T) / 2, np.zeros(2 * size), arrived, observe,
+            model.floor[np.ix_(arrived, arrived)], np.zeros(len(arrived)),
+        )  # fmt: skip
+
+    def first(self, pattern: _SumPattern) -> tuple[Array, Array]:
+        """(mean, covariance) in row 1, before its sum."""
+        both, new = self._entering(pattern)
+        return both @ self._model.start_mean, both @ self._model.start @ both.T + new
+
+    def _entering(self, pattern: _SumPattern) -> tuple[Array, Array]:
+        """((I; G), V): how x enters (x, x̂) in a row, and the covariance of the noise that enters beside it."""
+        observe, entering = self._model.without(np.frombuffer(pattern.unread, dtype=np.intp))
+        size = len(observe)
+        new = np.zeros((2 * size, 2 * size))
+        new[size:, size:] = entering
+        return np.concatenate([np.eye(size), observe]), new
+
+
 @dataclass(frozen=True, eq=False)
-class _Told:
-    """The public estimate of one row in units of ``rows``, with its covariance (public units) and who was silent."""
+class _RowEstimate:
+    """The public estimate of one row, the covariance of its error, and who was silent."""
 
     public: Array
     covariance: Array
@@ -46,33 +96,22 @@ class _Told:
     silent: Integers
 
 
-@dataclass(frozen=True, eq=False)
-class _Gain:
-    """What a complete row does once errors have settled."""
-
-    gain: Array
-    after: Array
-    public: Array
-
-
 class Adder:
     """Goes through a stream from row 1 on, in constant memory; :class:`veilnet.centre.streams.fusing.Follower` for
     few agents.
     """
 
-    def __init__(self, model: SumModel) -> None:
-        self._model = model
-        size = len(model.transition)
-        self._size, self._everyone = size, model.without(_NOBODY)
+    def __init__(self, model: SumModel, gains: Gains) -> None:
+        self._model, self._gains = model, gains
+        self._size = len(model.transition)
         self.rows = 0
-        self._state, self._error = np.zeros(2 * size), np.zeros((2 * size, 2 * size))
-        self._kept = np.zeros(size)  # shares of agents that send readings
-        self._x = (model.start_mean, model.start)  # moments of x in the newest row, nothing being told
+        self._step: Step | None = None
+        self._state = np.zeros(2 * self._size)
+        self._kept = np.zeros(self._size)  # shares of agents that send readings
+        self._x = (model.start_mean, model.start)  # moments of x in the newest row, without any message
         self._reach = _reach(model.follow)
         self._past: deque[tuple[Integers, tuple[Array, Array]]] = deque(maxlen=self._reach)
-        self._settled: _Gain | None = None
         self._alone: dict[bytes, tuple[Array, Array]] = {}
-        self._usual: tuple[Array, Array] | None = None
 
     def add(self, stacked: Array) -> Estimate:
         """Take in rows (T, M); the estimates of all of them."""
@@ -81,97 +120,62 @@ class Adder:
         summed, kept = self._model.adding
         gaps = np.asarray(silent.any(axis=1))
         numbers, entered = np.asarray(finite @ summed), np.asarray(finite @ kept)
-        told = []
+        found = []
         for row in range(len(stacked)):
-            lacking = np.flatnonzero(silent[row]) if gaps[row] else _NOBODY
-            unread = (
-                np.flatnonzero(missed[row] | (silent[row] & self._model.telling)) if gaps[row] else _NOBODY
-            )
-            told.append(self._take(numbers[row], entered[row], lacking, unread))
-        return _estimate(self._model, told)
+            lacking = unread = _NOBODY
+            if gaps[row]:
+                lacking = np.flatnonzero(silent[row])
+                unread = np.flatnonzero(missed[row] | (silent[row] & self._model.telling))
+            found.append(self._take(numbers[row], entered[row], lacking, unread))
+        return Estimate.of_rows(
+            self._model,
+            np.array([each.public for each in found]).reshape(len(found), len(self._model.labels)),
+            [(id(each.covariance), each.silent.tobytes()) for each in found],
+            lambda row: (found[row].covariance, found[row].estimable, found[row].silent),
+        )
 
     def end(self) -> Estimate:
         """Nothing waits for later rows."""
-        return _estimate(self._model, [])
+        return self.add(np.zeros((0, self._model.blocks.total)))
 
-    def _take(self, numbers: Array, entered: Array, lacking: Integers, unread: Integers) -> _Told:
-        model = self._model
-        quick = self._settled if not lacking.size and not unread.size else None
-        before = self._error
-        self._go_on(unread, quick is None)
+    def _take(self, numbers: Array, entered: Array, lacking: Integers, unread: Integers) -> _RowEstimate:
+        model, gains = self._model, self._gains
+        hidden = lacking[~model.telling[lacking]]
+        pattern = _SumPattern(unread.tobytes(), whole=not hidden.size)
+        step = gains.first(pattern) if self._step is None else gains.after(self._step, pattern)
+        if self._step is not None:
+            mean, spread = self._x
+            moved = model.transition @ spread @ model.transition.T + model.noise
+            self._x = (model.transition @ mean, moved)
+        self._past.append((unread, self._x))
         self._kept = model.follow @ self._kept + entered
         sums = numbers + model.rows @ self._kept
-        hidden = lacking[~model.telling[lacking]]
-        if hidden.size:
-            self._settled = None
-            return self._with_gaps(sums, hidden, lacking)
-        size = self._size
-        expected = model.rows @ self._state[size:]
-        if quick is None:
-            seen = self._error[:, size:] @ model.rows.T
-            news = model.rows @ seen[size:] + model.floor
-            news = news + _ROUNDING * np.diag(np.diag(news))
-            gain: Array = np.asarray(np.linalg.solve(news, seen.T).T, np.float64)
-            left = np.eye(2 * size)
-            left[:, size:] -= gain @ model.rows
-            after = left @ self._error @ left.T + gain @ (news - model.rows @ seen[size:]) @ gain.T
-            after = (after + after.T) / 2
-            scale = np.sqrt(np.diag(self._error))
-            quick = _Gain(gain, after, self._public(after[:size, :size]))
-            same = np.all(np.abs(after - before) <= _SETTLED * np.outer(scale, scale))
-            self._settled = quick if self.rows > 1 and same and not unread.size else None
-        self._state = self._state + quick.gain @ (sums - expected)
-        self._error = quick.after
-        return self._told(self._state[:size], quick.public, lacking)
+        before = step.row.transition @ self._state + step.row.drive
+        self._state = before + step.gain @ (sums[step.row.arrived] - step.row.observe @ before)
+        self._step, self.rows = step, self.rows + 1
+        found = self._estimate(self._state[: self._size], step.public, step.estimable, lacking)
+        return self._better(found, sums, hidden) if hidden.size else found
 
-    def _go_on(self, unread: Integers, moving: bool) -> None:
-        """One row further: x, x̂ and their error; nothing has arrived yet."""
-        model, size = self._model, self._size
-        observe, entering = model.without(unread) if unread.size else self._everyone
-        self.rows += 1
-        if self.rows == 1:
-            mean, spread = self._x
-            self._state = np.concatenate([mean, observe @ mean])
-            whole = np.concatenate([np.eye(size), observe])
-            self._error = whole @ spread @ whole.T
-            self._error[size:, size:] += entering
-        else:
-            mean, spread = self._x
-            self._x = (
-                model.transition @ mean,
-                model.transition @ spread @ model.transition.T + model.noise,
-            )
-            x = model.transition @ self._state[:size]
-            self._state = np.concatenate([x, model.follow @ self._state[size:] + observe @ x])
-            if moving:
-                step = np.zeros((2 * size, 2 * size))
-                step[:size, :size] = model.transition
-                step[size:, :size] = observe @ model.transition
-                step[size:, size:] = model.follow
-                whole = np.concatenate([np.eye(size), observe])
-                error = step @ self._error @ step.T + whole @ model.noise @ whole.T
-                error[size:, size:] += entering
-                self._error = (error + error.T) / 2
-        self._past.append((unread, self._x))
+    def _estimate(self, x: Array, covariance: Array, estimable: Booleans, silent: Integers) -> _RowEstimate:
+        public = self._model.root @ (self._model.rows @ x) + self._model.public_expected
+        return _RowEstimate(np.where(estimable, public, np.nan), covariance, estimable, silent)
 
-    def _with_gaps(self, sums: Array, hidden: Integers, lacking: Integers) -> _Told:
+    def _better(self, predicted: _RowEstimate, sums: Array, hidden: Integers) -> _RowEstimate:
         """The better of the prediction and the estimate from those that arrived in this row."""
-        size = self._size
-        predicted = self._public(self._error[:size, :size])
-        mean, spread = self._x
-        best = self._told(self._state[:size], predicted, lacking)
-        if np.max(np.diag(spread)) > _FAR * np.max(np.diag(self._model.root @ self._model.root.T)):
-            return best
-        moments = self._alone_moments(hidden)
-        (together, own), about = moments, self._mean_of(hidden)
-        seen = together @ self._model.rows.T
-        news = self._model.rows @ own @ self._model.rows.T + self._model.floor
-        gain = np.linalg.solve(news, seen.T).T
-        error = spread - gain @ seen.T
-        public = self._public((error + error.T) / 2)
-        if not np.trace(public) < np.trace(predicted):
-            return best
-        return self._told(mean + gain @ (sums - self._model.rows @ about), public, lacking)
+        model, (mean, spread) = self._model, self._x
+        if np.max(np.diag(spread)) > _FAR * np.max(np.diag(model.root @ model.root.T)):
+            return predicted
+        together, own = self._alone_moments(hidden)
+        seen = together @ model.rows.T
+        gain = np.linalg.solve(model.rows @ own @ model.rows.T + model.floor, seen.T).T
+        error = np.zeros((2 * self._size, 2 * self._size))
+        left = spread - gain @ seen.T
+        error[: self._size, : self._size] = (left + left.T) / 2
+        covariance, estimable = self._gains.stated(error)
+        if not np.trace(covariance) < np.trace(predicted.covariance):
+            return predicted
+        x = mean + gain @ (sums - model.rows @ self._mean_of(hidden))
+        return self._estimate(x, covariance, estimable, predicted.silent)
 
     def _alone_moments(self, hidden: Integers) -> tuple[Array, Array]:
         """(Cov(x, a), Var(a)) of the sum a of all agents but the hidden ones, in this row."""
@@ -216,40 +220,26 @@ class Adder:
             about = self._model.follow @ about + observe @ mean
         return about
 
-    def _public(self, error: Array) -> Array:
-        half = self._model.root @ self._model.rows
-        return np.asarray(half @ error @ half.T)
-
-    def _told(self, x: Array, covariance: Array, lacking: Integers) -> _Told:
-        model = self._model
-        public = model.root @ (model.rows @ x) + model.public_expected
-        estimable = np.ones(len(public), bool)
-        if model.vague:
-            scale = np.sum((model.root @ model.rows) ** 2, axis=1) * np.max(np.diag(model.start))
-            estimable = np.diag(covariance) < STILL_VAGUE * scale
-            covariance = covariance.copy()
-            covariance[~estimable], covariance[:, ~estimable] = np.nan, np.nan
-            covariance[~estimable, ~estimable] = np.inf
-            public = np.where(estimable, public, np.nan)
-        return _Told(public, covariance, estimable, lacking)
-
 
 class SumFusion:
-    """Estimates of the public parameters of a stream of very many agents."""
+    """Estimates of the public parameters of a stream of very many agents; nothing of them is tested by a gate."""
 
-    def __init__(self, model: SumModel) -> None:
+    is_stream = True
+    gate = None
+
+    def __init__(self, model: SumModel, gate: float | None, *, keep: bool) -> None:
+        if gate is not None or keep:
+            raise InvalidRequest(
+                f"{'keep' if gate is None else 'gate'}: messages of a stream of so many agents are added up, and not "
+                "tested against the model; leave it out"
+            )
         self.model = model
-        self._live = Adder(model)
+        self._gains = Gains(_SumSystem(model))
+        self._live = self.follow(0)
 
-    @property
-    def rows(self) -> int:
-        """How many rows :meth:`update` has taken in."""
-        return self._live.rows
-
-    def estimate(self, stacked: Array, count: int | None, *, lag: int | None) -> Estimate:
-        """All rows (T, M) of a stream from row 1 on; one if count is None."""
-        found = self.follow(lag).add(stacked)
-        return found.one_row() if count is None else found
+    def estimate(self, stacked: Array, lag: int | None) -> Estimate:
+        """All rows (T, M) of a stream from row 1 on."""
+        return self.follow(lag).add(stacked)
 
     def follow(self, lag: int | None) -> Adder:
         """Something that takes in blocks of rows one after another."""
@@ -258,19 +248,18 @@ class SumFusion:
                 f"lag: looking back at a stream of {len(self.model.agents)} agents would take all their memories in "
                 "one state; leave it out"
             )
-        return Adder(self.model)
+        return Adder(self.model, self._gains)
 
-    def update(self, numbers: Array, row: int | None = None) -> Estimate:
+    def update(self, numbers: Array, row: int | None) -> Estimate:
         """Take in what arrived of a row (M,), the next one when left out; the estimate of that row."""
-        newest = self._live.rows
-        row = newest + 1 if row is None else row
-        if row <= newest:
+        ahead = 1 if row is None else row - self._live.rows
+        if ahead < 1:
             raise InvalidReading(
                 f"row: {row} was taken in before, and the sum of {len(self.model.agents)} agents is not taken apart "
                 "again for late messages; wait for the row's messages before giving it"
             )
         nothing = np.full((1, len(numbers)), np.nan)
-        for _ in range(newest + 1, row):
+        for _ in range(ahead - 1):
             self._live.add(nothing)
         return self._live.add(numbers[None, :]).one_row()
 
@@ -281,13 +270,3 @@ def _reach(follow: Array) -> int:
     while np.linalg.norm(power, 2) > _FADED and count < _LONGEST_MEMORY:
         count, power = 2 * count, power @ power
     return count
-
-
-def _estimate(model: SumModel, told: list[_Told]) -> Estimate:
-    """Rows with the same covariance and the same agents silent belong to one set."""
-    return Estimate.of_rows(
-        model,
-        np.array([each.public for each in told]).reshape(len(told), len(model.labels)),
-        [(id(each.covariance), each.silent.tobytes()) for each in told],
-        lambda row: (told[row].covariance, told[row].estimable, told[row].silent),
-    )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from veilnet._core.errors import InvalidReading, InvalidRequest
+from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import MISSED
 from veilnet._core.types import Array
 from veilnet.centre.contradictions import Contradiction
@@ -19,7 +19,7 @@ from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.smoothing import Smoothed, Smoother
 from veilnet.centre.streams.tracking import Tracker
 
-__all__ = ["Follower", "StreamFusion", "read_lag"]
+__all__ = ["Follower", "StreamFusion"]
 
 _ROWS_AT_ONCE = 2048
 
@@ -27,17 +27,15 @@ _ROWS_AT_ONCE = 2048
 class Follower:
     """Goes through a stream block by block, in constant memory; looks back where a lag is given.
 
-    lag:  rows an estimate waits for; 0 for none, None for all that come.
-    gate: what tests messages before they are used; none are when left out.
+    tracker: at row 1.
+    lag:     rows an estimate waits for; 0 for none, None for all that come.
     """
 
-    def __init__(self, gains: Gains, lag: int | None, gate: StreamGate | None = None) -> None:
-        self._tracker = Tracker(gains, gate)
-        self._model = gains.model
+    def __init__(self, tracker: Tracker, lag: int | None) -> None:
+        self._tracker, self._model = tracker, tracker.model
         self._smoother = None if lag == 0 else Smoother(lag)
-        self._doubts: list[
-            Contradiction
-        ] = []  # of rows whose estimates wait, counted from the first of these
+        # of rows whose estimates wait, counted from the first of these
+        self._doubts: list[Contradiction] = []
 
     @property
     def rows(self) -> int:
@@ -89,34 +87,31 @@ class StreamFusion:
     """Estimates of the public parameters of a stream.
 
     model:   what the agents send.
+    gate:    the false-alarm rate at which messages are tested before they are used; None for no test.
+    keep:    name messages that contradict the model, and use them all the same.
     history: how many rows back a late message may come to :meth:`update`.
-    gate:    what tests messages before they are used; none are when left out.
     """
 
-    def __init__(self, model: StreamModel, history: int, gate: StreamGate | None = None) -> None:
+    is_stream = True
+
+    def __init__(self, model: StreamModel, gate: float | None, *, keep: bool, history: int) -> None:
         self.model = model
         self.gains = Gains(model)
-        self.gate = gate
-        self._live = Tracker(self.gains, gate)
+        self.gate = None if gate is None else StreamGate(model, gate, keep=keep)
+        self._live = Tracker(model, self.gains, self.gate)
         self._doubts: list[Contradiction] = []  # in the newest row
         self._past: deque[tuple[Tracker, Array]] = deque(maxlen=history)
 
-    def estimate(self, stacked: Array, count: int | None, *, lag: int | None) -> Estimate:
-        """All rows (T, M) of a stream from row 1 on, each from those up to ``lag`` later; one if count is None."""
+    def estimate(self, stacked: Array, lag: int | None) -> Estimate:
+        """All rows (T, M) of a stream from row 1 on, each from those up to ``lag`` later."""
         follower = self.follow(lag)
-        found = _joined([follower.add(stacked), follower.end()])
-        return found.one_row() if count is None else found
+        return _joined([follower.add(stacked), follower.end()])
 
     def follow(self, lag: int | None) -> Follower:
         """Something that goes through the stream from row 1 on, taking in blocks of rows one after another."""
-        return Follower(self.gains, lag, self.gate)
+        return Follower(Tracker(self.model, self.gains, self.gate), lag)
 
-    @property
-    def rows(self) -> int:
-        """How many rows :meth:`update` has taken in."""
-        return self._live.rows
-
-    def update(self, numbers: Array, row: int | None = None) -> Estimate:
+    def update(self, numbers: Array, row: int | None) -> Estimate:
         """Take in what arrived of a row (M,), the next one when left out; the estimate of the newest row."""
         newest = self._live.rows
         row = newest + 1 if row is None else row
@@ -144,7 +139,7 @@ class StreamFusion:
                 f"row: {row} comes {back - 1} rows late, and only the last {len(self._past)} can still be changed; "
                 "leave the message out, or give Fusion a longer history="
             )
-        given = [told for _, told in list(self._past)[-back:]]
+        given = [arrived for _, arrived in list(self._past)[-back:]]
         come = np.isfinite(numbers) | (numbers == MISSED)
         there = np.isfinite(given[0]) | (given[0] == MISSED)
         if np.any(come & there):
@@ -158,19 +153,8 @@ class StreamFusion:
         for _ in range(back):
             self._past.pop()
         self._live = start.copy()
-        for told in given:
-            self._take(told)
-
-
-def read_lag(lag: object) -> int | None:
-    """A number of rows to wait for; None for all of them."""
-    if lag is None:
-        return None
-    if not isinstance(lag, int | np.integer) or isinstance(lag, bool) or lag < 0:
-        raise InvalidRequest(
-            f"lag: expected a whole number of rows to wait for, or None for all, found {lag!r}"
-        )
-    return int(lag)
+        for arrived in given:
+            self._take(arrived)
 
 
 def _public(model: StreamModel, states: Array, errors: list[Array], steps: list[Step]) -> Estimate:

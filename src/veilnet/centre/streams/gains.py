@@ -8,16 +8,18 @@ enough, the path closes in a circle and a row costs no more than a product.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
 from veilnet._core.linalg import EPS
-from veilnet._core.types import Array, Booleans, Integers
-from veilnet.centre.streams.model import StreamModel
+from veilnet._core.types import Array, Booleans
+from veilnet.centre.streams.model import FilterRow
 
-__all__ = ["STILL_VAGUE", "Gains", "Pattern", "Step"]
+__all__ = ["Filterable", "Gains", "Step"]
 
 # An error that changes by less than this part of itself from one row to the next has settled.
 _SETTLED = 1e-12
@@ -27,44 +29,7 @@ _MOST_STEPS = 1024
 _MOST_BYTES = 2**27  # that steps take, which are fewer where the state is large
 _BYTES_PER_STEP = 6 * 8  # for each pair of numbers of the state
 # Of a first x of which nothing is known: what is not at least so much better known by now is not known.
-STILL_VAGUE = 1e-3
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """Who is silent in a row, whether its message was lost or its reading missed, and who said that it was missed."""
-
-    silent: bytes
-    missed: bytes
-
-    @classmethod
-    def of(cls, silent: Booleans, missed: Booleans) -> Pattern:
-        """The pattern of two vectors with an entry per agent."""
-        return cls(silent.tobytes(), missed.tobytes())
-
-    def without(self, place: int) -> Pattern:
-        """The pattern in which one more agent is silent, and what it sent counts as lost."""
-        silent = bytearray(self.silent)
-        silent[place] = True
-        return Pattern(bytes(silent), self.missed)
-
-    def agents(self, which: str) -> Integers:
-        """Places of the agents that are ``silent`` or ``missed``."""
-        return np.flatnonzero(np.frombuffer(getattr(self, which), dtype=bool))
-
-
-@dataclass(frozen=True, eq=False)
-class _Row:
-    """What a pattern makes of a row: how the state moves, and which numbers of it arrive."""
-
-    pattern: Pattern
-    transition: Array
-    noise: Array
-    drive: Array
-    arrived: Integers
-    observe: Array
-    floor: Array
-    expected: Array
+_STILL_VAGUE = 1e-3
 
 
 @dataclass(eq=False)
@@ -79,17 +44,17 @@ class Step:
     follow: the steps after it, by pattern.
     """
 
-    row: _Row
+    row: FilterRow
     gain: Array
     news: Array
     left: Array
     error: Array
     public: Array
     estimable: Booleans
-    follow: dict[Pattern, Step] = field(default_factory=dict)
+    follow: dict[Hashable, Step] = field(default_factory=dict)
 
     @property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> Any:
         """Of the row."""
         return self.row.pattern
 
@@ -114,36 +79,56 @@ class Step:
         return self.follow.get(self.pattern) is self
 
 
+class Filterable(Protocol):
+    """What can be filtered: a linear system whose rows come in patterns, of a stream's agents or of their sum."""
+
+    @property
+    def transition(self) -> Array: ...
+    @property
+    def noise(self) -> Array: ...
+    @property
+    def observe(self) -> Array: ...
+    @property
+    def floor(self) -> Array: ...
+    @property
+    def start(self) -> Array: ...
+    @property
+    def vague(self) -> bool: ...
+    @property
+    def public(self) -> Array: ...
+    def row(self, pattern: Any) -> FilterRow:
+        """How the state moves into a row that comes in this pattern, and which numbers of it arrive."""
+
+    def first(self, pattern: Any) -> tuple[Array, Array]:
+        """(mean, covariance) of the state in row 1, before its numbers."""
+
+
 class Gains:
     """The steps of a filter over the messages of a stream, each worked out once."""
 
-    def __init__(self, model: StreamModel) -> None:
+    def __init__(self, model: Filterable) -> None:
         self.model = model
-        self._floor = model.floor + _ROUNDING * np.diag(_reference(model))
-        self._first: dict[Pattern, Step] = {}
-        self._rows: dict[Pattern, _Row] = {}
-        self._most = min(_MOST_STEPS, max(16, _MOST_BYTES // (_BYTES_PER_STEP * model.size**2)))
+        size = len(model.transition)
+        self._rounding = _ROUNDING * _reference(model)
+        self._first: dict[Hashable, Step] = {}
+        self._rows: dict[Hashable, FilterRow] = {}
+        self._most = min(_MOST_STEPS, max(16, _MOST_BYTES // (_BYTES_PER_STEP * size**2)))
         self._made = 0
-        self._settled: dict[Pattern, Step] = {}
-        self._identity = np.eye(model.size)
-        self._everything = np.ones(len(model.labels), bool)
-        of_x = np.any(
-            model.public != 0, axis=0
-        )  # memories may be far larger than the x that they are made of
-        self._vague = STILL_VAGUE * float(np.max(np.diag(model.start)[of_x], initial=0.0))
+        self._settled: dict[Hashable, Step] = {}
+        self._identity = np.eye(size)
+        # memories may be far larger than the x that they are made of
+        of_x = np.any(model.public != 0, axis=0)
+        self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start)[of_x], initial=0.0))
 
-    def first(self, pattern: Pattern) -> Step:
+    def first(self, pattern: Hashable) -> Step:
         """The step of row 1."""
         if pattern not in self._first:
-            places = pattern.agents("missed")
-            missed, noise = self.model.memory_of(places), self.model.missed(places)[1]
-            before, mean = self.model.start.copy(), self.model.start_mean.copy()
-            before[missed], before[:, missed], mean[missed] = noise[missed], noise[:, missed], 0.0
+            mean, before = self.model.first(pattern)
             row = replace(self._row(pattern), transition=np.zeros(before.shape), drive=mean)
             self._first[pattern] = self._step(row, before)
         return self._first[pattern]
 
-    def after(self, step: Step, pattern: Pattern) -> Step:
+    def after(self, step: Step, pattern: Hashable) -> Step:
         """The step of the row after one."""
         found = step.follow.get(pattern)
         if found is None:
@@ -153,7 +138,7 @@ class Gains:
             self._made += 1
         return found
 
-    def _following(self, step: Step, pattern: Pattern) -> Step:
+    def _following(self, step: Step, pattern: Hashable) -> Step:
         row = self._row(pattern)
         before = row.transition @ step.error @ row.transition.T + row.noise
         made = self._step(row, (before + before.T) / 2)
@@ -170,14 +155,15 @@ class Gains:
             return known
         return made
 
-    def _row(self, pattern: Pattern) -> _Row:
+    def _row(self, pattern: Hashable) -> FilterRow:
         if pattern not in self._rows:
             if len(self._rows) >= self._most:
                 self._rows.clear()
-            self._rows[pattern] = _row(self.model, pattern, self._floor)
+            row = self.model.row(pattern)
+            self._rows[pattern] = replace(row, floor=row.floor + np.diag(self._rounding[row.arrived]))
         return self._rows[pattern]
 
-    def _step(self, row: _Row, before: Array) -> Step:
+    def _step(self, row: FilterRow, before: Array) -> Step:
         half = before @ row.observe.T
         news = row.observe @ half + row.floor
         news = (news + news.T) / 2
@@ -185,13 +171,17 @@ class Gains:
         left = self._identity - gain @ row.observe
         error = left @ before @ left.T + gain @ row.floor @ gain.T  # Joseph's form: a sum of what is positive
         error = (error + error.T) / 2
+        return Step(row, gain, news, left, error, *self.stated(error))
+
+    def stated(self, error: Array) -> tuple[Array, Booleans]:
+        """(covariance, which of them are known at all) of the public rows, from that of the state."""
         public = self.model.public @ error @ self.model.public.T
-        estimable = self._everything
+        estimable = np.ones(len(public), bool)
         if self.model.vague:
             estimable = np.diag(public) < self._vague * np.sum(self.model.public**2, axis=1)
             public[~estimable], public[:, ~estimable] = np.nan, np.nan
             public[~estimable, ~estimable] = np.inf
-        return Step(row, gain, news, left, error, public, estimable)
+        return public, estimable
 
     def _forget(self) -> None:
         """Keep memory bounded: paths that were gone once are worked out again when they are gone again."""
@@ -204,20 +194,7 @@ class Gains:
             step.follow[step.pattern] = step
 
 
-def _row(model: StreamModel, pattern: Pattern, floor: Array) -> _Row:
-    missed = pattern.agents("missed")
-    transition, noise, drive = model.transition, model.noise, model.drive
-    if missed.size:
-        transition, noise, drive = model.missed(missed)
-    silent = np.frombuffer(pattern.silent, dtype=bool)
-    arrived = np.flatnonzero(np.repeat(~silent, model.blocks.sizes))
-    return _Row(
-        pattern, transition, noise, drive, arrived, model.observe[arrived], floor[np.ix_(arrived, arrived)],
-        model.expected[arrived],
-    )  # fmt: skip
-
-
-def _reference(model: StreamModel) -> Array:
+def _reference(model: Filterable) -> Array:
     """The scale of what is new in each number over some rows."""
     power, new = model.transition, model.noise
     for _ in range(5):

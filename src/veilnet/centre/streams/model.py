@@ -11,51 +11,75 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from veilnet._core.blocks import Blocks
-from veilnet._core.types import Array, Integers
+from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import mechanisms
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.streams.state_space import message_model
+from veilnet.bounds.streams.state_space import StateSpace, message_model
+from veilnet.model.apart import padded
 from veilnet.model.network import Network
 
-__all__ = ["StreamModel", "stream_model", "vague_start"]
+__all__ = ["FilterRow", "Pattern", "StreamModel", "stream_model", "vague_start"]
 
 # Where nothing is known of the first x, its variances are taken for so many times those of a row's noise.
 _UNKNOWN = 1e8
 
 
+@dataclass(frozen=True)
+class Pattern:
+    """Who is silent in a row, whether its message was lost or its reading missed, and who said that it was missed."""
+
+    silent: bytes
+    missed: bytes
+
+    @classmethod
+    def of(cls, silent: Booleans, missed: Booleans) -> Pattern:
+        """The pattern of two vectors with an entry per agent."""
+        return cls(silent.tobytes(), missed.tobytes())
+
+    def without(self, place: int) -> Pattern:
+        """The pattern in which one more agent is silent, and what it sent counts as lost."""
+        silent = bytearray(self.silent)
+        silent[place] = True
+        return Pattern(bytes(silent), self.missed)
+
+    def agents(self, which: str) -> Integers:
+        """Places of the agents that are ``silent`` or ``missed``."""
+        return np.flatnonzero(np.frombuffer(getattr(self, which), dtype=bool))
+
+
 @dataclass(frozen=True, eq=False)
-class StreamModel:
-    """The messages of all agents, stacked in sending order, and how they follow one another.
+class FilterRow:
+    """What a pattern makes of a row: how the state moves, and which numbers of it arrive."""
 
-    agents:     names in sending order, ``blocks`` how the M stacked numbers fall to them.
-    transition: (n, n), ``noise`` (n, n) and ``drive`` (n,) of the state.
-    observe:    (M, n), ``floor`` (M, M) and ``expected`` (M,) of the messages.
-    start:      covariance of the state at row 1, ``start_mean`` its mean; ``vague`` where nothing is known of x.
-    memories:   agent -> (first, last + 1) of its memory in the state; ``starts`` the covariance that it is drawn from
-                at row 1 and after a missed row, of agents who draw it.
-    public:     (rows, n); ``public_expected`` its value at the mean.
-    labels:     one per public row, with ``units``, empty where none was given.
-    step:       seconds of a row, None where nobody said.
-    """
-
-    agents: tuple[str, ...]
-    blocks: Blocks
+    pattern: Any
     transition: Array
     noise: Array
     drive: Array
+    arrived: Integers
     observe: Array
     floor: Array
     expected: Array
+
+
+@dataclass(frozen=True, eq=False)
+class StreamModel(StateSpace):
+    """The messages of all agents, stacked in sending order, and how they follow one another.
+
+    Its ``floor`` counts the rounding of numbers to their grids, and its ``start`` is never None: ``vague`` says where
+    it stands for nothing that is known of x.
+
+    public: (rows, n); ``public_expected`` its value at the mean.
+    labels: one per public row, with ``units``, empty where none was given.
+    step:   seconds of a row, None where nobody said.
+    """
+
     start: Array
-    start_mean: Array
     vague: bool
-    memories: Mapping[str, tuple[int, int]]
-    starts: Mapping[str, Array]
     public: Array
     public_expected: Array
     labels: tuple[str, ...]
@@ -63,31 +87,34 @@ class StreamModel:
     plan: str = ""
     step: float | None = None
 
-    @property
-    def size(self) -> int:
-        """How many numbers the state has."""
-        return len(self.transition)
+    def row(self, pattern: Pattern) -> FilterRow:
+        """How the state moves into a row that comes in this pattern, and which numbers of it arrive.
 
-    def missed(self, places: Integers) -> tuple[Array, Array, Array]:
-        """(transition, noise, drive) of a row in which some agents, by their places, had no reading.
-
-        A memory that is drawn begins anew; another goes on without a reading.
+        Of an agent that had no reading a memory that is drawn begins anew; another goes on without one.
         """
-        transition, noise, drive = self.transition.copy(), self.noise.copy(), self.drive.copy()
-        for place in places:
-            own = self.memory_of(np.array([place]))
-            block, start = np.ix_(own, own), self.starts.get(self.agents[int(place)])
-            transition[own], noise[own], noise[:, own], drive[own] = 0.0, 0.0, 0.0, 0.0
-            if start is None:
-                transition[block] = self.transition[block]
-            else:
-                noise[block] = start
-        return transition, noise, drive
+        transition, noise, drive = self.transition, self.noise, self.drive
+        for agent in self._without_reading(pattern):
+            if agent in self.memories:
+                own, kept = self.memories[agent], np.eye(self.size)
+                kept[own] = 0.0
+                transition, noise, drive = kept @ transition, kept @ noise @ kept, kept @ drive
+                if agent in self.starts:
+                    noise[own, own] = self.starts[agent]
+                else:
+                    transition[own, own] = self.transition[own, own]
+        arrived = np.flatnonzero(np.repeat(~np.frombuffer(pattern.silent, dtype=bool), self.blocks.sizes))
+        floor = self.floor[np.ix_(arrived, arrived)]
+        return FilterRow(
+            pattern, transition, noise, drive, arrived, self.observe[arrived], floor, self.expected[arrived]
+        )
 
-    def memory_of(self, places: Integers) -> Integers:
-        """Where in the state the memories of some agents are, given by their places in sending order."""
-        spans = [self.memories.get(self.agents[int(place)], (0, 0)) for place in places]
-        return np.concatenate([np.arange(0), *(np.arange(*span) for span in spans)]).astype(np.intp)
+    def first(self, pattern: Pattern) -> tuple[Array, Array]:
+        """(mean, covariance) of the state in row 1, before its numbers."""
+        kept, drawn = self.anew(self._without_reading(pattern))
+        return kept @ self.start_mean, kept @ self.start @ kept + drawn
+
+    def _without_reading(self, pattern: Pattern) -> list[str]:
+        return [self.agents[place] for place in pattern.agents("missed").tolist()]
 
     def words(self) -> tuple[object, ...]:
         """What another model of the same messages has to share to the letter."""
@@ -116,32 +143,15 @@ def stream_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: st
     assert network.dynamics is not None
     vague = network.first is None or network.first.covariance is None
     space = message_model(network, sanitizers, vague_start(network) if vague else None)
-    assert space.start is not None
     sent = mechanisms(network, sanitizers)
-    public = np.zeros((len(network.U), space.size))
-    public[:, space.x] = network.U
+    grids = np.diag(np.concatenate([_rounding(mechanism) for mechanism in sent.values()]))
     return StreamModel(
-        agents=space.agents,
-        blocks=space.blocks,
-        transition=space.transition,
-        noise=space.noise,
-        drive=space.drift,
-        observe=space.observe,
-        floor=space.floor + np.diag(np.concatenate([_rounding(mechanism) for mechanism in sent.values()])),
-        expected=space.shift,
-        start=space.start,
-        start_mean=space.start_mean,
+        **(vars(space) | {"floor": space.floor + grids}),
         vague=vague,
-        memories={agent: (mine.start, mine.stop) for agent, mine in space.memories.items()},
-        starts={
-            agent: each.memory.start
-            for agent, each in sent.items()
-            if each.memory is not None and each.memory.start is not None
-        },
-        public=public,
+        public=padded(network.U, space.size),
         public_expected=network.U @ network.dynamics.mean,
         labels=network.public_rows,
-        units=tuple(network.unit(name) for name, rows in network.public.items() for _ in range(len(rows))),
+        units=network.public_units,
         plan=plan,
         step=network.step,
     )

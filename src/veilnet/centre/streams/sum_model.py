@@ -183,7 +183,7 @@ def sum_model(network: Network, sanitizers: Mapping[str, Sanitizer], plan: str =
         stacks=tuple(_joined(mine) for mine in pieces),
         public_expected=network.U @ network.dynamics.mean,
         labels=network.public_rows,
-        units=tuple(network.unit(name) for name, rows in network.public.items() for _ in range(len(rows))),
+        units=network.public_units,
         plan=plan,
         step=network.step,
     )

@@ -14,9 +14,9 @@ from veilnet._core.missed import MISSED
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.filtering import Filter
 from veilnet.centre.contradictions import Contradiction, DoubtedMessage
-from veilnet.centre.streams.gains import Gains, Pattern, Step
+from veilnet.centre.streams.gains import Gains, Step
 from veilnet.centre.streams.gate import StreamGate
-from veilnet.centre.streams.model import StreamModel
+from veilnet.centre.streams.model import Pattern, StreamModel
 from veilnet.centre.streams.sum_model import SumModel
 
 __all__ = ["Tracked", "Tracker", "patterns"]
@@ -45,21 +45,22 @@ class Tracked:
 class Tracker:
     """Goes through the rows of a stream, from row 1 on.
 
+    model: what the agents send.
     gains: worked out once for all who track the same stream.
     gate:  what tests messages before they are used; none are when left out.
     """
 
-    def __init__(self, gains: Gains, gate: StreamGate | None = None) -> None:
-        self.gains = gains
+    def __init__(self, model: StreamModel, gains: Gains, gate: StreamGate | None = None) -> None:
+        self.model, self.gains = model, gains
         self.gate = gate
         self.rows = 0
         self.step: Step | None = None
-        self.state: Array = np.zeros(gains.model.size)
+        self.state: Array = np.zeros(model.size)
         self._fast: tuple[Step, Filter | None] | None = None
 
     def copy(self) -> Tracker:
         """Another one that stands where this one does."""
-        other = Tracker(self.gains, self.gate)
+        other = Tracker(self.model, self.gains, self.gate)
         other.rows, other.step, other.state = self.rows, self.step, self.state
         return other
 
@@ -69,8 +70,8 @@ class Tracker:
         stacked: not a number where a message did not arrive, infinite where an agent said that it missed a reading.
         pulls:   whether somebody is going to look back.
         """
-        silent, missed = patterns(self.gains.model, stacked)
-        states = np.empty((len(stacked), self.gains.model.size))
+        silent, missed = patterns(self.model, stacked)
+        states = np.empty((len(stacked), self.model.size))
         drawn = np.zeros(states.shape if pulls else (0, 0))
         steps: list[Step] = []
         doubts: list[Contradiction] = []
@@ -133,7 +134,7 @@ class Tracker:
         return step, before, numbers[row.arrived] - row.expected - row.observe @ before
 
     def _contradiction(self, row: int, doubt: DoubtedMessage) -> Contradiction:
-        agent = self.gains.model.agents[doubt.place]
+        agent = self.model.agents[doubt.place]
         return Contradiction(row, agent, doubt.distance, doubt.chance, doubt.joint, past=True)
 
     def _many(self, step: Step, numbers: Array, states: Array, drawn: Array | None) -> int:
