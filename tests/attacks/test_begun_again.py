@@ -1,13 +1,15 @@
 """The same readings under fresh noise: a stream begun a second time, a log passed off as another's continuation.
 
 Before, ``sanitize`` of a stream with another memory and file released all of its rows once more; and a longer log
-whose lines were only counted was taken for the continuation of the one before.
+whose lines were only counted was taken for the continuation of the one before. A live agent with a new store sent an
+old log again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,10 +17,14 @@ import pytest
 import veilnet as vn
 from helpers.memories import with_memory
 from veilnet import cli
+from veilnet.io.agent_store import AgentStore
 from veilnet.io.sanitizer_files import save_sanitizer
+from veilnet.live.keys import make_keys
+from veilnet.live.seals import make_seals
 
 ROWS = 60
 Run = Callable[..., tuple[int, str, str]]
+Live = Callable[..., int]
 
 
 @pytest.fixture(params=["rows", "stream"])
@@ -83,6 +89,41 @@ def test_readings_are_not_released_a_second_time(way: str, first: str, agent: Pa
     assert len(out.splitlines()) <= 1
     assert sent(agent.parent, "second.csv") <= 0
     assert sanitize("log.csv", *WAYS[way], "--again")[0] == 0  # whoever knows that nothing has left says so
+
+
+@pytest.fixture
+def offline(agent: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
+    """Runs a live agent that reaches no broker: what it would send stays in its outbox."""
+    keys = make_keys(agent.parent / "keys", ["kitchen"]).keys
+    make_seals(keys, ["kitchen"])
+    nobody = SimpleNamespace(
+        start=lambda: None, wake=lambda: None, drain=lambda _: True, stop=lambda: None, failure=None
+    )
+    monkeypatch.setattr("veilnet.live.sending.Sender", lambda *_: nobody)
+
+    def call(store: str, *options: object) -> int:
+        where = ["--broker", "mqtts://broker.example:8883", "--cert", str(keys.agent("kitchen").folder)]
+        log = ["--in", str(agent.parent / "log.csv"), "--store", str(agent.parent / store)]
+        return cli.run(["agent", str(agent), *where, *log, *map(str, options)])
+
+    return call
+
+
+@pytest.mark.parametrize("first", ["agent", "sanitize"])
+def test_nor_by_a_live_agent_that_begins_anew(
+    first: str, agent: Path, sanitize: Run, offline: Live, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A second ``--begin`` sent the whole log again, and so did one after ``sanitize``."""
+    if first == "sanitize":
+        assert sanitize("log.csv", "--out", "first.csv")[0] == 0
+    else:
+        assert offline("first.sqlite", "--begin") == 0
+        assert offline("first.sqlite") == 0  # which goes on, and has nothing to do
+    assert offline("second.sqlite", "--begin") == 2
+    assert str(agent.with_suffix(".released")) in capfd.readouterr().err
+    with AgentStore(agent.parent / "second.sqlite", "kitchen") as store:
+        assert store.count_waiting() == 0
+        assert store.last_epoch == 0
 
 
 def test_nor_by_the_next_plan(agent: Path, sanitize: Run) -> None:

@@ -116,9 +116,9 @@ def test_the_example_runs(
 ) -> None:
     lines = examples_in_help(verb, capsys)
     assert lines == list(EXAMPLES[verb]), "the help shows each example in one line"
-    if verb in ("", "sanitize"):  # what the example makes is not there yet
-        for made in ["house.toml"] if verb == "" else ["kitchen.csv", "plan/kitchen.released"]:
-            (folder / made).unlink()
+    made = {"": ["house.toml"], "sanitize": ["kitchen.csv", "plan/kitchen.released"]}
+    for each in (made | {"agent": ["plan/kitchen.released"]}).get(verb, []):  # what it makes is not there yet
+        (folder / each).unlink()
     if verb == "":
         shutil.rmtree(folder / "plan")
     asked = without_serving(monkeypatch) if verb == "studio" else []
@@ -134,8 +134,8 @@ def test_the_example_runs(
         assert run([*words[1:], *shorter]) == 0, capsys.readouterr().err
     if verb == "studio":
         assert [path is not None and path.exists() for path in asked] == [True]
-    made = {path for path in folder.rglob("*") if path.is_file()} - before
-    assert made or "--out" not in lines[-1] or verb == "design"
+    new = {path for path in folder.rglob("*") if path.is_file()} - before
+    assert new or "--out" not in lines[-1] or verb == "design"
     capsys.readouterr()
 
 

@@ -48,7 +48,33 @@ class Option:
     yes_or_no: bool = False
 
 
+# What several verbs ask for.
 Json = Annotated[bool, Option("--json", "Answer in JSON.")]
+Broker = Annotated[str, Option("--broker", "mqtts://host:8883")]
+Root = Annotated[str, Option("--root", "First levels of every topic.")]
+Trust = Annotated[
+    str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
+]
+Accepted = Annotated[
+    Path | None,
+    Option("--accepted", "Where it is kept which signed plan was agreed to; beside its file if left out."),
+]
+Header = Annotated[
+    bool | None,
+    Option(
+        "--header",
+        "Whether a CSV begins with names; it must if the plan names readings, else it is told.",
+        yes_or_no=True,
+    ),
+]
+Gate = Annotated[
+    float | None,
+    Option("--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6)."),
+]
+Keep = Annotated[
+    bool, Option("--keep", "Name messages that contradict the model, and use them all the same.")
+]
+Head = Annotated[str | None, Option("--head", "The ledger's head at the last audit.")]
 
 
 class _Formatter(argparse.HelpFormatter):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _USUAL_GATE = 1e-6
 
 
-def opened(path: Path, gate: float | None, *, keep: bool) -> Fusion:
+def centre_of(path: Path, gate: float | None, *, keep: bool) -> Fusion:
     """The centre of a file, which tests messages at the gate."""
     from veilnet.centre.fusion import Fusion
     from veilnet.centre.streams.sum_model import SumModel

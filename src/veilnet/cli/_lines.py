@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 LINES_AT_ONCE = 2048
 
 
-def say(sentence: str) -> None:
-    """Something for whoever runs the agent, on standard error."""
-    if sentence:
-        sys.stderr.write(f"veilnet sanitize: {sentence}\n")
+def speaker(verb: str) -> Callable[[str], None]:
+    """Says what whoever runs a verb should know, on standard error; nothing where there is nothing to say."""
+
+    def say(sentence: str) -> None:
+        if sentence:
+            sys.stderr.write(f"veilnet {verb}: {sentence}\n")
+            sys.stderr.flush()
+
+    return say
 
 
 def with_first(blocks: Iterator[Block], reader: ReadingReader) -> Iterator[Block]:
@@ -36,7 +41,7 @@ def say_unused_times(reader: ReadingReader, advice: str) -> None:
     advice: what to do instead; ``{}`` stands for the column.
     """
     if reader.unused_times:
-        say(
+        speaker("sanitize")(
             f"the column {reader.unused_times!r} looks like a time and was not used: lines are counted; "
             + advice.format(reader.unused_times)
         )

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import Argument, Json, Option, Root
 
 
 def command(
@@ -30,7 +30,7 @@ def command(
     reader: Annotated[
         list[str] | None, Option("--reader", "A program that reads estimates, as telegraf (repeat).")
     ] = None,
-    root: Annotated[str, Option("--root", "First levels of every topic.")] = "veilnet",
+    root: Root = "veilnet",
     days: Annotated[int, Option("--days", at_least=1, help="How long certificates are valid.")] = 365,
     json: Json = False,
 ) -> None:

@@ -10,16 +10,17 @@ import threading
 from pathlib import Path
 from typing import Annotated, Any
 
-from veilnet.cli._command_line import Option
+from veilnet.cli._command_line import Broker, Option, Root
+from veilnet.cli._lines import speaker
 
 
 def command(
-    broker: Annotated[str, Option("--broker", "mqtts://host:8883")],
+    broker: Broker,
     cert: Annotated[Path, Option("--cert", "The folder of a reader of 'veilnet live keys --reader NAME'.")],
     count: Annotated[
         int | None, Option("--count", at_least=1, help="End after so many estimates; never if left out.")
     ] = None,
-    root: Annotated[str, Option("--root", "First levels of every topic.")] = "veilnet",
+    root: Root = "veilnet",
 ) -> int:
     """Print estimates as JSON lines, as the centre publishes them, and nothing that it did not sign.
 
@@ -43,11 +44,9 @@ def command(
         if next(coming) == count:
             ended.set()
 
-    def say(sentence: str) -> None:
-        sys.stderr.write(f"veilnet live read: {sentence}\n")
-        sys.stderr.flush()
-
-    reader = Reader(Topics(root), Credentials(cert), read_address(broker), say=say, estimated=estimated)
+    reader = Reader(
+        Topics(root), Credentials(cert), read_address(broker), say=speaker("live read"), estimated=estimated
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     reader.start()

@@ -174,6 +174,15 @@ def check_plot(path: Path | None) -> None:
     check_file(path)
 
 
+def refuse_without_ledger(ledger: Path | None, **compared: object) -> None:
+    """Refuse what a ledger is to be compared with where there is none; compared: option -> what was given."""
+    for option, value in compared.items():
+        if value is not None and ledger is None:
+            raise InvalidRequest(
+                f"--{option}: there is no ledger to compare it with; give --ledger, or leave it out"
+            )
+
+
 def print_json(value: object) -> None:
     """Write a value as JSON."""
     sys.stdout.write(json_text(value))

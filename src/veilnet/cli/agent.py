@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from veilnet.cli._command_line import Argument, Option
+from veilnet.cli._command_line import Accepted, Argument, Broker, Header, Option, Root, Trust
+from veilnet.cli._lines import LINES_AT_ONCE, speaker
 
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
-    from veilnet.io.reading_streams import ReadingReader
+    from veilnet.io.agent_ledger import Ledger
     from veilnet.io.row_keys import RowKey
+    from veilnet.io.sources import RowSource
     from veilnet.io.statements import Statement
     from veilnet.io.streams import Block
     from veilnet.live.agent import LiveAgent
+    from veilnet.live.keys import Credentials
     from veilnet.live.sending import Sender
 
-_FROM_A_FILE = 16  # readings at a time
+_say = speaker("agent")
 
 
 def command(
     sanitizer: Annotated[Path, Argument("This agent's file in a plan folder.")],
-    broker: Annotated[str, Option("--broker", "mqtts://host:8883")],
+    broker: Broker,
     cert: Annotated[
         Path, Option("--cert", "This agent's folder of 'veilnet live keys': certificate, key, seal.")
     ],
@@ -50,17 +52,10 @@ def command(
         Option("--budget", at_least=1, help="With --begin: most releases ever ('veilnet live budget')."),
     ] = None,
     format: Annotated[str | None, Option("--format", "csv or jsonl; told from the name.")] = None,
-    header: Annotated[
-        bool | None, Option("--header", help="Whether a CSV begins with names.", yes_or_no=True)
-    ] = None,
-    trust: Annotated[
-        str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
-    ] = None,
-    accepted: Annotated[
-        Path | None,
-        Option("--accepted", "Where it is kept which signed plan was agreed to; beside its file."),
-    ] = None,
-    root: Annotated[str, Option("--root", "First levels of every topic.")] = "veilnet",
+    header: Header = None,
+    trust: Trust = None,
+    accepted: Accepted = None,
+    root: Root = "veilnet",
     patience: Annotated[
         float | None,
         Option("--patience", at_least=0, help="Seconds to wait, at the end, for the centre to have it all."),
@@ -81,11 +76,10 @@ def command(
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._repairing import repair
-    from veilnet.io.agent_store import AgentStore, begin_agent_store, check_not_begun
-    from veilnet.io.reading_streams import ReadingReader
+    from veilnet.io.agent_store import AgentStore
     from veilnet.io.streams import source_of
     from veilnet.live.agent import LiveAgent, check_runnable
-    from veilnet.live.connecting import make_client, read_address
+    from veilnet.live.connecting import read_address
     from veilnet.live.keys import Credentials
     from veilnet.live.seals import agent_seal
     from veilnet.live.sending import Sender
@@ -93,33 +87,23 @@ def command(
 
     if source is not None and not source.is_file():
         raise InvalidRequest(f"--in: {source}: no such file; check the name and the folder")
-    lines = source_of(source, format)
     address, topics = read_address(broker), Topics(root)
     plans = _Plans(sanitizer, trust, accepted, step)
-    found = plans.sanitizer
-    credentials = Credentials(cert)
-    seal = agent_seal(credentials, found.agent)
-    check_runnable(found, plans.plan)
+    credentials, name = Credentials(cert), plans.sanitizer.agent
+    seal = agent_seal(credentials, name)
+    check_runnable(plans.sanitizer, plans.plan)
     where = sanitizer.with_suffix(".sqlite") if store is None else store
     if repair_clock:
-        return repair(where, found.agent, plans.epochs, confirmed=confirm)
+        return repair(where, name, plans.epochs, confirmed=confirm)
+    readings = _Readings(source_of(source, format), plans, header, time)
     if begin:
-        check_not_begun(where)
-        make_client(found.agent, credentials)  # refuses certificates that no broker would take
+        _begin(where, readings, credentials, budget)
     elif budget is not None:
         raise InvalidRequest(
             "--budget: a store keeps the budget it was begun with; leave it out, or --begin another"
         )
-    with ExitStack() as opened:
-        reader = ReadingReader(lines, found.readings, names=found.names, header=header, time=time)
-        readings = _Readings(reader, plans, is_regular=lines.is_regular)
-        if begin:
-            if not lines.is_regular:
-                _say("the store is begun with the first reading")
-            readings.check_first()
-            begin_agent_store(where, found.agent, budget)
-        kept = opened.enter_context(AgentStore(where, found.agent))
-        plans.agent = agent = LiveAgent(kept, seal, found, plans.plan)
+    with AgentStore(where, name) as kept:
+        plans.agent = agent = LiveAgent(kept, seal, plans.sanitizer, plans.plan)
         for epoch in agent.recover():
             _say(f"epoch {epoch}: a run was ended while it was sanitized; it is told as missed")
         sender = Sender(kept, seal, topics, credentials, address, _say)
@@ -132,13 +116,32 @@ def command(
             finally:
                 sender.stop()
                 ledger = kept.ledger()
+    _conclude(ledger, where if not arrived else None)
+    return 0 if is_complete and arrived else 1
+
+
+def _conclude(ledger: Ledger, where: Path | None) -> None:
+    """The last words; where: the store that has messages which were not acknowledged."""
     left = "" if ledger.left is None else f", {ledger.left} more within the budget"
     _say(f"{ledger.releases} releases up to epoch {ledger.epoch}{left}; head {ledger.head}")
-    if not arrived:
+    if where is not None:
         _say(
             f"{ledger.waiting} messages are not acknowledged; they are in {where}, and the next run sends them"
         )
-    return 0 if is_complete and arrived else 1
+
+
+def _begin(where: Path, readings: _Readings, credentials: Credentials, budget: int | None) -> None:
+    """Begin a store, once all that the agent needs is known to be there."""
+    from veilnet.io.agent_store import begin_agent_store, check_not_begun
+    from veilnet.live.connecting import make_client
+
+    agent = readings.plans.sanitizer.agent
+    check_not_begun(where)
+    make_client(agent, credentials)  # refuses certificates that no broker would take
+    if not readings.source.is_regular:
+        _say("the store is begun with the first reading")
+    readings.check_first()
+    begin_agent_store(where, agent, budget)
 
 
 class _Plans:
@@ -155,7 +158,7 @@ class _Plans:
         from veilnet.live.epochs import epochs_of
         from veilnet.live.plan_watch import PlanWatch
 
-        self._file, self._trust, self._accepted, self._step = file, trust, accepted, step
+        self.file, self._trust, self.accepted, self._step = file, trust, accepted, step
         self.sanitizer, self.plan, self._statement = self._trusted(sanitizer_bytes(file))
         self.epochs = epochs_of(step, self.sanitizer.step)
         self.agent: LiveAgent | None = None
@@ -166,7 +169,7 @@ class _Plans:
         from veilnet.io.acceptance import runnable_sanitizer
 
         given = () if self._trust is None else (self._trust,)
-        found, plan, statement = runnable_sanitizer(self._file, content, given, self._accepted)
+        found, plan, statement = runnable_sanitizer(self.file, content, given, self.accepted)
         return found, plan or "", statement
 
     def _take_up(self, content: bytes) -> None:
@@ -190,15 +193,24 @@ class _Plans:
 
         complaint = None if self._statement is None else self._statement.complaint()
         if complaint:
-            raise InvalidPlan(f"{self._file}: nothing more is sent: {complaint}")
+            raise InvalidPlan(f"{self.file}: nothing more is sent: {complaint}")
 
 
 class _Readings:
-    """Blocks of readings whose rows are known, one by one where they do not come from a file."""
+    """Blocks of readings whose rows are known, one by one where they do not come from a file.
 
-    def __init__(self, reader: ReadingReader, plans: _Plans, *, is_regular: bool) -> None:
-        self._reader, self._plans, self._is_regular = reader, plans, is_regular
-        self._blocks = reader.blocks(_FROM_A_FILE if is_regular else 1)
+    released: what the agent released before, from whatever store.
+    """
+
+    def __init__(self, source: RowSource, plans: _Plans, header: bool | None, time: str | None) -> None:
+        from veilnet.io.reading_streams import ReadingReader
+        from veilnet.io.released_rows import released_beside
+
+        found = plans.sanitizer
+        self.source, self.plans = source, plans
+        self._reader = ReadingReader(source, found.readings, names=found.names, header=header, time=time)
+        self._blocks = self._reader.blocks(LINES_AT_ONCE if source.is_regular else 1)
+        self.released = released_beside(plans.file, found.readings, plans.accepted)
 
     @property
     def key(self) -> RowKey:
@@ -225,8 +237,8 @@ class _Readings:
         from veilnet._core.errors import InvalidRequest
         from veilnet.io.row_keys import COUNTED
 
-        self._plans.epochs.check(self.key)
-        if self.key == COUNTED and not self._is_regular:
+        self.plans.epochs.check(self.key)
+        if self.key == COUNTED and not self.source.is_regular:
             raise InvalidRequest(
                 "standard input: nothing tells which readings these are, so a restart could send some twice; "
                 "give each its number in a column 'row', or its time in one called 'time' (and --step)"
@@ -251,23 +263,20 @@ def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender) 
             if sender.failure is not None:
                 raise sender.failure
             _say(lattice.look(block.values(agent.sanitizer.readings)))
-            missed += feed(agent, block, readings.key, plans.epochs, _say)
-            sender.wake()
+            missed += feed(
+                agent, block, readings.key, plans.epochs, _say, released=readings.released, send=sender.wake
+            )
     except Exhausted:
         missed += 1
         _say("the budget is used up: nothing more is sent until x changes, from a store of its own")
     except _Silenced:
         _say("the new version of the plan lets this agent send nothing, so it ends")
+    if agent.sent:
+        readings.released.look_at_all(sent=True)
+        readings.released.keep()
     _say(lattice.conclude())
     return not missed
 
 
 class _Silenced(Exception):
     """A plan that may be run has nothing to send: then the one before must not go on."""
-
-
-def _say(sentence: str) -> None:
-    if not sentence:
-        return
-    sys.stderr.write(f"veilnet agent: {sentence}\n")
-    sys.stderr.flush()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from veilnet.cli._command_line import Argument, Option
+from veilnet.cli._command_line import Argument, Head, Option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -14,17 +14,33 @@ if TYPE_CHECKING:
     from veilnet.plans.plan import Plan
 
 _MODEL_ERROR = "5%"
+_Data = Annotated[
+    Path | None,
+    Option(
+        "--data",
+        "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
+    ),
+]
+_LeastPrivacy = Annotated[
+    list[str] | None,
+    Option(
+        "--least-privacy",
+        "Privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
+    ),
+]
+_Only = Annotated[
+    list[str] | None,
+    Option(
+        "--only",
+        "Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
+        "dropout, baselines, 'differential privacy', ledger.",
+    ),
+]
 
 
 def command(
     plan: Annotated[Path, Argument("The folder of a saved plan, or of a network in parts.")],
-    data: Annotated[
-        Path | None,
-        Option(
-            "--data",
-            "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
-        ),
-    ] = None,
+    data: _Data = None,
     deployed: Annotated[
         Path | None,
         Option("--deployed", "Folder of the agent files really in use; the plan's when left out."),
@@ -37,34 +53,21 @@ def command(
         int | None, Option("--colluding", "So many agents hand over their readings or noise.")
     ] = None,
     releases: Annotated[int | None, Option("--releases", "The same x is released so many times.")] = None,
-    least_privacy: Annotated[
-        list[str] | None,
-        Option(
-            "--least-privacy",
-            "Privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
-        ),
-    ] = None,
+    least_privacy: _LeastPrivacy = None,
     model_error: Annotated[
         str, Option("--model-error", metavar="FRACTION", help="How far the model may be off, 5% or 0.05.")
     ] = _MODEL_ERROR,
     ledger: Annotated[
         Path | None, Option("--ledger", "A ledger of releases, or a live agent's store.")
     ] = None,
-    head: Annotated[str | None, Option("--head", "The ledger's head at the last audit.")] = None,
+    head: Head = None,
     released: Annotated[
         int | None, Option("--released", "Releases known to have been made (by the centre).")
     ] = None,
     out: Annotated[
         Path | None, Option("--out", "Write every figure as JSON to this file too, for report --audit.")
     ] = None,
-    only: Annotated[
-        list[str] | None,
-        Option(
-            "--only",
-            "Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
-            "dropout, baselines, 'differential privacy', ledger.",
-        ),
-    ] = None,
+    only: _Only = None,
     accept: Annotated[
         list[str] | None,
         Option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."),
@@ -85,9 +88,8 @@ def command(
     the best linear attacker and of the centre.
     """
     import veilnet as vn
-    from veilnet._core.errors import InvalidRequest
     from veilnet.cli._parts import audit_parts, is_parts, refuse_options
-    from veilnet.cli._shared import amounts, check_file, fraction, progress
+    from veilnet.cli._shared import amounts, check_file, fraction, progress, refuse_without_ledger
     from veilnet.model.doubts import accepted
 
     check_file(out)
@@ -99,11 +101,7 @@ def command(
         }  # fmt: skip
         refuse_options(unused, cluster, plan)
         return _tell(audit_parts(plan, cluster, seed, quick=quick), out, json=json)
-    for option, value in (("--head", head), ("--released", released)):
-        if value is not None and ledger is None:
-            raise InvalidRequest(
-                f"{option}: there is no ledger to compare it with; give --ledger, or leave it out"
-            )
+    refuse_without_ledger(ledger, head=head, released=released)
     what_if = vn.WhatIf(
         agents_colluding=colluding,
         releases=releases,

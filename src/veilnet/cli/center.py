@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from veilnet.cli._command_line import Argument, Option
+from veilnet.cli._command_line import Accepted, Argument, Broker, Gate, Keep, Option, Root, Trust
+from veilnet.cli._lines import speaker
 
 if TYPE_CHECKING:
     from veilnet.live.centre import Centre, Estimated
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from veilnet.live.plan_watch import PlanWatch
     from veilnet.live.receiving import Receiver
 
+_say = speaker("center")
+
 
 def command(
     center: Annotated[Path, Argument("The centre's file, plan/center.json.")],
-    broker: Annotated[str, Option("--broker", "mqtts://host:8883")],
+    broker: Broker,
     cert: Annotated[
         Path, Option("--cert", "The centre's folder of 'veilnet live keys': certificate, key, seals.")
     ],
@@ -43,32 +46,23 @@ def command(
             help="How many agents have to tell an epoch; more than half of them if left out.",
         ),
     ] = None,
-    gate: Annotated[
-        float | None,
-        Option("--gate", "Chance that a message made by the model is taken to contradict it (1e-6)."),
-    ] = None,
-    keep: Annotated[
-        bool, Option("--keep", "Name messages that contradict the model, and use them all the same.")
-    ] = False,
+    gate: Gate = None,
+    keep: Keep = False,
     metrics: Annotated[
         int | None,
         Option(
             "--metrics", at_least=0, at_most=65535, help="Port on the loopback for Prometheus; 0 for any."
         ),
     ] = None,
-    trust: Annotated[
-        str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
-    ] = None,
+    trust: Trust = None,
     home_assistant: Annotated[
         bool, Option("--home-assistant", "Describe the estimates to Home Assistant, on the broker.")
     ] = False,
     influx: Annotated[
         bool, Option("--influx", "Publish estimates as lines for InfluxDB too, for Telegraf.")
     ] = False,
-    accepted: Annotated[
-        Path | None, Option("--accepted", "Where it is kept which signed plan was run last; beside its file.")
-    ] = None,
-    root: Annotated[str, Option("--root", "First levels of every topic.")] = "veilnet",
+    accepted: Accepted = None,
+    root: Root = "veilnet",
     quiet: Annotated[bool, Option("--quiet", "Do not print estimates.")] = False,
     json: Annotated[bool, Option("--json", "Print estimates as JSON lines.")] = False,
 ) -> int:
@@ -84,11 +78,7 @@ def command(
     their agent does not send by the new one.
     """
     from veilnet import __version__
-    from veilnet._core.durations import duration
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.centre.streams.sum_model import SumModel
     from veilnet.io._sealed import sealed_bytes
-    from veilnet.io.centre_files import centre_from_bytes
     from veilnet.live.centre import USUAL_GATE, Centre
     from veilnet.live.centre_store import CentreStore
     from veilnet.live.connecting import read_address
@@ -98,18 +88,11 @@ def command(
     from veilnet.live.receiving import Receiver
     from veilnet.live.topics import Topics
 
-    address, topics = read_address(broker), Topics(root)
-    try:
-        waiting = duration(wait) / 1e6
-    except ValueError as error:
-        raise InvalidRequest(f"--wait: {error}") from None
+    address, topics, waiting = read_address(broker), Topics(root), _seconds(wait)
     file = _PlanFile(center, () if trust is None else (trust,), accepted)
     content = file.trusted(sealed_bytes(center))
-    if isinstance(centre_from_bytes(content, center), SumModel) and (keep or gate is not None):
-        raise InvalidRequest(
-            f"{'--keep' if gate is None else '--gate'}: messages of a stream of so many agents are added up, and not "
-            "tested against the model; leave it out"
-        )
+    if keep or gate is not None:
+        _refuse_tests_of_sums(content, center, "--keep" if gate is None else "--gate")
     credentials = Credentials(cert)
     seals: dict[str, Seal] = {}
     with CentreStore(out) as store:
@@ -129,6 +112,28 @@ def command(
         )  # fmt: skip
         service.run(receiver, metrics)
     return 0
+
+
+def _seconds(wait: str) -> float:
+    from veilnet._core.durations import duration
+    from veilnet._core.errors import InvalidRequest
+
+    try:
+        return duration(wait) / 1e6
+    except ValueError as error:
+        raise InvalidRequest(f"--wait: {error}") from None
+
+
+def _refuse_tests_of_sums(content: bytes, center: Path, option: str) -> None:
+    from veilnet._core.errors import InvalidRequest
+    from veilnet.centre.streams.sum_model import SumModel
+    from veilnet.io.centre_files import centre_from_bytes
+
+    if isinstance(centre_from_bytes(content, center), SumModel):
+        raise InvalidRequest(
+            f"{option}: messages of a stream of so many agents are added up, and not tested against the model; "
+            "leave it out"
+        )
 
 
 class _PlanFile:
@@ -261,8 +266,3 @@ class _Refusals:
                 did = "kept and did not use" if reason in NOT_USED else "refused"
                 _say(f"{did} {new} message{'s' if new > 1 else ''} {whose}: {reason} ({count} so far)")
         self._told = dict(counts)
-
-
-def _say(sentence: str) -> None:
-    sys.stderr.write(f"veilnet center: {sentence}\n")
-    sys.stderr.flush()

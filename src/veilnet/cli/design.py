@@ -16,35 +16,64 @@ if TYPE_CHECKING:
     from veilnet.plans.plan import Plan
 
 
+_Privacy = Annotated[
+    list[str] | None,
+    Option(
+        "--privacy",
+        "How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
+        "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. Of a "
+        "secret with a change: presence=auc:0.6, accuracy:0.6, power:0.05 (with 1 % false alarms) or mu:0.5. "
+        "Least utility loss.",
+    ),
+]
+_Loss = Annotated[
+    str | None,
+    Option(
+        "--utility-loss",
+        metavar="PART",
+        help="How much the public error variance may grow: 5% or 0.05. Most privacy.",
+    ),
+]
+_GiveUp = Annotated[
+    list[str] | None,
+    Option(
+        "--give-up",
+        metavar="NAME",
+        help="Let this private parameter be protected less than it would be for free (repeat); of --utility-loss "
+        "nothing is then spent on it.",
+    ),
+]
+_ModelError = Annotated[
+    str | None,
+    Option(
+        "--model-error",
+        metavar="FRACTION",
+        help="The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
+    ),
+]
+_Step = Annotated[
+    str | None,
+    Option(
+        "--step",
+        metavar="DURATION",
+        help="How long a row takes, such as 15min: agents tell at most one reading in each.",
+    ),
+]
+_GapPrivacy = Annotated[
+    str | None,
+    Option(
+        "--gap-privacy",
+        metavar="FRACTION",
+        help="Streams: the part of every private error left around a missed row and at a start, 99% or 0.99.",
+    ),
+]
+
+
 def command(
     network: Annotated[Path, Argument("A network file, .toml, .json or .npz, or a folder of parts.")],
-    privacy: Annotated[
-        list[str] | None,
-        Option(
-            "--privacy",
-            "How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
-            "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. Of a "
-            "secret with a change: presence=auc:0.6, accuracy:0.6, power:0.05 (with 1 % false alarms) or mu:0.5. "
-            "Least utility loss.",
-        ),
-    ] = None,
-    utility_loss: Annotated[
-        str | None,
-        Option(
-            "--utility-loss",
-            metavar="PART",
-            help="How much the public error variance may grow: 5% or 0.05. Most privacy.",
-        ),
-    ] = None,
-    give_up: Annotated[
-        list[str] | None,
-        Option(
-            "--give-up",
-            metavar="NAME",
-            help="Let this private parameter be protected less than it would be for free (repeat); of --utility-loss "
-            "nothing is then spent on it.",
-        ),
-    ] = None,
+    privacy: _Privacy = None,
+    utility_loss: _Loss = None,
+    give_up: _GiveUp = None,
     power: Annotated[
         list[str] | None, Option("--power", "Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only.")
     ] = None,
@@ -58,30 +87,9 @@ def command(
     gap: Annotated[
         float | None, Option("--gap", metavar="NUMBER", help="With --prove: the gap to prove, 0.01 is 1 %.")
     ] = None,
-    model_error: Annotated[
-        str | None,
-        Option(
-            "--model-error",
-            metavar="FRACTION",
-            help="The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
-        ),
-    ] = None,
-    step: Annotated[
-        str | None,
-        Option(
-            "--step",
-            metavar="DURATION",
-            help="How long a row takes, such as 15min: agents tell at most one reading in each.",
-        ),
-    ] = None,
-    gap_privacy: Annotated[
-        str | None,
-        Option(
-            "--gap-privacy",
-            metavar="FRACTION",
-            help="Streams: the part of every private error left around a missed row and at a start, 99% or 0.99.",
-        ),
-    ] = None,
+    model_error: _ModelError = None,
+    step: _Step = None,
+    gap_privacy: _GapPrivacy = None,
     accept: Annotated[
         list[str] | None,
         Option("--accept", "A doubt of the fit to accept by its name (repeat); the plan remembers."),
@@ -99,12 +107,9 @@ def command(
     Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
     """
     import veilnet as vn
-    from veilnet.cli._options import in_options
     from veilnet.cli._parts import design_parts, is_parts, refuse_options
-    from veilnet.cli._shared import amounts, console, fraction, loss_allowed, print_json, progress, targets
-    from veilnet.cli._views import how_found, sending_table
+    from veilnet.cli._shared import amounts, fraction, loss_allowed, print_json, progress, targets
     from veilnet.io.plan_reading import check_destination
-    from veilnet.model.step import with_step
 
     request: dict[str, Any] = {
         "privacy": targets(privacy, "--privacy"),
@@ -125,11 +130,7 @@ def command(
         design_parts(network, cluster, request, json=json)
         return
     error = None if model_error is None else fraction(model_error, "--model-error")
-    model = vn.Network.load(network)
-    if accept:
-        model = model.accepting(accept)
-    if step is not None:
-        model = with_step(model, step, "--step")
+    model = _loaded(network, accept, step)
     if error is not None:
         stated, model = model, model.replace(model_error=error)
     if out is not None:
@@ -147,15 +148,39 @@ def command(
             progress=lambda _what, part: steps.update(part),
         )
     tried = None if error is None else _tried(stated, plan, error, request)
-    replaced = False
-    if out is not None:
-        before = _in_service(out)
-        plan.save(out, force=force)
-        replaced = before not in (b"", _in_service(out))
+    replaced = out is not None and _save(plan, out, force=force)
     if json:
-        robust = {} if tried is None else {"model_error": tried}
-        print_json(_as_document(plan) | robust | {"saved": out, "replaced": replaced})
-        return
+        print_json(_as_document(plan, tried) | {"saved": out, "replaced": replaced})
+    else:
+        _tell(plan, tried, out, replaced=replaced, explain=explain)
+
+
+def _loaded(path: Path, accept: list[str] | None, step: str | None) -> Network:
+    """The network of a file, with the doubts that were accepted and the step that was given."""
+    import veilnet as vn
+    from veilnet.model.step import with_step
+
+    model = vn.Network.load(path)
+    if accept:
+        model = model.accepting(accept)
+    return model if step is None else with_step(model, step, "--step")
+
+
+def _save(plan: Plan, out: Path, *, force: bool) -> bool:
+    """Whether another plan was there, which this one replaces."""
+    before = _in_service(out)
+    plan.save(out, force=force)
+    return before not in (b"", _in_service(out))
+
+
+def _tell(
+    plan: Plan, tried: dict[str, Robustness] | None, out: Path | None, *, replaced: bool, explain: bool
+) -> None:
+    """What was found, for people."""
+    from veilnet.cli._options import in_options
+    from veilnet.cli._shared import console
+    from veilnet.cli._views import how_found, sending_table
+
     console.print(in_options(str(plan), "design"))
     console.print(sending_table(plan))
     if explain:
@@ -172,7 +197,7 @@ def command(
         )
 
 
-def _as_document(plan: Plan) -> dict[str, Any]:
+def _as_document(plan: Plan, tried: dict[str, Robustness] | None) -> dict[str, Any]:
     from veilnet.bounds.typical_errors import typical_errors
     from veilnet.cli._views import detectability_json
 
@@ -191,6 +216,7 @@ def _as_document(plan: Plan) -> dict[str, Any]:
         "doubts": plan.network.doubts,
         "certificate": {"ok": plan.certificate.ok, "findings": plan.certificate.findings},
         "details": plan.details,
+        **({} if tried is None else {"model_error": tried}),
     }
 
 

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from veilnet.cli._command_line import Argument, Json, Option
+
+if TYPE_CHECKING:
+    from veilnet.calibration.report import CalibrationReport
+    from veilnet.model.network import Network
+
+_Private = Annotated[
+    list[str],
+    Option(
+        "--private",
+        "Columns that must not be known, likewise. people:change=1 says which change must stay hidden, "
+        "people:change=1,lasts=1h for how long it stays; of a column with two values it is their distance.",
+    ),
+]
+_Stream = Annotated[
+    bool | None,
+    Option(
+        "--stream/--rows",
+        help="A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
+    ),
+]
 
 
 def command(
@@ -20,25 +40,12 @@ def command(
     public: Annotated[
         list[str], Option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.")
     ],
-    private: Annotated[
-        list[str],
-        Option(
-            "--private",
-            "Columns that must not be known, likewise. people:change=1 says which change must stay hidden, "
-            "people:change=1,lasts=1h for how long it stays; of a column with two values it is their distance.",
-        ),
-    ],
+    private: _Private,
     out: Annotated[Path | None, Option("--out", "Network file to write: .toml, .json or .npz.")] = None,
     time: Annotated[
         str | None, Option("--time", "The column that tells when a row was measured: sorts rows, finds gaps.")
     ] = None,
-    stream: Annotated[
-        bool | None,
-        Option(
-            "--stream/--rows",
-            help="A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
-        ),
-    ] = None,
+    stream: _Stream = None,
     report: Annotated[
         Path | None,
         Option(
@@ -66,11 +73,10 @@ def command(
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.fingerprint import network_fingerprint
     from veilnet.calibration.fitting import fit_report
-    from veilnet.cli._shared import check_file, console, print_json
+    from veilnet.cli._shared import check_file, print_json
     from veilnet.io._json import plain
     from veilnet.io.fit_reports import report_path, save_fit_report
     from veilnet.io.tables import column_names
-    from veilnet.model.doubts import doubt_notes
 
     check_file(out)
     if report is None and out is not None:
@@ -100,11 +106,18 @@ def command(
     if report is not None:
         save_fit_report(report, network_fingerprint(made.network), plain(made.report), list(made.warnings))
     if json:
-        print_json(
-            {"report": made.report, "warnings": made.warnings, "doubts": network.doubts, "written": out}
-        )
-        return
-    console.print(str(made.report), soft_wrap=True)
+        found = {"report": made.report, "warnings": made.warnings, "doubts": network.doubts}
+        print_json(found | {"written": out})
+    else:
+        _tell(made.report, network, changes, out)
+
+
+def _tell(report: CalibrationReport, network: Network, changes: Collection[str], out: Path | None) -> None:
+    """What was found, for people; changes: of which parameters somebody said them."""
+    from veilnet.cli._shared import console
+    from veilnet.model.doubts import doubt_notes
+
+    console.print(str(report), soft_wrap=True)
     console.print(f"\n{_LEGEND}", soft_wrap=True)
     for name, secret in network.secrets.items():
         how = "as you said" if name in changes else "the distance of its two values"

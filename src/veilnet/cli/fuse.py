@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from veilnet.cli._command_line import Argument, Option
+from veilnet.cli._command_line import Argument, Gate, Keep, Option
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 
 if TYPE_CHECKING:
-    from veilnet.centre.estimates import Estimate
+    from veilnet.centre.fusion import Fusion
+    from veilnet.cli._fusing_notes import Notes
     from veilnet.io.merging import MessageFile
-    from veilnet.io.row_keys import RowKey
-    from veilnet.io.sources import RowSource
 
 
 def command(
@@ -45,15 +43,8 @@ def command(
     trust_counts: Annotated[
         bool, Option("--trust-counts", "Align rows that were only counted, though files end differently.")
     ] = False,
-    gate: Annotated[
-        float | None,
-        Option(
-            "--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6)."
-        ),
-    ] = None,
-    keep: Annotated[
-        bool, Option("--keep", "Name messages that contradict the model, and use them all the same.")
-    ] = False,
+    gate: Gate = None,
+    keep: Keep = False,
     cluster: Annotated[str | None, Option("--cluster", CLUSTER_HELP)] = None,
     json: Annotated[bool, Option("--json", "JSON lines, or with --out a JSON summary.")] = False,
 ) -> int:
@@ -77,152 +68,71 @@ def command(
 
     Of a network in parts messages are a folder of parts, too, and estimates say how many agents are missing in a row.
     """
-    from veilnet._core.errors import InvalidRequest
-    from veilnet.centre.drift import Drift
-    from veilnet.cli._doubts import Changes, Doubts
-    from veilnet.cli._following import check_stream, estimates, opened
+    from veilnet.cli._following import centre_of, check_stream, estimates
+    from veilnet.cli._fusing_notes import Notes
     from veilnet.cli._shared import print_json, progress
     from veilnet.io._atomic import replacing
     from veilnet.io.estimate_files import write_estimate_header, write_estimates
-    from veilnet.io.merging import MessageFile, aligned, common_key
-    from veilnet.io.message_streams import MessageMark
-    from veilnet.io.sources import RowSource
+    from veilnet.io.merging import aligned, common_key, require_equal_counts
+    from veilnet.io.row_keys import COUNTED
     from veilnet.io.streams import format_for
 
     if cluster is not None or is_parts(center):
         from veilnet.cli._parts_running import fuse_parts
 
         unused = {
-            "--format": format,
-            "--within": within,
-            "--lag": lag is not None,
-            "--gate": gate,
-            "--keep": keep,
-        }
-        refuse_options(unused | {"--trust-counts": trust_counts}, cluster, center)
+            "--format": format, "--within": within, "--lag": lag is not None, "--gate": gate, "--keep": keep,
+            "--trust-counts": trust_counts,
+        }  # fmt: skip
+        refuse_options(unused, cluster, center)
         return fuse_parts(center, messages, out, cluster, json=json)
-    fusion = opened(center, gate, keep=keep)
-    paths = _paths(messages, fusion.agents)
+    fusion = centre_of(center, gate, keep=keep)
+    paths = _paths(messages, fusion.agents, out)
     kind = format_for(out, given="jsonl" if json and out is None else None)
-    if out is not None and out.exists() and any(path.samefile(out) for path in paths.values()):
-        raise InvalidRequest(f"{out}: the output would replace an input; choose another name")
-    tolerance = _tolerance(within)
-    seen = _Seen(sum(count > 0 for count in fusion.sent.values()))
-    doubts, changes = Doubts(keep), Changes()
-    drift = None if fusion.is_stream else Drift(fusion)
+    notes = Notes(fusion, keep)
     with ExitStack() as stack:
-        inputs = {agent: stack.enter_context(path.open("rb")) for agent, path in paths.items()}
-        files = {
-            agent: MessageFile(
-                RowSource(str(path), inputs[agent], format_for(path, given=format)),
-                fusion.sent[agent],
-                mark=MessageMark(fusion.model.plan, agent),
-                report=seen.leave_out,
-            )
-            for agent, path in paths.items()
-        }
+        files = _opened(stack, paths, fusion, format, notes)
         key = common_key(files, trust_counts=trust_counts)
         check_stream(fusion, key, lag)
-        _check_counts(key, files, ahead=True)
+        if key == COUNTED:
+            require_equal_counts({agent: file.last_in_file() for agent, file in files.items()})
         target = sys.stdout.buffer if out is None else stack.enter_context(replacing(out))
-        size = sum(path.stat().st_size for path in paths.values())
+        size = sum(file.source.size for file in files.values())
         steps = stack.enter_context(progress("fusing", size))
         write_estimate_header(target, kind, fusion.model.labels, key)
-        for rows, estimate, arrived in estimates(fusion, aligned(files, tolerance), lag):
+        for rows, estimate, arrived in estimates(fusion, aligned(files, _tolerance(within)), lag):
             write_estimates(target, kind, rows.tolist(), estimate, key)
-            seen.add(estimate)
-            doubts.tell(estimate, rows, key)
-            if drift is not None:
-                changes.tell(drift.look(arrived, rows, estimate.contradictions), key)
-            steps.update(sum(file.tell() for file in inputs.values() if file.seekable()), size)
+            notes.look(rows, estimate, arrived, key)
+            steps.update(sum(file.source.place for file in files.values()), size)
         target.flush()
-        _check_counts(key, files)
-    doubts.conclude()
-    untested = [] if fusion.gate is None else [agent for agent in fusion.gate.untested if agent in paths]
-    _remark(seen, files, key, untested, within)
-    if out is not None:
-        received = {agent: file.count - file.missed for agent, file in files.items()}
-        found = {"contradicting": doubts.count, "untested": untested, "changes": changes.told}
-        if fusion.is_stream:
-            found["missed"] = {agent: file.missed for agent, file in files.items()}
-        if json:
-            print_json(seen.summary() | {"received": received} | found | {"written": out})
-        else:
-            arrived_of = ", ".join(f"{count} of {agent}" for agent, count in received.items())
-            sys.stdout.write(
-                f"Wrote {out}: {seen.rows} rows, {seen.gaps} with missing agents, "
-                f"{seen.unknown} where something is not estimable.\nReceived: {arrived_of}.\n"
-            )
-    return 1 if seen.bad or changes.told else 0
+        if key == COUNTED:
+            require_equal_counts({agent: file.last_row for agent, file in files.items()})
+    notes.conclude(files, key, within)
+    if out is not None and json:
+        print_json(notes.summary(files) | {"written": out})
+    elif out is not None:
+        sys.stdout.write(f"Wrote {out}: {notes.in_words(files)}\n")
+    return 1 if notes.bad or notes.changes else 0
 
 
-@dataclass
-class _Seen:
-    """What is counted on the way: rows, those with missing agents, with one agent alone, and with something unknown.
+def _opened(
+    stack: ExitStack, paths: Mapping[str, Path], fusion: Fusion, format: str | None, notes: Notes
+) -> dict[str, MessageFile]:
+    """The messages of each agent, of whose lines notes are taken."""
+    from veilnet.io.merging import MessageFile
+    from veilnet.io.message_streams import MessageMark
+    from veilnet.io.sources import RowSource
+    from veilnet.io.streams import format_for
 
-    senders: how many agents send anything at all. bad: lines that are no messages.
-    """
-
-    senders: int
-    rows: int = 0
-    gaps: int = 0
-    alone: int = 0
-    unknown: int = 0
-    bad: int = 0
-
-    def add(self, estimate: Estimate) -> None:
-        self.rows += len(estimate.missing)
-        self.gaps += sum(map(bool, estimate.missing))
-        self.alone += sum(len(missing) == self.senders - 1 for missing in estimate.missing)
-        self.unknown += int((~estimate.estimable).any(axis=1).sum())
-
-    def leave_out(self, source: RowSource, line: int, reason: str) -> None:
-        self.bad += 1
-        sys.stderr.write(f"veilnet fuse: {source}, line {line} left out: {reason}\n")
-
-    def summary(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "with_missing_agents": self.gaps,
-            "not_estimable": self.unknown,
-            "bad_lines": self.bad,
-        }
-
-
-def _remark(
-    seen: _Seen, files: Mapping[str, MessageFile], key: RowKey, untested: list[str], within: str | None
-) -> None:
-    """Say on standard error what whoever reads the estimates should know of the messages."""
-    from veilnet._core.words import join_names
-
-    if sum(file.count > file.missed for file in files.values()) > 1 and 2 * seen.alone > seen.rows:
-        sys.stderr.write(_hardly_aligned(seen.alone, seen.rows, key))
-    if untested:
-        sys.stderr.write(
-            f"veilnet fuse: messages of {join_names(untested)} were believed untested: neither a prior nor other "
-            "agents tell what they should be\n"
+    return {
+        agent: MessageFile(
+            RowSource(str(path), stack.enter_context(path.open("rb")), format_for(path, given=format)),
+            fusion.sent[agent],
+            mark=MessageMark(fusion.model.plan, agent),
+            report=notes.leave_out,
         )
-    for agent, file in files.items():
-        if file.crowded:
-            sys.stderr.write(
-                f"veilnet fuse: {file.crowded} messages of {agent} came within {within} of the one before, and "
-                "stand in rows of their own; --within should be less than half a sampling step\n"
-            )
-        if file.simulated:
-            sys.stderr.write(
-                f"veilnet fuse: {file.simulated} messages of {agent} were made with --seed: NOT private\n"
-            )
-
-
-def _hardly_aligned(alone: int, total: int, key: RowKey) -> str:
-    """What to say where most rows hold one agent's message: every estimate is true, and hardly one is of any use."""
-    advice = "number the readings of one moment alike"
-    if key.is_time:
-        advice = "where clocks differ, --within 30s takes messages for one row that are no further apart"
-    return (
-        f"veilnet fuse: {alone} of {total} rows hold the message of one agent alone, because the agents' "
-        f"{'times' if key.is_time else 'row numbers'} do not agree; {advice}\n"
-    )
+        for agent, path in paths.items()
+    }
 
 
 def _tolerance(within: str | None) -> int:
@@ -235,17 +145,8 @@ def _tolerance(within: str | None) -> int:
         raise InvalidRequest(f"--within: {error}") from None
 
 
-def _check_counts(key: RowKey, files: dict[str, MessageFile], *, ahead: bool = False) -> None:
-    """Refuse counted rows that do not end together. ahead: by what is still to be read."""
-    from veilnet.io.merging import require_equal_counts
-    from veilnet.io.row_keys import COUNTED
-
-    if key == COUNTED:
-        ends = {agent: file.last_in_file() if ahead else file.last_row for agent, file in files.items()}
-        require_equal_counts({agent: end for agent, end in ends.items() if end is not None})
-
-
-def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:
+def _paths(messages: list[str], agents: tuple[str, ...], out: Path | None) -> dict[str, Path]:
+    """The file of each agent; none of them is the one to write."""
     from veilnet._core.errors import InvalidRequest
 
     known = ", ".join(agents[:8]) + (", ..." if len(agents) > 8 else "")
@@ -262,4 +163,6 @@ def _paths(messages: list[str], agents: tuple[str, ...]) -> dict[str, Path]:
         if agent in paths:
             raise InvalidRequest(f"{entry}: messages of {agent!r} are given twice")
         paths[agent] = Path(name)
+    if out is not None and out.exists() and any(path.samefile(out) for path in paths.values()):
+        raise InvalidRequest(f"{out}: the output would replace an input; choose another name")
     return paths

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import Accepted, Argument, Head, Json, Option
+
+if TYPE_CHECKING:
+    from veilnet.io.statements import Statement
+    from veilnet.io.trust import Trust
+
+
+_Received = Annotated[
+    int | None, Option("--received", at_least=0, help="Messages of this agent the centre has (fuse tells).")
+]
 
 
 def command(
@@ -21,18 +30,13 @@ def command(
     confirm: Annotated[
         bool, Option("--confirm", "Agree to this signed file, though it tells more than the one before.")
     ] = False,
-    accepted: Annotated[
-        Path | None, Option("--accepted", "Where it is kept what was agreed to; beside its file if left out.")
-    ] = None,
+    accepted: Accepted = None,
     ledger: Annotated[
         Path | None,
         Option("--ledger", "The agent's store (sanitize --store, agent --store), to audit."),
     ] = None,
-    head: Annotated[str | None, Option("--head", "The ledger's head at the last audit.")] = None,
-    received: Annotated[
-        int | None,
-        Option("--received", at_least=0, help="Messages of this agent the centre has (fuse tells)."),
-    ] = None,
+    head: Head = None,
+    received: _Received = None,
     json: Json = False,
 ) -> int:
     """Say what an agent's file would send of each reading: exactly, with noise, mixed, or nothing.
@@ -45,39 +49,30 @@ def command(
     nothing alarming; 1: an alarm, or a file that is not trusted or tells more than was agreed to; 2: not readable as
     an agent's file.
     """
-    from veilnet._core.errors import InvalidPlan, InvalidRequest
+    from veilnet._core.errors import InvalidRequest
     from veilnet.cli._agreeing import agreement, promise_of
-    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._shared import print_json, refuse_without_ledger
     from veilnet.io.agent_ledger import audit_releases
     from veilnet.io.sanitizer_files import sanitizer_bytes, sanitizer_from_bytes
-    from veilnet.io.trust import fingerprint, pinned, require_trust
+    from veilnet.io.trust import fingerprint, pinned
     from veilnet.review.inspection import inspect
 
-    for option, value in (("--head", head), ("--received", received)):
-        if value is not None and ledger is None:
-            raise InvalidRequest(
-                f"{option}: there is no ledger to compare it with; give --ledger, or leave it out"
-            )
+    refuse_without_ledger(ledger, head=head, received=received)
     content = sanitizer_bytes(sanitizer)
     agent, plan = sanitizer_from_bytes(content, sanitizer)
     found = inspect(agent)
     released = None if ledger is None else audit_releases(ledger, agent.agent, head, received)
-    mark = fingerprint(content)
-    distrust = ""
-    signed = None
     pins = pinned(sanitizer, trust or ())
     if pin:  # gives the pin beside the file a new content, so only those given count
         pins = pins[:1] if trust else ()
-    try:
-        signed = require_trust(sanitizer, content, pins)
-    except InvalidPlan as error:
-        distrust = str(error)
-    promise = promise_of(sanitizer, plan, signed)
-    agreed = agreement(sanitizer, agent, signed, accepted, confirm=confirm and not distrust)
+    mark = fingerprint(content)
+    signed, distrust = _trusted(sanitizer, content, pins)
     if confirm and signed is None and not distrust:
         raise InvalidRequest(
             "--confirm: only a signed plan is agreed to; give --trust and the public key, or --pin"
         )
+    promise = promise_of(sanitizer, plan, signed)
+    agreed = agreement(sanitizer, agent, signed, accepted, confirm=confirm and not distrust)
     if json:
         print_json(
             {
@@ -100,19 +95,37 @@ def command(
             }
         )
     else:
-        console.print(str(found), soft_wrap=True)
-        console.print(str(promise), soft_wrap=True)
-        console.print(f"Plan {plan or 'none'}; fingerprint of this file {mark}", soft_wrap=True)
-        if pins:
-            console.print(distrust or "It is trusted: pinned, or signed with a pinned key.", soft_wrap=True)
-        for line in agreed.lines:
-            console.print(line, soft_wrap=True)
-        if released is not None:
-            console.print(str(released), soft_wrap=True)
+        trusted = "It is trusted: pinned, or signed with a pinned key." if pins else ""
+        _tell(
+            str(found),
+            str(promise),
+            f"Plan {plan or 'none'}; fingerprint of this file {mark}",
+            distrust or trusted,
+            *agreed.lines,
+            "" if released is None else str(released),
+        )
     if pin:
         _pin(sanitizer, content, found.alarms, distrust, say=not json)
     alarming = found.alarms or distrust or agreed.objection or (released is not None and released.problems)
     return 1 if alarming else 0
+
+
+def _trusted(path: Path, content: bytes, pins: Sequence[Trust]) -> tuple[Statement | None, str]:
+    """(what was signed, why the file is not trusted)."""
+    from veilnet._core.errors import InvalidPlan
+    from veilnet.io.trust import require_trust
+
+    try:
+        return require_trust(path, content, pins), ""
+    except InvalidPlan as error:
+        return None, str(error)
+
+
+def _tell(*lines: str) -> None:
+    from veilnet.cli._shared import console
+
+    for line in filter(None, lines):
+        console.print(line, soft_wrap=True)
 
 
 def _pin(sanitizer: Path, content: bytes, alarms: Sequence[str], distrust: str, *, say: bool) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from veilnet.cli._command_line import Argument, Json, Option
+
+if TYPE_CHECKING:
+    from veilnet.paper import Settings
 
 
 @contextmanager
@@ -58,9 +61,8 @@ def command(
 
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import console, print_json, progress, table
-    from veilnet.paper import Settings, measure_draw, reproduce
+    from veilnet.paper import Settings, reproduce
     from veilnet.paper.figures import FIGURES
-    from veilnet.paper.runs import need_extras
 
     if jobs == 0:
         raise InvalidRequest("--jobs: expected a number of processes, or -1 for every core, found 0")
@@ -69,15 +71,8 @@ def command(
     settings = Settings(draws=draws, seed=seed)
     figures = list(FIGURES) if figure == "all" else [figure]
     if draw is not None:
-        for option, value in (("--jobs", jobs), ("--out", out), ("--cluster", cluster)):
-            if value is not None:
-                raise InvalidRequest(
-                    f"{option}: has no effect with --draw, which measures one draw; leave it out"
-                )
-        need_extras()
-        if draw < 0:
-            raise InvalidRequest(f"--draw: expected a number of at least 0, found {draw}")
-        _tell_draw(measure_draw(settings, draw, figures)[1], json=json)
+        refused = {"--jobs": jobs, "--out": out, "--cluster": cluster}
+        _one_draw(settings, draw, figures, refused, json=json)
         return
     folder = Path("results") if out is None else out
     start = time.monotonic()
@@ -112,13 +107,27 @@ def command(
     console.print(f"Wrote {done.folder}: README.md has the numbers behind each line.")
 
 
-def _tell_draw(measured: dict[str, str], *, json: bool) -> None:
-    """The rows of one draw, by figure."""
+def _one_draw(
+    settings: Settings, draw: int, figures: Sequence[str], refused: Mapping[str, object], *, json: bool
+) -> None:
+    """The rows of one draw, by figure. refused: options that have no effect on it."""
     import sys
 
+    from veilnet._core.errors import InvalidRequest
     from veilnet.cli._shared import print_json
+    from veilnet.paper import measure_draw
     from veilnet.paper.figures import FIGURES
+    from veilnet.paper.runs import need_extras
 
+    for option, value in refused.items():
+        if value is not None:
+            raise InvalidRequest(
+                f"{option}: has no effect with --draw, which measures one draw; leave it out"
+            )
+    need_extras()
+    if draw < 0:
+        raise InvalidRequest(f"--draw: expected a number of at least 0, found {draw}")
+    measured = measure_draw(settings, draw, figures)[1]
     if not json:
         for name, rows in measured.items():
             sys.stdout.write(",".join(("figure", *FIGURES[name].columns)) + "\n")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from veilnet.cli._command_line import Argument, Option
-from veilnet.cli._lines import LINES_AT_ONCE, say, say_unused_times, with_first
+from veilnet.cli._command_line import Accepted, Argument, Header, Option, Trust
+from veilnet.cli._lines import LINES_AT_ONCE, say_unused_times, speaker, with_first
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from veilnet.io.outbox import Sink
     from veilnet.io.sources import RowSource
     from veilnet.io.streams import Format
+
+say = speaker("sanitize")
 
 
 def command(
@@ -46,14 +48,7 @@ def command(
         bool, Option("--again", "Release readings that were released before, with fresh noise, once more.")
     ] = False,
     format: Annotated[str | None, Option("--format", "csv or jsonl; told from the names.")] = None,
-    header: Annotated[
-        bool | None,
-        Option(
-            "--header",
-            "Whether a CSV begins with names; it must if the plan names readings, else it is told.",
-            yes_or_no=True,
-        ),
-    ] = None,
+    header: Header = None,
     time: Annotated[
         str | None, Option("--time", "The column of times, if it is not called time: sent, to align rows.")
     ] = None,
@@ -63,15 +58,8 @@ def command(
     ] = None,
     cluster: Annotated[str | None, Option("--cluster", CLUSTER_HELP)] = None,
     json: Annotated[bool, Option("--json", "Messages as JSON lines.")] = False,
-    trust: Annotated[
-        str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
-    ] = None,
-    accepted: Annotated[
-        Path | None,
-        Option(
-            "--accepted", "Where it is kept which signed plan was agreed to; beside its file if left out."
-        ),
-    ] = None,
+    trust: Trust = None,
+    accepted: Accepted = None,
 ) -> int:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 
@@ -122,7 +110,7 @@ def command(
         say("--seed was given: the output is a simulation, NOT private, and says so in every row")
     asked = _Asked(
         agent, plan or "", sanitizer, source_of(source, format, beside=out), out, store, budget, again, header, time,
-        flush, noise, "jsonl" if json else format_for(out, source, given=format),
+        flush, noise, accepted, "jsonl" if json else format_for(out, source, given=format),
     )  # fmt: skip
     with ExitStack() as opened:
         run = _Run(asked, opened)
@@ -173,6 +161,7 @@ class _Asked:
     time: str | None
     flush: bool
     noise: NoiseSource
+    accepted: Path | None
     sent_as: Format
 
 
@@ -183,7 +172,7 @@ class _Run:
         from veilnet.io.message_streams import MessageMark
         from veilnet.io.outbox import Unsealed
         from veilnet.io.reading_streams import ReadingReader
-        from veilnet.io.released_rows import CountedRows, ReleasedRows
+        from veilnet.io.released_rows import CountedRows, released_beside
         from veilnet.io.row_keys import COUNTED
         from veilnet.live.agent import LiveAgent
         from veilnet.review.lattice_watch import LatticeWatch
@@ -208,9 +197,7 @@ class _Run:
         self._agent = LiveAgent(self._opened(opened), Unsealed(), agent, asked.plan, asked.noise)
         self._released = self._counted = None
         if asked.noise.private:
-            self._released = ReleasedRows(
-                asked.path.with_name(f"{asked.path.stem}.released"), agent.readings, again=asked.again
-            )
+            self._released = released_beside(asked.path, agent.readings, asked.accepted, again=asked.again)
         if asked.store is not None and key == COUNTED:
             self._counted = CountedRows(self._agent.resumed, self._agent.store.counted, str(asked.source))
         self._mark = MessageMark(asked.plan, agent.agent, asked.noise.private, key)

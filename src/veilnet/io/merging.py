@@ -125,10 +125,11 @@ def aligned(files: Mapping[str, MessageFile], within: int = 0) -> Alignment:
         yield _next_rows(files, within, horizon)
 
 
-def require_equal_counts(ends: Mapping[str, int]) -> None:
-    """Refuse files of counted rows that do not end together; ``ends`` has the last row of each."""
-    if len(set(ends.values())) > 1:
-        shown = ", ".join(f"{agent!r} {count}" for agent, count in list(ends.items())[:8])
+def require_equal_counts(ends: Mapping[str, int | None]) -> None:
+    """Refuse files of counted rows that do not end together; ``ends`` has the last row of each, None if unknown."""
+    known = {agent: end for agent, end in ends.items() if end is not None}
+    if len(set(known.values())) > 1:
+        shown = ", ".join(f"{agent!r} {count}" for agent, count in list(known.items())[:8])
         raise InvalidReading(
             f"messages: rows were only counted, and the files do not end together: {shown}; a line that is missing "
             "in one shifts all its others, and the estimates are then wrong: sanitize with a column 'row' (or "

@@ -1,10 +1,10 @@
 """Which readings an agent has released already, whatever store and file they went to: kept beside the agent's file.
 
-Noise protects a reading once: whoever has it under 300 draws averages them away. ``veilnet sanitize`` therefore keeps
-hashes of what it read, in ``<agent>.released`` beside the agent's file, and refuses to read it again. A hash is of a
-run of rows that their own numbers cut out (:mod:`veilnet.model.fitted_rows`), so that rows are known again in a file
-that has grown, was cut or is a part of another. One more is of all rows together, with their numbers or times. Runs
-of a few rows that repeat are left out: a room at night looks like the same room the night before.
+Noise protects a reading once: whoever has it under 300 draws averages them away. ``sanitize`` and ``agent`` therefore
+keep hashes of what they read, in ``<agent>.released`` beside the agent's file, and refuse to read it again. A hash is
+of a run of rows that their own numbers cut out (:mod:`veilnet.model.fitted_rows`), so that rows are known again in a
+file that has grown, was cut or is a part of another. One more is of all rows together, with their numbers or times.
+Runs of a few rows that repeat are left out: a room at night looks like the same room the night before.
 
 A hash is on the disk before the last row of its run is sent. Where few rows, or coarse ones, could be guessed their
 hash tells whether the guess is right, so only the owner may read the file.
@@ -25,11 +25,22 @@ from veilnet.io._locking import lock
 from veilnet.io.streams import Block
 from veilnet.model.fitted_rows import marks_of_run, runs_of
 
-__all__ = ["CountedRows", "ReleasedRows"]
+__all__ = ["CountedRows", "ReleasedRows", "released_beside"]
 
 _DISTINCT = 8  # rows of a run that differ
 _LONGEST = 2048  # rows of a run
 _FIRST = "veilnet-released/1"
+
+
+def released_beside(
+    file: Path, readings: int, accepted: Path | None = None, *, again: bool = False
+) -> ReleasedRows:
+    """What the agent of a file released, so many readings in a row.
+
+    accepted: where it is kept which plan was agreed to, if that is not beside the file; this is then there too.
+    again: whether it may be released once more.
+    """
+    return ReleasedRows((accepted or file).with_name(f"{file.stem}.released"), readings, again=again)
 
 
 class ReleasedRows:
@@ -45,7 +56,7 @@ class ReleasedRows:
         if not os.access(path if path.exists() else path.absolute().parent, os.R_OK | os.W_OK):
             raise InvalidRequest(
                 f"{path}: what is released is noted there, and it cannot be read and written; nothing was sent: keep "
-                "the agent's file in a folder that this user may write to"
+                "the agent's file, or what --accepted names, in a folder that this user may write to"
             )
         self._known: set[str] = set() if not path.exists() else self._read(path.read_bytes())
         self._new: list[str] = []
@@ -117,7 +128,7 @@ class ReleasedRows:
             raise InvalidRequest(
                 f"readings among these were released before ({self._path}), and are not sent: with fresh noise each "
                 "time, enough releases of one reading tell it. The --store that released them goes on after the last "
-                "row; --again releases them once more, if those before never left this machine"
+                "row; 'sanitize --again' releases them once more, if those before never left this machine"
             )
 
 

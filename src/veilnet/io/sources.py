@@ -89,6 +89,12 @@ class RowSource:
             return len(self.content)
         return os.stat(self.name if self.content is None else self.content.fileno()).st_size  # noqa: PTH116
 
+    @property
+    def place(self) -> int:
+        """How many bytes of an open file were read; 0 of a pipe."""
+        opened = self.content
+        return 0 if opened is None or isinstance(opened, bytes) or not opened.seekable() else opened.tell()
+
     def __str__(self) -> str:
         return self.name
 

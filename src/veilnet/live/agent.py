@@ -9,7 +9,7 @@ nothing is sent. What feeds it is in :mod:`veilnet.live.feeding`; its outbox is 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,12 +115,17 @@ class LiveAgent:
         return found
 
     def take(
-        self, epochs: Sequence[int], readings: Array, counted: Mapping[int, bytes] | None = None
+        self,
+        epochs: Sequence[int],
+        readings: Array,
+        counted: Mapping[int, bytes] | None = None,
+        note: Callable[[], None] | None = None,
     ) -> Released:
         """Sanitize the readings (T, N_i) of epochs, in order, and put their messages into the outbox.
 
         readings: not a number where there is none.
         counted:  epoch -> a hash of all rows up to it, where rows are counted.
+        note:     called when epochs are taken for good, and nothing is in the outbox yet, from where it may be sent.
 
         Raises Exhausted, having sent nothing, where the budget does not allow as many releases.
         """
@@ -133,6 +138,8 @@ class LiveAgent:
         for start in range(0, len(epochs), ROWS_AT_ONCE):
             part = epochs[start : start + ROWS_AT_ONCE]
             reserved = self.store.reserve(self.plan, part, self.sanitizer.memory_key, now=now)
+            if note is not None:
+                note()
             known = None if counted is None else counted.get(part[-1])
             released = self._release(reserved, readings[start : start + ROWS_AT_ONCE], known)
             sent += released.sent

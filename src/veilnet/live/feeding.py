@@ -22,14 +22,26 @@ from veilnet.live.epochs import Epochs
 
 __all__ = ["feed", "feed_rows"]
 
+_AT_ONCE = 16  # readings whose epochs are taken together: as many are missed where a run is ended
 _NO_READING = "no reading"
 _Found = dict[int, tuple[str, list[float] | None]]  # epoch -> why it has no numbers, or the numbers
 
 
-def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Callable[[str], None]) -> int:
+def feed(
+    agent: LiveAgent,
+    block: Block,
+    key: RowKey,
+    epochs: Epochs,
+    say: Callable[[str], None],
+    *,
+    released: ReleasedRows | None = None,
+    send: Callable[[], object] = lambda: None,
+) -> int:
     """Sanitize what is new in a block of lines; how many readings were missed, or left out for their epoch.
 
     key: how the lines tell their rows, from which ``epochs`` tells theirs. say: told what is left out, and why.
+    released: what was released before, from whatever store; those readings are refused. send: called when some are in
+    the outbox.
 
     Raises Exhausted when the budget is used up before the block's end.
     """
@@ -67,11 +79,16 @@ def feed(agent: LiveAgent, block: Block, key: RowKey, epochs: Epochs, say: Calla
         )
         say(f"{which} left out: never told, but epochs were taken up to {last}{ahead}")
     missed = len(passed)
-    for part in _within_budget(agent, new, len(new)):
-        released = agent.take(part, _readings(agent, found, part))
-        for epoch, reason in released.missed.items():
+    if released is not None:
+        released.refuse(_readings(agent, found, [epoch for epoch in new if found[epoch][1]]))
+    for part in _within_budget(agent, new, _AT_ONCE):
+        readings = _readings(agent, found, part)
+        _note(released, found, part, readings)
+        gone = agent.take(part, readings, note=None if released is None else released.keep).missed
+        for epoch, reason in gone.items():
             say(f"epoch {epoch} missed: {found[epoch][0] or reason}")
-        missed += len(released.missed)
+        missed += len(gone)
+        send()
     return missed
 
 
@@ -123,9 +140,7 @@ def feed_rows(
     try:
         for part in _within_budget(agent, new, at_once):
             readings = _readings(agent, found, part)
-            if released is not None:
-                there = [place for place, row in enumerate(part) if row in found and found[row][1]]
-                released.look([part[place] for place in there], readings[there])
+            _note(released, found, part, readings)
             told = agent.take(part, readings, hashes).missed
             missed |= {row: found.get(row, (_NO_READING, None))[0] or reason for row, reason in told.items()}
             send()
@@ -150,6 +165,13 @@ def _readings(agent: LiveAgent, found: _Found, epochs: Sequence[int]) -> Array:
     nothing = [np.nan] * agent.sanitizer.readings
     rows = [found.get(epoch, ("", None))[1] or nothing for epoch in epochs]
     return np.array(rows, dtype=np.float64).reshape(len(epochs), agent.sanitizer.readings)
+
+
+def _note(released: ReleasedRows | None, found: _Found, epochs: Sequence[int], readings: Array) -> None:
+    """Take note of readings that are about to be released; an error where they were before."""
+    if released is not None:
+        there = [place for place, epoch in enumerate(epochs) if epoch in found and found[epoch][1]]
+        released.look([epochs[place] for place in there], readings[there])
 
 
 def _missed(missed: Mapping[int, str], key: RowKey, what: str) -> Iterator[str]:
