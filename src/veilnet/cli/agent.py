@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from veilnet.cli._command_line import Accepted, Argument, Broker, Header, Option, Root, Trust
-from veilnet.cli._lines import LINES_AT_ONCE, speaker
+from veilnet.cli._lines import speaker
 
 if TYPE_CHECKING:
     from veilnet.agent.sanitizer import Sanitizer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from veilnet.live.keys import Credentials
     from veilnet.live.sending import Sender
 
+_FROM_A_FILE = 16  # readings at a time: as many are missed where a run is ended, and go by one plan
 _say = speaker("agent")
 
 
@@ -141,6 +143,7 @@ def _begin(where: Path, readings: _Readings, credentials: Credentials, budget: i
     if not readings.source.is_regular:
         _say("the store is begun with the first reading")
     readings.check_first()
+    readings.refuse_released(0)
     begin_agent_store(where, agent, budget)
 
 
@@ -208,8 +211,11 @@ class _Readings:
 
         found = plans.sanitizer
         self.source, self.plans = source, plans
-        self._reader = ReadingReader(source, found.readings, names=found.names, header=header, time=time)
-        self._blocks = self._reader.blocks(LINES_AT_ONCE if source.is_regular else 1)
+        self._new_reader = partial(
+            ReadingReader, source, found.readings, names=found.names, header=header, time=time
+        )
+        self._reader = self._new_reader()
+        self._blocks = self._reader.blocks(_FROM_A_FILE if source.is_regular else 1)
         self.released = released_beside(plans.file, found.readings, plans.accepted)
 
     @property
@@ -232,6 +238,15 @@ class _Readings:
             self.check()
             self._blocks = chain([first], self._blocks)
 
+    def refuse_released(self, last: int) -> None:
+        """Look through a file, before any of it is sent, for readings after an epoch that were released before."""
+        from veilnet.io.released_rows import released_beside
+        from veilnet.live.feeding import look_ahead
+
+        if self.source.content is None and self.source.is_regular:
+            found = released_beside(self.plans.file, self.plans.sanitizer.readings, self.plans.accepted)
+            look_ahead(self._new_reader(), self.plans.epochs, last, found)
+
     def check(self) -> None:
         """An error where nothing tells which readings these are."""
         from veilnet._core.errors import InvalidRequest
@@ -251,6 +266,7 @@ def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender) 
     from veilnet.live.feeding import feed
     from veilnet.review.lattice_watch import LatticeWatch
 
+    readings.refuse_released(agent.store.last_epoch)
     lattice = LatticeWatch(agent.sanitizer)
     missed = 0
     try:
@@ -263,9 +279,8 @@ def _feed(readings: _Readings, plans: _Plans, agent: LiveAgent, sender: Sender) 
             if sender.failure is not None:
                 raise sender.failure
             _say(lattice.look(block.values(agent.sanitizer.readings)))
-            missed += feed(
-                agent, block, readings.key, plans.epochs, _say, released=readings.released, send=sender.wake
-            )
+            missed += feed(agent, block, readings.key, plans.epochs, _say, readings.released)
+            sender.wake()
     except Exhausted:
         missed += 1
         _say("the budget is used up: nothing more is sent until x changes, from a store of its own")

@@ -14,15 +14,16 @@ import numpy as np
 from veilnet._core.errors import InvalidReading
 from veilnet._core.missed import LONGEST_GAP
 from veilnet._core.types import Array
+from veilnet.io.reading_streams import ReadingReader
 from veilnet.io.released_rows import CountedRows, ReleasedRows
-from veilnet.io.row_keys import RowKey
+from veilnet.io.row_keys import COUNTED, RowKey
 from veilnet.io.streams import Block
 from veilnet.live.agent import Exhausted, LiveAgent
 from veilnet.live.epochs import Epochs
 
-__all__ = ["feed", "feed_rows"]
+__all__ = ["feed", "feed_rows", "look_ahead"]
 
-_AT_ONCE = 16  # readings whose epochs are taken together: as many are missed where a run is ended
+_LINES_AT_ONCE = 2048
 _NO_READING = "no reading"
 _Found = dict[int, tuple[str, list[float] | None]]  # epoch -> why it has no numbers, or the numbers
 
@@ -33,15 +34,12 @@ def feed(
     key: RowKey,
     epochs: Epochs,
     say: Callable[[str], None],
-    *,
     released: ReleasedRows | None = None,
-    send: Callable[[], object] = lambda: None,
 ) -> int:
     """Sanitize what is new in a block of lines; how many readings were missed, or left out for their epoch.
 
     key: how the lines tell their rows, from which ``epochs`` tells theirs. say: told what is left out, and why.
-    released: what was released before, from whatever store; those readings are refused. send: called when some are in
-    the outbox.
+    released: what was released before, from whatever store; those readings are refused.
 
     Raises Exhausted when the budget is used up before the block's end.
     """
@@ -79,17 +77,26 @@ def feed(
         )
         say(f"{which} left out: never told, but epochs were taken up to {last}{ahead}")
     missed = len(passed)
-    if released is not None:
-        released.refuse(_readings(agent, found, [epoch for epoch in new if found[epoch][1]]))
-    for part in _within_budget(agent, new, _AT_ONCE):
+    for part in _within_budget(agent, new, len(new)):
         readings = _readings(agent, found, part)
         _note(released, found, part, readings)
         gone = agent.take(part, readings, note=None if released is None else released.keep).missed
         for epoch, reason in gone.items():
             say(f"epoch {epoch} missed: {found[epoch][0] or reason}")
         missed += len(gone)
-        send()
     return missed
+
+
+def look_ahead(reader: ReadingReader, epochs: Epochs, last: int, released: ReleasedRows) -> None:
+    """An error where readings of epochs after the last one were released before, from whatever store."""
+    for block in reader.blocks(_LINES_AT_ONCE):
+        key = reader.key or COUNTED
+        rows = [
+            (epochs.of(row, key), numbers) for row, numbers in zip(block.rows, block.numbers, strict=True)
+        ]
+        new = [(epoch, numbers) for epoch, numbers in rows if epoch > last]
+        if new:
+            released.look([epoch for epoch, _ in new], np.array([numbers for _, numbers in new]))
 
 
 def feed_rows(
