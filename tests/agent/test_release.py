@@ -82,7 +82,7 @@ def test_a_silent_agent_sends_empty_messages() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (np.nan, "reading 2 is not a number"),
+        (np.nan, "reading 2 is missing"),
         (np.inf, "reading 2 is infinite"),
         (-np.inf, "reading 2 is infinite"),
     ],

@@ -69,7 +69,7 @@ def test_a_reading_beyond_its_limits_enters_the_memory_as_the_limit() -> None:
     assert np.isfinite(outside.sanitize([[1.0, 2.0], [1.0, 700.0]])).all()
     np.testing.assert_array_equal(within.state, outside.state)
     _, reasons = sanitizer.stream().advance(np.array([[0.0, 0.0], [0.0, 9.0], [np.nan, 0.0]]))
-    assert reasons == {2: "reading 1 is not a number"}
+    assert reasons == {2: "reading 1 is missing"}
 
 
 def test_bad_shapes_leave_the_stream_where_it_was() -> None:

@@ -105,7 +105,7 @@ def test_runs_continue_the_same_filter(agent: Agent) -> None:
     agent.readings[25] = np.nan
     code, _, err = agent.append(agent.write(), "--flush")
     assert code == 1
-    assert "row 26 missed: reading 1 is not a number" in err
+    assert "row 26 missed: reading 1 is missing" in err
     agent.check(60)
     assert agent.append(agent.write())[0] == 0  # nothing new
     agent.check(60)

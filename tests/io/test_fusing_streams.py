@@ -125,6 +125,24 @@ def test_fuse_reports_lines_that_are_no_messages(folder, messages, tmp_path, pip
     assert 3 not in rows_of(out)
 
 
+def test_what_a_pipe_brings_once_more_counts_once(folder, messages, tmp_path, pipe) -> None:
+    """A run that was killed sends its last messages again, after a header: the same ones count once, others never."""
+    target, _ = messages
+    lines = (target / "hall.csv").read_text().splitlines()
+    again = [*lines[:50], lines[0], *lines[30:]]
+    fuse = ["fuse", folder / "center.json", f"hall={tmp_path / 'hall.csv'}"]
+    whole = pipe(["fuse", folder / "center.json", f"hall={target / 'hall.csv'}"])
+    (tmp_path / "hall.csv").write_text("\n".join(again) + "\n")
+    assert pipe(fuse) == whole
+    place = again.index(lines[0], 1) + 3
+    row, *rest = again[place].split(",")
+    again[place] = ",".join([row, *rest[:-1], repr(float(rest[-1]) + 1.0)])
+    (tmp_path / "hall.csv").write_text("\n".join(again) + "\n")
+    code, _, err = pipe(fuse)
+    assert code == 2
+    assert f"line {place + 1}: row {row} comes after row {lines[49].partition(',')[0]}" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -181,6 +181,45 @@ def test_words_of_failure_are_texts_among_texts(tmp_path: Path) -> None:
     assert np.array_equal(found["T"], [1, np.nan, 3, 4], equal_nan=True)
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_agents_read_texts_as_the_fit_did(kind: str, tmp_path: Path, capfd) -> None:
+    """fit took on and off for 1 and 0, and agents refused every line of the same log."""
+    rng = np.random.default_rng(5)
+    people, outside = rng.standard_normal((2, 200))
+    heat = people + 0.5 * rng.standard_normal(200) > 0
+    table = {
+        "T": outside + 0.3 * people + 0.3 * rng.standard_normal(200),
+        "heat": np.where(heat, "on", "off"),
+    }
+    table |= {"T_out": outside, "people": people}
+    with pytest.raises(vn.InvalidNetwork, match="heat:on"):
+        vn.fit(table, {"room": ["T", "heat"]}, "T_out", "people")
+    with pytest.warns(match="steps of 1"):
+        plan = vn.design(vn.fit(table, {"room": ["T", "heat:on"]}, "T_out", "people"))
+    plan.save(tmp_path / "plan")
+    rows = [{"heat": str(word), "T": float(t)} for t, word in zip(table["T"], table["heat"], strict=True)]
+    rows[7]["heat"], rows[9]["heat"] = "--", 1.0
+    log = tmp_path / f"log.{kind}"
+    lines = [json.dumps(row) for row in rows]
+    if kind == "csv":
+        lines = ["heat,T", *(f"{row['heat']},{row['T']!r}" for row in rows)]
+    log.write_text("".join(f"{line}\n" for line in lines))
+    code, out, err = run(
+        capfd, "sanitize", tmp_path / "plan" / "room.json", "--in", log, "--seed", 3, "--format", kind
+    )
+    assert code == 1
+    assert "row 8 not sent: reading 'heat:on' is missing" in err
+    assert "row 10 not sent: reading 'heat:on' is not a text" in err
+    kept = np.delete(np.arange(200), [7, 9])
+    sent = (
+        [json.loads(line)["values"] for line in out.splitlines()]
+        if kind == "jsonl"
+        else [[float(cell) for cell in line.split(",")[4:]] for line in out.splitlines()[1:]]
+    )
+    expected = plan.sanitizers["room"].sanitize(np.column_stack([table["T"], heat])[kept], rng=3)
+    assert np.array_equal(sent, expected)
+
+
 def test_a_cell_goes_on_in_the_next_line_only_where_the_table_is_whole() -> None:
     content = b'a,b\n1,"x\ny"\n2,x\n'
     assert read_columns(RowSource("t.csv", content), ["a"])["a"].tolist() == [1.0, 2.0]

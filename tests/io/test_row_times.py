@@ -277,7 +277,8 @@ def test_messages_out_of_order_in_time_are_wrong_input(folder, run, tmp_path) ->
     size = vn.Fusion.load(folder / "center.json").sent["left"]
     head = ",".join(["time", "plan", "agent", *(f"z{k + 1}" for k in range(size))])
     for times in (("2020-01-01T00:01:00", "2020-01-01T00:00:00"), ("2020-01-01T00:01:00",) * 2):
-        lines = [head, *(",".join([time, plan, "left", *["1.0"] * size]) for time in times)]
+        told = zip(times, ["1.0", "2.0"], strict=True)  # the very same message twice would count once
+        lines = [head, *(",".join([time, plan, "left", *[value] * size]) for time, value in told)]
         (tmp_path / "m.csv").write_text("\n".join(lines) + "\n")
         code, _, err = run("fuse", folder / "center.json", f"left={tmp_path / 'm.csv'}")
         assert code == 2

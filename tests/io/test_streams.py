@@ -41,11 +41,11 @@ def test_csv_goes_through_with_its_row_numbers(folder, plan, pipe) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("20.5,nan,6.1,120", "reading 2 is not a number"),
+        ("20.5,nan,6.1,120", "reading 2 is missing"),
         ("20.5,450,inf,120", "reading 3 is infinite"),
         ("20.5,450,6.1", "expected 4 cells, found 3"),
         ("20.5,450,6.1,120,7", "expected 4 cells, found 5"),
-        ("20.5,450,,120", "reading 3 is not a number"),
+        ("20.5,450,,120", "reading 3 is missing"),
         ("20.5,SECRET,6.1,120", "reading 2 is not a number"),
         ("20.5,4_50,6.1,120", "reading 2 is not a number"),
         ("20.5,٤٥٠,6.1,120", "reading 2 is not a number"),

@@ -125,7 +125,7 @@ class Recipe:
 
     def reason(self, row: Array) -> str:
         """Why a row is refused, without its values."""
-        for trouble, what in ((np.isnan(row), "is not a number"), (np.isinf(row), "is infinite")):
+        for trouble, what in ((np.isnan(row), "is missing"), (np.isinf(row), "is infinite")):
             if trouble.any():
                 return f"{self._reading(trouble)} {what}"
         return "the readings are too large to be added up"

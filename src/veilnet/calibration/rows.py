@@ -67,7 +67,8 @@ def read_rows(table: Any, roles: Roles, missing: Missing, time: str | None) -> R
     if time is not None:
         _refuse_other_role(time, roles)
     notes: list[str] = []
-    columns = read_columns(table, [*roles.parameters, *roles.readings], notes, time=time)
+    wanted = [*roles.parameters, *roles.readings]
+    columns = read_columns(table, wanted, notes, time=time, readings=roles.readings)
     label = str(table) if isinstance(table, str | PathLike | RowSource) else "table"
     complete = _complete_rows(columns, missing, label)
     readings = np.stack([columns[name] for name in roles.readings], axis=1)[complete]

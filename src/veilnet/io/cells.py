@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TYPED", "Dialect", "NoNumber", "as_cell", "dialect_of", "is_missing", "is_number"]
+__all__ = ["TYPED", "Dialect", "NoNumber", "as_cell", "column_of", "dialect_of", "is_missing", "is_number"]
 
 _MISSING = frozenset({"", "-", "--", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"})
 # What loggers write instead of a number. In a column of texts they are texts like others: ok, fault.
 _FAILED = frozenset({"missing", "error", "err", "fail", "fault"})
 _OTHER_MISSING = ("NAType", "NaTType", "MaskedConstant")  # of pandas and NumPy, which need not be there
 _DELIMITERS = (",", ";", "\t")
+_OF = ":"  # between a column of texts and the one that counts as 1
 _RUN = ("=", "+", "-", "@", "\t", "\r", "'")
 
 
@@ -29,10 +30,9 @@ class NoNumber(ValueError):
     place: which of several cells it is, from 0.
     """
 
-    def __init__(self, found: str, *, text: bool = False) -> None:
+    def __init__(self, found: str, *, text: bool = False, place: int = 0) -> None:
         super().__init__(found)
-        self.text = text
-        self.place = 0
+        self.text, self.place = text, place
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,18 @@ class Dialect:
             return float(cell)
         except OverflowError:
             raise NoNumber("a number that is too large") from None
+
+    def is_text(self, cell: Any, text: str, place: int) -> Any:
+        """A cell of texts as one of numbers: 1 where it is this text, 0 where it is another, else it is missing.
+
+        place: which of several cells it is, from 0.
+        """
+        if is_missing(cell, among_texts=True):
+            return "" if self.delimiter else None
+        if not isinstance(cell, str) or is_number(cell):
+            raise NoNumber("a number; mend that cell", place=place)
+        found = float(cell.strip() == text)
+        return repr(found) if self.delimiter else found
 
     def numbers(self, cells: Sequence[Any]) -> list[float]:
         """Cells as numbers, as :meth:`number` reads them."""
@@ -127,6 +139,12 @@ def is_missing(cell: Any, *, among_texts: bool = False) -> bool:
     if cell is None or type(cell).__name__ in _OTHER_MISSING:
         return True
     return isinstance(cell, float) and math.isnan(cell)
+
+
+def column_of(name: str, known: Collection[str]) -> tuple[str, str]:
+    """(the column that a name is of, the text that counts as 1 in it): of ``weather:rain``, if weather is known."""
+    column, mark, text = name.rpartition(_OF)
+    return (column, text) if mark and name not in known and column in known else (name, "")
 
 
 def is_number(text: str) -> bool:

@@ -31,11 +31,12 @@ from veilnet._core.types import Array
 from veilnet.io.cells import Dialect, as_cell
 from veilnet.io.row_keys import ROW, RowKey
 from veilnet.io.sources import Line, RowSource
-from veilnet.io.streams import Block, Format, Refused, RowReader
+from veilnet.io.streams import Block, Format, Refused, Repeated, RowReader
 
-__all__ = ["MessageMark", "MessageReader", "message_header", "message_lines"]
+__all__ = ["SENT_AT_ONCE", "MessageMark", "MessageReader", "message_header", "message_lines"]
 
 _MISSED = "missed"
+SENT_AT_ONCE = 2048  # messages: as many may come once more by a pipe, where a run was killed
 _MARK = 8  # characters of a plan's id that its messages carry
 
 
@@ -97,7 +98,8 @@ def message_lines(format: Format, rows: Sequence[int], values: Array, mark: Mess
 class MessageReader(RowReader):
     """Reads the messages of one agent of one plan.
 
-    A file that is not theirs, or does not say whose it is, is refused as a whole; a damaged line alone.
+    A file that is not theirs, or does not say whose it is, is refused as a whole; a damaged line alone. What comes
+    once more, the same in every number, counts once: a run that was killed cannot know what a pipe has taken.
 
     simulated: how many of the rows so far were made with repeatable noise.
     missed:    how many said that their reading was missed.
@@ -113,6 +115,13 @@ class MessageReader(RowReader):
         self.rows_told = True
         self.simulated = 0
         self.missed = 0
+        self._header: Any = None
+        self._recent: dict[int, tuple[object, list[float]]] = {}  # rows that a pipe may bring once more
+
+    def _take(self, line: Line, block: Block) -> None:
+        if line.cells and line.cells == self._header:  # as every run begins that writes to a pipe
+            return
+        super()._take(line, block)
 
     def _out_of_order(self, block: Block, row: int) -> None:
         del block
@@ -128,6 +137,7 @@ class MessageReader(RowReader):
 
     def _is_header(self, line: Line) -> bool:
         names = [str(cell).strip() for cell in line.cells or ()]
+        self._header = line.cells
         self._read_header(names)
         if self._told_at is None or None in self._texts_at[:2]:
             self._bad_header("it does not name all of these")
@@ -151,19 +161,28 @@ class MessageReader(RowReader):
     def _checked(self, row: int | None, texts: list[Any], cells: list[Any], dialect: Dialect) -> list[float]:
         plan, agent, private = texts
         self._check_origin(plan, self.mark.agent if agent == self._agent_cell else agent)
-        if private not in (None, True):
-            if private is not False and str(private).strip() != "no":
-                raise Refused("'private' says something else than no", row)
-            self.simulated += 1
-        if _MISSED in cells:
-            if any(cell != _MISSED for cell in cells):
-                raise Refused("some numbers are missed and others not", row)
-            self.missed += 1
-            return [MISSED] * self._columns
-        numbers = super()._checked(row, texts, cells, dialect)
-        if not all(map(math.isfinite, numbers)):  # as only what was missed is, or did not arrive
+        simulated = private not in (None, True)
+        if simulated and private is not False and str(private).strip() != "no":
+            raise Refused("'private' says something else than no", row)
+        missed = _MISSED in cells
+        if missed and any(cell != _MISSED for cell in cells):
+            raise Refused("some numbers are missed and others not", row)
+        numbers = [MISSED] * self._columns if missed else super()._checked(row, texts, cells, dialect)
+        if not missed and not all(
+            map(math.isfinite, numbers)
+        ):  # as only what was missed is, or did not arrive
             raise Refused("a number is missing or infinite", row)
+        if row is not None and row <= self.last_row and self._recent.get(row) == (private, numbers):
+            raise Repeated
+        self._remember(row or 0, (private, numbers))
+        self.simulated += simulated
+        self.missed += missed
         return numbers
+
+    def _remember(self, row: int, message: tuple[object, list[float]]) -> None:
+        self._recent[row] = message
+        if len(self._recent) > SENT_AT_ONCE:
+            del self._recent[next(iter(self._recent))]
 
     @cached_property
     def _agent_cell(self) -> str:

@@ -27,14 +27,13 @@ from veilnet.io._atomic import remember_folder
 from veilnet.io._chain import write_all
 from veilnet.io._locking import require_lock
 from veilnet.io.agent_store import AgentStore, FileEnd
-from veilnet.io.message_streams import MessageMark, message_header, message_lines
+from veilnet.io.message_streams import SENT_AT_ONCE, MessageMark, message_header, message_lines
 from veilnet.io.streams import Format
 
 __all__ = ["SHORT", "VERSION", "Message", "Sink", "Unsealed", "added_to"]
 
 VERSION = 1  # of messages and receipts; it rises when a field is added
 SHORT = 16  # characters of a plan's id that its messages carry
-_AT_ONCE = 2048  # messages
 _END = 4096  # bytes of a file's end by which it is known again
 
 
@@ -108,7 +107,7 @@ class Sink:
         """Send what waits; its rows."""
         delivered: list[int] = []
         after = 0
-        while waiting := self._store.waiting(after, _AT_ONCE):
+        while waiting := self._store.waiting(after, SENT_AT_ONCE):
             after = waiting[-1][0]
             own = [each for each in map(_opened, waiting) if self._mark.plan.startswith(each.plan)]
             if own:
@@ -122,12 +121,12 @@ class Sink:
 
     def of_others(self) -> list[Message]:
         """What waits in the outbox and is of another plan."""
-        waiting = self._store.waiting(0, _AT_ONCE)
+        waiting = self._store.waiting(0, SENT_AT_ONCE)
         return [each for each in map(_opened, waiting) if not self._mark.plan.startswith(each.plan)]
 
     def waiting_lines(self) -> bytes:
         """What :meth:`deliver` would write now, as far as a run that was killed can have written it."""
-        own = map(_opened, self._store.waiting(0, _AT_ONCE))
+        own = map(_opened, self._store.waiting(0, SENT_AT_ONCE))
         return self._lines([each for each in own if self._mark.plan.startswith(each.plan)])[1]
 
     def _lines(self, messages: list[Message]) -> tuple[list[int], bytes]:

@@ -6,6 +6,8 @@
 
 Parquet, Feather and Excel files are read as a CSV with a header (:mod:`veilnet.io.sources`).
 
+A reading called ``heating:on`` is the column ``heating``: 1 where that is "on", 0 where it is another text.
+
 Where the agent's readings have names, a CSV must begin with a header that holds each of them exactly once,
 in any order and among others, and a JSON table must have them as keys: numbers that nobody named are refused
 unless the caller says that there are no names to go by (``header=False``, ``--no-header``). Without names, a
@@ -24,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from veilnet._core.errors import InvalidReading, InvalidRequest
-from veilnet.io.cells import Dialect, NoNumber
+from veilnet.io.cells import Dialect, NoNumber, column_of
 from veilnet.io.row_keys import COUNTED, ROW, RowKey, key_of, looks_like_times
 from veilnet.io.sources import LIKE_JSON, Line, RowSource
 from veilnet.io.streams import Block, Refused, RowReader
@@ -112,7 +114,7 @@ class ReadingReader(RowReader):
             self._bad_header("it is that of messages, which are sanitized already")
         self._read_header(names)
         if self._told_at is None and self._names:
-            self._others = [(name, place) for place, name in enumerate(names) if name not in self._names]
+            self._others = [(name, at) for at, name in enumerate(names) if at not in self._numbers_at]
         return True
 
     def _unclear(self) -> NoReturn:
@@ -149,9 +151,11 @@ class ReadingReader(RowReader):
         return None, [], value
 
     def _numbers_in(self, table: dict[str, Any], row: int | None) -> list[Any]:
-        missing = [name for name in self._names if name not in table]
+        found = [column_of(name, table) for name in self._names]
+        missing = [name for name, _ in found if name not in table]
         if self._names and not missing:
-            return [table[name] for name in self._names]
+            self._counts_as_one = {place: text for place, (_, text) in enumerate(found) if text}
+            return [table[name] for name, _ in found]
         if not self._by_position:
             raise Refused(f'the key "{missing[0]}" is missing', row)
         return super()._numbers_in(table, row)

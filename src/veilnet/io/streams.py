@@ -17,11 +17,11 @@ import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array
-from veilnet.io.cells import Dialect, NoNumber
+from veilnet.io.cells import Dialect, NoNumber, column_of
 from veilnet.io.row_keys import COUNTED, LARGEST_ROW, Clock, RowKey, key_of
 from veilnet.io.sources import Line, RowSource
 
-__all__ = ["Block", "Format", "Refused", "RowReader", "format_for", "source_of"]
+__all__ = ["Block", "Format", "Refused", "Repeated", "RowReader", "format_for", "source_of"]
 
 Format = Literal["csv", "jsonl"]
 
@@ -48,6 +48,10 @@ class Refused(Exception):
     def __init__(self, reason: str, row: int | None = None) -> None:
         super().__init__(reason)
         self.row = row
+
+
+class Repeated(Exception):
+    """A line that came before, the same in every number."""
 
 
 def format_for(*paths: Path | None, given: str | None = None) -> Format:
@@ -96,6 +100,7 @@ class RowReader(ABC):
         self._told_at: int | None = None
         self._texts_at: list[int | None] = []
         self._numbers_at: list[int] = list(range(columns))
+        self._counts_as_one: dict[int, str] = {}  # which number -> the text for which it is 1
         self._width = columns
         self._clock = Clock()
         self._line = 0
@@ -136,10 +141,13 @@ class RowReader(ABC):
         """The numbers of a row, NaN where one is missing."""
         del texts
         try:
+            for place, text in self._counts_as_one.items():
+                cells[place] = dialect.is_text(cells[place], text, place)
             return dialect.numbers(cells)
         except NoNumber as error:
             which = repr(self._names[error.place]) if self._names else error.place + 1
-            raise Refused(f"{self._listed[:-1]} {which} is not a number", row) from None
+            wanted = "a text" if error.place in self._counts_as_one else "a number"
+            raise Refused(f"{self._listed[:-1]} {which} is not {wanted}", row) from None
 
     def _take(self, line: Line, block: Block) -> None:
         first, self._line = self._line == 0, line.number
@@ -158,6 +166,8 @@ class RowReader(ABC):
             numbers = self._checked(row, texts, cells, line.dialect)
         except Refused as refusal:
             self._refuse(block, line.number, str(refusal), refusal.row)
+            return
+        except Repeated:
             return
         if row is None:
             row = self.last_row + 1
@@ -187,10 +197,12 @@ class RowReader(ABC):
             self._told_at, self.rows_told, self.key = names.index(self._told_in), True, None
         self._width = len(names)
         self._texts_at = [names.index(name) if name in names else None for name in self._texts]
-        missing = [name for name in self._names if name not in names]
+        found = [column_of(name, names) for name in self._names]
+        missing = [name for name, _ in found if name not in names]
         if missing:
             self._bad_header(f"there is no column {missing[0]!r}")
-        self._numbers_at = [names.index(name) for name in self._names]
+        self._numbers_at = [names.index(name) for name, _ in found]
+        self._counts_as_one = {place: text for place, (_, text) in enumerate(found) if text}
         if not self._names:
             others = {self._told_at, *self._texts_at}
             self._numbers_at = [place for place in range(len(names)) if place not in others]

@@ -4,14 +4,14 @@ Files are read by :mod:`veilnet.io.sources`, as agents read them; a frame alread
 
 Missing values come out as NaN. A column of texts alone is a category: ``heating`` with the texts off and on becomes
 0 and 1. Of ``weather`` with rain, snow and sun there is no such column, since no number is between them:
-``weather:rain`` is 1 where it rains and 0 elsewhere. Everything else that is not a number is an error naming the
-column and the row, never quoting the cell.
+``weather:rain`` is 1 where it rains and 0 elsewhere. What agents read is named so in any case, ``heating:on``, and
+they read it so. Everything else that is not a number is an error naming the column and the row, not quoting the cell.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -23,18 +23,22 @@ import numpy as np
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 from veilnet._core.types import Array
-from veilnet.io.cells import TYPED, Dialect, NoNumber, is_missing, is_number
+from veilnet.io.cells import TYPED, Dialect, NoNumber, column_of, is_missing, is_number
 from veilnet.io.row_keys import as_seconds
 from veilnet.io.sources import Line, RowSource
 
 __all__ = ["column_names", "first_rows", "read_columns"]
 
 _MOST_TEXTS = 20  # different ones of a category
-_OF = ":"
 
 
 def read_columns(
-    table: Any, wanted: Sequence[str], notes: list[str] | None = None, *, time: str | None = None
+    table: Any,
+    wanted: Sequence[str],
+    notes: list[str] | None = None,
+    *,
+    time: str | None = None,
+    readings: Collection[str] = (),
 ) -> dict[str, Array]:
     """The wanted columns as float64 vectors of one length, NaN where a value is missing.
 
@@ -42,10 +46,14 @@ def read_columns(
            that is read as one, whose first line names the columns.
     notes: gets a sentence for each thing that was not plain numbers and how it was read.
     time:  a further column, of times, which comes as seconds.
+    readings: those of the wanted that agents read, line by line: they cannot tell which of two texts counts as 1, so
+           their names must (``heating:on``).
     """
     source = _source(table)
     read = _from_memory if source is None else _from_file
-    columns = read(table if source is None else source, wanted, [] if notes is None else notes, time)
+    columns = read(
+        table if source is None else source, wanted, [] if notes is None else notes, time, readings
+    )
     lengths = {name: values.size for name, values in columns.items()}
     first = next(iter(lengths.values()), 0)
     for name, length in lengths.items():
@@ -89,10 +97,15 @@ def _shown(cells: Sequence[Any], columns: int) -> list[str]:
 # --- tables in memory
 
 
-def _from_memory(table: Any, wanted: Sequence[str], notes: list[str], time: str | None) -> dict[str, Array]:
+def _from_memory(
+    table: Any, wanted: Sequence[str], notes: list[str], time: str | None, readings: Collection[str]
+) -> dict[str, Array]:
     known = _names_in_memory(table)
     _refuse_unknown([*wanted, *([] if time is None else [time])], known)
-    found = {name: _in_memory(table[_column_of(name, known)], name, known, notes) for name in wanted}
+    found = {
+        name: _in_memory(table[column_of(name, known)[0]], name, known, notes, name in readings)
+        for name in wanted
+    }
     return found if time is None else found | {time: as_seconds(table[time], f"table: column {time!r}")}
 
 
@@ -111,7 +124,7 @@ def _names_in_memory(table: Any) -> list[str]:
     return _refuse_repeated([str(name) for name in names], "table")
 
 
-def _in_memory(values: Any, name: str, known: Sequence[str], notes: list[str]) -> Array:
+def _in_memory(values: Any, name: str, known: Sequence[str], notes: list[str], is_read: bool) -> Array:
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(np.float64), np.nan)
     cells = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, dtype=object)
@@ -126,7 +139,7 @@ def _in_memory(values: Any, name: str, known: Sequence[str], notes: list[str]) -
     column = _Column(name, TYPED, lambda row: f"table: column {name!r}, row {row}")
     for row, cell in enumerate(cells.tolist(), start=1):
         column.take(int(cell) if isinstance(cell, bool) else cell, row)
-    return column.values(known, "table", notes, first_row=1)
+    return column.values(known, "table", notes, first_row=1, is_read=is_read)
 
 
 # --- tables in files
@@ -185,7 +198,7 @@ def _header(source: RowSource, cells: list[Any]) -> list[str]:
 
 
 def _from_file(
-    source: RowSource, wanted: Sequence[str], notes: list[str], time: str | None
+    source: RowSource, wanted: Sequence[str], notes: list[str], time: str | None, readings: Collection[str]
 ) -> dict[str, Array]:
     times: list[Any] = []
     with _opened(source) as (names, lines):
@@ -200,7 +213,10 @@ def _from_file(
             if moment is not None:
                 times.append(line.cells[moment])
     columns = columns or [_column(source, name, names, TYPED) for name in wanted]
-    found = {column.name: column.values(names, str(source), notes, first_row=2) for _, column in columns}
+    found = {
+        column.name: column.values(names, str(source), notes, first_row=2, is_read=column.name in readings)
+        for _, column in columns
+    }
     commas = [repr(column.name) for _, column in columns if column.commas]
     if commas:
         notes.append(f"{', '.join(commas)}: numbers are written with decimal commas")
@@ -208,7 +224,7 @@ def _from_file(
 
 
 def _column(source: RowSource, name: str, names: Sequence[str], dialect: Dialect) -> tuple[int, _Column]:
-    place = names.index(_column_of(name, names))
+    place = names.index(column_of(name, names)[0])
     return place, _Column(name, dialect, lambda line: f"{source}, line {line}, column {name!r}")
 
 
@@ -253,48 +269,48 @@ class _Column:
         if self._texts is not None:
             self._texts.append(None if missing else intern(cell.strip()))
 
-    def values(self, known: Sequence[str], where: str, notes: list[str], *, first_row: int) -> Array:
-        """The column as numbers; first_row: what its first row is called in errors."""
+    def values(
+        self, known: Sequence[str], where: str, notes: list[str], *, first_row: int, is_read: bool
+    ) -> Array:
+        """The column as numbers; first_row: what its first row is called in errors; is_read: by an agent."""
         if self._texts is not None:
-            return _as_category(self._texts, self.name, known, where, notes)
+            return _as_category(self._texts, self.name, known, where, notes, is_read)
         return _finite(
             np.array(self._numbers, np.float64), f"{where}: column {self.name!r}", first_row=first_row
         )
 
 
 def _as_category(
-    texts: Sequence[str | None], name: str, known: Sequence[str], where: str, notes: list[str]
+    texts: Sequence[str | None], name: str, known: Sequence[str], where: str, notes: list[str], is_read: bool
 ) -> Array:
     """A column of texts as numbers, NaN where one is missing; the note says which text is which."""
     found = sorted({text for text in texts if text is not None})
-    column = _column_of(name, known)
+    column, one = column_of(name, known)
     if len(found) > _MOST_TEXTS:
         raise InvalidNetwork(
             f"{where}: column {column!r}: expected numbers, or at most {_MOST_TEXTS} different texts, found "
             f"{len(found)}"
         )
     if column != name:
-        one = name[len(column) + 1 :]
         if one not in found:
             raise InvalidNetwork(f"{where}: column {column!r} has no text {one!r}; it has {', '.join(found)}")
         notes.append(f"{name!r} is 1 where {column} is {one!r} and 0 elsewhere")
+    elif len(found) == 2 and is_read:
+        raise InvalidNetwork(
+            f"{where}: column {name!r}: expected numbers in what an agent reads, found the texts {found[0]!r} and "
+            f"{found[1]!r}; say which counts as 1, as {name}:{found[1]}, and agents read it so, too"
+        )
     elif len(found) == 2:
         one = found[1]
         notes.append(f"{name!r} is a category: {found[0]!r} counts as 0, {found[1]!r} as 1")
     else:
-        names = ", ".join(f"{name}{_OF}{text}" for text in found[1:])
+        names = ", ".join(f"{name}:{text}" for text in found[1:])
         advice = f"name those that matter, one fewer than there are: {names}" if names else "it tells nothing"
         raise InvalidNetwork(
             f"{where}: column {name!r}: expected numbers or two texts, found {len(found)}: {', '.join(found)}; "
             f"{advice}"
         )
     return np.array([np.nan if text is None else float(text == one) for text in texts], dtype=np.float64)
-
-
-def _column_of(name: str, known: Sequence[str]) -> str:
-    """The column that a name is of: itself, or what stands before ``:text``."""
-    column, mark, _ = name.rpartition(_OF)
-    return column if name not in known and mark and column in known else name
 
 
 def _finite(numbers: Array, where: str, *, first_row: int) -> Array:
@@ -317,7 +333,7 @@ def _refuse_repeated(names: list[str], where: str) -> list[str]:
 
 def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
     there = set(known)
-    strangers = [name for name in wanted if name not in there and _column_of(name, known) not in there]
+    strangers = [name for name in wanted if name not in there and column_of(name, known)[0] not in there]
     if strangers:
         shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
         near = get_close_matches(strangers[0], known, n=1)
