@@ -43,6 +43,12 @@ def test_a_room_from_its_log_to_a_plan(room: Path, capsys: pytest.CaptureFixture
     assert answer["sent"]["auc"] == pytest.approx(0.6, abs=1e-6)
     assert answer["raw"]["auc"] > answer["sent"]["auc"]
     assert answer["change"] == 1
+    assert run(["frontier", fitted, "--privacy", "occupied=auc:0.6,0.55", "--json"]) == 0
+    curve = json.loads(capsys.readouterr().out)
+    assert [row["detectability"]["occupied"]["sent"]["auc"] for row in curve["rows"]] == pytest.approx(
+        [0.6, 0.55], abs=1e-6
+    )
+    assert curve["measure"] == "AUC of occupied"
 
 
 def test_changes_are_read_and_wrong_ones_named(room: Path, capsys: pytest.CaptureFixture[str]) -> None:

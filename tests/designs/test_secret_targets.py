@@ -143,3 +143,43 @@ def test_wrong_requests_are_refused_by_name() -> None:
     without = network.replace(prior=None)
     with pytest.raises(vn.Infeasible, match="prior"):
         vn.design(without, privacy={"g0": vn.Auc(0.5)})
+
+
+def test_a_frontier_over_how_surely_a_change_is_seen() -> None:
+    network = rows_network(4)
+    free = vn.detectability(network, vn.design(network))["g0"].auc
+    levels = [round((free + 1) / 2, 3), 0.7, 0.6, 0.5]
+    curve = vn.frontier(network, [{"g0": vn.Auc(each)} for each in levels])
+    assert [point.asked for point in curve.rows] == levels
+    assert (curve.ceiling, curve.limit, curve.measure) == (pytest.approx(free), 0.5, "AUC of g0")
+    losses = [0.0 - point.utility for point in curve.rows]
+    assert losses[0] == 0
+    assert losses == sorted(losses)
+    for point, level in zip(curve.rows[1:], levels[1:], strict=True):
+        assert point.plan is not None
+        assert point.plan.detectability["g0"].auc == pytest.approx(level, rel=1e-6)
+        alone = vn.design(network, privacy={"g0": vn.Auc(level)}) if level == 0.6 else point.plan
+        assert alone.utility == pytest.approx(point.utility, rel=1e-6)
+    header, *lines = curve.table().splitlines()
+    assert header.startswith("AUC of g0,")
+    assert [float(line.split(",")[0]) for line in lines] == levels
+    axes = curve.plot().axes[0]
+    assert "AUC of g0" in axes.get_xlabel()
+    assert axes.xaxis_inverted()
+    without = vn.frontier(network.replace(prior=None), [{"g0": vn.Auc(0.5)}])
+    assert without.rows[0].method == "infeasible"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [{"g0": vn.Auc(0.6)}, {"g0": vn.Accuracy(0.6)}],
+        [{"g0": vn.Auc(0.6)}, 3.0],
+        [{"g0": 2.0}],
+        [{"g0": vn.Auc(0.6)}, {"g1": vn.Auc(0.6)}],
+        [{"g1": vn.Auc(0.6)}],
+    ],
+)
+def test_a_frontier_refuses_what_is_no_curve(wrong: Any) -> None:
+    with pytest.raises(vn.InvalidRequest, match="privacy"):
+        vn.frontier(rows_network(4), wrong)

@@ -14,7 +14,7 @@ from veilnet.cli._shared import table
 from veilnet.plans.findings_in_words import finding_in_words, growth_in_words
 
 if TYPE_CHECKING:
-    from veilnet.bounds.detectability import Detectability, Detector
+    from veilnet.bounds.detectability import Detectability
     from veilnet.plans.plan import Plan
     from veilnet.plans.verification import Check
 
@@ -87,14 +87,17 @@ def detectability_json(found: Mapping[str, Detectability]) -> dict[str, Any]:
         name: {
             "change": each.change,
             "rows": each.rows,
-            "sent": _measures(each.sent),
-            "raw": _measures(each.raw),
-            "lasting": each.lasting
-            and {"sent": _measures(each.lasting.sent), "raw": _measures(each.lasting.raw)},
+            "delta": each.delta,
+            **_sent_and_raw(each),
+            "lasting": each.lasting and _sent_and_raw(each.lasting),
         }
         for name, each in found.items()
     }
 
 
-def _measures(detector: Detector) -> dict[str, float]:
-    return {name: getattr(detector, name) for name in ("auc", "accuracy", "power", "mu")}
+def _sent_and_raw(found: Detectability) -> dict[str, dict[str, float]]:
+    return {
+        who: {name: getattr(detector, name) for name in ("auc", "accuracy", "power", "mu")}
+        | {"epsilon": detector.epsilon(found.delta)}
+        for who, detector in (("sent", found.sent), ("raw", found.raw))
+    }

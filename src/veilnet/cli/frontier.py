@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from veilnet.cli._command_line import Argument, Json, Option
 
@@ -18,7 +18,8 @@ def command(
         Option(
             "--privacy",
             metavar="GROWTH",
-            help="How much every private error variance is to grow: 3x, 50%, or 2 for 3x (repeat); else twenty.",
+            help="How much every private error variance is to grow: 3x, 50%, or 2 for 3x (repeat); else twenty. Of "
+            "a secret with a change, how surely it may be seen: presence=auc:0.9,0.8,0.7,0.6.",
         ),
     ] = None,
     points: Annotated[
@@ -34,15 +35,16 @@ def command(
 ) -> None:
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn
-    from veilnet._core.words import join_names, times
+    from veilnet._core.words import join_names
     from veilnet.cli._parts import refuse_parts
     from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table
+    from veilnet.cli._views import detectability_json
     from veilnet.io._atomic import replacing, write_text
 
     refuse_parts(network, "frontier")
     check_plot(out)
     check_file(csv)
-    levels = None if not privacy else [_level(text) for text in privacy]
+    levels = None if not privacy else _levels(privacy)
     model = vn.Network.load(network)
     with progress("tracing the frontier", total=1.0) as steps:
         curve = vn.frontier(
@@ -60,19 +62,21 @@ def command(
     if json:
         rows = [
             {"asked": p.asked, "utility": p.utility, "privacy": p.privacy, "method": p.method, "gap": p.gap}
+            | ({"detectability": detectability_json(p.plan.detectability)} if curve.seen and p.plan else {})
             for p in curve.rows
         ]
-        print_json({"ceiling": curve.ceiling, "limit": curve.limit, "rows": rows})
+        print_json({"measure": curve.measure, "ceiling": curve.ceiling, "limit": curve.limit, "rows": rows})
         return
-    private, public = join_names(list(model.private)), join_names(list(model.public))
-    console.print(
-        f"For free, the centre's error variance on {private} grows at least {times(1 + curve.ceiling)}; if nothing "
-        f"were sent, {times(1 + curve.limit)}."
-    )
+    public = join_names(list(model.public))
+    console.print(curve.free_in_words, soft_wrap=True)
     proved = ["no plan does it with less than"] if prove else []
     console.print(
         table(
-            ["every private error variance grows", f"that of {public} then grows", *proved],
+            [
+                curve.measure or "every private error variance grows",
+                f"error variance of {public} then grows",
+                *proved,
+            ],
             _rows(curve, prove=prove),
         )
     )
@@ -81,16 +85,25 @@ def command(
             console.print(f"Wrote {path}")
 
 
-def _level(text: str) -> float:
+def _levels(given: list[str]) -> list[Any]:
+    """Growths; or, of ``name=auc:0.9,0.8``, what is asked of the named secrets at each point."""
     from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import growth
+    from veilnet.cli._shared import growth, targets
 
-    if text.startswith("worst:"):
+    if any(text.startswith("worst:") for text in given):
         raise InvalidRequest(
-            f"--privacy: a frontier is drawn over the mean of the directions, found {text!r}; ask "
-            "veilnet design for every direction"
+            "--privacy: a frontier is drawn over the mean of the directions; ask veilnet design for every direction "
+            "(worst:)"
         )
-    return growth(text, "--privacy")
+    if not any("=" in text for text in given):
+        return [growth(text, "--privacy") for text in given]
+    lists = [(text.rpartition(":")[0], text.rpartition(":")[2].split(",")) for text in given]
+    if len({len(values) for _, values in lists}) > 1:
+        raise InvalidRequest("--privacy: expected as many figures for each secret, presence=auc:0.9,0.8,0.7")
+    return [
+        targets([f"{kind}:{values[place]}" for kind, values in lists], "--privacy")
+        for place in range(len(lists[0][1]))
+    ]
 
 
 def _rows(curve: Frontier, *, prove: bool) -> list[list[str]]:
@@ -100,11 +113,13 @@ def _rows(curve: Frontier, *, prove: bool) -> list[list[str]]:
     from veilnet._core.words import NOTHING, percent
 
     rows = []
-    if curve.ceiling > NOTHING:
+    if curve.seen:
+        rows.append([f"{curve.ceiling:.4g}", "not at all: so much is free", ""])
+    elif curve.ceiling > NOTHING:
         free = "as much as one likes" if np.isinf(curve.ceiling) else f"up to {1 + curve.ceiling:.4g}-fold"
         rows.append([free, "not at all: so much is free", ""])
     for point in curve.rows:
-        grows = f"{1 + point.asked:.4g}-fold"
+        grows = f"{point.asked:.4g}" if curve.seen else f"{1 + point.asked:.4g}-fold"
         if point.plan is None:
             rows.append([grows, "impossible: not even silence hides so much", ""])
         elif point not in curve.free:

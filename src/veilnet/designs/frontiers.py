@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest
+from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.extras import missing_extra
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
 from veilnet._core.words import join_names, number, percent, times
-from veilnet.designs.choice import tradeoff_of
+from veilnet.bounds.detectability import Detector
+from veilnet.designs.choice import design, tradeoff_of
 from veilnet.designs.floors import FlooredCurve
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.perfect import perfect_plan
 from veilnet.designs.proved import proved_plan, refuse_proof_of_streams
-from veilnet.designs.questions import read_count, read_gap, refuse_worst
+from veilnet.designs.questions import read_asked, read_count, read_gap, refuse_worst
+from veilnet.designs.secrets import SeenAtMost
 from veilnet.designs.tradeoff import Tradeoff
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
@@ -35,19 +37,21 @@ if TYPE_CHECKING:
 __all__ = ["Frontier", "Point", "frontier"]
 
 _POINTS = 20
+_POINTS_OR_LIST = "points: it counts points where no list is given; leave it out, or privacy="
 # How far beyond the ceiling a curve goes when no prior limits it.
 _BEYOND_CEILING = 100.0
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One privacy asked of all private parameters, and what it costs.
+    """One privacy asked of all private parameters, or how surely changes may be seen, and what it costs.
 
-    asked:   the privacy asked of every private parameter.
+    asked:   the privacy asked of every private parameter; of secrets what was asked in its place, an AUC of 0.6 say.
     utility: the paper's u <= 0 of the plan; NaN where there is none.
     privacy: p_j that the plan reaches, per private parameter.
     method:  "perfect" where it is free, "joint" where it is not, "infeasible" beyond the limit.
     plan:    what each agent sends; None where it is infeasible.
+    borrowed: whether its plan was made for more privacy and costs less than its own: a proof is of that level then.
     """
 
     asked: float
@@ -55,18 +59,12 @@ class Point:
     privacy: Mapping[str, float]
     method: str
     plan: Plan | None
+    borrowed: bool = False
 
     @property
     def gap(self) -> float:
         """How far above the least possible loss it can be at most, relative; inf where nothing is proved."""
         return np.inf if self.plan is None or self.borrowed else self.plan.gap
-
-    @property
-    def borrowed(self) -> bool:
-        """Whether its plan was made for more privacy and costs less than its own: a proof is of that level then."""
-        if self.plan is None or self.method == "perfect" or not self.plan.targets:
-            return False
-        return min(self.plan.targets.values()) > self.asked * (1 + 1e-9)
 
     @property
     def bound(self) -> float:
@@ -76,13 +74,15 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """The least utility loss for each privacy asked of every private parameter alike.
+    """The least utility loss for each privacy asked of every private parameter alike, or of the changes of secrets.
 
     network:     the model.
     rows:        the points, in the order of the privacy asked.
-    ceiling:     the privacy up to which it is free, the smallest over the private parameters.
-    limit:       the privacy that even silence does not exceed, likewise.
+    ceiling:     the privacy up to which it is free, the smallest over the private parameters; of secrets, how surely
+                 their changes are seen where nothing is lost.
+    limit:       the privacy that even silence does not exceed, likewise; of secrets, what guessing reaches.
     interrupted: whether the search was stopped before it had every point; those in ``rows`` keep their promises.
+    seen:        of secrets, name -> one of the targets asked of them, which tells the measure; empty otherwise.
     """
 
     network: Network
@@ -90,6 +90,33 @@ class Frontier:
     ceiling: float
     limit: float
     interrupted: bool = False
+    seen: Mapping[str, SeenAtMost] = field(default_factory=dict)
+
+    @property
+    def measure(self) -> str:
+        """What is asked of secrets, "AUC of presence"; nothing where growths of errors are asked."""
+        word = next((each.word for each in self.seen.values()), "")
+        return f"{word} of {join_names(list(self.seen))}" if word else ""
+
+    def level(self, asked: float) -> str:
+        """What is asked, in words: "3-fold or more", "AUC of presence 0.6 or less".
+
+        asked: of a point.
+        """
+        return f"{self.measure} {number(asked)} or less" if self.seen else f"{times(1 + asked)} or more"
+
+    @property
+    def free_in_words(self) -> str:
+        """What is free, and what silence would give."""
+        if self.seen:
+            return (
+                f"For free, the {self.measure} is {number(self.ceiling)} at most; if nothing were sent, it would be "
+                f"{number(self.limit)}, which is guessing."
+            )
+        return (
+            f"For free, the centre's error variance on {join_names(list(self.network.private))} grows at least "
+            f"{times(1 + self.ceiling)}; if nothing were sent, {times(1 + self.limit)}."
+        )
 
     @property
     def free(self) -> tuple[Point, ...]:
@@ -100,18 +127,16 @@ class Frontier:
         """The points as CSV text."""
         lines = StringIO()
         writer = csv.writer(lines, lineterminator="\n")
-        names = list(self.network.private)
-        writer.writerow(
-            ["privacy_asked", "utility", "utility_loss", *(f"privacy_{n}" for n in names), "method", "gap"]
-        )
+        names, seen = list(self.network.private), list(self.seen)
+        first = self.measure or "privacy_asked"
+        reached = [f"privacy_{name}" for name in names] + [f"auc_{name}" for name in seen]
+        writer.writerow([first, "utility", "utility_loss", *reached, "method", "gap"])
         for point in self.rows:
-            reached = [repr(point.privacy.get(name, float("nan"))) for name in names]
-            writer.writerow(
-                [
-                    *(repr(point.asked), repr(point.utility), repr(0.0 - point.utility), *reached),
-                    *(point.method, repr(point.gap)),
-                ]
-            )
+            found = point.plan.detectability if point.plan is not None and seen else {}
+            aucs = [(found[name].lasting or found[name]).auc if name in found else np.nan for name in seen]
+            values = [point.asked, point.utility, 0.0 - point.utility]
+            values += [*(point.privacy.get(name, np.nan) for name in names), *aucs]
+            writer.writerow([*(repr(float(each)) for each in values), point.method, repr(point.gap)])
         return lines.getvalue()
 
     def plot(self, path: str | PathLike[str] | None = None) -> Figure:
@@ -128,11 +153,12 @@ class Frontier:
         axes = figure.add_subplot()
         shown = sorted(
             (point for point in self.rows if point.plan is not None and point.method != "perfect"),
-            key=lambda point: point.asked,
+            key=lambda point: -point.asked if self.seen else point.asked,
         )
-        edge = [1 + self.ceiling] if np.isfinite(self.ceiling) and shown else []
+        above = 0.0 if self.seen else 1.0  # a growth p is drawn as 1 + p
+        edge = [above + self.ceiling] if np.isfinite(self.ceiling) and shown else []
         axes.plot(
-            [*edge, *(1 + p.asked for p in shown)],
+            [*edge, *(above + p.asked for p in shown)],
             [*(0.0 for _ in edge), *(-100 * p.utility for p in shown)],
             marker="o",
             color="tab:blue",
@@ -140,24 +166,37 @@ class Frontier:
         )
         if any(point.plan is not None and point.plan.proof is not None for point in shown):
             axes.fill_between(
-                [1 + p.asked for p in shown],
+                [above + p.asked for p in shown],
                 [100 * p.bound for p in shown],
                 [-100 * p.utility for p in shown],
                 color="tab:blue",
                 alpha=0.2,
                 label="the best possible lies in here (proved)",
             )
-        axes.set_xscale("log")
+        if self.seen:
+            axes.invert_xaxis()  # further right is more private
+        else:
+            axes.set_xscale("log")
         if np.isfinite(self.ceiling):
-            lowest = min([1 + p.asked for p in self.rows] + [1 + self.ceiling])
-            if lowest < 1 + self.ceiling:
-                label = f"free: up to {times(1 + self.ceiling)} nothing is lost"
-                axes.axvspan(lowest, 1 + self.ceiling, color="tab:green", alpha=0.15, label=label)
-            axes.axvline(1 + self.ceiling, color="tab:green", linestyle="--")
+            asked = [above + p.asked for p in self.rows]
+            start = max([*asked, self.ceiling]) if self.seen else min([*asked, 1 + self.ceiling])
+            if start != above + self.ceiling:
+                told = f"down to {number(self.ceiling)}" if self.seen else f"up to {times(1 + self.ceiling)}"
+                axes.axvspan(
+                    start,
+                    above + self.ceiling,
+                    color="tab:green",
+                    alpha=0.15,
+                    label=f"free: {told} nothing is lost",
+                )
+            axes.axvline(above + self.ceiling, color="tab:green", linestyle="--")
         if np.isfinite(self.limit):
-            axes.axvline(1 + self.limit, color="tab:red", linestyle=":", label="nothing sent at all (limit)")
+            axes.axvline(
+                above + self.limit, color="tab:red", linestyle=":", label="nothing sent at all (limit)"
+            )
         axes.set_ylim(bottom=0.0)
-        axes.set_xlabel(f"error variance on {', '.join(self.network.private)} grows at least so many-fold")
+        grows = f"error variance on {', '.join(self.network.private)} grows at least so many-fold"
+        axes.set_xlabel(f"{self.measure}, at most (best detector)" if self.seen else grows)
         axes.set_ylabel(f"error variance on {', '.join(self.network.public)}\ngrows by (%)")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
@@ -169,17 +208,14 @@ class Frontier:
         return figure
 
     def __str__(self) -> str:
-        private, public = join_names(list(self.network.private)), join_names(list(self.network.public))
-        lines = [
-            f"For free, the centre's error variance on {private} grows at least {times(1 + self.ceiling)}; if "
-            f"nothing were sent, {times(1 + self.limit)}."
-        ]
+        public = join_names(list(self.network.public))
+        lines = [self.free_in_words]
         for point in self.rows:
-            grows = f"- {times(1 + point.asked)} or more"
             if point.plan is None:
-                lines.append(f"{grows}: impossible, not even silence hides so much")
+                lines.append(f"- {self.level(point.asked)}: impossible, not even silence hides so much")
             elif point.method != "perfect":
-                lines.append(f"{grows}: the error variance on {public} grows by {percent(-point.utility)}")
+                loss = percent(-point.utility)
+                lines.append(f"- {self.level(point.asked)}: the error variance on {public} grows by {loss}")
         if self.interrupted:
             lines.append(f"The search was interrupted: these are the {len(self.rows)} points found so far.")
         return "\n".join(lines)
@@ -187,7 +223,7 @@ class Frontier:
 
 def frontier(
     network: Network,
-    privacy: Sequence[float] | Array | None = None,
+    privacy: Sequence[float | Mapping[str, SeenAtMost]] | Array | None = None,
     *,
     points: int | None = None,
     seed: int = 0,
@@ -197,7 +233,9 @@ def frontier(
     """The least utility loss for each privacy in the list, asked of every private parameter alike.
 
     network:  the model.
-    privacy:  the list; when left out, twenty points from the ceiling, the most that is free, to nearly the limit.
+    privacy:  the list; when left out, twenty points from the ceiling, the most that is free, to nearly the limit. Of
+              secrets ``[{"presence": Auc(0.9)}, {"presence": Auc(0.6)}]``: the same names and the same measure in
+              each; all other parameters keep what is free of them.
     points:   how many in place of twenty.
     seed:     of the joint search.
     prove:    add to each point a proof of how far from the best possible it is, as in :func:`veilnet.design`.
@@ -209,12 +247,16 @@ def frontier(
     """
     expect(network, Network, "network")
     seed = read_count(seed, "seed", least=0)
+    if isinstance(privacy, Sequence) and any(isinstance(each, Mapping | SeenAtMost) for each in privacy):
+        if points is not None:
+            raise InvalidRequest(_POINTS_OR_LIST)
+        return _frontier_of_secrets(network, _read_secrets(network, privacy), seed, prove, progress)
     return with_its_dither(network, lambda tried: _frontier(tried, privacy, points, seed, prove, progress))
 
 
 def _frontier(
     network: Network,
-    privacy: Sequence[float] | Array | None,
+    privacy: Sequence[Any] | Array | None,
     points: int | None,
     seed: int,
     prove: bool | float,
@@ -223,7 +265,7 @@ def _frontier(
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     if privacy is not None and points is not None:
-        raise InvalidRequest("points: it counts points where no list is given; leave it out, or privacy=")
+        raise InvalidRequest(_POINTS_OR_LIST)
     count = _POINTS if points is None else read_count(points, "points", least=2)
     asked = _default_levels(count, ceiling, limit) if privacy is None else _read_levels(privacy)
     wanted = read_gap(prove)
@@ -234,6 +276,67 @@ def _frontier(
     if wanted is not None and not interrupted:
         rows = [_proved(point, wanted, seed) for point in rows]
     return Frontier(verdict.network, tuple(rows), ceiling, limit, interrupted)
+
+
+def _read_secrets(network: Network, privacy: Sequence[Any]) -> list[dict[str, SeenAtMost]]:
+    """What is asked at each point: one target for the same secrets."""
+    asked = [
+        dict.fromkeys(network.private, each) if isinstance(each, SeenAtMost) else each for each in privacy
+    ]
+    alike = all(
+        isinstance(each, Mapping)
+        and len(set(each.values())) == 1
+        and all(isinstance(target, SeenAtMost) for target in each.values())
+        for each in asked
+    )
+    kinds = {replace(target, most=0.9) for each in asked for target in each.values()} if alike else set()
+    if len(kinds) != 1 or any(set(each) != set(asked[0]) for each in asked):
+        raise InvalidRequest(
+            "privacy: expected a list of numbers, or of {name: Auc(...)} with the same names and the same measure in "
+            f"each, found {privacy!r}"
+        )
+    for each in asked:
+        read_asked(network, each)
+    return asked
+
+
+def _frontier_of_secrets(
+    network: Network,
+    asked: list[dict[str, SeenAtMost]],
+    seed: int,
+    prove: bool | float,
+    progress: Progress | None,
+) -> Frontier:
+    free = design(network)
+    kind = next(iter(asked[0].values()))
+    for_free = max((each.lasting or each).mu for name, each in free.detectability.items() if name in asked[0])
+    ceiling = kind.reached(Detector(for_free))
+    plans: dict[float, Plan] = {}
+    impossible = []
+    answers: list[bool | None] = []
+
+    def tell(what: str, part: float) -> bool | None:
+        if progress is not None:
+            answers.append(progress(what, (len(plans) + part) / len(asked)))
+        return answers[-1] if answers else None
+
+    for each in asked:
+        level = next(iter(each.values())).most
+        try:
+            plans[-level] = design(free.network, each, seed=seed, prove=prove, progress=tell)
+        except Infeasible:
+            impossible.append(level)
+        if False in answers:
+            break
+    levels = [next(iter(each.values())).most for each in asked]
+    rows = [
+        Point(level, float("nan"), {}, "infeasible", None)
+        if level in impossible
+        else replace(_point(-level, np.inf, plans), asked=level)
+        for level in levels
+        if level in impossible or -level in plans
+    ]
+    return Frontier(free.network, tuple(rows), ceiling, kind.by_guessing, False in answers, asked[0])
 
 
 def _proved(point: Point, gap: float, seed: int) -> Point:
@@ -306,4 +409,5 @@ def _point(level: float, limit: float, plans: Mapping[float, Plan]) -> Point:
     for other, rival in plans.items():
         if other > level and rival.utility > plan.utility:
             plan = rival
-    return Point(level, plan.utility, dict(plan.privacy), plan.method, plan)
+    borrowed = plan is not plans[level] and plan.method != "perfect"
+    return Point(level, plan.utility, dict(plan.privacy), plan.method, plan, borrowed)

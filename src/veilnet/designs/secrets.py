@@ -18,13 +18,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, log, sqrt
 from statistics import NormalDist
+from typing import ClassVar
 
 import numpy as np
 
 from veilnet._core.errors import Infeasible, InvalidRequest
 from veilnet._core.types import Array
 from veilnet._core.words import join_names, number
-from veilnet.bounds.detectability import FALSE_ALARMS, detectability, information_on
+from veilnet.bounds.detectability import FALSE_ALARMS, Detector, detectability, information_on
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor, privacy_limit
 from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.model.network import Network
@@ -45,6 +46,7 @@ class SeenAtMost:
     """How surely a change may be seen at most: a probability that the best detector may reach."""
 
     most: float
+    word: ClassVar[str] = ""  # what is limited, for people
 
     def __post_init__(self) -> None:
         if not isinstance(self.most, int | float) or isinstance(self.most, bool):
@@ -59,12 +61,19 @@ class SeenAtMost:
     @property
     def by_guessing(self) -> float:
         """What a detector reaches that sees nothing."""
-        return 0.5
+        return self.reached(Detector(0.0))
 
     @property
     def mu(self) -> float:
         """The d' that it allows."""
         raise NotImplementedError
+
+    def reached(self, detector: Detector) -> float:
+        """What a detector reaches, in the measure of this target.
+
+        detector: the best one.
+        """
+        return float(getattr(detector, type(self).__name__.lower()))
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.most!r})"
@@ -76,6 +85,8 @@ class Auc(SeenAtMost):
 
     most: from 0.5 to below 1.
     """
+
+    word = "AUC"
 
     @property
     def mu(self) -> float:
@@ -89,6 +100,8 @@ class Accuracy(SeenAtMost):
 
     most: from 0.5 to below 1.
     """
+
+    word = "accuracy at even odds"
 
     @property
     def mu(self) -> float:
@@ -105,6 +118,7 @@ class Power(SeenAtMost):
     """
 
     false_alarms: float = FALSE_ALARMS
+    word = "power"
 
     def __post_init__(self) -> None:
         if not 0 < self.false_alarms < 1:
@@ -114,14 +128,16 @@ class Power(SeenAtMost):
         super().__post_init__()
 
     @property
-    def by_guessing(self) -> float:
-        """The rate of false alarms itself."""
-        return self.false_alarms
-
-    @property
     def mu(self) -> float:
         """Φ^-1(power) - Φ^-1(α)."""
         return NormalDist().inv_cdf(self.most) - NormalDist().inv_cdf(self.false_alarms)
+
+    def reached(self, detector: Detector) -> float:
+        """The power of a detector with so many false alarms.
+
+        detector: the best one.
+        """
+        return detector.power_at(self.false_alarms)
 
 
 @dataclass(frozen=True)
@@ -130,6 +146,8 @@ class Mu(SeenAtMost):
 
     most: µ, at least 0.
     """
+
+    word = "µ"
 
     def __post_init__(self) -> None:
         if not isinstance(self.most, int | float) or not 0 <= self.most < inf:

@@ -69,7 +69,10 @@ class Secret:
         return cls(classes, ones[first] - ones[second], lasts=lasts)
 
     def squared_deviations(self, information: Array) -> float:
-        """Δ'IΔ of the change that is seen most surely, I the information (r, r) that messages add on g."""
+        """Δ'IΔ of the change that is seen most surely.
+
+        information: I, (r, r), what messages add on g.
+        """
         change = np.asarray(self.change)
         if change.ndim:
             each = np.atleast_2d(change)
