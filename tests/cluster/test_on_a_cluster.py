@@ -114,7 +114,7 @@ def test_the_cluster_finds_what_is_found_here(
     assert fingerprint(network, plan) == here
     assert plan.computed == tuple(part.name for part in network.parts)
     assert told[-1] == ("designing", 1.0)
-    assert len(told) == 2 * PARTS
+    assert len(told) == 2 * (PARTS + 1)  # at once, and after each batch
     there, alone = cluster.verify(network, client=client), cluster.verify(network)
     assert there == alone
     assert there.ok

@@ -136,8 +136,8 @@ def test_one_offset_and_one_step_may_stand_for_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"offset": np.ones((9, 3))}, "offset: expected shape"),
-        ({"resolution": -0.1}, "resolution: expected steps of at least 0"),
+        ({"offset": np.ones((9, 3))}, r"offset: expected .*found shape \(9, 3\)"),
+        ({"resolution": -0.1}, r"resolution of .*expected steps of at least 0"),
         ({"resolution": 10.0}, "rounding to steps of 10 alone has the variance"),
         ({"resolutions": 0.1}, "names, offset, resolution if there are any; found .*resolutions"),
     ],

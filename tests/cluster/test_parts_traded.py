@@ -11,8 +11,8 @@ import pytest
 import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
-from veilnet.cluster import answering, calls, tradeoff
 from veilnet.cluster import parts as parts_module
+from veilnet.cluster import tradeoff
 from veilnet.designs.many import Effort
 from veilnet.plans.certificate import Certificate, Finding
 
@@ -104,7 +104,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_was(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = cluster.design(folder, privacy=TARGET, starts=1)
-    asked = cut_off_at(monkeypatch, answering, "answers", 30)
+    asked = cut_off_at(monkeypatch, tradeoff, "answers", 30)
     with pytest.raises(KeyboardInterrupt):
         cluster.design(folder, privacy=TARGET, starts=1)
     kept = list((folder / "plan" / "search").glob("*.npz"))
@@ -135,7 +135,7 @@ def test_no_agent_gets_a_file_of_a_plan_that_was_not_confirmed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = Certificate((Finding("privacy of g", 2.0, 1.0, ok=False),))
-    monkeypatch.setattr(calls, "certify", lambda *_, **__: refused)
+    monkeypatch.setattr("veilnet.plans.certificate.certify", lambda *_, **__: refused)
     with pytest.raises(vn.InvalidPlan, match="not confirmed"):
         cluster.design(folder, privacy=TARGET, starts=1)
     with pytest.raises(vn.InvalidPlan, match="design first"):
@@ -146,7 +146,7 @@ def test_no_agent_gets_a_file_of_a_plan_that_was_not_confirmed(
 
 def test_questions_without_an_answer_are_refused(folder: Path) -> None:
     limit = vn.privacy_limit(WHOLE)["g"]
-    with pytest.raises(vn.Infeasible, match="g can reach"):
+    with pytest.raises(vn.Infeasible, match="g was asked to reach"):
         cluster.design(folder, privacy={"g": 2 * limit}, starts=1)
     with pytest.raises(vn.InvalidRequest, match="at its very limit"):
         cluster.design(folder, privacy={"g": limit}, starts=1)

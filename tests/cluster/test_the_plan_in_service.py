@@ -14,9 +14,9 @@ import pytest
 import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
-from veilnet.cluster import answering, calls, tasks, tradeoff
 from veilnet.cluster import parts as parts_module
 from veilnet.cluster import power as power_module
+from veilnet.cluster import sums, tradeoff
 from veilnet.designs.many import Effort
 from veilnet.plans.certificate import Certificate, Finding
 
@@ -78,13 +78,13 @@ def test_check_only_looks(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     def made(*_: object) -> None:
         raise AssertionError("finished parts tell what is free")
 
-    monkeypatch.setattr(tasks, "_told", made)
+    monkeypatch.setattr(sums, "_told", made)
     assert cluster.check(tmp_path / "copy").ceiling == verdict.ceiling
 
 
 def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = InService(folder)
-    with pytest.raises(vn.Infeasible, match="g can reach"):
+    with pytest.raises(vn.Infeasible, match="g was asked to reach"):
         cluster.design(folder, privacy={"g": 1e9})
     assert cli.run(["design", str(folder), "--privacy", "g=1000000000"]) != 0
     with pytest.raises(vn.InvalidRequest, match="unknown 'h'"):
@@ -100,7 +100,7 @@ def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.Mo
     assert files(folder) == plan.files
     refused = Certificate((Finding("privacy of g", 2.0, 1.0, ok=False),))
     with monkeypatch.context() as patch:
-        patch.setattr(calls, "certify", lambda *_, **__: refused)
+        patch.setattr("veilnet.plans.certificate.certify", lambda *_, **__: refused)
         for request in ({}, {"power": 2.0}, TRADED):
             with pytest.raises(vn.InvalidPlan, match="not confirmed"):
                 cluster.design(folder, **request)  # type: ignore[arg-type]
@@ -112,11 +112,11 @@ def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("request_", "module", "name", "call"),
     [
-        (TRADED, answering, "answers", 10),
-        ({"power": 2.0}, power_module, "withheld_by", 6),
-        (TRADED, tasks, "told_triangle", 3),
-        ({"power": 2.0}, tasks, "_told", 3),
-        ({}, tasks, "_told", 3),
+        (TRADED, tradeoff, "answers", 10),
+        ({"power": 2.0}, power_module, "withheld", 6),
+        (TRADED, sums, "message_factor", 3),
+        ({"power": 2.0}, sums, "_told", 7),
+        ({}, sums, "_told", 3),
     ],
     ids=["search", "search of noise", "writing", "writing noise", "writing shares"],
 )
@@ -135,7 +135,7 @@ def test_runs_that_are_cut_off_leave_it_and_go_on(
         with pytest.raises(KeyboardInterrupt):
             cluster.design(folder, **request_)  # type: ignore[arg-type]
     plan.still_is()
-    writing = name not in ("answers", "withheld_by")
+    writing = name not in ("answers", "withheld")
     begun = {path.name for path in (folder / "plan" / "begun").glob("*")}
     assert begun == ({"part-00000.npz", "part-00001.npz"} if writing else set())
     # what was begun is not mixed into another plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from types import ModuleType
 
 import pytest
@@ -12,6 +13,7 @@ def cut_off_at(patch: pytest.MonkeyPatch, module: ModuleType, name: str, call: i
     called: list[int] = []
     function = getattr(module, name)
 
+    @wraps(function)
     def counted(*arguments: object) -> object:
         called.append(1)
         if len(called) == call:

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import veilnet as vn
+from helpers.grids_of_parts import grid_of
 from helpers.stacked_networks import stacked_network
 from veilnet import cli, cluster
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
 from veilnet.auditing.promise import certificate_rows
-from veilnet.cluster.parts import read_part
-from veilnet.cluster.tasks import grids
 from veilnet.designs.power import plan as power_module
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.plans.verification import verify
@@ -149,33 +148,36 @@ def test_parts_with_more_noise_than_allowed_are_refused(
     power: float | dict[str, float], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = cluster.design(folder, power=power)
-    assert plan.certificate.findings[-1].what.startswith("noise power of agent ")
-    assert "No agent adds more noise than it may: agent " in str(plan)
+    assert plan.certificate.findings[-1].what.startswith("noise power of agent")
+    assert "No agent adds more noise than it may: agent" in str(plan)
     good = cluster.verify(folder)
     assert good.ok
-    assert any(each.what.startswith("noise power of agent ") for each in good.findings)
+    assert any(each.what.startswith("noise power of agent") for each in good.findings)
     path = folder / "plan" / "part-00000.npz"
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     arrays["compression"][4] /= np.sqrt(1 + arrays["variances"][4])[:, None]
-    part = read_part(folder / "part-00000.npz", 5)
-    arrays["grid"] = grids(part, arrays["compression"], arrays["sent"], arrays["variances"])
+    arrays["grid"] = grid_of(folder, "part-00000.npz", arrays | {"grid": None})
     np.savez(path, **arrays)
     (wrong,) = [each for each in cluster.verify(folder).findings if not each.ok]
-    assert (wrong.what, wrong.promised) == ("noise power of agent 4 of part-00000.npz", 3.0)
+    assert (wrong.what, wrong.promised) == ("noise power of agent05", 3.0)
     assert wrong.found == pytest.approx(6.0, rel=1e-6)
     assert cli.run(["verify", str(folder)]) == 1
-    assert "agent 4 of part-00000.npz" in " ".join(capsys.readouterr().out.split())
+    assert "agent05" in " ".join(capsys.readouterr().out.split())
 
 
-def test_parts_of_old_load_and_limits_without_a_meaning_do_not(folder: Path) -> None:
+def test_limits_of_parts_without_a_meaning_are_refused(folder: Path) -> None:
     cluster.design(folder, power=3.0)
     path = folder / "plan" / "plan.json"
     document = json.loads(path.read_text())
-    assert document.pop("power") == "3.0"
-    path.write_text(json.dumps(document))
-    assert cluster.verify(folder).ok
-    for odd in ("inf", "-1", {"part-00000.npz": "3.0"}, "much", [3.0]):
+    assert document["power"] == {"part-00000.npz": 3.0, "part-00001.npz": 3.0}
+    each = document["power"]
+    for odd in (
+        "much",
+        3.0,
+        {"part-00000.npz": 3.0},
+        *(each | {"part-00001.npz": odd} for odd in ("inf", -1.0)),
+    ):
         path.write_text(json.dumps(document | {"power": odd}))
-        with pytest.raises(vn.InvalidPlan, match="the plan was changed, design once more"):
+        with pytest.raises(vn.InvalidPlan, match=r"plan\.json: .*power"):
             cluster.verify(folder)

@@ -13,10 +13,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class NumberedNames(Sequence[str]):
-    """agent01, agent02, ...: as many names as agents, all of one length, none of them kept."""
+    """agent01, agent02, ...: as many names as agents, all of one length, none of them kept.
 
-    def __init__(self, count: int, stem: str = "agent") -> None:
-        self._count, self._stem, self._width = count, stem, len(str(count))
+    first: how many agents come before them, of ``total`` in all; they are all there are when left out.
+    """
+
+    def __init__(self, count: int, stem: str = "agent", first: int = 0, total: int | None = None) -> None:
+        self._count, self._stem, self._first = count, stem, first
+        self._width = len(str(count if total is None else total))
 
     def __len__(self) -> int:
         return self._count
@@ -45,7 +49,7 @@ class NumberedNames(Sequence[str]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, NumberedNames):
-            return (self._count, self._stem) == (other._count, other._stem)
+            return vars(self) == vars(other)
         return isinstance(other, tuple) and len(other) == self._count and tuple(self) == other
 
     def __hash__(self) -> int:
@@ -55,7 +59,7 @@ class NumberedNames(Sequence[str]):
         return f"<{self._count} names, {self._name(0)} to {self._name(self._count - 1)}>"
 
     def _name(self, place: int) -> str:
-        return f"{self._stem}{place + 1:0{self._width}d}"
+        return f"{self._stem}{self._first + place + 1:0{self._width}d}"
 
     def _place(self, name: object) -> int | None:
         if not isinstance(name, str):
@@ -63,7 +67,7 @@ class NumberedNames(Sequence[str]):
         digits = name.removeprefix(self._stem)
         if len(digits) != self._width or not (digits.isascii() and digits.isdigit()):
             return None
-        place = int(digits) - 1
+        place = int(digits) - 1 - self._first
         return place if 0 <= place < self._count and name == self._name(place) else None
 
 

@@ -15,7 +15,7 @@ told from rounding is decided as in :mod:`veilnet.bounds.knowledge`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +31,7 @@ from veilnet.bounds.knowledge import least_sharpness
 from veilnet.centre.whitening import WhiteningStacks, whitening
 from veilnet.model.network import Network
 
-__all__ = ["CentreModel", "View", "centre_model", "rows_agree"]
+__all__ = ["CentreModel", "View", "centre_model", "rows_agree", "whitened_messages"]
 
 _SAME = 1e-6  # two computations of one model, perhaps on different machines, differ by less
 _OUTSIDE = 1e-8  # the part of a row that may lie outside what is known; as in veilnet.bounds.knowledge
@@ -49,6 +49,28 @@ class View:
     gain: Array
     covariance: Array
     estimable: Booleans
+
+    @classmethod
+    def through(
+        cls, public: Array, directions: Array, sharpness: Array, least: float, back: Callable[[Array], Array]
+    ) -> View:
+        """What is told of public rows where some directions of x are known.
+
+        directions: orthonormal rows, (known, L), each known as sharply as ``sharpness`` says, (known,).
+        least:      the sharpness below which directions count as unknown.
+        back:       the gain from rows (rows, known), in which the error has unit covariance.
+        """
+        half = public @ directions.T
+        # What lies outside the known directions, without forming the unknown ones.
+        outside = np.linalg.norm(public - half @ directions, axis=1)
+        estimable = np.asarray(outside <= max(_OUTSIDE, least) * np.linalg.norm(public, axis=1))
+        half = half / sharpness
+        gain, covariance = back(half), half @ half.T
+        gain[~estimable] = np.nan
+        covariance[~estimable] = np.nan
+        covariance[:, ~estimable] = np.nan
+        covariance[~estimable, ~estimable] = np.inf
+        return cls(gain, covariance, estimable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,22 +122,14 @@ class CentreModel:
         stacked = np.concatenate([self.prior, factor])
         left, sharpness, directions = np.linalg.svd(stacked, full_matrices=False)
         known = sharpness > self.least_sharpness
-        half = self.public @ directions[known].T
-        # What lies outside the known directions, without forming the unknown ones.
-        outside = np.linalg.norm(self.public - half @ directions[known], axis=1)
-        limit = max(_OUTSIDE, self.least_sharpness)
-        estimable = outside <= limit * np.linalg.norm(self.public, axis=1)
-        half = half / sharpness[known]
-        gain = half @ left[len(self.prior) :, known].T
-        if root is not None:
-            gain = solve_lower(root, np.ascontiguousarray(gain.T), transposed=True).T
-        gain = self.whiten.applied(gain, rows)
-        covariance = half @ half.T
-        gain[~estimable] = np.nan
-        covariance[~estimable] = np.nan
-        covariance[:, ~estimable] = np.nan
-        covariance[~estimable, ~estimable] = np.inf
-        return View(gain, covariance, np.asarray(estimable))
+
+        def back(half: Array) -> Array:
+            gain = half @ left[len(self.prior) :, known].T
+            if root is not None:
+                gain = solve_lower(root, np.ascontiguousarray(gain.T), transposed=True).T
+            return self.whiten.applied(gain, rows)
+
+        return View.through(self.public, directions[known], sharpness[known], self.least_sharpness, back)
 
     def words(self) -> tuple[object, ...]:
         """What another model of the same messages has to share to the letter."""
@@ -136,7 +150,7 @@ def centre_model(network: Network, sanitizers: Sanitizers, plan: str = "") -> Ce
     network = counting_dither(network, sent).common_apart
     sent = mechanisms(network, sent)
     mean = np.zeros(network.L) if network.prior is None else network.prior.mean
-    whiten, observe, expected = _messages(network, sent, mean)
+    whiten, observe, expected = whitened_messages(sent, mean, network)
     return CentreModel(
         agents=network.agents,
         blocks=sent.blocks,
@@ -164,8 +178,14 @@ def _basis(network: Network, mean: Array) -> str:
     return found.hexdigest()[:32]
 
 
-def _messages(network: Network, sent: Mechanisms, mean: Array) -> tuple[WhiteningStacks, Array, Array]:
-    """(W, W C H in raw coordinates, the messages at the prior mean), W_i (C_i R_ii C_i' + Θ_i) W_i' = I."""
+def whitened_messages(
+    sent: Mechanisms, mean: Array, coordinates: Network
+) -> tuple[WhiteningStacks, Array, Array]:
+    """(W, W C H in raw coordinates, the messages at the prior mean), W_i (C_i R_ii C_i' + Θ_i) W_i' = I.
+
+    coordinates: whose raw coordinates: the network itself; where that is a part of another, the other.
+    """
+    network = sent.network
     roots = network.R.own_roots()
     shift = network.offset - sent.offset
     observe, expected = np.empty((sent.blocks.total, network.L)), np.empty(sent.blocks.total)
@@ -181,9 +201,8 @@ def _messages(network: Network, sent: Mechanisms, mean: Array) -> tuple[Whitenin
         whiten[each.number][each.part] = white
         shown = stack.compression @ each.observe
         numbers = sent.numbers(stack)
-        observe[numbers] = network.in_raw_coordinates((white @ shown).reshape(-1, network.L)).reshape(
-            shown.shape
-        )
+        flat = coordinates.in_raw_coordinates((white @ shown).reshape(-1, network.L))
+        observe[numbers] = flat.reshape(shown.shape)
         expected[numbers] = shown @ mean
         if np.any(shift):
             moved = network.blocks.take(shift[:, None], stack.places)

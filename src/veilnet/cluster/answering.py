@@ -1,161 +1,111 @@
-"""What a worker does in a search among all agents: let the agents of its parts answer, and add the answers up.
+"""Questions to all agents in a search: prices or estimates go to all parts, L x L sums come back.
 
-Prices come, L x L sums go; nothing of any one agent is kept but its readings, which a worker remembers from pass to
-pass as long as there is room. What a task answers is a function of files and prices alone, so that it may be done
-again by anybody.
+What a task answers is a function of files and questions alone, so that it may be done again by anybody. Workers
+remember what they made of a file from pass to pass, as long as there is room. AnswerSums of all parts are kept in
+``plan/search`` until the plan is there, so that a run that was cut off goes on where it was.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from veilnet._core.linalg import solve_lower_batch
-from veilnet._core.stacks import parts
-from veilnet._core.threads import one_thread
-from veilnet._core.types import Array, Integers
-from veilnet.cluster.parts import LoadedPart, read_part
-from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import BatchSums, sent_sums
-from veilnet.designs.many import Rule, answers, evenly, mixed, pulled
-from veilnet.designs.shrink import normal_rows
+from veilnet._core.types import Array
+from veilnet.cluster.files import kept_arrays, write_arrays
+from veilnet.cluster.parts import PartFile, Parts
+from veilnet.cluster.plans import PLAN
+from veilnet.cluster.running import over_parts
+from veilnet.cluster.sums import key_of
+
+_REMEMBERED = 2**28  # bytes that a process keeps from pass to pass
+_memory: OrderedDict[tuple[object, ...], tuple[Array, ...]] = OrderedDict()
+
+
+class Prepared(Protocol):
+    """What agents are asked about, made of a part once: a dataclass of all that it depends on beside the part."""
+
+    def arrays(self, part: PartFile) -> tuple[Array, ...]:
+        """A few arrays of a part, as many for each stack of its agents."""
+
+    def stacks(self, arrays: tuple[Array, ...]) -> Sequence[Any]:
+        """Those arrays as stacks of agents, few enough to be worked on at once."""
 
 
 @dataclass(frozen=True, eq=False)
-class Added:
-    """Arrays that were added up, part by part."""
+class AnswerSums:
+    """Arrays that are added up, each by itself."""
 
     arrays: tuple[Array, ...]
 
-
-def added(several: Sequence[Added]) -> Added:
-    """Sums of sums, in the order given."""
-    total = [array.copy() for array in several[0].arrays]
-    for each in several[1:]:
-        for mine, other in zip(total, each.arrays, strict=True):
-            mine += other
-    return Added(tuple(total))
+    def __add__(self, other: AnswerSums) -> AnswerSums:
+        return AnswerSums(tuple(one + two for one, two in zip(self.arrays, other.arrays, strict=True)))
 
 
 def answer_sums(
-    names: Sequence[str], folder: Path, length: int, change: Array, recipe: Rule, wanted: Array
-) -> Added:
-    """(Σ H_i'X_i H_i, Σ H_i'(I - X_i)H_i A) when all answer by a recipe.
+    part: PartFile, prepared: Prepared, answer: Callable[..., Any], asked: tuple[Any, ...]
+) -> AnswerSums:
+    """A task: what the agents of a part answer, added up stack by stack.
 
-    change: T^-1 of the raw information T'T of all agents and the prior: their readings are taken in its coordinates.
+    answer: called with a stack, then with what is ``asked``; an array, or several.
     """
-    with one_thread():
-        return added(
-            [
-                Added(answers(recipe, stack, wanted))
-                for name in names
-                for stack in _stacks(folder / name, length, change)
-            ]
+    found = remembered(part, key_of(prepared), lambda: prepared.arrays(part))
+    answers = (answer(stack, *asked) for stack in prepared.stacks(found))
+    total = None
+    for each in answers:
+        here = AnswerSums(each if isinstance(each, tuple) else (each,))
+        total = here if total is None else total + here
+    return total or AnswerSums((np.zeros(()),))  # nobody to ask: nothing is added
+
+
+def remembered(part: PartFile, about: str, make: Callable[[], tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Arrays made of a part, made anew when its file changed.
+
+    about: a digest of whatever else they depend on.
+    """
+    status = part.path.stat() if part.path.exists() else None
+    key = (part.path, about, None if status is None else (status.st_mtime_ns, status.st_size))
+    if key not in _memory:
+        _memory[key] = make()
+        while len(_memory) > 1 and sum(one.nbytes for each in _memory.values() for one in each) > _REMEMBERED:
+            _memory.popitem(last=False)
+    _memory.move_to_end(key)
+    return _memory[key]
+
+
+class Asking:
+    """Passes over all parts of a network, in a search.
+
+    parts:    the network.
+    prepared: what its agents are asked about.
+    client:   a ``dask.distributed`` client, or None.
+    about:    what else all questions of the search have in common.
+    """
+
+    def __init__(self, parts: Parts, prepared: Prepared, client: Any, *about: Any) -> None:
+        self._parts, self._prepared, self._client = parts, prepared, client
+        self._kept = parts.folder / PLAN / "search"
+        self._about = key_of(prepared, *about)
+
+    def answered(self, answer: Callable[..., Any], *asked: Any) -> tuple[Array, ...]:
+        """What all agents answer: from an earlier run that asked the same, or from a pass over all parts.
+
+        answer: called with a stack of agents, then with what is ``asked``.
+        """
+        path = self._kept / f"{key_of(self._about, answer.__name__, *asked)[:32]}.npz"
+        known = kept_arrays(path)
+        if known is not None:
+            return tuple(known[f"a{place}"] for place in range(len(known)))
+        found: AnswerSums = over_parts(
+            answer_sums, self._parts, self._prepared, answer, asked, client=self._client
         )
+        write_arrays(path, {f"a{place}": array for place, array in enumerate(found.arrays)})
+        return found.arrays
 
-
-def pull_sums(
-    names: Sequence[str],
-    folder: Path,
-    length: int,
-    change: Array,
-    recipe: Rule,
-    estimate: Array,
-    worths: Array,
-) -> Added:
-    """The derivatives of :func:`veilnet.designs.many.pulled`."""
-    with one_thread():
-        return added(
-            [
-                Added((pulled(recipe, stack, estimate, worths),))
-                for name in names
-                for stack in _stacks(folder / name, length, change)
-            ]
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """Agents that stand for others: their readings, (s, n, L), and for how many each of a stack stands."""
-
-    stacks: tuple[Array, ...]
-    stand_for: tuple[float, ...]
-
-
-def chosen_together(several: Sequence[Chosen]) -> Chosen:
-    """The agents chosen from several batches."""
-    return Chosen(
-        tuple(stack for each in several for stack in each.stacks),
-        tuple(each_stands for each in several for each_stands in each.stand_for),
-    )
-
-
-def chosen_agents(names: Sequence[str], folder: Path, length: int, change: Array, part: float) -> Chosen:
-    """A part of the agents of each file, evenly spread, at least one."""
-    with one_thread():
-        stacks = [_white(folder / name, length, change) for name in names]
-        picked = [evenly(len(stack), part) for stack in stacks]
-    return Chosen(
-        tuple(stack[places] for stack, places in zip(stacks, picked, strict=True)),
-        tuple(len(stack) / len(places) for stack, places in zip(stacks, picked, strict=True)),
-    )
-
-
-def mixture_sums(
-    name: str, part: LoadedPart, folder: Path, change: Array, recipes: Sequence[Rule], weights: Array
-) -> BatchSums:
-    """The last pass: what every agent of a part sends in a mixture, written as a part of the plan."""
-
-    def make() -> tuple[Array, Array, Integers]:
-        count, size, length = part.observe.shape
-        shrink = np.empty((count, size, size))
-        for some in parts(count, size, length):
-            shrink[some] = mixed(
-                recipes, weights, _in_coordinates(part.observe[some], part.roots[some], change)
-            )
-        return normal_rows(shrink, part.roots)
-
-    return sent_sums(name, part, folder, key_of(part.digest, change, weights, *recipes), make)
-
-
-def key_of(*things: Any) -> str:
-    """A digest of strings, arrays and recipes."""
-    digest = hashlib.sha256()
-    for each in things:
-        if isinstance(each, Rule):
-            digest.update(key_of(each.kind, each.directions, each.signs, np.array(each.softness)).encode())
-        elif isinstance(each, str):
-            digest.update(b"s" + each.encode())
-        else:
-            array = np.ascontiguousarray(each)
-            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()
-
-
-def _stacks(path: Path, length: int, change: Array) -> Iterator[Array]:
-    """The agents of a file, a few thousand at a time: as many for every worker, so that sums are the same."""
-    white = _white(path, length, change)
-    for some in parts(*white.shape):
-        yield white[some]
-
-
-def _white(path: Path, length: int, change: Array) -> Array:
-    """R_i^-½ H_i T^-1 of all agents of a file, (s, n, L)."""
-
-    def make() -> tuple[Array, ...]:
-        part = read_part(path, length)
-        white = np.empty(part.observe.shape)
-        for some in parts(*part.observe.shape):
-            white[some] = _in_coordinates(part.observe[some], part.roots[some], change)
-        return (white,)
-
-    return remembered(path, key_of(change), make)[0]
-
-
-def _in_coordinates(observe: Array, roots: Array, change: Array) -> Array:
-    return np.asarray(solve_lower_batch(roots, observe) @ change)
+    def forget(self) -> None:
+        """Remove what was kept in case the search is cut off."""
+        shutil.rmtree(self._kept, ignore_errors=True)

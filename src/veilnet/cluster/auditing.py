@@ -8,7 +8,6 @@ another variance than its part of the plan says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -19,24 +18,20 @@ from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet._core.words import counted, join_names, times
-from veilnet.auditing.attack.simulation import spread_of_x
 from veilnet.auditing.promise import SECTION, Beside, certified_row, judged_row, most_exposed_row
-from veilnet.auditing.report import AuditReport, Judgement, Row
+from veilnet.auditing.report import AuditReport, Row
 from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of
-from veilnet.auditing.what_if.variants import prior_mean
 from veilnet.bounds.knowledge import crlb, knowledge_of_factor
 from veilnet.cluster.calls import AGENTS, verify
-from veilnet.cluster.centre import known_from, solved
-from veilnet.cluster.fusing import whole_of
+from veilnet.cluster.fusing import known_from, mean_of, view_of, whole_of
 from veilnet.cluster.parts import Parts, opened
-from veilnet.cluster.promises import promise_of
-from veilnet.cluster.running import over_all_batches
-from veilnet.cluster.sending import plan_name
-from veilnet.cluster.simulating import Simulated, drawn_x, simulated_sums, simulated_together
+from veilnet.cluster.plans import plan_name, promise_of
+from veilnet.cluster.running import over_parts
+from veilnet.cluster.simulating import Simulated, drawn_x, simulated_sums
 from veilnet.designs.questions import read_count
 from veilnet.model.network import Network
-from veilnet.plans.certificate import Finding, Promise
+from veilnet.plans.certificate import Certificate, Promise
 
 __all__ = ["audit"]
 
@@ -67,28 +62,22 @@ def audit(
     network = opened(parts)
     count, chosen = read_count(rows, "rows", least=2), read_count(seed, "seed", least=0)
     promise = promise_of(network)
-    found = _certified(lambda: verify(network, client=client, progress=progress).findings)
-    with one_thread():
-        whole = whole_of(network, client)
-        change, mean = whole.in_raw_coordinates(np.eye(network.length)), prior_mean(whole)
-        spread = spread_of_x(whole)
     try:
-        simulated: Simulated = over_all_batches(
-            simulated_sums,
-            network.batches(),
-            (network.folder, network.length, (chosen, count), spread, mean, change),
-            client=client,
-            progress=progress,
-            what="simulating",
-            join=simulated_together,
+        found = certified_rows(verify(network, client=client, progress=progress))
+    except InvalidPlan as error:
+        found = [_failed("certificate", f"could not be recomputed: {error}.")]
+    whole = whole_of(network, client)
+    try:
+        simulated: Simulated = over_parts(
+            simulated_sums, network, chosen, count, whole, client=client, progress=progress, what="simulating"
         )
     except InvalidPlan as error:
         found.append(_failed("simulation", f"could not be run: {error}."))
     else:
-        found = [*_deployed(simulated, count), *found]
         with one_thread():
-            found += _attacked(whole, promise, simulated, drawn_x(chosen, count, mean, spread))
+            x = drawn_x(chosen, count, whole) - mean_of(whole)
             known = known_from(whole, simulated.information)
+            found = [*_deployed(simulated, count), *found, *_attacked(whole, promise, simulated, x)]
             found += [
                 most_exposed_row(name, promise.privacy[name], known.worst_growth(matrix), matrix)
                 for name, matrix in whole.private.items()
@@ -104,23 +93,19 @@ def audit(
     )
 
 
-def _certified(verified: Callable[[], Sequence[Finding]]) -> list[Row]:
-    """A row for every promise that was recomputed; one that says why where that was not possible."""
-    try:
-        findings = verified()
-    except InvalidPlan as error:
-        return [_failed("certificate", f"could not be recomputed: {error}.")]
-    rows = [certified_row(each) for each in findings if each.what != AGENTS]
-    for each in findings:
-        if each.what == AGENTS:
-            shown = {"promised": f"{each.promised:,.0f}", "counted": f"{each.found:,.0f}"}
-            sentence = f"{shown['promised']} agents were promised for, the parts have {shown['counted']}."
-            verdict: Judgement = "ok" if each.ok else "fail"
-            row = Row(
-                SECTION, "agents in all parts", each.promised, each.found, verdict, sentence, shown=shown
-            )
-            rows.append(row)
-    return rows
+def certified_rows(certificate: Certificate) -> list[Row]:
+    """A row for every promise that was recomputed."""
+    *findings, agents = certificate.findings
+    assert agents.what == AGENTS
+    shown = {"promised": f"{agents.promised:,.0f}", "counted": f"{agents.found:,.0f}"}
+    sentence = f"{shown['promised']} agents were promised for, the parts have {shown['counted']}."
+    verdict = _judged(ok=agents.ok)
+    row = Row(SECTION, "agents in all parts", agents.promised, agents.found, verdict, sentence, shown=shown)
+    return [*map(certified_row, findings), row]
+
+
+def _judged(*, ok: bool) -> Any:
+    return "ok" if ok else "fail"
 
 
 def _failed(what: str, sentence: str) -> Row:
@@ -136,65 +121,57 @@ def _deployed(simulated: Simulated, rows: int) -> list[Row]:
         sentence = f"{counted(refused, 'message')} of credible readings were not sent"
     elif strayed:
         sentence = f"{counted(strayed, 'number')} without noise are not what the plan says"
-    verdict: Judgement = "fail" if refused or strayed else "ok"
     shown = {"not as planned": str(refused + strayed or "none"), "above all": ""}
-    found = [
-        Row(DEPLOYED, "messages of all agents", 0, refused + strayed, verdict, f"{sentence}.", shown=shown)
-    ]
+    verdict = _judged(ok=not refused + strayed)
+    messages = Row(
+        DEPLOYED, "messages of all agents", 0, refused + strayed, verdict, f"{sentence}.", shown=shown
+    )
     if not simulated.tested:
-        return found
+        return [messages]
     # The smallest of so many p-values is below this but for the chance that the section may spend.
     limit = part_of(Section.DEPLOYED, FALSE_ALARM) / simulated.tested
-    verdict = "fail" if simulated.least < limit else "ok"
-    words = (
-        "as planned for every agent"
-        if verdict == "ok"
-        else f"not as planned, above all for {simulated.worst}"
-    )
+    least, worst = simulated.worst
+    ok = least >= limit
+    words = "as planned for every agent" if ok else f"not as planned, above all for {worst}"
+    shown = {"not as planned": "none" if ok else "some", "above all": "" if ok else worst}
+    figures = {"rows": rows, "numbers tested": simulated.tested, "least p-value": least, "limit": limit}
     sentence = f"the variance of the noise in {rows} rows is {words}."
-    figures = {
-        "rows": rows,
-        "numbers tested": simulated.tested,
-        "least p-value": simulated.least,
-        "limit": limit,
-    }
-    shown = {"not as planned": "some", "above all": simulated.worst}
-    if verdict == "ok":
-        shown = {"not as planned": "none", "above all": ""}
-    row = Row(DEPLOYED, "noise of all agents", None, None, verdict, sentence, figures=figures, shown=shown)
-    return [*found, row]
+    noise = Row(
+        DEPLOYED, "noise of all agents", None, None, _judged(ok=ok), sentence, figures=figures, shown=shown
+    )
+    return [messages, noise]
 
 
 def _attacked(whole: Network, promise: Promise, simulated: Simulated, x: Array) -> list[Row]:
-    """The errors of the attacker and of the centre over all rows, judged by what was promised of them."""
-    growths = {name: promise.privacy[name] for name in whole.private}
+    """The errors of the attacker and of the centre over all rows, judged by what was promised of them.
+
+    x: from the prior mean.
+    """
     asked = [("public estimate", whole.U, 0.0 - promise.utility)]
-    asked += [(f"attack on {name}", whole.private[name], growth) for name, growth in growths.items()]
+    asked += [(f"attack on {name}", rows, promise.privacy[name]) for name, rows in whole.private.items()]
     bound = crlb(whole)
     guessing = knowledge_of_factor(whole, np.zeros((0, whole.L)))
     found = []
     for place, (what, rows, growth) in enumerate(asked):
-        solution = solved(whole, simulated.information, rows)
+        view = view_of(whole, simulated.information, rows)
         raw = float(np.trace(rows @ bound @ rows.T))
-        if not solution.estimable.all():
+        if not view.estimable.all():
             # Not all of it can be estimated, so that its error as a whole is without bound: as good as any promise
             # for what is private.
-            verdict: Judgement = "fail" if place == 0 and np.isfinite(growth) else "ok"
+            verdict = _judged(ok=place > 0 or np.isinf(growth))
             sentence = f"{what}: as a whole it cannot be estimated from what is sent."
             found.append(Row(SECTION, what, raw * (1 + growth), np.inf, verdict, sentence))
             continue
         if np.isinf(growth):
             sentence = f"{what}: it was promised to be unknown, and can be estimated."
-            error = float(np.trace(solution.covariance))
-            found.append(Row(SECTION, what, np.inf, error, "fail", sentence))
+            found.append(Row(SECTION, what, np.inf, float(np.trace(view.covariance)), "fail", sentence))
             continue
-        deviations = simulated.vectors @ solution.gain - (x - prior_mean(whole)) @ rows.T
-        spectrum = np.maximum(np.linalg.eigvalsh(solution.covariance), 0.0)
+        square = float(np.sum((simulated.vectors @ view.gain.T - x @ rows.T) ** 2)) / len(x)
+        spectrum = np.maximum(np.linalg.eigvalsh(view.covariance), 0.0)
         # The size is that which was promised, whatever the parts of the plan say now; they give its shape alone.
         law = SquareSum(spectrum * (raw * (1 + growth) / np.sum(spectrum)), len(x))
         typical = float(np.sqrt(raw / len(rows)))
         beside = Beside(typical * float(np.sqrt(1 + guessing.growth(rows))), typical, "", len(rows))
-        square = float(np.sum(deviations**2)) / len(x)
         share = part_of(Section.PROMISE, FALSE_ALARM) / (2 * len(asked))
         found.append(judged_row(what, beside, square, law, share, public=place == 0))
     return found

@@ -8,8 +8,8 @@ noise has the same bounds, limits and conditioning as all agents together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -21,17 +21,17 @@ from veilnet._core.threads import one_thread
 from veilnet._core.types import Array
 from veilnet.bounds.knowledge import knowledge_of_factor, privacy_limit
 from veilnet.cluster.parts import Parts, opened
+from veilnet.cluster.plans import forget_begun, promise_of, put_in_service
 from veilnet.cluster.power import PowerSearch, read_power_of_parts
-from veilnet.cluster.promises import forget_begun, promise_of, put_in_service
-from veilnet.cluster.results import ROUNDING, PartsPlan, PartsVerdict
-from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.tasks import BatchSums, certificate_sums, raw_sums, share_sums
-from veilnet.cluster.tradeoff import PartsTradeoff, refuse_beyond
+from veilnet.cluster.results import PartsPlan, PartsVerdict
+from veilnet.cluster.running import over_parts
+from veilnet.cluster.sums import PlanSums, certificate_sums, raw_sums, share_sums
+from veilnet.cluster.tradeoff import PartsTradeoff
 from veilnet.designs.confirmed import MARGINS
+from veilnet.designs.joint import SearchOptions
 from veilnet.designs.power import PARTS_OF_POWER
-from veilnet.designs.questions import Worst, read_asked
-from veilnet.model.network import Network
-from veilnet.plans.certificate import Certificate, Finding, Promise, certify, power_finding
+from veilnet.designs.questions import Worst, read_asked, refuse_above_limit
+from veilnet.plans.certificate import Certificate, Finding, Promise, certify, confirmed_promise, power_finding
 from veilnet.recheck.summed import SummedRecheck
 from veilnet.verdict.share_stacks import share_tolerance, share_weights
 
@@ -39,7 +39,12 @@ __all__ = ["check", "design", "verify"]
 
 AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
-_LARGE = 1e6  # a growth from which on doubles may be wrong about how large it is
+_SLACK = (
+    1e-9  # by so much, relative to 1 plus the limit, a target may be above what rounding makes of its limit
+)
+
+Answers = Iterable[tuple[PlanSums, Mapping[str, Any]]]
+"""Sums of a plan and how it was found, each with more room for rounding than the one before."""
 
 
 def check(
@@ -51,9 +56,7 @@ def check(
     client:   a ``dask.distributed`` client; None does the same here, with the same bits.
     progress: called with (what is being done, the part that is done).
     """
-    network = opened(parts)
-    whole, first = _added_up(network, client, progress, keep=False)
-    return _free(network, whole, first, {}, client, progress, keep=False).verdict
+    return _Run(opened(parts), client, progress, keep=False).free({}).verdict
 
 
 def design(
@@ -97,136 +100,122 @@ def design(
             "another's; leave it out"
         )
     powers = {} if power is None else read_power_of_parts(network, power)
-    whole, first = _added_up(network, client, progress, keep=True)
-    asked = read_asked(whole, privacy, utility_loss, give_up=give_up)
+    run = _Run(network, client, progress, keep=True)
+    asked = read_asked(run.whole, privacy, utility_loss, give_up=give_up)
     if asked.worst:
         raise InvalidRequest(f"privacy: {Worst.__name__}(...) is for networks in one piece; ask for a number")
     if power is not None:
-        noise = PowerSearch(network, whole, first, powers, client, progress)
-        answers = (noise.answer(part) for part in PARTS_OF_POWER)
-        plan = _searched(
-            network, whole, first, noise.ceiling, answers, Promise(0.0, {}, {}, 0.0, power=powers)
-        )
+        noise = PowerSearch(network, run.whole, *run.shares, powers, client, progress)
+        promise = Promise(0.0, {}, {}, 0.0, power=powers)
+        plan = run.confirmed(map(noise.answer, PARTS_OF_POWER), promise, noise.ceiling)
         noise.forget()
         return plan
     targets = {} if privacy is None else asked.targets
-    refuse_beyond(targets, privacy_limit(whole), ROUNDING)
+    limit = privacy_limit(run.whole)
+    refuse_above_limit({name: each + _SLACK * (1 + each) for name, each in limit.items()}, targets)
     if any(targets.values()) or asked.most_loss:
-        search = PartsTradeoff(network, whole, first.readings, starts, seed, progress, client)
-        if asked.most_loss or any(target > search.ceiling[name] for name, target in targets.items()):
-            kept = search.keeping(asked, privacy_limit(whole))
-            answers = (search.answer(kept, margin, progress) for margin in MARGINS)
+        options = SearchOptions(starts, seed, progress)
+        search = PartsTradeoff(network, run.whole, run.first.readings, options, client)
+        paid = asked.most_loss or any(target > search.ceiling[name] for name, target in targets.items())
+        if paid:
+            kept = search.keeping(asked, limit)
+            answers = (search.answer(kept, margin) for margin in MARGINS)
             promise = Promise(0.0, {}, kept.targets, kept.most_loss, {}, kept.floors)
-            plan = _searched(network, whole, first, search.ceiling, answers, promise)
-            search.crowd.forget()
+            plan = run.confirmed(answers, promise, search.ceiling)
+        search.forget()
+        if paid:
             return plan
-        search.crowd.forget()
-    found = _free(network, whole, first, targets, client, progress, keep=True)
-    return _in_service(network, first, found, targets, 0.0, {})
+    return run.free(targets)
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A plan that was confirmed: its promise, its certificate, its sums over all parts, and what is free."""
+class _Run:
+    """One call: the first pass over all parts, and what its sums say of a plan.
 
-    promise: Promise
-    certificate: Certificate
-    sums: BatchSums
-    verdict: PartsVerdict
-
-
-def _in_service(
-    network: Parts,
-    first: BatchSums,
-    found: _Found,
-    targets: Mapping[str, float],
-    most_loss: float | None,
-    details: Mapping[str, Any],
-) -> PartsPlan:
-    """What was found, in the place of the plan that was there."""
-    promise = found.promise
-    replaced = put_in_service(network, promise, found.verdict.limit, first.readings, found.sums)
-    computed = tuple(sorted({*first.computed, *found.sums.computed}))
-    return PartsPlan(
-        network, promise.utility, promise.privacy, found.certificate, found.verdict, computed, targets, most_loss,
-        details, replaced,
-    )  # fmt: skip
-
-
-def _added_up(
-    network: Parts, client: Any, progress: Progress | None, *, keep: bool
-) -> tuple[Network, BatchSums]:
-    """One imaginary agent that tells what all agents tell, and the sums of the first pass."""
-    first = over_all_parts(raw_sums, network, (keep,), client=client, progress=progress, what="adding up")
-    with one_thread():
-        return _summary(network, first), first
-
-
-def _searched(
-    network: Parts,
-    whole: Network,
-    first: BatchSums,
-    ceiling: Mapping[str, float],
-    answers: Iterable[tuple[BatchSums, dict[str, Any]]],
-    asked: Promise,
-) -> PartsPlan:
-    """The first answer of a search that is confirmed.
-
-    answers: sums of a plan and how it was found, each with more room for rounding than the one before.
-    asked:   a promise that has no figures yet.
+    whole: one imaginary agent that tells what all agents tell.
+    first: the sums of the first pass.
+    keep:  whether what is found is written down.
     """
-    for sums, details in answers:
+
+    def __init__(self, network: Parts, client: Any, progress: Progress | None, *, keep: bool) -> None:
+        self._network, self._keep = network, keep
+        self._how = {"client": client, "progress": progress}
+        self.first: PlanSums = over_parts(raw_sums, network, keep, **self._how, what="adding up")
+        if self.first.agents != network.agents:
+            raise InvalidRequest(
+                f"{network.folder}: the header speaks of {network.agents} agents, the parts have "
+                f"{self.first.agents}; write the folder again"
+            )
         with one_thread():
-            known = knowledge_of_factor(whole, sums.triangle)
-            lost = known.growth(whole.U)
-            hidden = {name: known.growth(rows) for name, rows in whole.private.items()}
-            promise = replace(asked, utility=0.0 if abs(lost) < _NO_LOSS else -lost, privacy=hidden)
-            certificate = _certified(whole, promise, sums)
-        if certificate.ok:
-            verdict = PartsVerdict(ceiling, privacy_limit(whole), sums.agents, sums.numbers, sums.exposed)
-            found = _Found(promise, certificate, sums, verdict)
-            return _in_service(network, first, found, promise.targets, promise.most_loss, details)
-    raise _not_confirmed(network, certificate)
+            self.whole = network.whole(self.first.triangle)
+
+    @property
+    def shares(self) -> tuple[Array, float]:
+        """The weights and the tolerance of the shares of all agents."""
+        with one_thread():
+            amplified = max(self.whole.conditioning, self.first.condition)
+            weights = share_weights(self.whole.raw_triangle, self.whole.U)
+            return weights, share_tolerance(amplified, self.first.readings)
+
+    def free(self, targets: Mapping[str, float]) -> PartsPlan:
+        """The most privacy at perfect utility."""
+
+        def answers() -> Iterator[tuple[PlanSums, Mapping[str, Any]]]:
+            what = "designing" if self._keep else "looking"
+            yield over_parts(share_sums, self._network, *self.shares, self._keep, **self._how, what=what), {}
+
+        return self.confirmed(answers(), Promise(0.0, {}, targets, 0.0))
+
+    def confirmed(
+        self, answers: Answers, asked: Promise, ceiling: Mapping[str, float] | None = None
+    ) -> PartsPlan:
+        """The first answer that is confirmed, in the place of the plan that was there.
+
+        asked:   a promise that has no figures yet.
+        ceiling: the privacies that are free; those of the answer when left out.
+        """
+        whole = self.whole
+        for sums, details in answers:
+            with one_thread():
+                known = knowledge_of_factor(whole, sums.triangle)
+                lost = known.growth(whole.U)
+                grown = {name: known.growth(rows) for name, rows in whole.private.items()}
+                promise = replace(asked, utility=0.0 if abs(lost) < _NO_LOSS else -lost, privacy=grown)
+                recheck = SummedRecheck(whole, sums.raw, sums.left)
+                promise, certificate = confirmed_promise(whole, {}, promise, begun=recheck)
+                certificate = _with_power(certificate, promise, sums)
+            if certificate.ok:
+                return self._in_service(promise, certificate, sums, details, ceiling or grown)
+        if self._keep:
+            forget_begun(self._network)
+        raise InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
+
+    def _in_service(
+        self, promise: Promise, certificate: Certificate, sums: PlanSums, details: Mapping[str, Any],
+        ceiling: Mapping[str, float],
+    ) -> PartsPlan:  # fmt: skip
+        network, limit = self._network, privacy_limit(self.whole)
+        verdict = PartsVerdict(ceiling, limit, sums.agents, sums.numbers, sums.exposed)
+        counts = {
+            "agents": sums.agents,
+            "readings": sums.readings,
+            "numbers_sent": sums.numbers,
+            "limit": limit,
+        }
+        replaced = self._keep and put_in_service(network, promise, counts, sums.waiting)
+        computed = tuple(sorted({*self.first.computed, *sums.computed}))
+        return PartsPlan(
+            network, promise.utility, promise.privacy, certificate, verdict, computed, promise.targets,
+            promise.most_loss, details, replaced,
+        )  # fmt: skip
 
 
-def _free(
-    network: Parts,
-    whole: Network,
-    first: BatchSums,
-    targets: Mapping[str, float],
-    client: Any,
-    progress: Progress | None,
-    *,
-    keep: bool,
-) -> _Found:
-    """The most privacy at perfect utility; its parts are written down or not."""
-    with one_thread():
-        weights = share_weights(whole.raw_triangle, whole.U)
-        tolerance = share_tolerance(max(whole.conditioning, first.condition), first.readings)
-    sums = over_all_parts(
-        share_sums, network, (weights, tolerance, keep), client=client, progress=progress,
-        what="designing" if keep else "looking",
-    )  # fmt: skip
-    with one_thread():
-        known = knowledge_of_factor(whole, sums.triangle)
-        utility = 0.0 - known.growth(whole.U)
-        ceiling = {name: known.growth(rows) for name, rows in whole.private.items()}
-        hidden = _told_by_sums(whole, ceiling, sums)
-        promise = Promise(0.0 if abs(utility) < _NO_LOSS else utility, hidden, targets, 0.0)
-        certificate = _certified(whole, promise, sums)
-        limit = privacy_limit(whole)
-    if not certificate.ok:
-        raise _not_confirmed(network if keep else None, certificate)
-    return _Found(
-        promise, certificate, sums, PartsVerdict(ceiling, limit, sums.agents, sums.numbers, sums.exposed)
-    )
-
-
-def _not_confirmed(network: Parts | None, certificate: Certificate) -> InvalidPlan:
-    """The error about a plan that will not be in service; its parts are removed where they were written."""
-    if network is not None:
-        forget_begun(network)
-    return InvalidPlan(f"the plan is not confirmed and was not returned: {certificate.complaint()}")
+def _with_power(certificate: Certificate, promise: Promise, sums: PlanSums) -> Certificate:
+    """The same, with the agent whose noise comes nearest to its limit where powers are limited."""
+    if not promise.power:
+        return certificate
+    parts, names, used = zip(*sums.noisiest, strict=True)
+    allowed = np.array([promise.power[part] for part in parts])
+    return Certificate((*certificate.findings, power_finding(names, allowed, np.array(used))))
 
 
 def verify(
@@ -238,46 +227,10 @@ def verify(
     """
     network = opened(parts)
     promise = promise_of(network)
-    sums = over_all_parts(certificate_sums, network, (), client=client, progress=progress, what="verifying")
+    sums: PlanSums = over_parts(certificate_sums, network, client=client, progress=progress, what="verifying")
     with one_thread():
         values, vectors = np.linalg.eigh(sums.raw)
-        half = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        whole = _network(network, half)
-        found = _certified(whole, promise, sums)
+        whole = network.whole((vectors * np.sqrt(np.maximum(values, 0.0))).T)
+        found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
     count = Finding(AGENTS, float(network.agents), float(sums.agents), network.agents == sums.agents)
-    return Certificate((*found.findings, count))
-
-
-def _told_by_sums(whole: Network, ceiling: Mapping[str, float], sums: BatchSums) -> dict[str, float]:
-    """Privacies as they are promised: sums in doubles never show that one is without bound, only that it is large."""
-    recheck = SummedRecheck(whole, sums.raw, sums.left)
-    hidden = dict(ceiling)
-    for name in hidden:
-        if hidden[name] > _LARGE:
-            found = recheck.growth(whole.private[name], hidden[name])
-            hidden[name] = min(hidden[name], found) if found > _LARGE else hidden[name]
-    return hidden
-
-
-def _certified(whole: Network, promise: Promise, sums: BatchSums) -> Certificate:
-    """Every promise, recomputed from the sums that the certificate's own formulas gave in all parts."""
-    found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))
-    if not promise.power:
-        return found
-    names = [f"agent {place} of {part}" for part, place, _ in sums.noisiest]
-    allowed = np.array([promise.power[part] for part, _, _ in sums.noisiest])
-    used = np.array([each for _, _, each in sums.noisiest])
-    return Certificate((*found.findings, power_finding(names, allowed, used)))
-
-
-def _summary(parts: Parts, sums: BatchSums) -> Network:
-    if sums.agents != parts.agents:
-        raise InvalidRequest(
-            f"{parts.folder}: the header speaks of {parts.agents} agents, the parts have {sums.agents}; write the "
-            "folder again"
-        )
-    return _network(parts, sums.triangle)
-
-
-def _network(parts: Parts, rows: Array) -> Network:
-    return Network({"all agents": rows}, 1.0, parts.public, parts.private, parts.prior)
+    return Certificate((*_with_power(found, promise, sums).findings, count))

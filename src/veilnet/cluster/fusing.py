@@ -1,43 +1,46 @@
-"""At the centre of a network in parts: estimates of the public parameters from a folder of messages."""
+"""At the centre of a network in parts: estimates of the public parameters from a folder of messages.
+
+Agent i's message is z_i = C_i H_i x + e_i around the prior mean, e_i of covariance M_i = C_i R_i C_i' + Θ_i. With
+W_i M_i W_i' = I and A_i = W_i C_i H_i, all messages of a row come down to b = Σ A_i'W_i z_i and J = Σ A_i'A_i, over
+those who sent. Both are sums over agents, so parts of the network answer with theirs. x is taken in coordinates where
+the raw readings and the prior have the identity as information, as in one piece (:mod:`veilnet.centre.messages`): J
+then has eigenvalues of at most one, and what is known at all is told from rounding.
+
+Where agents are missing in a row, J is summed up anew from those who are there, by blocks: nothing is ever
+subtracted, so that one agent who knew much and fell silent costs no digits of what the others tell.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from itertools import islice
+from dataclasses import dataclass
+from itertools import islice, pairwise
 from os import PathLike
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from veilnet._core.errors import InvalidPlan
-from veilnet._core.names import NumberedNames
+from veilnet._core.linalg import EPS
 from veilnet._core.progress import Progress
-from veilnet._core.stacks import joined_triangle
 from veilnet._core.threads import one_thread
-from veilnet._core.types import Array
+from veilnet._core.types import Array, Booleans, Integers
 from veilnet._core.words import counted
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.bounds.knowledge import Knowledge, least_sharpness
 from veilnet.centre.estimates import Estimate
-from veilnet.cluster.centre import (
-    Arrived,
-    Solved,
-    arrived,
-    arrived_together,
-    nothing_arrived,
-    solved,
-    told_by_all,
-)
+from veilnet.centre.messages import View, whitened_messages
 from veilnet.cluster.messages import Messages, messages_of, read_message_part
-from veilnet.cluster.parts import LoadedPart, Parts, opened, read_part
-from veilnet.cluster.running import over_all_batches, over_all_parts
-from veilnet.cluster.sending import PLAN, read_plan_part, read_sending
-from veilnet.cluster.tasks import SUMS, finished
+from veilnet.cluster.parts import PartFile, Parts, opened
+from veilnet.cluster.plans import PLAN, SUMS, senders_of, sent_by, silent_in
+from veilnet.cluster.running import over_parts
+from veilnet.cluster.sums import PlanSums, raw_told
 from veilnet.model.network import Network
 
 __all__ = ["MissingAgents", "fuse"]
 
 _NUMBERS_AT_ONCE = 2**22  # of the information in rows with gaps, that a task may answer with
+_BLOCK = 16  # agents whose information is summed together, at least
 
 
 def fuse(
@@ -61,105 +64,159 @@ def fuse(
     found = messages_of(network, messages)
     whole = whole_of(network, client)
     at_once = max(1, _NUMBERS_AT_ONCE // network.length**2)
-    with one_thread():
-        change, mean = whole.in_raw_coordinates(np.eye(network.length)), _mean_of(network)
-    blocks = []
+    expected = whole.U @ mean_of(whole)
+    public, set_of_row = np.empty((found.rows, len(expected))), np.zeros(found.rows, dtype=np.intp)
+    views: list[View] = []
+    missing: list[MissingAgents] = []
     for start in range(0, max(found.rows, 1), at_once):
-        sums = over_all_parts(
-            arrived_sums,
-            network,
-            (found, slice(start, start + at_once), change, mean),
-            client=client,
-            progress=progress,
-            what="fusing",
-            join=arrived_together,
-        )
-        with one_thread():
-            blocks.append(_Block(start, sums, whole, mean, partial(MissingAgents, network, found)))
-    return _together(blocks, whole)
+        sums: Arrived = over_parts(
+            arrived_sums, network, found, slice(start, start + at_once), whole,
+            client=client, progress=progress, what="fusing",
+        )  # fmt: skip
+        for rows, information in sums.sets():
+            with one_thread():
+                view = view_of(whole, information, whole.U)
+                public[start + rows] = expected + sums.vectors[rows] @ view.gain.T
+            set_of_row[start + rows] = len(views)
+            count = int(sums.missing[rows[0]]) if rows.size else 0
+            views.append(view)
+            missing.append(MissingAgents(network, found, start + int(rows[0]) if rows.size else 0, count))
+    return Estimate(
+        public, whole.public_rows, ("",) * len(expected), set_of_row, np.stack([view.covariance for view in views]),
+        np.stack([view.estimable for view in views]), tuple(missing),
+    )  # fmt: skip
+
+
+def mean_of(whole: Network) -> Array:
+    """The mean of the prior, zero without one."""
+    return np.zeros(whole.L) if whole.prior is None else whole.prior.mean
 
 
 def whole_of(network: Parts, client: Any = None) -> Network:
     """One imaginary agent in place of all, from what the design added up."""
-    triangle = over_all_batches(
-        raw_triangles,
-        network.batches(),
-        (network.folder, network.length),
-        client=client,
-        join=partial(joined_triangle, length=network.length),
-    )
-    return Network({"all agents": triangle}, 1.0, network.public, network.private, network.prior)
+    sums: PlanSums = over_parts(designed_sums, network, client=client)
+    return network.whole(sums.triangle)
 
 
-def _mean_of(network: Parts) -> Array:
-    """The mean of the prior."""
-    return np.zeros(network.length) if network.prior is None else network.prior.mean
-
-
-def raw_triangles(names: Sequence[str], folder: Path, length: int) -> Array:
-    """A task: T with T'T the raw information of some parts, as the design left it beside the plan."""
-    with one_thread():
-        return joined_triangle((_raw_triangle(folder, name, length) for name in names), length)
-
-
-def _raw_triangle(folder: Path, name: str, length: int) -> Array:
-    path = folder / PLAN / SUMS / name
-    found = finished(path, str(read_plan_part(folder, name).get("digest")), {"triangle": (length, length)})
+def designed_sums(part: PartFile) -> PlanSums:
+    """A task: what the raw readings of a part tell, as the design left it."""
+    found = raw_told(part)
     if found is None:
+        path = part.folder / PLAN / SUMS / part.name
         raise InvalidPlan(f"{path}: missing, damaged or of another plan; design once more")
-    return np.asarray(found["triangle"])
+    return PlanSums(found, np.zeros(found.shape), np.zeros(found.shape))
 
 
-def arrived_sums(
-    name: str, part: LoadedPart, folder: Path, messages: Messages, rows: slice, change: Array, mean: Array
-) -> Arrived:
-    """A task: what the messages of a part tell in some rows."""
-    sending = read_sending(folder, name, part)
-    numbers = read_message_part(messages, name, sending.numbers)
-    if numbers is None:
-        count = len(range(*rows.indices(messages.rows)))
-        return nothing_arrived(count, len(mean), len(sending.senders))
-    return arrived(sending, told_by_all(sending, part, change, mean), numbers[rows])
+@dataclass(frozen=True, eq=False)
+class MessageWeights:
+    """How messages are turned into b and J.
+
+    rows:     A, (M, L), one row for each number sent.
+    weights:  W'A, (M, L): b is (z - expected) @ weights.
+    expected: (M,), messages at the prior mean.
+    """
+
+    rows: Array
+    weights: Array
+    expected: Array
 
 
-class _Block:
-    """The estimates of some rows that follow one another."""
-
-    def __init__(self, start: int, sums: Arrived, whole: Network, mean: Array, missing: Any) -> None:
-        count = len(sums.vectors)
-        complete = np.setdiff1d(np.arange(count), sums.gaps)
-        self.solutions: list[Solved] = []
-        self.missing: list[MissingAgents] = []
-        self.set_of_row = np.zeros(count, dtype=np.intp)
-        self.public = np.empty((count, len(whole.U)))
-        sets = [(complete, sums.information)] if complete.size or not count else []
-        sets += [
-            (np.array([row]), information)
-            for row, information in zip(sums.gaps.tolist(), sums.gap_information, strict=True)
-        ]
-        for number, (rows, information) in enumerate(sets):
-            found = solved(whole, information, whole.U)
-            self.solutions.append(found)
-            self.public[rows] = whole.U @ mean + sums.vectors[rows] @ found.gain
-            self.set_of_row[rows] = number
-            row = int(rows[0]) if rows.size else 0
-            self.missing.append(missing(start + row, int(sums.missing[row]) if count else 0))
+def told_by(sent: Mechanisms, whole: Network) -> MessageWeights:
+    """What the messages of some agents of a network tell."""
+    whiten, rows, expected = whitened_messages(sent, mean_of(whole), whole)
+    return MessageWeights(rows, np.ascontiguousarray(whiten.applied(rows.T).T), expected)
 
 
-def _together(blocks: list[_Block], whole: Network) -> Estimate:
-    starts = np.cumsum([0, *(len(block.solutions) for block in blocks)])
-    solutions = [each for block in blocks for each in block.solutions]
-    return Estimate(
-        public=np.concatenate([block.public for block in blocks]),
-        labels=whole.public_rows,
-        units=("",) * len(whole.U),
-        set_of_row=np.concatenate(
-            [block.set_of_row + start for block, start in zip(blocks, starts, strict=False)]
-        ),
-        set_covariance=np.stack([each.covariance for each in solutions]),
-        set_estimable=np.stack([each.estimable for each in solutions]),
-        set_missing=tuple(each for block in blocks for each in block.missing),
-    )
+@dataclass(frozen=True, eq=False)
+class Arrived:
+    """What some messages tell, in T rows, of a part or of several together.
+
+    vectors:         b, (T, L).
+    information:     J in rows in which nobody of the parts that are there is missing, (L, L).
+    gaps:            the other rows, ascending, and
+    gap_information: J in each of them, (gaps, L, L).
+    missing:         how many agents are missing in each row, (T,).
+    """
+
+    vectors: Array
+    information: Array
+    gaps: Integers
+    gap_information: Array
+    missing: Integers
+
+    def __add__(self, other: Arrived) -> Arrived:
+        gaps = np.union1d(self.gaps, other.gaps)
+        present = np.zeros((len(gaps), *self.information.shape))
+        for each in (self, other):
+            own = np.isin(gaps, each.gaps)
+            present[own] += each.gap_information
+            present[~own] += each.information
+        vectors, information = self.vectors + other.vectors, self.information + other.information
+        return Arrived(vectors, information, gaps, present, self.missing + other.missing)
+
+    def sets(self) -> Iterator[tuple[Integers, Array]]:
+        """Rows that share their information, and that: those without gaps, then each other one."""
+        count = len(self.vectors)
+        complete = np.setdiff1d(np.arange(count), self.gaps)
+        if complete.size or not count:
+            yield complete, self.information
+        yield from zip(self.gaps[:, None], self.gap_information, strict=True)
+
+
+def arrived_sums(part: PartFile, messages: Messages, rows: slice, whole: Network) -> Arrived:
+    """A task: what the messages of a part tell in some rows; those that are not finite did not arrive."""
+    sent = sent_by(part)
+    given, length = read_message_part(messages, part.name, sent.blocks.total), whole.L
+    if given is None:
+        count, nobody = len(range(*rows.indices(messages.rows))), len(senders_of(sent))
+        nothing = np.zeros((count, length)), np.zeros((length, length)), np.zeros(0, np.intp)
+        return Arrived(*nothing, np.zeros((0, length, length)), np.full(count, nobody, dtype=np.intp))
+    told, numbers = told_by(sent, whole), given[rows]
+    silent = silent_in(sent, numbers)
+    gaps = np.flatnonzero(silent.any(axis=1))
+    deviations = numbers - told.expected
+    present = np.zeros((0, length, length))
+    if gaps.size:
+        owners = np.repeat(np.arange(silent.shape[1]), sent.blocks.sizes[senders_of(sent)])
+        deviations[gaps] = np.where(silent[gaps][:, owners], 0.0, deviations[gaps])
+        present = _information_of_present(told.rows, owners, silent[gaps])
+    information = told.rows.T @ told.rows
+    return Arrived(deviations @ told.weights, information, gaps, present, silent.sum(axis=1).astype(np.intp))
+
+
+def _information_of_present(rows: Array, owners: Integers, silent: Booleans) -> Array:
+    """Σ A_i'A_i over the senders that are not silent, for each of some rows, (gaps, L, L)."""
+    length = rows.shape[1]
+    senders = silent.shape[1]
+    size = max(_BLOCK, length // 2)  # the sums of blocks then take no more room than what agents observe
+    starts = np.arange(0, senders, size)
+    firsts = np.searchsorted(owners, np.append(starts, senders))
+    sums = np.stack([rows[a:b].T @ rows[a:b] for a, b in pairwise(firsts.tolist())])
+    broken = np.logical_or.reduceat(silent, starts, axis=1)
+    found = ((~broken).astype(np.float64) @ sums.reshape(len(sums), -1)).reshape(-1, length, length)
+    for place in range(len(silent)):
+        some = rows[(broken[place].repeat(size)[:senders] & ~silent[place])[owners]]
+        found[place] += some.T @ some
+    return np.asarray(found)
+
+
+def known_from(whole: Network, information: Array) -> Knowledge:
+    """What messages of this information, in raw coordinates, tell beside the prior of a network."""
+    root = whole.in_raw_coordinates(whole.prior_root)
+    values, directions = np.linalg.eigh(root.T @ root + information)
+    values, directions = values[::-1], directions[:, ::-1]
+    known = values > max(least_sharpness(whole) ** 2, 64 * EPS * len(values))
+    return Knowledge(whole, np.sqrt(np.maximum(values, 0.0)), directions, known)
+
+
+def view_of(whole: Network, information: Array, wanted: Array) -> View:
+    """What messages of this information tell of some rows of x; the gain is that of b, (rows, L)."""
+    found = known_from(whole, information)
+    directions, sharpness = found.directions[:, found.known].T, found.sharpness[found.known]
+    return View.through(
+        whole.in_raw_coordinates(wanted), directions, sharpness, least_sharpness(whole),
+        lambda half: (half / sharpness) @ directions,
+    )  # fmt: skip
 
 
 class MissingAgents(Sequence[str]):
@@ -199,18 +256,11 @@ class MissingAgents(Sequence[str]):
         return f"<{counted(self._count, 'agent')} missing>"
 
     def _read(self) -> Iterator[str]:
-        before = 0
-        for each in self._parts.parts:
-            part = read_part(self._parts.folder / each.name, self._parts.length)
-            sending = read_sending(self._parts.folder, each.name, part)
-            numbers = read_message_part(self._messages, each.name, sending.numbers)
-            silent = sending.senders
+        for name in self._parts.before:
+            sent = sent_by(self._parts.file(name))
+            numbers = read_message_part(self._messages, name, sent.blocks.total)
+            silent = senders_of(sent)
             if numbers is not None:
-                silent = silent[sending.silent(numbers[self._row : self._row + 1])[0]]
+                silent = silent[silent_in(sent, numbers[self._row : self._row + 1])[0]]
             for place in silent.tolist():
-                yield self._numbered[before + place] if part.names is None else part.names[place]
-            before += each.agents
-
-    @cached_property
-    def _numbered(self) -> NumberedNames:
-        return NumberedNames(self._parts.agents)
+                yield sent.network.agents[place]

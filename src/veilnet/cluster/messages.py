@@ -11,7 +11,6 @@ A part that is not there is one whose agents did not send. The header is written
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -23,13 +22,15 @@ import numpy as np
 from veilnet._core.errors import InvalidReading, InvalidRequest
 from veilnet._core.types import Array
 from veilnet.agent.release import NotPrivate
-from veilnet.cluster.parts import DAMAGED, HEADER, Parts, arrays_of, opened, read_header, written
-from veilnet.cluster.sending import numbers_sent, plan_name
-from veilnet.io._atomic import write_text
+from veilnet.cluster.files import HEADER, read_arrays, read_header, write_arrays, write_header
+from veilnet.cluster.parts import Parts, opened
+from veilnet.cluster.plans import numbers_sent, plan_name
+from veilnet.io._kinds import TEXT, WHOLE, YES, Table
 
 __all__ = ["Messages", "open_messages", "save_messages"]
 
 FORMAT = "veilnet-messages/1"
+_FIELDS = Table(plan=TEXT, rows=WHOLE, private=YES)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def save_messages(
             )
         rows = len(array)
         private = private and not isinstance(numbers, NotPrivate)
-        written(target / name, {"sent": array, "plan": np.array(plan)})
+        write_arrays(target / name, {"sent": array, "plan": np.array(plan)})
     if rows is None:
         raise InvalidRequest("sent: expected the messages of one part at least, found none")
     return finish(Messages(target, plan, rows, private))
@@ -90,23 +91,8 @@ def open_messages(folder: str | PathLike[str]) -> Messages:
     folder: where :func:`save_messages` or :func:`veilnet.cluster.sanitize` wrote it.
     """
     target = Path(folder).resolve()
-    path = target / HEADER
-    document = read_header(
-        path,
-        FORMAT,
-        InvalidReading,
-        "a folder of messages begins with its header",
-        "write the messages again",
-    )
-    try:
-        plan, rows, private = document["plan"], document["rows"], document["private"]
-        if type(rows) is not int or rows < 0 or type(private) is not bool or type(plan) is not str:
-            raise TypeError("expected the name of a plan, a number of rows, and whether they are private")
-    except (KeyError, TypeError) as error:
-        raise InvalidReading(
-            f"{path}: {error!r}; the header was changed, write the messages again"
-        ) from error
-    return Messages(target, plan, rows, private)
+    begin = "a folder of messages begins with its header"
+    return Messages(target, **read_header(target / HEADER, FORMAT, _FIELDS, InvalidReading, begin))
 
 
 def messages_of(parts: Parts, messages: Messages | str | PathLike[str]) -> Messages:
@@ -118,8 +104,7 @@ def messages_of(parts: Parts, messages: Messages | str | PathLike[str]) -> Messa
             f"{found.folder}: messages of the plan {found.plan or 'nobody named'}, and that of {parts.folder} is "
             f"{plan}; fuse them with the plan they were made by"
         )
-    known = {each.name for each in parts.parts}
-    strangers = sorted(each.name for each in found.folder.glob("part-*.npz") if each.name not in known)
+    strangers = sorted({each.name for each in found.folder.glob("part-*.npz")} - set(parts.before))
     if strangers:
         raise InvalidReading(f"{found.folder / strangers[0]}: {parts.folder} has no such part; remove it")
     return found
@@ -141,20 +126,15 @@ def begun(folder: str | PathLike[str]) -> Path:
 
 def finish(messages: Messages) -> Messages:
     """Write the header: all parts are there."""
-    document = {
-        "format": FORMAT,
-        "plan": messages.plan,
-        "rows": messages.rows,
-        "private": messages.private,
-    }
-    write_text(messages.folder / HEADER, json.dumps(document) + "\n")
+    write_header(messages.folder / HEADER, FORMAT, _FIELDS, vars(messages))
     return messages
 
 
 def read_message_part(messages: Messages, name: str, numbers: int) -> Array | None:
     """What the agents of a part sent, (T, numbers); None where the part is not there."""
     path = messages.folder / name
-    found = read_arrays(path, "its agents then count as missing")
+    again = "write it again, or remove it: its agents then count as missing"
+    found = read_arrays(path, InvalidReading, again)
     if found is None:
         return None
     sent = as_numbers(found.get("sent"), f"{path}: sent", 2)
@@ -168,33 +148,6 @@ def read_message_part(messages: Messages, name: str, numbers: int) -> Array | No
             f"{path}: expected {messages.rows} rows of {numbers} numbers, found shape {sent.shape}; write it again"
         )
     return sent
-
-
-def read_reading_part(folder: Path, name: str, agents: int, size: int) -> Array | None:
-    """The readings of the agents of a part, (T, s, n); None where the part is not there."""
-    path = folder / name
-    found = read_arrays(path, "its agents then send nothing")
-    if found is None:
-        return None
-    readings = as_numbers(found.get("readings"), f"{path}: readings", 3)
-    if readings.shape[1:] != (agents, size):
-        raise InvalidReading(
-            f"{path}: readings: expected shape (T, {agents}, {size}), found {readings.shape}; nothing was sent"
-        )
-    return readings
-
-
-def read_arrays(path: Path, without: str) -> dict[str, Any] | None:
-    """The arrays of a part of messages or readings; None where there is none."""
-    try:
-        with path.open("rb") as file:
-            return arrays_of(file)
-    except FileNotFoundError:
-        return None
-    except DAMAGED as error:
-        raise InvalidReading(
-            f"{path}: the part is damaged ({error}); write it again, or remove it: {without}"
-        ) from error
 
 
 def as_numbers(value: Any, name: str, dimensions: int) -> Array:

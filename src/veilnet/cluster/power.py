@@ -1,198 +1,166 @@
 """Limited noise power in a network in parts: an estimate goes to all parts, L x L sums come back.
 
 The search is that for very many agents in one piece (:mod:`veilnet.designs.power`), in coordinates in which the
-raw information of all is the identity. As with trade-offs, it takes the same steps with any number of workers, and
-what was answered is kept in ``plan/search`` until the plan is there.
+raw information of all is the identity. As with trade-offs, it takes the same steps with any number of workers.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
+from veilnet._core.stacks import parts as some_at_a_time
 from veilnet._core.threads import one_thread
 from veilnet._core.types import Array, Integers
 from veilnet.bounds.knowledge import knowledge_of_factor
-from veilnet.cluster.answering import Added, added, key_of
-from veilnet.cluster.asking import Asking
-from veilnet.cluster.parts import LoadedPart, Parts, read_part
-from veilnet.cluster.remembering import remembered
-from veilnet.cluster.tasks import BatchSums, sent_sums, told_triangle
+from veilnet.cluster.answering import Asking
+from veilnet.cluster.parts import PartFile, Parts
+from veilnet.cluster.running import over_parts
+from veilnet.cluster.sums import PlanSums, key_of, sent_sums, share_sums
 from veilnet.designs.power import (
     Agents,
     Ascent,
     AscentSearch,
     FreeStack,
-    left_open_by,
+    left_open,
     relative_gap,
     wanted_columns,
-    withheld_by,
+    withheld,
 )
 from veilnet.designs.questions import read_amounts
 from veilnet.model.network import Network
-from veilnet.verdict.share_stacks import share_stack, share_tolerance, share_weights
+from veilnet.verdict.share_stacks import share_stack
 
 
 @dataclass(frozen=True, eq=False)
-class Where:
-    """What workers have to know to find the agents that may add noise.
+class Free:
+    """Where the agents of a part may add noise.
 
-    folder, length: of the parts.
     change:    T^-1, (L, L), with T'T the raw information of all.
     weights, tolerance: of the shares (:func:`veilnet.verdict.share_stacks.share_stack`).
-    power:     largest noise power of an agent, by the name of its part.
+    names, powers: of the parts, and largest noise power of an agent of each.
     """
 
-    folder: Path
-    length: int
     change: Array
     weights: Array
     tolerance: float
-    power: Mapping[str, float]
+    names: tuple[str, ...]
+    powers: Array
 
-    def agents(self, name: str, part: LoadedPart) -> Agents:
+    def agents(self, part: PartFile) -> Agents:
         """The agents of a part, with their shares and powers."""
-        found = share_stack(part.observe, part.roots, self.weights, self.tolerance)
-        power = np.full(len(part.observe), self.power[name])
-        return Agents(part.observe, part.roots, np.asarray(found.rows), found.ranks, power)
+        observe, roots = part.network.stacked, part.network.roots
+        found = share_stack(observe, roots, self.weights, self.tolerance)
+        power = np.full(len(observe), self.powers[self.names.index(part.name)])
+        return Agents(observe, roots, np.asarray(found.rows), found.ranks, power)
 
-    def free(self, name: str) -> list[FreeStack]:
-        """Where the agents of a part may add noise, remembered from pass to pass."""
+    def arrays(self, part: PartFile) -> tuple[Array, ...]:
+        """As :meth:`veilnet.cluster.answering.Prepared.arrays`."""
+        stacks = self.agents(part).free(self.change)
+        return tuple(each for stack in stacks for each in (stack.told, stack.stretch, stack.unstretch))
 
-        def make() -> tuple[Array, ...]:
-            part = read_part(self.folder / name, self.length)
-            stacks = self.agents(name, part).free(self.change)
-            return tuple(each for stack in stacks for each in (stack.told, stack.stretch, stack.unstretch))
-
-        arrays = remembered(self.folder / name, self.key, make)
-        return [FreeStack(*arrays[place : place + 3]) for place in range(0, len(arrays), 3)]
-
-    @property
-    def key(self) -> str:
-        """A digest of all that what an agent may add depends on, beside its part."""
-        return key_of(self.change, self.weights, np.array(self.tolerance), json.dumps(dict(self.power)))
+    def stacks(self, arrays: tuple[Array, ...]) -> Sequence[FreeStack]:
+        """As :meth:`veilnet.cluster.answering.Prepared.stacks`."""
+        whole = [FreeStack(*arrays[place : place + 3]) for place in range(0, len(arrays), 3)]
+        return [stack.part(some) for stack in whole for some in some_at_a_time(*stack.told.shape)]
 
 
-def share_triangles(name: str, part: LoadedPart, _folder: Path, where: Where) -> BatchSums:
-    """What is known from the shares of a part alone, which is what noise without limit would leave."""
-    nothing = np.zeros((where.length, where.length))
-    found = where.agents(name, part)
-    return BatchSums(told_triangle(part, found.rows, found.ranks), nothing, nothing, agents=len(found.ranks))
-
-
-def withheld_sums(names: Sequence[str], where: Where, estimate: Array) -> Added:
-    """Δ, (L, L), when all agents of these parts answer an estimate."""
-    with one_thread():
-        return added([Added((withheld_by(where.free(name), estimate),)) for name in names])
-
-
-def open_sums(names: Sequence[str], where: Where, asked: Array, estimate: Array) -> Added:
-    """What the best and what the present noise of these parts adds to the error to first order."""
-    with one_thread():
-        return added([Added((left_open_by(where.free(name), asked, estimate),)) for name in names])
-
-
-def noise_sums(name: str, part: LoadedPart, folder: Path, where: Where, estimate: Array) -> BatchSums:
+def noise_sums(part: PartFile, free: Free, estimate: Array) -> PlanSums:
     """The last pass: what every agent of a part sends whose noise answers an estimate, written as in the plan."""
 
     def make() -> tuple[Array, Array, Integers]:
-        rows, variances, _ = where.agents(name, part).sending(where.change, estimate)
+        rows, variances, _ = free.agents(part).sending(free.change, estimate)
         return rows, variances, np.full(len(rows), rows.shape[1], dtype=np.intp)
 
-    return sent_sums(name, part, folder, key_of(part.digest, where.key, estimate), make)
+    return sent_sums(part, key_of(part.digest, free, estimate), make)
 
 
 class PartsPowerCrowd:
     """All agents of a network in parts, as :class:`veilnet.designs.power.PowerCrowd`."""
 
-    def __init__(self, asking: Asking, where: Where) -> None:
-        self._asking, self._where = asking, (where,)
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
 
     def withheld(self, estimate: Array) -> Array:
         """As :meth:`veilnet.designs.power.PowerCrowd.withheld`."""
-        return self._asking.answered(withheld_sums, self._where, (estimate,))[0]
+        return self._asking.answered(withheld, estimate)[0] + np.zeros((len(estimate), len(estimate)))
 
     def left_open(self, asked: Array, estimate: Array) -> Array:
         """As :meth:`veilnet.designs.power.PowerCrowd.left_open`."""
-        return self._asking.answered(open_sums, self._where, (asked, estimate))[0]
+        return self._asking.answered(left_open, asked, estimate)[0] + np.zeros(2)
 
 
 class PowerSearch:
     """The designs of limited noise power of a network in parts.
 
-    parts:  the network.
-    whole:  one imaginary agent that tells what all agents tell.
-    first:  the sums of the first pass.
-    power:  largest noise power of an agent, by the name of its part.
+    parts:     the network.
+    whole:     one imaginary agent that tells what all agents tell.
+    weights, tolerance: of the shares.
+    power:     largest noise power of an agent, by the name of its part.
     """
 
     def __init__(
-        self, parts: Parts, whole: Network, first: BatchSums, power: Mapping[str, float], client: Any,
+        self, parts: Parts, whole: Network, weights: Array, tolerance: float, power: Mapping[str, float], client: Any,
         progress: Progress | None,
     ) -> None:  # fmt: skip
         self._parts, self._whole, self._client, self._progress = parts, whole, client, progress
-        self.power = power
         with one_thread():
-            tolerance = share_tolerance(max(whole.conditioning, first.condition), first.readings)
-            self._where = Where(
-                parts.folder, parts.length, whole.in_raw_coordinates(np.eye(parts.length)),
-                share_weights(whole.raw_triangle, whole.U), tolerance, self.power,
-            )  # fmt: skip
+            change = whole.in_raw_coordinates(np.eye(parts.length))
+            self._free = Free(change, weights, tolerance, tuple(power), np.array(list(power.values())))
             self._wanted = wanted_columns(
                 whole.in_raw_coordinates(whole.U), map(whole.in_raw_coordinates, whole.private.values())
             )
-        self._asking = self._asking_about(self._where)
-        shares = self._asking.over(share_triangles, arguments=(self._where,))
-        with one_thread():
-            self.ceiling = self._grown(shares)
+        self._asking = self._asking_about(self._free)
+        # Noise without limit would leave the shares alone.
+        self.ceiling = self._grown(over_parts(share_sums, parts, weights, tolerance, False, client=client))
         self._upper = float("inf")
 
-    def answer(self, part_of_power: float) -> tuple[BatchSums, dict[str, Any]]:
+    def answer(self, part_of_power: float) -> tuple[PlanSums, dict[str, Any]]:
         """The noise found within a part of the power, written by all parts; its sums, and how it was found."""
-        powers = {name: part_of_power * each for name, each in self.power.items()}
-        where = replace(self._where, power=powers)
-        asking = self._asking_about(where)
+        free = replace(self._free, powers=part_of_power * self._free.powers)
         with one_thread():
-            found: Ascent = AscentSearch(PartsPowerCrowd(asking, where), self._wanted, self._progress).run()
+            crowd = PartsPowerCrowd(self._asking_about(free))
+            found: Ascent = AscentSearch(crowd, self._wanted, self._progress).run()
         self._upper = found.upper_bound if part_of_power == 1.0 else self._upper
-        sums: BatchSums = asking.over(
-            noise_sums, arguments=(where, found.estimate), progress=self._progress, what="writing the plan"
-        )
-        with one_thread():
-            total = sum(self._grown(sums).values())
-        given = set(self.power.values())
+        sums: PlanSums = over_parts(
+            noise_sums, self._parts, free, found.estimate, client=self._client, progress=self._progress,
+            what="writing the plan",
+        )  # fmt: skip
+        total = sum(self._grown(sums).values())
+        given = self._free.powers.tolist()
         return sums, {
             "total_privacy": total,
             "upper_bound": self._upper,
             "relative_gap": relative_gap(total, self._upper),
             "iterations": found.passes,
             "interrupted": found.interrupted,
-            "power_allowed": given.pop() if len(given) == 1 else dict(self.power),
+            "power_allowed": given[0]
+            if len(set(given)) == 1
+            else dict(zip(self._free.names, given, strict=True)),
         }
 
     def forget(self) -> None:
         """Remove what was kept in case the search is cut off."""
         self._asking.forget()
 
-    def _grown(self, sums: BatchSums) -> dict[str, float]:
+    def _grown(self, sums: PlanSums) -> dict[str, float]:
         """Name -> p_j where no more is known than sums tell."""
-        known = knowledge_of_factor(self._whole, sums.triangle)
-        return {name: known.growth(rows) for name, rows in self._whole.private.items()}
+        with one_thread():
+            known = knowledge_of_factor(self._whole, sums.triangle)
+            return {name: known.growth(rows) for name, rows in self._whole.private.items()}
 
-    def _asking_about(self, where: Where) -> Asking:
-        return Asking(self._parts, self._client, key_of(where.key, self._wanted))
+    def _asking_about(self, free: Free) -> Asking:
+        return Asking(self._parts, free, self._client, self._wanted)
 
 
 def read_power_of_parts(parts: Parts, power: Any) -> dict[str, float]:
     """The noise power allowed to every agent of a part, by its name; 0 where a mapping leaves one out."""
-    names = [part.name for part in parts.parts]
+    names = list(parts.before)
     if np.iterable(power) and not isinstance(power, str | Mapping):
         raise InvalidRequest(
             f"power: expected one number for all agents, or the name of a part -> number ({names[0]!r}: 1e4), found "

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.validation import refuse_unknown
 from veilnet._core.words import times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.cluster.extracting import sanitizer_of
 from veilnet.cluster.parts import Parts
-from veilnet.cluster.sending import PLAN
+from veilnet.cluster.plans import PLAN, sent_by
 from veilnet.plans.certificate import Certificate
 from veilnet.plans.in_words import power_in_words
 
-__all__ = ["ROUNDING", "PartsPlan", "PartsVerdict"]
+__all__ = ["PartsPlan", "PartsVerdict"]
 
-ROUNDING = 1e-9
-"""What is free may miss the limit by so much, relative to 1 plus the limit, where it reaches it."""
+_ROUNDING = (
+    1e-9  # what is free may miss the limit by so much, relative to 1 plus the limit, where it reaches it
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +94,11 @@ class PartsPlan:
         part:  the name of its part, "part-00000.npz".
         place: its place in it, from 0.
         """
-        return sanitizer_of(self.parts, part, place)
+        refuse_unknown([part], list(self.parts.before), "part", error=InvalidRequest)
+        sent = sent_by(self.parts.file(part))
+        if place not in range(len(sent)):
+            raise InvalidRequest(f"place: expected 0 to {len(sent) - 1} in {part}, found {place}")
+        return sent[sent.network.agents[place]]
 
     def __str__(self) -> str:
         written = f"Written to {self.parts.folder / PLAN}."
@@ -114,4 +120,4 @@ class PartsPlan:
 
 
 def _reached(ceiling: float, limit: float) -> bool:
-    return bool(ceiling >= limit - ROUNDING * (1 + limit)) if np.isfinite(limit) else bool(np.isinf(ceiling))
+    return bool(ceiling >= limit - _ROUNDING * (1 + limit)) if np.isfinite(limit) else bool(np.isinf(ceiling))

@@ -1,4 +1,4 @@
-"""One pass over all parts: a task for each batch, and their sums joined in a tree of fixed shape.
+"""One pass over all parts: a task for each batch, and their answers added up in a tree of fixed shape.
 
 Batches and tree depend on the folder alone. However many workers there are, whichever of them dies, and with no
 cluster at all, the same numbers are added in the same order.
@@ -6,9 +6,12 @@ cluster at all, the same numbers are added in the same order.
 
 from __future__ import annotations
 
+import operator
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,76 +19,54 @@ from veilnet._core.errors import InvalidRequest, VeilnetError
 from veilnet._core.extras import install_line
 from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
-from veilnet.cluster.parts import Parts, loaded
-from veilnet.cluster.tasks import joined
+from veilnet._core.words import counted
+from veilnet.cluster.parts import PartFile, Parts
 
-_TOGETHER = 16  # sums joined by one task: few enough to hold, many enough for few tasks
+_TOGETHER = 16  # answers added up by one task: few enough to hold, many enough for few tasks
+_PATIENCE = 1.0  # seconds, at least, from one look at which workers there are to the next
 
 Task = Callable[..., Any]
-Join = Callable[[Sequence[Any]], Any]
 
 
-def over_all_parts(
-    task: Task, parts: Parts, arguments: tuple[Any, ...], *, join: Join = joined, **how: Any
-) -> Any:
-    """The sums of all parts.
+def over_parts(
+    task: Task, parts: Parts, *arguments: Any, client: Any = None, progress: Progress | None = None, what: str = ""
+) -> Any:  # fmt: skip
+    """The answers of all parts, added up.
 
-    task: called with the name of a part, its agents, the folder, then with ``arguments``.
-
-    The others are those of :func:`over_all_batches`.
-    """
-    given = (task, join, parts.folder, parts.length, arguments)
-    return over_all_batches(part_by_part, parts.batches(), given, join=join, **how)
-
-
-def part_by_part(
-    names: Sequence[str], task: Task, join: Join, folder: Path, length: int, arguments: tuple[Any, ...]
-) -> Any:
-    """A task: the sums of a batch, part after part."""
-    with one_thread():
-        return join([task(name, part, folder, *arguments) for name, part in loaded(folder, names, length)])
-
-
-def over_all_batches(
-    task: Task,
-    batches: Sequence[tuple[str, ...]],
-    arguments: tuple[Any, ...],
-    *,
-    client: Any = None,
-    progress: Progress | None = None,
-    what: str = "",
-    join: Join = joined,
-) -> Any:
-    """The sums of all batches.
-
-    task:      called with the names of a batch, then with ``arguments``, which every worker gets.
+    task:      called with a :class:`PartFile`, then with ``arguments``, which every worker gets; what it answers has
+               a sum.
     client:    a ``dask.distributed`` client; None does the same here.
-    progress:  called after each batch with (what, the part that is done).
-    join:      makes one of several answers, in the order given.
+    progress:  called at once and after each batch with (what, the part that is done).
     """
     tell = progress or (lambda _what, _part: None)
-    if client is None:
-        sums = []
-        for done, names in enumerate(batches, 1):
-            sums.append(task(names, *arguments))
-            tell(what, done / len(batches))
-        while len(sums) > 1:
-            sums = [
-                _joined(join, sums[start : start + _TOGETHER]) for start in range(0, len(sums), _TOGETHER)
-            ]
-        return sums[0]
-    return _on_the_cluster(task, batches, arguments, client, tell, what, join)
+    tell(what, 0.0)
+    batches = parts.batches()
+    if client is not None:
+        return _by_workers(task, batches, (parts.folder, task, arguments), client, tell, what)
+    answers = []
+    for done, names in enumerate(batches, 1):
+        answers.append(part_by_part(names, parts.folder, task, arguments))
+        tell(what, done / len(batches))
+    while len(answers) > 1:
+        answers = [added(answers[k : k + _TOGETHER]) for k in range(0, len(answers), _TOGETHER)]
+    return answers[0]
 
 
-def _on_the_cluster(
-    task: Task,
-    batches: Sequence[tuple[str, ...]],
-    arguments: tuple[Any, ...],
-    client: Any,
-    tell: Progress,
-    what: str,
-    join: Join,
-) -> Any:
+def part_by_part(names: Sequence[str], folder: Path, task: Task, arguments: tuple[Any, ...]) -> Any:
+    """The answers of a batch, part after part."""
+    with one_thread():
+        return reduce(operator.add, (task(PartFile(folder, name), *arguments) for name in names))
+
+
+def added(answers: Sequence[Any]) -> Any:
+    """Their sum, in the order given."""
+    with one_thread():
+        return reduce(operator.add, answers)
+
+
+def _by_workers(
+    task: Task, batches: Sequence[tuple[str, ...]], given: tuple[Any, ...], client: Any, tell: Progress, what: str
+) -> Any:  # fmt: skip
     from distributed import KilledWorker, as_completed
 
     run = secrets.token_hex(4)
@@ -93,22 +74,25 @@ def _on_the_cluster(
     keys = [f"{named}-{names[0]}-{run}" for names in batches]
     futures: list[Any] = []
     try:
-        futures = client.map(
-            task, batches, *([each] * len(batches) for each in arguments), key=keys, pure=False
-        )
+        there, lost, looked = set(client.nthreads()), 0, time.monotonic()
+        copies = ([each] * len(batches) for each in given)
+        futures = client.map(part_by_part, batches, *copies, key=keys, pure=False)
         for done, future in enumerate(as_completed(futures, loop=client.loop), 1):
             if future.status == "error":
                 future.result()
             if future.status in ("cancelled", "lost"):
                 raise CancelledError
-            tell(what, done / len(batches))
+            if time.monotonic() > looked + _PATIENCE:
+                lost, looked = len(there - set(client.nthreads())), time.monotonic()
+            words = f"{what} ({counted(lost, 'worker')} lost, others do its parts)" if lost else what
+            tell(words, done / len(batches))
         level = futures
         while len(level) > 1:
             level = [
-                client.submit(_joined, join, level[start : start + _TOGETHER], pure=False)
-                for start in range(0, len(level), _TOGETHER)
+                client.submit(added, level[k : k + _TOGETHER], pure=False)
+                for k in range(0, len(level), _TOGETHER)
             ]
-        found = level[0].result()
+        return level[0].result()
     except VeilnetError:
         raise
     except KilledWorker as error:
@@ -127,12 +111,6 @@ def _on_the_cluster(
         ) from error
     finally:
         _forget(client, futures)
-    return found
-
-
-def _joined(join: Join, several: Sequence[Any]) -> Any:
-    with one_thread():
-        return join(several)
 
 
 def _forget(client: Any, futures: list[Any]) -> None:

@@ -1,14 +1,13 @@
 """Readings of a network in parts, sanitized part by part: for simulations, and wherever parts are gateways of agents.
 
-An agent in service runs its own file (``veilnet extract``); what happens to a reading here is what happens there:
-offset, dither, combination, noise, rounding to the grid, and nothing at all of a reading in doubt
+An agent in service runs its own file (``veilnet parts extract``); what happens to a reading here is what happens
+there: offset, dither, combination, noise, rounding to the grid, and nothing at all of a reading in doubt
 (:mod:`veilnet.agent.release`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,14 @@ from veilnet._core.types import Array
 from veilnet.agent.mechanisms import SanitizerStack
 from veilnet.agent.randomness import NoiseSource, SeededNoise, SystemNoise
 from veilnet.agent.release import release_stack
-from veilnet.cluster.messages import Messages, as_numbers, begun, finish, read_arrays, read_reading_part
-from veilnet.cluster.parts import LoadedPart, Parts, opened, written
-from veilnet.cluster.running import over_all_parts
-from veilnet.cluster.sending import Sending, plan_name, read_sending
+from veilnet.cluster.files import read_arrays, write_arrays
+from veilnet.cluster.messages import Messages, as_numbers, begun, finish
+from veilnet.cluster.parts import PartFile, Parts, opened
+from veilnet.cluster.plans import plan_name, senders_of, sent_by, silent_in
+from veilnet.cluster.running import over_parts
+from veilnet.cluster.sums import Summed, joined_by
 from veilnet.designs.questions import read_count
+from veilnet.model.network import Network
 
 __all__ = ["Sanitized", "sanitize"]
 
@@ -74,65 +76,60 @@ def sanitize(
         raise InvalidReading(
             f"readings: expected a folder of parts, found none at {source}; nothing was sent"
         )
-    target = begun(messages)
-    plan = plan_name(network.folder)
-    found: _Done = over_all_parts(
-        sanitized_part,
-        network,
-        (source, target, plan, chosen),
-        client=client,
-        progress=progress,
-        what="sanitizing",
-        join=done_together,
-    )
-    if found.rows is None:
+    target, plan = begun(messages), plan_name(network.folder)
+    found: _Done = over_parts(
+        sanitized_part, network, source, target, plan, chosen, client=client, progress=progress, what="sanitizing"
+    )  # fmt: skip
+    if not found.rows:
         raise InvalidReading(f"{source}: holds readings of no part of {network.folder}; nothing was sent")
-    return Sanitized(
-        finish(Messages(target, plan, found.rows, private=chosen is None)), found.sent, found.refused
-    )
+    made = Messages(target, plan, found.rows[0][0], private=chosen is None)
+    return Sanitized(finish(made), found.sent, found.refused)
+
+
+def _as_many_rows(one: tuple[tuple[int, str], ...], other: tuple[tuple[int, str], ...]) -> Any:
+    if one and other and one[0][0] != other[0][0]:
+        raise InvalidReading(
+            f"readings: {one[0][1]} has {one[0][0]} rows, {other[0][1]} has {other[0][0]}; fill rows that were not "
+            "read with nan"
+        )
+    return one or other
 
 
 @dataclass(frozen=True)
-class _Done:
-    """Rows, None where there were no readings; and messages that were sent, and refused."""
+class _Done(Summed):
+    """How many rows there are and the first part that has them, if any; messages that were sent, and refused."""
 
-    rows: int | None = None
+    rows: tuple[tuple[int, str], ...] = field(default=(), metadata=joined_by(_as_many_rows))
     sent: int = 0
     refused: int = 0
-    part: str = ""
 
 
-def done_together(several: Sequence[_Done]) -> _Done:
-    """Several batches together; all have as many rows."""
-    with_rows = [each for each in several if each.rows is not None]
-    for each in with_rows[1:]:
-        if each.rows != with_rows[0].rows:
-            raise InvalidReading(
-                f"readings: {with_rows[0].part} has {with_rows[0].rows} rows, {each.part} has {each.rows}; fill rows "
-                "that were not read with nan"
-            )
-    first = with_rows[0] if with_rows else _Done()
-    return _Done(
-        first.rows, sum(each.sent for each in several), sum(each.refused for each in several), first.part
-    )
-
-
-def sanitized_part(
-    name: str, part: LoadedPart, folder: Path, readings: Path, messages: Path, plan: str, seed: int | None
-) -> _Done:
+def sanitized_part(part: PartFile, readings: Path, messages: Path, plan: str, seed: int | None) -> _Done:
     """A task: sanitize the readings of a part, and write them as a part of the messages."""
-    sending = read_sending(folder, name, part)
-    count, size, _ = part.observe.shape
-    given = read_reading_part(readings, name, count, size)
-    if given is None:
+    sent, path, source = sent_by(part), messages / part.name, readings / part.name
+    found = read_arrays(source, InvalidReading, "write it again, or remove it: its agents then send nothing")
+    if found is None:
         return _Done()
-    released = _before(messages / name, readings / name, plan, (len(given), sending.numbers), seed)
+    given = as_numbers(found.get("readings"), f"{source}: readings", 3)
+    expected = part.network.stacked.shape[:2]
+    if given.shape[1:] != expected:
+        raise InvalidReading(
+            f"{source}: readings: expected shape (T, {expected[0]}, {expected[1]}), found {given.shape}; nothing was "
+            "sent"
+        )
+    released = _before(path, source, plan, (len(given), sent.blocks.total), seed)
     if released is None:
-        released = release(sending, part, given, part_noise(name, seed))
+        noise = SystemNoise() if seed is None else SeededNoise(part_generator(part.name, seed, 0))
+        released = np.full((len(given), sent.blocks.total), np.nan)
+        for stack in sent.stacks:
+            for some in some_at_a_time(stack.count, len(given), stack.readings):
+                few = stack.take(some)
+                made = release_of(part.network, few, given[:, few.places], noise)
+                released[:, sent.numbers(few).reshape(-1)] = made.reshape(len(given), -1)
         marks = {"plan": np.array(plan), "seed": np.array(-1 if seed is None else seed)}
-        written(messages / name, {"sent": released, **marks})
-    silent = int(np.sum(sending.silent(released)))
-    return _Done(len(given), len(given) * len(sending.senders) - silent, silent, name)
+        write_arrays(path, {"sent": released, **marks})
+    silent = int(np.sum(silent_in(sent, released)))
+    return _Done(((len(given), part.name),), len(given) * len(senders_of(sent)) - silent, silent)
 
 
 def part_generator(name: str, seed: int, purpose: int) -> np.random.Generator:
@@ -140,23 +137,14 @@ def part_generator(name: str, seed: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng([seed, purpose, int(name.removeprefix("part-").removesuffix(".npz"))])
 
 
-def part_noise(name: str, seed: int | None) -> NoiseSource:
-    """The noise of a part: from the operating system's entropy, or its own stream of a seed, whoever draws it."""
-    if seed is None:
-        return SystemNoise()
-    return SeededNoise(part_generator(name, seed, 0))
-
-
 def _before(path: Path, readings: Path, plan: str, shape: tuple[int, int], seed: int | None) -> Array | None:
     """What a run that was cut off sanitized of the same part; refused where it was something else."""
-    found = read_arrays(path, "it is drawn anew then")
+    found = read_arrays(path, InvalidReading, "write it again, or remove it: it is drawn anew then")
     if found is None:
         return None
-    mark = -1 if seed is None else seed
-    same = str(found.get("plan")) == plan and str(found.get("seed")) == str(mark)
+    same = str(found.get("plan")) == plan and str(found.get("seed")) == str(-1 if seed is None else seed)
     same = same and "sent" in found and found["sent"].shape == shape
-    same = same and readings.stat().st_mtime_ns <= path.stat().st_mtime_ns
-    if not same:
+    if not same or readings.stat().st_mtime_ns > path.stat().st_mtime_ns:
         raise InvalidRequest(
             f"{path}: messages of other readings, of another plan or with another seed than these; choose another "
             "folder, or remove it first"
@@ -164,22 +152,11 @@ def _before(path: Path, readings: Path, plan: str, shape: tuple[int, int], seed:
     return as_numbers(found["sent"], f"{path}: sent", 2)
 
 
-def release(sending: Sending, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
-    """What may leave of readings (T, s, n): (T, numbers), not a number where an agent sends nothing."""
-    made = np.full((len(readings), sending.numbers), np.nan)
-    for stack in sending.stacks():
-        for some in some_at_a_time(stack.count, len(readings), stack.readings):
-            few = stack.take(some)
-            released = release_of(few, part, readings[:, few.places], source)
-            made[:, sending.columns(few)] = released.reshape(len(readings), -1)
-    return made
-
-
-def release_of(stack: SanitizerStack, part: LoadedPart, readings: Array, source: NoiseSource) -> Array:
+def release_of(network: Network, stack: SanitizerStack, readings: Array, source: NoiseSource) -> Array:
     """What may leave of the readings (T, count, n) of some agents that send as many numbers, (T, count, k)."""
-    resolution = None if part.resolution is None else part.resolution[stack.places]
     assert stack.grid is not None  # a part of a plan always has one
+    offset, resolution = (network.blocks.take(each, stack.places) for each in (network.offset, network.steps))
     return release_stack(
         readings, source, compression=stack.compression, grid_step=stack.grid, variances=stack.variances,
-        offset=part.offset[stack.places], resolution=resolution,
+        offset=offset, resolution=resolution,
     )  # fmt: skip

@@ -2,32 +2,26 @@
 
 The search is that for very many agents in one piece (:mod:`veilnet.designs.many`), and every number it decides by is
 a sum over parts in an order of their own; so it takes the same steps with any number of workers, with none, and after
-some died. What was answered is kept in ``plan/search`` until the plan is there: a run that was cut off goes on where
-it was.
+some died.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from veilnet._core.errors import Infeasible, InvalidRequest
-from veilnet._core.progress import Progress
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.linalg import solve_lower_batch
+from veilnet._core.stacks import parts as some_at_a_time
 from veilnet._core.threads import one_thread
-from veilnet._core.types import Array
-from veilnet.cluster.answering import (
-    answer_sums,
-    chosen_agents,
-    chosen_together,
-    key_of,
-    mixture_sums,
-    pull_sums,
-)
-from veilnet.cluster.asking import Asking
-from veilnet.cluster.parts import Parts
-from veilnet.cluster.tasks import BatchSums
+from veilnet._core.types import Array, Integers
+from veilnet.cluster.answering import Asking, remembered
+from veilnet.cluster.parts import PartFile, Parts
+from veilnet.cluster.running import over_parts
+from veilnet.cluster.sums import PlanSums, Summed, key_of, sent_sums
 from veilnet.designs.floors import floors_of
 from veilnet.designs.joint import SETTINGS, SearchOptions
 from veilnet.designs.many import (
@@ -37,10 +31,15 @@ from veilnet.designs.many import (
     ManySearch,
     Question,
     Rule,
+    answers,
     columns_of,
+    evenly,
+    mixed,
+    pulled,
     search_closed_forms,
     standing_for,
 )
+from veilnet.designs.shrink import normal_rows
 from veilnet.model.network import Network
 from veilnet.model.standard_form import standard_form
 from veilnet.plans.asked import Asked
@@ -50,83 +49,99 @@ EFFORT = Effort(first=20, steps=20, rounds=2, last=20)
 _WITHOUT_BOUND = 1e12
 
 
+@dataclass(frozen=True, eq=False)
+class White:
+    """R_i^-½ H_i T^-1 of the agents of a part, (s, n, L).
+
+    change: T^-1 of the raw information T'T of all agents and the prior.
+    """
+
+    change: Array
+
+    def arrays(self, part: PartFile) -> tuple[Array, ...]:
+        """As :meth:`veilnet.cluster.answering.Prepared.arrays`."""
+        observe, roots = part.network.stacked, part.network.roots
+        white = np.empty(observe.shape)
+        for some in some_at_a_time(*observe.shape):
+            white[some] = solve_lower_batch(roots[some], observe[some]) @ self.change
+        return (white,)
+
+    def stacks(self, arrays: tuple[Array, ...]) -> Sequence[Array]:
+        """As :meth:`veilnet.cluster.answering.Prepared.stacks`."""
+        return [arrays[0][some] for some in some_at_a_time(*arrays[0].shape)]
+
+
+def told(stack: Array, recipe: Rule, wanted: Array) -> tuple[Array, Array]:
+    """(Σ H_i'X_i H_i, Σ H_i'(I - X_i)H_i A) when all answer by a recipe."""
+    return answers(recipe, stack, wanted)
+
+
+def pull(stack: Array, recipe: Rule, estimate: Array, worths: Array) -> Array:
+    """The derivatives of :func:`veilnet.designs.many.pulled`."""
+    return pulled(recipe, stack, estimate, worths)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Summed):
+    """Agents that stand for others: their readings, (s, n, L), and for how many each of a stack stands."""
+
+    stacks: tuple[Array, ...]
+    stand_for: tuple[float, ...]
+
+
+def chosen_agents(part: PartFile, white: White, fraction: float) -> Chosen:
+    """A task: a fraction of the agents of a part, evenly spread, at least one."""
+    (stack,) = remembered(part, key_of(white), lambda: white.arrays(part))
+    places = evenly(len(stack), fraction)
+    return Chosen((stack[places],), (len(stack) / len(places),))
+
+
+def mixture_sums(part: PartFile, white: White, recipes: Sequence[Rule], weights: Array) -> PlanSums:
+    """The last pass: what every agent of a part sends in a mixture, written as a part of the plan."""
+
+    def make() -> tuple[Array, Array, Integers]:
+        stacks = white.stacks(white.arrays(part))
+        return normal_rows(
+            np.concatenate([mixed(recipes, weights, each) for each in stacks]), part.network.roots
+        )
+
+    return sent_sums(part, key_of(part.digest, white, weights, *recipes), make)
+
+
 class PartsCrowd:
     """All agents of a network in parts, as :class:`veilnet.designs.many.Crowd`."""
 
     def __init__(self, parts: Parts, whole: Network, client: Any) -> None:
         self.form = standard_form(whole)
         self.wanted, self.owner = columns_of(self.form)
-        self.change = whole.in_raw_coordinates(np.eye(parts.length))
-        self._where = (parts.folder, parts.length, self.change)
-        self._asking = Asking(parts, client, key_of(self.change, self.wanted))
+        self.white = White(whole.in_raw_coordinates(np.eye(parts.length)))
+        self.asking = Asking(parts, self.white, client, self.wanted)
 
     def ask(self, recipe: Rule) -> Known:
         """As :meth:`veilnet.designs.many.Crowd.ask`."""
-        told, hidden = self._asking.answered(answer_sums, self._where, (recipe, self.wanted))
-        return Known(self.form.information + told, hidden)
+        known, hidden = self.asking.answered(told, recipe, self.wanted)
+        return Known(self.form.information + known, hidden)
 
     def pull(self, recipe: Rule, estimate: Array, worths: Array) -> Array:
         """As :meth:`veilnet.designs.many.Crowd.pull`."""
-        return self._asking.answered(pull_sums, self._where, (recipe, estimate, worths))[0]
-
-    def chosen(self, part: float) -> tuple[tuple[Array, ...], tuple[float, ...]]:
-        """A part of all agents, and for how many each stands."""
-        found = self._asking.over_batches(chosen_agents, arguments=(*self._where, part), join=chosen_together)
-        return found.stacks, found.stand_for
-
-    def send(self, recipes: tuple[Rule, ...], weights: Array, progress: Progress | None) -> BatchSums:
-        """Write what everybody sends in a mixture, and add up what is known from it."""
-        found: BatchSums = self._asking.over(
-            mixture_sums,
-            arguments=(self.change, recipes, weights),
-            progress=progress,
-            what="writing the plan",
-        )
-        return found
-
-    def forget(self) -> None:
-        """Remove what was kept in case the search is cut off."""
-        self._asking.forget()
-
-
-def question_of(asked: Asked, names: list[str], margin: float) -> Question:
-    """What is asked, for the search, aimed at with a margin so that rounding decides nothing."""
-    wanted, kept, divided = (
-        np.array([(each or {}).get(name, 0.0) for name in names])
-        for each in (asked.targets, asked.floors, asked.weights)
-    )
-    if asked.most_loss is not None:
-        return Question(kept, divided, asked.most_loss * (1 - margin))
-    return Question(np.maximum(wanted * (1 + margin), kept))
-
-
-def refuse_beyond(targets: Mapping[str, float], limit: Mapping[str, float], slack: float = 0.0) -> None:
-    """Refuse what not even silence reaches.
-
-    limit: name -> what the prior allows at most.
-    slack: by how much a target may be above it, relative to 1 plus the limit.
-    """
-    for name, target in targets.items():
-        if target > limit[name] + slack * (1 + limit[name]):
-            raise Infeasible(
-                f"privacy: {name} can reach {limit[name]:.6g} at most, by silence, found {target:.6g}; ask for less"
-            )
+        return self.asking.answered(pull, recipe, estimate, worths)[0]
 
 
 class PartsTradeoff:
     """The trade-offs of a network in parts."""
 
     def __init__(
-        self, parts: Parts, whole: Network, readings: int, starts: int | None, seed: int, progress: Progress | None,
-        client: Any,
-    ) -> None:  # fmt: skip
-        self.crowd = PartsCrowd(parts, whole, client)
+        self, parts: Parts, whole: Network, readings: int, options: SearchOptions, client: Any
+    ) -> None:
+        self._parts, self._client, self._progress = parts, client, options.progress
+        self._crowd = PartsCrowd(parts, whole, client)
         self._names = list(whole.private)
-        stacks, stand_for = self.crowd.chosen(SAMPLE_ENTRIES * parts.agents / readings**2)
+        share = SAMPLE_ENTRIES * parts.agents / readings**2
+        chosen: Chosen = over_parts(chosen_agents, parts, self._crowd.white, share, client=client)
         with one_thread():
-            sample = standing_for(self.crowd.form, stacks, stand_for)
-            self._search = ManySearch(self.crowd, sample, SearchOptions(starts, seed, progress), EFFORT)
-            search_closed_forms(self._search, self.crowd.form, np.ones(len(self._names), bool))
+            sample = standing_for(self._crowd.form, chosen.stacks, chosen.stand_for)
+            self._search = ManySearch(self._crowd, sample, options, EFFORT)
+            search_closed_forms(self._search, self._crowd.form, np.ones(len(self._names), bool))
 
     @property
     def ceiling(self) -> dict[str, float]:
@@ -137,7 +152,6 @@ class PartsTradeoff:
         """What is asked, refused where the search for parts has no answer; what is free becomes a floor, but for what
         is spared.
         """
-        refuse_beyond(asked.targets, limit)
         for name, target in asked.targets.items():
             if 0 < target > limit[name] * (1 - SETTINGS.near_limit):
                 raise InvalidRequest(
@@ -152,13 +166,23 @@ class PartsTradeoff:
             )
         return asked.keeping(floors_of(self.ceiling, asked.spared) if len(self._names) > 1 else {})
 
-    def answer(
-        self, asked: Asked, margin: float, progress: Progress | None
-    ) -> tuple[BatchSums, dict[str, Any]]:
-        """The mixture found, written by all parts; its sums, and how it was found."""
+    def answer(self, asked: Asked, margin: float) -> tuple[PlanSums, dict[str, Any]]:
+        """The mixture found, aimed at with a margin so that rounding decides nothing, and written by all parts; its
+        sums, and how it was found.
+        """
+        wanted, kept, divided = (
+            np.array([(each or {}).get(name, 0.0) for name in self._names])
+            for each in (asked.targets, asked.floors, asked.weights)
+        )
+        question = Question(np.maximum(wanted * (1 + margin), kept))
+        if asked.most_loss is not None:
+            question = Question(kept, divided, asked.most_loss * (1 - margin))
         with one_thread():
-            found, agreed = self._search.answer(question_of(asked, self._names, margin))
-        sums = self.crowd.send(found.recipes, found.weights, progress)
+            found, agreed = self._search.answer(question)
+        sums: PlanSums = over_parts(
+            mixture_sums, self._parts, self._crowd.white, found.recipes, found.weights, client=self._client,
+            progress=self._progress, what="writing the plan",
+        )  # fmt: skip
         return sums, {
             "starts": self._search.starts,
             "starts_agreed": agreed,
@@ -167,3 +191,7 @@ class PartsTradeoff:
             "interrupted": found.interrupted or self._search.stopped,
             **({"given_up": sorted(asked.given_up)} if asked.given_up else {}),
         }
+
+    def forget(self) -> None:
+        """Remove what was kept in case the search is cut off."""
+        self._crowd.asking.forget()

@@ -160,7 +160,7 @@ def design(
         if method == "perfect" and asked.seen and not hidden_for_free(verdict, asked.seen):
             raise seen_for_free(verdict, asked.seen)
         wanted = asked if network.is_stream else in_numbers(network, asked)
-        refuse_above_limit(verdict, wanted.targets)
+        refuse_above_limit(verdict.limit, wanted.targets)
         if method in ("noise", "alternating"):
             plan = _by_the_paper(verdict, wanted, method, partial=partial, sweeps=visits, progress=progress)
         elif network.is_stream and asked.seen:

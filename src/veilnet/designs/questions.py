@@ -15,7 +15,6 @@ from veilnet._core.words import join_names, number, times
 from veilnet.designs.secrets import SeenAtMost, read_seen
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
-from veilnet.verdict.exact_test import Verdict
 
 
 @dataclass(frozen=True)
@@ -145,13 +144,13 @@ def read_count(value: Any, what: str, *, least: int = 1) -> int:
     return int(value)
 
 
-def refuse_above_limit(verdict: Verdict, targets: Mapping[str, float]) -> None:
+def refuse_above_limit(limit: Mapping[str, float], targets: Mapping[str, float]) -> None:
     """Infeasible, naming the limit, when a target is above what silence would give."""
-    over = {name: target for name, target in targets.items() if target > verdict.limit[name]}
+    over = {name: target for name, target in targets.items() if target > limit[name]}
     if over:
         each = [
             f"{name} was asked to reach {number(target)} ({times(1 + target)}), and even silence gives only "
-            f"{number(verdict.limit[name])} ({times(1 + verdict.limit[name])})"
+            f"{number(limit[name])} ({times(1 + limit[name])})"
             for name, target in over.items()
         ]
         raise Infeasible(f"privacy: {'; '.join(each)}. Nothing hides more than silence; ask for less")

@@ -68,12 +68,12 @@ def _read_stack(observe: Any, agents: Sequence[str] | None) -> tuple[Sequence[st
         stack = _one_stack(observe, "observe")
         sizes = np.full(stack.shape[0], stack.shape[1])
         stacked = stack.reshape(-1, stack.shape[2])
-    names: Sequence[str] = NumberedNames(len(sizes))
-    if agents is not None and not (isinstance(agents, NumberedNames) and agents == names):
-        names = as_names(agents, "agents")
+    names: Sequence[str] = NumberedNames(len(sizes)) if agents is None else agents
+    if not isinstance(names, NumberedNames):
+        names = as_names(names, "agents")
         _refuse_reserved(names)
-        if len(names) != len(sizes):
-            raise InvalidNetwork(f"agents: expected {len(sizes)} names, found {len(names)}")
+    if len(names) != len(sizes):
+        raise InvalidNetwork(f"agents: expected {len(sizes)} names, found {len(names)}")
     return names, stacked, Blocks(sizes)
 
 

@@ -200,7 +200,7 @@ def _dithering_otherwise(network: Network, sent: Mechanisms) -> Booleans:
 
 
 def confirmed_promise(
-    network: Network, sanitizers: Sanitizers, promise: Promise
+    network: Network, sanitizers: Sanitizers, promise: Promise, *, begun: Recheck | None = None
 ) -> tuple[Promise, Certificate]:
     """The promise, or what the recheck found where rounding explains the difference, and its certificate.
 
@@ -208,7 +208,7 @@ def confirmed_promise(
     above all "without bound", may be off. The recheck has 32 digits there; its figures are then the promise.
     Any other difference is left standing, and the certificate says so.
     """
-    certificate = certify(network, sanitizers, promise)
+    certificate = certify(network, sanitizers, promise, begun=begun)
     if network.is_stream:
         return _at_what_is_shown(promise, certificate)
     for _ in range(_MOST_CORRECTIONS):
@@ -218,7 +218,7 @@ def confirmed_promise(
         if corrected == promise:
             break
         promise = corrected
-        certificate = certify(network, sanitizers, promise)
+        certificate = certify(network, sanitizers, promise, begun=begun)
     return promise, certificate
 
 

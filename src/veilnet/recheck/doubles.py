@@ -20,7 +20,8 @@ class DoubleRecheck:
 
     def __init__(self, network: Network, sent: Mechanisms) -> None:
         prior = np.zeros((network.L, network.L)) if network.prior is None else network.prior.information
-        self._compare(prior + _raw_information(network), prior + _information(network, sent))
+        raw, left = information_sums(network, sent)
+        self._compare(prior + raw, prior + left)
 
     @classmethod
     def of_information(cls, raw: Array, left: Array) -> DoubleRecheck:
@@ -54,6 +55,11 @@ class DoubleRecheck:
         parts = right[sizes > 1e-10 * sizes[0]]  # dependent rows count once, each direction by its raw error
         errors = (parts / (np.maximum(self._values, 0.0) + weak)) @ parts.T
         return float(np.linalg.eigvalsh(errors)[0] - 1.0)
+
+
+def information_sums(network: Network, sent: Mechanisms) -> tuple[Array, Array]:
+    """(H'R^-1 H, H'C'(C R C' + Θ)^+ C H), (L, L) each: what readings tell, and what is left of it in what is sent."""
+    return _raw_information(network), _information(network, sent)
 
 
 def _raw_information(network: Network) -> Array:

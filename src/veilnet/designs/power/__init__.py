@@ -7,9 +7,9 @@ agent answers an estimate), ``free`` and ``agents`` (stacks of them), ``wanted``
 ``network`` (a network in one piece).
 """
 
-from veilnet.designs.power.agents import Agents, left_open_by, withheld_by
+from veilnet.designs.power.agents import Agents
 from veilnet.designs.power.ascent import Ascent, AscentSearch, PowerCrowd, relative_gap
-from veilnet.designs.power.free import FreeStack
+from veilnet.designs.power.free import FreeStack, left_open, withheld
 from veilnet.designs.power.plan import PARTS_OF_POWER, power_plan
 from veilnet.designs.power.wanted import wanted_columns
 
@@ -20,9 +20,9 @@ __all__ = [
     "AscentSearch",
     "FreeStack",
     "PowerCrowd",
-    "left_open_by",
+    "left_open",
     "power_plan",
     "relative_gap",
     "wanted_columns",
-    "withheld_by",
+    "withheld",
 ]

@@ -1,0 +1,262 @@
+"""What all parts add up to: L x L sums and a few numbers, in a tree of fixed shape.
+
+Each task is a plain function of one part. What it finds for a part of a plan it writes to ``plan/begun/`` beside the
+inputs, whole or not at all, under a key of everything it depends on; a later call with the same key reads that
+instead of computing it. A task that ran twice, because a worker died or a run was repeated, therefore answers with
+the same bits. What is in service stays as it is until the new plan is confirmed (:mod:`veilnet.cluster.plans`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork, InvalidPlan
+from veilnet._core.linalg import triangle
+from veilnet._core.stacks import raw_triangle
+from veilnet._core.types import Array, Integers
+from veilnet.agent.mechanisms import Mechanisms
+from veilnet.bounds.information import message_factor
+from veilnet.cluster.files import kept_arrays, write_arrays
+from veilnet.cluster.parts import PartFile
+from veilnet.cluster.plans import BEGUN, PLAN, SUMS, planned, sent_by, stacked
+from veilnet.plans.release_grid import with_release_grid
+from veilnet.recheck.doubles import information_sums
+from veilnet.recheck.noise_power import powers_of
+from veilnet.verdict.resolution import unstated
+from veilnet.verdict.share_stacks import share_stack
+
+_SAME_TRIANGLE = 1e-9  # of the information: what two formulas for it may differ by
+
+
+def joined_by(how: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """The metadata of a field of a :class:`Summed` that is not added, but joined by a function of two."""
+    return {"join": how}
+
+
+class Summed:
+    """What is added up over parts, in their order, each field of a dataclass by itself."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            *(
+                each.metadata.get("join", operator.add)(getattr(self, each.name), getattr(other, each.name))
+                for each in fields(self)  # type: ignore[arg-type]  # of dataclasses
+            )
+        )
+
+
+def _together(one: Array, other: Array) -> Array:
+    return triangle(np.concatenate([one, other]))
+
+
+@dataclass(frozen=True, eq=False)
+class PlanSums(Summed):
+    """What parts of a network, and of a plan, add up to.
+
+    triangle:  T with T'T the information, of raw readings in the first pass and of what is sent in the second.
+    raw:       Σ H'R^-1 H, and
+    left:      Σ H'C'(C R C' + Θ)^+ C H, by the formulas of the certificate.
+    exposed:   how many agents send some exact numbers and not everything, though nothing is said of the resolution of
+               their readings.
+    computed:  names of the parts worked on.
+    noisiest:  of every part its name, and of the agent in it that adds most noise to its readings the name and tr Θ.
+    waiting:   names of the parts of the plan that are not in service yet.
+    """
+
+    triangle: Array = field(metadata=joined_by(_together))
+    raw: Array
+    left: Array
+    agents: int = 0
+    readings: int = 0
+    numbers: int = 0
+    condition: float = field(default=1.0, metadata=joined_by(max))
+    exposed: int = 0
+    computed: tuple[str, ...] = ()
+    noisiest: tuple[tuple[str, str, float], ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+Making = Callable[[], tuple[Array, Array | None, Integers]]
+"""Makes rows of raw readings, (s, most, n), variances of their noise, (s, most), 0 or 1, or None where nothing is
+added, and how many are sent, (s,)."""
+
+
+def raw_sums(part: PartFile, keep: bool) -> PlanSums:
+    """The first pass: what the raw readings of a part tell.
+
+    keep: whether it is written down for later calls.
+    """
+    known = raw_told(part)
+    found = raw_triangle(part.network.stacked, part.network.roots) if known is None else known
+    if known is None and keep:
+        path = part.folder / PLAN / SUMS / part.name
+        write_arrays(path, {"key": np.array(part.digest), "triangle": found})
+    nothing, computed = np.zeros(found.shape), (part.name,) if known is None else ()
+    return _counted(part, PlanSums(found, nothing, nothing, computed=computed))
+
+
+def raw_told(part: PartFile) -> Array | None:
+    """T of the raw readings of a part, as a design left it beside the plan; None where it left none for this part."""
+    kept = kept_arrays(part.folder / PLAN / SUMS / part.name) or {}
+    found = kept.get("triangle")
+    if found is None or str(kept.get("key")) != part.digest or not _is_square(found, len(found)):
+        return None
+    return found
+
+
+def share_sums(part: PartFile, weights: Array, tolerance: float, keep: bool) -> PlanSums:
+    """The second pass: what every agent of a part has to send.
+
+    weights, tolerance: of :func:`veilnet.verdict.share_stacks.share_stack`, the same for all agents.
+    keep:               whether it is written as a part of a plan.
+    """
+
+    def make() -> tuple[Array, None, Integers]:
+        found = share_stack(part.network.stacked, part.network.roots, weights, tolerance)
+        return np.array(found.rows), None, found.ranks
+
+    return sent_sums(part, key_of(part.digest, weights, np.array(tolerance)), make, keep=keep)
+
+
+def sent_sums(part: PartFile, key: str, make: Making, *, keep: bool = True) -> PlanSums:
+    """The sums of a part of the plan: in service or begun by an earlier run under the same key; otherwise made now.
+
+    key:  a digest of everything that what is sent depends on.
+    keep: whether what is made is written down.
+    """
+    begun = part.folder / PLAN / BEGUN / part.name
+    for path in (part.folder / PLAN / part.name, begun):
+        arrays = kept_arrays(path) or {}
+        sent = _as_it_says(part, arrays, path) if str(arrays.get("key")) == key else None
+        if sent is not None:
+            fresh, waiting = False, path == begun
+            break
+    else:
+        arrays, sent = _told(part, *make())
+        fresh, waiting = True, keep
+        if keep:
+            write_arrays(begun, {"key": np.array(key), "digest": np.array(part.digest), **arrays})
+    return _counted(
+        part,
+        PlanSums(
+            arrays["triangle"], arrays["raw"], arrays["left"], exposed=exposed(sent),
+            computed=(part.name,) if fresh else (), waiting=(part.name,) if waiting else (),
+            noisiest=noisiest(part, sent) if "variances" in arrays else (),
+        ),
+        sent,
+    )  # fmt: skip
+
+
+def certificate_sums(part: PartFile) -> PlanSums:
+    """The sums of the certificate from a part as it is on disk, network and plan, and nothing else."""
+    sent = sent_by(part)
+    try:
+        grids = with_release_grid(part.network, sent)
+    except InvalidNetwork:  # numbers that repeat others: no grid is right
+        grids = None
+    # On another machine, a deviation on the edge may round to the neighbouring power of two.
+    if grids is None or not all(
+        np.all((mine.grid <= 2 * right.grid) & (right.grid <= 2 * mine.grid))  # type: ignore[operator]
+        for mine, right in zip(sent.stacks, grids.stacks, strict=True)
+    ):
+        path = part.folder / PLAN / part.name
+        raise InvalidPlan(f"{path}: not the grid that the noise calls for; design once more")
+    raw, left = information_sums(part.network, sent)
+    found = PlanSums(np.zeros(raw.shape), raw, left, computed=(part.name,), noisiest=noisiest(part, sent))
+    return _counted(part, found, sent)
+
+
+def exposed(sent: Mechanisms) -> int:
+    """How many agents withhold something by exact numbers, of readings that may lie on a lattice nobody knows."""
+    exact = sent.blocks.sizes.copy()
+    for stack in sent.stacks:
+        if stack.variances is not None:
+            exact[stack.places] -= np.sum(stack.variances, axis=1).astype(np.intp)
+    return len(unstated(sent.network, (exact > 0) & (exact < sent.network.blocks.sizes)))
+
+
+def noisiest(part: PartFile, sent: Mechanisms) -> tuple[tuple[str, str, float], ...]:
+    """The name of a part, and the name and noise power of the agent in it that adds most to its readings."""
+    powers = powers_of(sent)
+    most = int(np.argmax(powers))
+    return ((part.name, sent.network.agents[most], float(powers[most])),)
+
+
+def key_of(*things: Any) -> str:
+    """A digest of strings, and of arrays, alone or in dataclasses."""
+    digest = hashlib.sha256()
+    for each in things:
+        if hasattr(each, "__dataclass_fields__"):
+            each = key_of(*(getattr(each, name) for name in each.__dataclass_fields__))
+        if isinstance(each, str):
+            digest.update(b"s" + each.encode())
+        else:
+            array = np.ascontiguousarray(each)
+            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def _counted(part: PartFile, sums: PlanSums, sent: Mechanisms | None = None) -> PlanSums:
+    """The sums of one part, with what is counted of it."""
+    network = part.network
+    counted = {"agents": network.S, "readings": network.N, "condition": network.R.condition()}
+    return PlanSums(**(vars(sums) | counted | {"numbers": 0 if sent is None else sent.blocks.total}))
+
+
+def _told(
+    part: PartFile, rows: Array, variances: Array | None, sent: Integers
+) -> tuple[dict[str, Any], Mechanisms]:
+    """The arrays of a part of the plan, and what they say."""
+    unsent = np.arange(rows.shape[1]) >= sent[:, None]
+    rows[unsent] = 0.0
+    arrays: dict[str, Any] = {"compression": rows, "sent": sent}
+    if variances is not None:
+        variances[unsent] = 0.0
+        arrays["variances"] = variances
+    found = with_release_grid(part.network, stacked(part.network, arrays))
+    raw, left = information_sums(part.network, found)
+    upper = triangle(message_factor(part.network, found))
+    return arrays | {"grid": _grid(found, rows), "triangle": upper, "raw": raw, "left": left}, found
+
+
+def _as_it_says(part: PartFile, arrays: Mapping[str, Any], path: Path) -> Mechanisms | None:
+    """What a finished part says that its agents send; None where that does not tell, to the last bit and on its grid,
+    what was written beside it.
+    """
+    try:
+        found = planned(part, arrays, path)
+        grid = _grid(with_release_grid(part.network, found), arrays["compression"])
+    except (InvalidNetwork, InvalidPlan):
+        return None
+    raw, left = information_sums(part.network, found)
+    upper = arrays.get("triangle", np.zeros(0))
+    if not _is_square(upper, len(raw)):
+        return None
+    apart = np.abs(upper.T @ upper - left)
+    same = np.array_equal(grid, arrays["grid"]) and bool(np.all(apart <= _SAME_TRIANGLE * np.trace(left)))
+    for name, expected in (("raw", raw), ("left", left)):
+        same = (
+            same
+            and _is_square(arrays.get(name, upper[0]), len(raw))
+            and np.array_equal(arrays[name], expected)
+        )
+    return found if same else None
+
+
+def _grid(sent: Mechanisms, rows: Array) -> Array:
+    """The grid of each number, (s, most); 0 where none is sent."""
+    found = np.zeros(rows.shape[:2])
+    for stack in sent.stacks:
+        found[stack.places, : stack.sent] = stack.grid
+    return found
+
+
+def _is_square(array: Any, size: int) -> bool:
+    return bool(array.shape == (size, size) and array.dtype == np.float64)
