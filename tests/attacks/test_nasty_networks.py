@@ -50,6 +50,7 @@ def test_promises_are_right_to_a_millionth(study: ModuleType, seed: int) -> None
         assert outcome.ended in ("plan", "InvalidPlan")
 
 
+@pytest.mark.small_search
 @pytest.mark.parametrize("seed", [8])
 def test_every_kind_of_request(study: ModuleType, seed: int) -> None:
     outcomes = list(study.outcomes(seed))

@@ -19,7 +19,7 @@ from veilnet.auditing.what_if.wrong_models import WrongModel, random_mistake
 from veilnet.io.template import house
 from veilnet.plans.plan import make_plan
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.small_search]
 
 MINE = [
     "deployed",

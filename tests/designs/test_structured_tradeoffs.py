@@ -57,6 +57,7 @@ def test_privacy_beyond_ten_thousand_costs_more_and_more() -> None:
     assert max(saved) <= 1.05 * min(saved)
 
 
+@pytest.mark.small_search
 @pytest.mark.parametrize("number", [15, pytest.param(28, marks=pytest.mark.long)])
 def test_more_privacy_never_costs_less(number: int) -> None:
     network = structured_network(number)
@@ -69,6 +70,7 @@ def test_more_privacy_never_costs_less(number: int) -> None:
     assert all(more >= less * (1 - 1e-6) - 1e-12 for less, more in pairwise(losses))
 
 
+@pytest.mark.small_search
 def test_a_frontier_is_what_design_answers_whatever_else_is_asked() -> None:
     network = structured_network(34)
     levels = grid_of_levels(network, 4)
@@ -79,6 +81,7 @@ def test_a_frontier_is_what_design_answers_whatever_else_is_asked() -> None:
     assert -whole.rows[2].utility <= -single.utility * (1 + 1e-6)
 
 
+@pytest.mark.small_search
 # On network 87 the curve is flat: five digits of the loss stand for every privacy.
 @pytest.mark.parametrize(("number", "points"), [(4, 24), pytest.param(87, 7, marks=pytest.mark.long)])
 def test_the_two_questions_are_inverse(number: int, points: int) -> None:
@@ -124,6 +127,7 @@ def _loss_hiding(reference: Reference, z: np.ndarray) -> float:
     return float(np.trace(rows @ np.linalg.pinv(information, rcond=1e-11, hermitian=True) @ rows.T)) - 1
 
 
+@pytest.mark.small_search
 @pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_the_price_of_privacy_without_bound_counts_agents_that_are_spared(seed: int) -> None:
     """Agents of 1, 1, 1 and 4 readings: the cost jumps where an agent sees nothing of what is hidden."""

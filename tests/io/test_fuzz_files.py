@@ -36,7 +36,7 @@ from veilnet.plans.plan import make_plan
 pytestmark = pytest.mark.slow
 
 PER_EXAMPLE = 25  # mutated inputs in each example of hypothesis
-EXAMPLES = {"damaged plans": 120, "forged plans": 120, "networks": 80, "streams": 120, "messages": 40}
+EXAMPLES = {"damaged plans": 80, "forged plans": 50, "networks": 60, "streams": 80, "messages": 40}
 
 
 def small_network() -> vn.Network:

@@ -12,7 +12,6 @@ import veilnet as vn
 from helpers.stream_networks import random_stream
 from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.cli import run
-from veilnet.io.template import house
 
 NETWORK = random_stream(1, noise="coloured", joint=True, mean=True)
 
@@ -75,22 +74,24 @@ def test_the_command_line_checks_designs_and_verifies_a_stream(
         assert run(list(words)) == code
         return capsys.readouterr().out
 
-    file, folder = str(tmp_path / "house.toml"), str(tmp_path / "plan")
-    answer("init", "--stream", file)
+    file, folder = str(tmp_path / "net.toml"), str(tmp_path / "plan")
+    answer("init", "--stream", str(tmp_path / "house.toml"))
+    assert vn.Network.load(tmp_path / "house.toml").is_stream
+    NETWORK.save(file)
     checked = json.loads(answer("check", file, "--json"))
-    verdict = vn.check(house(stream=True))
+    verdict, plan = vn.check(NETWORK), vn.design(NETWORK)
     assert checked["ceiling"] == pytest.approx(dict(verdict.ceiling))
-    assert checked["numbers_to_keep"] == dict.fromkeys(verdict.network.agents, 8)
-    assert set(checked["ceiling_now"]) == {"presence", "cooking", "gait"}
+    assert checked["numbers_to_keep"] == verdict.shares.orders
+    assert set(checked["ceiling_now"]) == set(NETWORK.private)
     assert "kept from row to row" in answer("check", file)
     designed = json.loads(answer("design", file, "--out", folder, "--json"))
     assert designed["utility"] == 0.0
-    assert designed["kept"] == dict.fromkeys(verdict.network.agents, 8)
-    assert designed["privacy_now"]["gait"] == pytest.approx(checked["ceiling_now"]["gait"])
+    assert designed["kept"] == plan.kept
+    assert designed["privacy_now"] == pytest.approx(checked["ceiling_now"])
     assert "kept from row to row" in answer("design", file)
     answer("verify", folder, file)
     answer("design", file, "--power", "1", code=2)
-    assert "sent only in combinations with others" in answer("inspect", f"{folder}/hall.json")
+    assert "sent only in combinations with others" in answer("inspect", f"{folder}/a0.json")
 
 
 def test_a_certificate_of_a_stream_is_not_that_of_a_row() -> None:

@@ -25,6 +25,7 @@ def paper_way(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return import_module("paper_way")
 
 
+@pytest.mark.small_search
 def test_both_ways_agree_on_a_small_instance(paper_way: ModuleType) -> None:
     instance = paper_way.Instance(readings=8, parameters=3, agents=2, private=1)
     found = {

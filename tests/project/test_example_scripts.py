@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -44,21 +44,19 @@ def test_there_is_a_notebook() -> None:
     assert NOTEBOOKS
 
 
-def run(name: str, *arguments: str, cwd: Path) -> str:
-    ran = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+def run(name: str, *arguments: str, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(cwd)
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return printed.getvalue()
 
 
-def test_the_microphones_hide_who_they_should(tmp_path: Path) -> None:
+@pytest.mark.small_search
+def test_the_microphones_hide_who_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two oracles: the exact test, and an attacker who regresses on what is sent. The how-to page shows the same."""
-    printed = run("microphones.py", cwd=tmp_path)
+    printed = run("microphones.py", cwd=tmp_path, monkeypatch=monkeypatch)
     page = (ROOT / "docs" / "how-to" / "microphones.md").read_text(encoding="utf-8")
     (block,) = [each for each in blocks(page) if "examples/microphones.py" in each.code]
     assert block.shown is not None
@@ -77,8 +75,9 @@ def test_the_microphones_hide_who_they_should(tmp_path: Path) -> None:
         assert paid < 0.7
 
 
+@pytest.mark.small_search
 @pytest.mark.filterwarnings("default")
-def test_the_office_on_a_log_made_here(tmp_path: Path) -> None:
+def test_the_office_on_a_log_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real log is not in the repository; a made one with the same columns goes the same way."""
     rng = np.random.default_rng(4)
     for name, rows in (("training.csv", 1200), ("test2.csv", 800)):
@@ -101,7 +100,7 @@ def test_the_office_on_a_log_made_here(tmp_path: Path) -> None:
             writer = csv.writer(file)
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
-    printed = run("office.py", str(tmp_path), cwd=tmp_path)
+    printed = run("office.py", str(tmp_path), cwd=tmp_path, monkeypatch=monkeypatch)
     figures = dict(re.findall(r"^figure (\w+): (.+)$", printed, re.MULTILINE))
     assert float(figures["raw_regression"]) > 0.98
     assert float(figures["sent_best"]) < 0.9

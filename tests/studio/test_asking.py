@@ -24,6 +24,8 @@ from veilnet.studio.nearby import Nearby
 from veilnet.studio.views import view
 from veilnet.studio.workbench import Workbench
 
+pytestmark = pytest.mark.small_search
+
 
 @pytest.fixture
 def bench() -> Iterator[Workbench]:
