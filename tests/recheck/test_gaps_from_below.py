@@ -9,7 +9,6 @@ import veilnet as vn
 from helpers.stream_networks import NOISES, least_window_error, random_stream, random_transition
 from veilnet.bounds.streams.gaps import gaps_of, with_starts
 from veilnet.recheck import stream_gaps
-from veilnet.recheck.stream_agents import agent_filters
 from veilnet.recheck.stream_gaps import _BetweenKnown, least_errors_with_gaps
 from veilnet.recheck.stream_window import RowWindow
 from veilnet.verdict.streams.share_filters import share_filters
@@ -28,7 +27,7 @@ def growing(seed: int, radius: float) -> vn.Network:
 
 
 def messages_of(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowWindow:
-    return RowWindow(network, agent_filters(network, sanitizers))
+    return RowWindow(network, sanitizers)
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -7,13 +7,14 @@ import pytest
 from scipy.linalg import solve_discrete_are
 
 import veilnet as vn
+from helpers.many_streams import STREAMS
+from veilnet.agent.mechanisms import mechanisms
 from veilnet.io.template import house
 from veilnet.recheck import stream_witness
 from veilnet.recheck.stream import StreamRecheck
-from veilnet.recheck.stream_agents import agent_filters
-from veilnet.recheck.stream_raw import error_of_raw_filter
+from veilnet.recheck.stream_sum import growth_of_sum
 from veilnet.recheck.stream_window import RowWindow
-from veilnet.recheck.stream_witness import error_of_witness
+from veilnet.recheck.stream_witness import error_of_raw_filter, error_of_witness
 
 
 def slow_stream(floor: float = 1e-9) -> vn.Network:
@@ -28,7 +29,7 @@ def slow_stream(floor: float = 1e-9) -> vn.Network:
 
 
 def filtered(network: vn.Network, sanitizers: dict[str, vn.Sanitizer]) -> RowWindow:
-    return RowWindow(network, agent_filters(network, sanitizers))
+    return RowWindow(network, sanitizers)
 
 
 def riccati_error(network: vn.Network, sanitizer: vn.Sanitizer) -> float:
@@ -92,3 +93,30 @@ def test_a_utility_that_is_not_reached_is_not_confirmed() -> None:
     loss = StreamRecheck(plan.network, noisy).growth_now(network.U, 0.0)
     assert loss == pytest.approx(-vn.utility(network, noisy), rel=1e-5)
     assert loss > 1e-4
+
+
+@pytest.mark.parametrize("claimed", [0.0, 1.05, np.nan])
+def test_a_wrong_claim_does_not_end_the_search_for_frequencies(claimed: float) -> None:
+    """Oracle: the Riccati equation of the bounds. At the fewest frequencies this slow stream is off by far more."""
+    network = slow_stream(floor=0.1)
+    sanitizers = {"desk": vn.Sanitizer([[1.0, 0.5]], 0.3)}
+    true = vn.privacy(network, sanitizers)["presence"]
+    claim = true * claimed if claimed else 0.0
+    found = StreamRecheck(network, sanitizers).growth(network.private["presence"], claim)
+    assert found == pytest.approx(true, rel=1e-6)
+
+
+def test_the_noise_that_is_added_counts_in_the_sum() -> None:
+    """Very many agents are judged by the centre that adds up, which errs at least as much as the best filter."""
+    network = STREAMS["mixed sizes"]
+    plan = vn.design(network)
+    noisy = mechanisms(
+        plan.network,
+        {
+            name: s if not place else s.replace(noise=0.5 * np.eye(s.sent), grid=None)
+            for place, (name, s) in enumerate(plan.sanitizers.items())
+        },
+    )
+    best = StreamRecheck(plan.network, noisy).growth_now(network.U, 0.0)
+    assert best > 1e-3
+    assert growth_of_sum(plan.network, noisy, network.U, best) >= best * (1 - 1e-6)

@@ -5,8 +5,8 @@ The recheck (:mod:`veilnet.recheck`) uses (network, C, Θ) alone and shares no c
 bound on the privacy, so a claim above the truth is never confirmed, however large it is. Streams are rechecked by
 spectra (privacy, with hindsight) and by a window of rows or the error of a given filter (utility, now): no Riccati
 equation of the messages is solved. Around a gap it is a bound from below, the error of somebody who knows the state
-some rows before and after it. Where agents are very many, utility is that of the centre that adds up what is sent,
-and both come from sums over stacks (:mod:`veilnet.recheck.stream_stacks`).
+some rows before and after it. Where agents are very many, utility is that of the centre that adds up what is sent
+(:mod:`veilnet.recheck.stream_sum`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.model.network import Network
-from veilnet.model.stream_size import by_stacks
 from veilnet.recheck.dither import as_dithered, wrongly_dithered
 from veilnet.recheck.noise_power import powers_of
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.stream import StreamRecheck
-from veilnet.recheck.stream_stacks import StreamStacksRecheck
 
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6
@@ -110,11 +107,11 @@ def certify(
     network: Network, sanitizers: Sanitizers, promise: Promise, *, begun: Recheck | None = None
 ) -> Certificate:
     """Recompute every promise from the network and the sanitizers alone; ``begun`` has sums formed elsewhere."""
-    model: Recheck | StreamRecheck | StreamStacksRecheck
+    model: Recheck | StreamRecheck
     network = as_dithered(network, mechanisms(network, sanitizers))
     sent = mechanisms(network, sanitizers)
     if network.is_stream:
-        model = StreamStacksRecheck(network, sent) if by_stacks(network) else StreamRecheck(network, sent)
+        model = StreamRecheck(network, sent)
         rounding = _ROUNDING
         loss = model.growth_now(network.U, -promise.utility)
     else:
@@ -136,7 +133,7 @@ def certify(
             floor = promise.floors[name]
             held = bool(promised >= floor or promised >= floor - rounding * (1 + floor))
             findings.append(Finding(f"no less than is free of {name}", floor, promised, held))
-    if isinstance(model, StreamRecheck):
+    if promise.with_gaps and isinstance(model, StreamRecheck):
         findings += _gap_findings(model, promise)
     for name, target in promise.worst_targets.items():
         least = model.least_growth(network.private[name], target)
@@ -145,11 +142,6 @@ def certify(
         held = bool(least >= target - rounding * (1 + target))
         findings.append(Finding(f"every direction of {name}", target, least, held))
     for name, most in promise.seen.items():
-        if isinstance(model, StreamStacksRecheck):
-            raise InvalidRequest(
-                f"privacy: how surely a change of {name} is seen is not computed for a stream of {network.S} agents; "
-                "ask for a number"
-            )
         secret = network.secrets[name]
         seen = model.deviations(secret.rows, secret.change, secret.rows_it_lasts(network.step))
         # Found as closely as errors are; what guessing leaves is a difference of equals: a thousandth is nothing.

@@ -11,94 +11,102 @@ doubled until nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.model.network import Network
-from veilnet.recheck.stream_agents import unit_sizes
-from veilnet.recheck.stream_window import SETTLED
-
-__all__ = [
-    "STILL_GROWING",
-    "ComplexArray",
-    "Hindsight",
-    "adjoint",
-    "errors_at",
-    "information_at",
-    "responses",
-    "turns_of",
-    "unit_combinations",
-]
+from veilnet.recheck import sums
+from veilnet.recheck.stream_window import SETTLED, unit_sizes, white_noise
 
 ComplexArray = NDArray[Any]
 
-STILL_GROWING = 1.5
-"""An error without bound grows like the number of frequencies, by more than so many times when that is doubled."""
-
-_FEWEST, _MOST = 64, 1 << 15
+_FEWEST, _MOST = 48, 48 << 9  # frequencies; other ones than those of the bounds
 _AT_ONCE = 512
+_NUMBERS_AT_ONCE = 1 << 18  # of some agents at some frequencies: a few megabytes
+_MOST_KEPT = 1 << 22  # numbers of what is told at all frequencies: 64 megabytes
+_AGREES = 1e-8  # of what was claimed: a hundredth of what a certificate allows
+# An error without bound grows like the number of frequencies, by more than so many times when that is doubled.
+_STILL_GROWING = 1.5
 # Combinations of an agent's numbers with less than this part of the largest variance repeat others.
 _UNSEEN = 1e-13
 
 
-@dataclass(frozen=True, eq=False)
+def settled(
+    measure: Callable[[int], Array], claimed: float | None = None, *, without_bound: bool = False
+) -> Array:
+    """A covariance from as many frequencies as it takes; inf where it grows with their number.
+
+    measure:       that covariance from so many frequencies.
+    claimed:       a trace that ends the search where it is confirmed.
+    without_bound: whether it is expected to grow without end: fewer frequencies show that.
+    """
+    count, found = _FEWEST, measure(_FEWEST)
+    while claimed is None or not abs(np.trace(found) - claimed) <= _AGREES * np.trace(found):
+        count *= 2
+        previous, found = found, measure(count)
+        if np.max(np.abs(found - previous)) <= SETTLED * np.trace(found):
+            break
+        if count >= _MOST or (without_bound and count >= 16 * _FEWEST):
+            growing = np.trace(found) > _STILL_GROWING * np.trace(previous)
+            return np.full(found.shape, np.inf) if growing else found
+    return found
+
+
 class Hindsight:
     """The error with hindsight from messages that tell ``information``, J(ω), (f, L, L), at turns e^{-iω}, (f,)."""
 
-    network: Network
-    information: Callable[[ComplexArray], ComplexArray]
+    def __init__(self, network: Network, information: Callable[[ComplexArray], ComplexArray]) -> None:
+        self.network, self.information = network, information
+        self._kept: dict[int, list[tuple[ComplexArray, ComplexArray]]] = {}
 
-    def error(self, rows: Array, *, without_bound: bool = False) -> Array:
-        """A P A', with as many frequencies as it takes; inf where it grows with their number."""
-        count, found = _FEWEST, self._mean(rows, _FEWEST)
-        while True:
-            count *= 2
-            previous, found = found, self._mean(rows, count)
-            if np.max(np.abs(found - previous)) <= SETTLED * np.trace(found):
-                return found
-            if count >= _MOST or (without_bound and count >= 16 * _FEWEST):
-                growing = np.trace(found) > STILL_GROWING * np.trace(previous)
-                return np.full(found.shape, np.inf) if growing else found
+    def error(self, rows: Array, claimed: float | None = None, *, without_bound: bool = False) -> Array:
+        """A P A', as :func:`settled` takes it."""
+        return settled(lambda count: self._mean(rows, count), claimed, without_bound=without_bound)
 
     def errors_apart(self, rows: Array, count: int) -> Array:
         """Cov(A e_t, A e_{t+k}) of the errors, k = 0, 1, ..., (count, r, r)."""
-        finest, found = (
-            max(_FEWEST, 2 ** int(np.ceil(np.log2(8 * count)))),
-            np.zeros((count, *(len(rows),) * 2)),
-        )
+        finest, found = max(_FEWEST, 8 * count), np.zeros((count, len(rows), len(rows)))
         while True:
-            turns = turns_of(finest)
-            parts = [turns[start : start + _AT_ONCE] for start in range(0, len(turns), _AT_ONCE)]
-            power = np.concatenate(
-                [spectrum_at(self.network, rows, part, self.information(part)) for part in parts]
-            )
-            later = turns ** np.arange(count)[:, None]
-            previous, found = found, np.tensordot(later, power, 1).real / len(turns)
+            power = np.concatenate(list(self._spectrum(rows, finest)))
+            later = turns_of(finest) ** np.arange(count)[:, None]
+            previous, found = found, np.tensordot(later, power, 1).real / len(power)
             if np.max(np.abs(found - previous)) <= SETTLED * np.trace(found[0]) or finest >= _MOST:
                 return np.asarray(found)
             finest *= 2
 
     def _mean(self, rows: Array, count: int) -> Array:
-        turns, total = turns_of(count), np.zeros((len(rows), len(rows)))
-        for start in range(0, len(turns), _AT_ONCE):
-            some = turns[start : start + _AT_ONCE]
-            total += np.sum(errors_at(self.network, rows, some, self.information(some)), axis=0)
-        return np.asarray((total + total.T) / (2 * len(turns)))
+        """A P A' from so many frequencies: those on the lower half of the circle have the conjugate."""
+        total = sum(np.sum(some.real, axis=0) for some in self._spectrum(rows, count))
+        return np.asarray((total + total.T) / (count // 2 * 2))
+
+    def _spectrum(self, rows: Array, count: int) -> Iterator[ComplexArray]:
+        return (spectrum_at(self.network, rows, *piece) for piece in self._pieces(count))
+
+    def _pieces(self, count: int) -> Iterable[tuple[ComplexArray, ComplexArray]]:
+        """(turns, J) of so many frequencies, some at a time; kept, where they fit, for the next rows."""
+        if count not in self._kept:
+            self._kept.clear()
+            pieces = ((turns, self.information(turns)) for turns in in_pieces(count))
+            if count * self.network.L**2 > _MOST_KEPT:
+                return pieces
+            self._kept[count] = list(pieces)
+        return self._kept[count]
+
+
+def in_pieces(count: int) -> Iterator[ComplexArray]:
+    """The turns of so many frequencies, some at a time."""
+    turns = turns_of(count)
+    return (turns[start : start + _AT_ONCE] for start in range(0, len(turns), _AT_ONCE))
 
 
 def turns_of(count: int) -> ComplexArray:
     """e^{-iω} at the middles of ``count`` equal parts of the circle, on its upper half."""
     return np.asarray(np.exp(-1j * (np.arange(count // 2) + 0.5) * (2 * np.pi / count)))
-
-
-def errors_at(network: Network, rows: Array, turns: ComplexArray, information: ComplexArray) -> Array:
-    """Real part of A P(ω) A', (f, rows, rows), that of ω and of -ω."""
-    return np.asarray(spectrum_at(network, rows, turns, information).real)
 
 
 def spectrum_at(
@@ -121,45 +129,96 @@ def spectrum_at(
     return np.asarray(-((rows * sizes) @ solved))
 
 
-def responses(
-    turns: ComplexArray,
-    from_memory: Array,
-    from_reading: Array,
-    transition: Array | None,
-    gain: Array | None,
-) -> ComplexArray:
-    """h(ω) of agents, (count, f, sent, readings); one for all frequencies without a memory.
+def raw_information(network: Network, turns: ComplexArray) -> ComplexArray:
+    """J(ω) of the readings themselves, (f, L, L); f = 1 where their noise is white."""
+    if network.colour is not None or not network.R.independent:
+        return np.asarray(network.H.T @ np.linalg.solve(noise_spectrum(network, turns), network.H))
+    groups = network.blocks.groups
+    rows = (network.blocks.take(network.H, group.agents) for group in groups)
+    return np.asarray(
+        sum(
+            sums.raw_information(mine, network.R.stack(group))
+            for mine, group in zip(rows, groups, strict=True)
+        )
+    )[None]
 
-    from_memory, from_reading: C_s and C_y, transition: F, gain: K, each with one entry an agent.
+
+def information(network: Network, sent: Mechanisms, turns: ComplexArray) -> ComplexArray:
+    """J(ω) of all messages, (f, L, L)."""
+    if not network.R.independent:
+        return _of_coupled_agents(network, sent, turns)
+    total = np.zeros((len(turns), network.L, network.L), complex)
+    for stack, observe, spectrum in agents_at(network, sent, turns):
+        response = responses(stack, turns)
+        added = 0.0 if stack.noise is None else stack.noise[:, None]
+        mix = unit_combinations(response @ spectrum @ adjoint(response) + added)
+        # Formed anew in combinations of unit size, the covariance has its digits again; those left out are noise.
+        mixed = mix @ response
+        covariance = mixed @ spectrum @ adjoint(mixed) + np.eye(stack.sent) * ~np.any(mix, axis=-1)[..., None]
+        if stack.noise is not None:
+            covariance = covariance + mix @ added @ adjoint(mix)
+        half = np.linalg.solve(np.linalg.cholesky(covariance), mixed @ observe[:, None])
+        flat = np.swapaxes(half, 0, 1).reshape(half.shape[1], -1, half.shape[3])
+        total += adjoint(flat) @ flat
+    return total
+
+
+def agents_at(
+    network: Network, sent: Mechanisms, turns: ComplexArray
+) -> Iterator[tuple[SanitizerStack, Array, ComplexArray]]:
+    """(stack, H_i, S_i(ω)) of agents that send something and whose noises are independent, some at a time.
+
+    S_i, (count, f, n, n), is the spectrum of the readings' noise, with f = 1 where it is white.
     """
-    direct = from_reading[:, None]
-    if transition is None or gain is None:
-        return direct
-    moves = np.eye(transition.shape[1]) - turns[:, None, None] * transition[:, None]
-    return np.asarray(direct + from_memory[:, None] @ np.linalg.solve(moves, gain[:, None] + 0j))
+    whole = None if network.colour is None else noise_spectrum(network, turns)
+    noises = [network.R.stack(group) for group in network.blocks.groups]
+    for each in sent.parts():
+        step = max(1, _NUMBERS_AT_ONCE // (len(turns) * max(network.L, each.stack.order) ** 2))
+        for start in range(0, each.stack.count if each.stack.sent else 0, step):
+            part = slice(start, start + step)
+            stack = each.stack.take(part)
+            spectrum: ComplexArray = noises[each.group][each.within][part][:, None]
+            if whole is not None:
+                rows = network.blocks.starts[stack.places][:, None] + np.arange(stack.readings)
+                spectrum = np.moveaxis(whole[:, rows[:, :, None], rows[:, None, :]], 0, 1)
+            yield stack, each.observe[part], spectrum
 
 
-def information_at(
-    response: ComplexArray, observe: Array, spectrum: ComplexArray, noise: Array | None
-) -> ComplexArray:
-    """Σ H*h*(h S h* + Θ)^+ hH over agents whose readings' noises are independent, (f, L, L).
+def noise_spectrum(network: Network, turns: ComplexArray) -> ComplexArray:
+    """S_n(ω) of the readings' noise, white floor and dither included, (f, N, N); f = 1 where it is white."""
+    if network.colour is None:
+        return network.R.matrix()[None]
+    carry = np.linalg.inv(np.eye(network.N) - turns[:, None, None] * network.colour.memory)
+    return np.asarray(carry @ network.colour.innovation @ adjoint(carry) + white_noise(network))
 
-    response: h, (count, f, k, n), with f = 1 where all frequencies are alike.
-    observe:  H, (count, n, L).
-    spectrum: S, (count, f, n, n) likewise.
-    noise:    Θ, (count, k, k); none when left out.
-    """
-    added = 0.0 if noise is None else noise[:, None]
-    mix = unit_combinations(response @ spectrum @ adjoint(response) + added)
-    # Formed anew in combinations of unit size, the covariance has its digits again; those left out count as noise.
-    mixed = mix @ response
-    covariance = mixed @ spectrum @ adjoint(mixed) + (
-        mix @ added @ adjoint(mix) if noise is not None else 0.0
+
+def _of_coupled_agents(network: Network, sent: Mechanisms, turns: ComplexArray) -> ComplexArray:
+    """J(ω) where the noise couples agents, each one's numbers combined so that they have unit variance."""
+    spectrum, total = noise_spectrum(network, turns), sent.blocks.total
+    whole = np.zeros((len(turns), total, network.N), complex)
+    noise = np.zeros((len(turns), total, total), complex)
+    for stack in sent.stacks:
+        for within, place in enumerate(stack.places.tolist()):
+            response = responses(stack.take(slice(within, within + 1)), turns)[0]
+            rows, part = network.blocks.rows(place), sent.blocks.rows(place)
+            added = np.zeros((stack.sent,) * 2) if stack.noise is None else stack.noise[within]
+            mix = unit_combinations(response @ spectrum[:, rows, rows] @ adjoint(response) + added)
+            whole[:, part, rows] = mix @ response
+            noise[:, part, part] = mix @ added @ adjoint(mix)
+            noise[:, part, part] += np.eye(stack.sent) * ~np.any(mix, axis=-1)[..., None]
+    observed = whole @ network.H
+    return np.asarray(
+        adjoint(observed) @ np.linalg.solve(whole @ spectrum @ adjoint(whole) + noise, observed)
     )
-    covariance = covariance + np.eye(mix.shape[-1]) * ~np.any(mix, axis=-1)[..., None]
-    half = np.linalg.solve(np.linalg.cholesky(covariance), mixed @ observe[:, None])
-    flat = np.swapaxes(half, 0, 1).reshape(half.shape[1], -1, half.shape[3])
-    return adjoint(flat) @ flat
+
+
+def responses(stack: SanitizerStack, turns: ComplexArray) -> ComplexArray:
+    """h(ω) of a stack's agents, (count, f, sent, readings); f = 1, one for all frequencies, without a memory."""
+    through, direct = stack.compression[:, :, : stack.order], stack.compression[:, None, :, stack.order :]
+    if stack.transition is None or stack.gain is None:
+        return direct
+    moves = np.eye(stack.order) - turns[:, None, None] * stack.transition[:, None]
+    return np.asarray(direct + through[:, None] @ np.linalg.solve(moves, stack.gain[:, None] + 0j))
 
 
 def unit_combinations(covariance: ComplexArray) -> ComplexArray:

@@ -12,15 +12,14 @@ from functools import cached_property
 import numpy as np
 
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import Sanitizers, mechanisms
 from veilnet.model.network import Network
-from veilnet.recheck.stream_agents import AgentFilter, reached, unit_sizes, white_noise
-
-__all__ = ["FIRST_WINDOW", "LARGEST_WINDOW", "SETTLED", "RowWindow"]
 
 FIRST_WINDOW = 16
 LARGEST_WINDOW = 2600  # numbers in a window: one factorisation of a second
 SETTLED = 1e-9
 _FAR_BEYOND = 30.0
+_ROWS = 16  # after which the sizes of a state tell what units to count it in
 
 
 class RowWindow:
@@ -30,13 +29,14 @@ class RowWindow:
     ``memories`` says where those of the agents (by their place) are, with the law that they are drawn from anew.
     """
 
-    def __init__(self, network: Network, filters: list[AgentFilter]) -> None:
+    def __init__(self, network: Network, sanitizers: Sanitizers) -> None:
         dynamics = network.dynamics
         assert dynamics is not None
-        self.sent = sum(each.sent for each in filters)
+        sent = mechanisms(network, sanitizers)
+        self.sent = sent.blocks.total
         L, N = network.L, network.N
         coloured = 0 if network.colour is None else N
-        order = sum(each.order for each in filters)
+        order = int(sum(sent.kept))
         base = L + coloured
         size = base + order + N
         moves, enters = np.zeros((size, size)), np.zeros((size, base + N))
@@ -54,9 +54,10 @@ class RowWindow:
         self.observe, end, row = np.zeros((self.sent, size)), base, 0
         self.noise = np.zeros((self.sent, self.sent))
         self.memories: dict[int, tuple[slice, Array]] = {}
-        for place, each in enumerate(filters):
+        for place, each in enumerate(sent.values()):
             mine = slice(end, end + each.order)
-            readings = slice(base + order + each.rows.start, base + order + each.rows.stop)
+            own = network.blocks.rows(place)
+            readings = slice(base + order + own.start, base + order + own.stop)
             if each.memory is not None:
                 moves[mine] = each.memory.gain @ moves[readings]
                 moves[mine, mine] += each.memory.transition
@@ -64,7 +65,8 @@ class RowWindow:
                 empty = np.zeros((each.order, each.order))
                 self.memories[place] = mine, empty if each.memory.start is None else each.memory.start
             rows = slice(row, row + each.sent)
-            self.observe[rows, mine], self.observe[rows, readings] = each.from_memory, each.from_reading
+            self.observe[rows, mine] = each.compression[:, : each.order]
+            self.observe[rows, readings] = each.compression[:, each.order :]
             self.noise[rows, rows] = each.noise
             end, row = mine.stop, rows.stop
         self.units = unit_sizes(moves, enters @ news @ enters.T)
@@ -152,3 +154,24 @@ def _root_of(covariance: Array) -> Array:
             continue
     covariance[diagonal] *= 1.0 + 1e-11
     return np.asarray(np.linalg.cholesky(covariance))
+
+
+def white_noise(network: Network) -> Array:
+    """The white part of the readings' noise, dither included."""
+    if network.colour is None:
+        return network.R.matrix()
+    return np.asarray(network.colour.floor + np.diag(network.draws * network.steps**2 / 12))
+
+
+def unit_sizes(moves: Array, news: Array) -> Array:
+    """Deviations that the state reaches within some rows: units in which its entries are of one size."""
+    sizes = np.sqrt(np.maximum(np.diag(reached(moves, news)), 0.0))
+    return np.asarray(np.where(sizes > 0, sizes, 1.0))
+
+
+def reached(moves: Array, news: Array) -> Array:
+    """The covariance of the state some rows after it was zero; as if it did not grow by itself where it does."""
+    reached, moves = news, moves / max(1.0, np.max(np.abs(np.linalg.eigvals(moves))))
+    for _ in range(_ROWS):
+        reached = moves @ reached @ moves.T + news
+    return reached

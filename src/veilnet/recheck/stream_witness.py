@@ -14,9 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._core.types import Array
-from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, RowWindow
-
-__all__ = ["corrected", "error_now", "error_of_witness", "gain_of", "whitening"]
+from veilnet.model.network import Network
+from veilnet.recheck.stream_window import FIRST_WINDOW, LARGEST_WINDOW, SETTLED, RowWindow, white_noise
 
 _FEWEST_ROWS, _MOST_ROWS = 128, 2048
 _REPEATS = 1e-13  # combinations of messages with less than this part of the largest variance repeat others
@@ -125,3 +124,25 @@ def _error_of(window: RowWindow, gain: Array, wide: Array) -> float:
             if np.max(np.abs(more)) <= np.finfo(float).eps * np.max(np.abs(total)):
                 return float(np.trace(wide @ total @ wide.T))
     return np.inf
+
+
+def error_of_raw_filter(network: Network, rows: Array) -> float:
+    """tr(A P A') now, from raw readings: by a generalised Schur form where every reading has white noise."""
+    from scipy.linalg import solve_discrete_are
+
+    dynamics = network.dynamics
+    assert dynamics is not None
+    raw = RowWindow(network, None)
+    base = network.L + (0 if network.colour is None else network.N)
+    white = white_noise(network)
+    scale = np.sqrt(np.diag(network.R.matrix()))
+    white = white / np.outer(scale, scale)
+    if np.linalg.eigvalsh(white)[0] < 1e-9:
+        return error_now(raw, rows)
+    read = np.concatenate([network.H, np.eye(network.N)[:, : base - network.L]], axis=1)
+    read = read * raw.units[:base] / scale[:, None]
+    rows = rows * raw.units[: network.L]
+    before = solve_discrete_are(raw.moves[:base, :base].T, read.T, raw.news[:base, :base], white)
+    half = read @ before[:, : network.L] @ rows.T
+    best = rows @ before[: network.L, : network.L] @ rows.T
+    return float(np.trace(best - half.T @ np.linalg.solve(read @ before @ read.T + white, half)))
