@@ -156,7 +156,7 @@ def test_extras_are_added_once_each_and_never_lost(sandbox: Sandbox) -> None:
         return sandbox.installed()
 
     assert verb("check") == ["plot"]
-    assert verb("audit") == ["plot", "plot,sklearn"]
+    assert verb("audit") == verb("fit") == ["plot", "plot,sklearn"]
     assert verb("reproduce", FAKE_PIP_ERROR="no network")[2:] == []
     assert verb("audit") == verb("check") == ["plot", "plot,sklearn"]  # a failure takes nothing away
     added = verb("bench")

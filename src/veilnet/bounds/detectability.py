@@ -17,7 +17,7 @@ large, if anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import erfc, exp, inf, sqrt
 from statistics import NormalDist
@@ -32,11 +32,13 @@ from veilnet._core.words import number
 from veilnet.agent.mechanisms import Sanitizers
 from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor, least_sharpness
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
+from veilnet.model.log_aucs import log_headlines
 from veilnet.model.network import Network
 from veilnet.model.secret import Secret
 
-__all__ = ["Detectability", "Detector", "detectability", "information_on"]
+__all__ = ["Detectability", "Detector", "detectability", "information_on", "secrets_headlines"]
 
+SEEN = 0.9  # an AUC from which on nobody would call a secret hidden
 FALSE_ALARMS = 0.01  # what a careful attacker allows himself
 DELTA = 1e-5  # of (ε, δ), where nobody says another
 _Information = Callable[[Array, int], Array]  # rows of a secret and how many rows it lasts -> (r, r)
@@ -220,6 +222,18 @@ def detectability(
         lasts, one = secret.rows_it_lasts(network.step), seen(secret, 1)
         found[name] = one if lasts == 1 else replace(one, rows=lasts, lasting=seen(secret, lasts))
     return found
+
+
+def secrets_headlines(network: Network, seen: Mapping[str, Detectability]) -> list[str]:
+    """What nobody may overlook of secrets: that one is not hidden, in the model or in the log of the fit.
+
+    seen: what is sent tells of each, in the model.
+    """
+    most = {name: (each.lasting or each).auc for name, each in seen.items()}
+    bare = [
+        f"{name} is not hidden: it is seen with AUC {auc:.2f}." for name, auc in most.items() if auc >= SEEN
+    ]
+    return [*bare, *log_headlines(network.log_aucs, {name: each.auc for name, each in seen.items()})]
 
 
 def information_on(known: Knowledge, rows: Array) -> Array:

@@ -13,10 +13,10 @@ from veilnet._core.types import Array, Integers
 from veilnet.calibration.classes import Classes
 from veilnet.calibration.stretches import Stretch
 
-CLASSIFIERS = ("logistic regression", "boosting", "forest")
+CLASSIFIERS = ("logistic regression", "boosting", "random forest")
 COUNTERPARTS: Mapping[str, tuple[str, ...]] = {
     "ridge": ("logistic regression",),
-    "boosting": ("boosting", "forest"),
+    "boosting": ("boosting", "random forest"),
 }
 """Which of them tell values apart as a regressor of that name learns numbers."""
 MOST_ROWS = 6000  # rows that slow learners are trained on
@@ -62,7 +62,7 @@ def _made(name: str) -> Any:
         )
     from sklearn.ensemble import RandomForestClassifier
 
-    return RandomForestClassifier(n_estimators=60, min_samples_leaf=10, random_state=0)
+    return RandomForestClassifier(n_estimators=40, min_samples_leaf=10, max_samples=0.4, random_state=0)
 
 
 def thinned(count: int, most: int | None) -> slice:

@@ -24,6 +24,7 @@ from veilnet.calibration.assessment import assess
 from veilnet.calibration.building import Builder, Noise
 from veilnet.calibration.doubts import doubts
 from veilnet.calibration.linear_model import LinearModel, fit_linear, refuse_degenerate
+from veilnet.calibration.log_detectors import learning_doubts, log_aucs
 from veilnet.calibration.outliers import Outlier, beyond_limits, outliers
 from veilnet.calibration.predictive import Widening, widening
 from veilnet.calibration.promises import fitted_promises
@@ -116,6 +117,8 @@ def fit_report(
              ``{"people": (1, "1h")}`` makes it a :class:`veilnet.Secret`. A column of two values is one by itself,
              their distance its change.
 
+    Where a private parameter takes a few values, detectors learn to tell them apart in these rows
+    (:mod:`veilnet.calibration.log_detectors`), and the network keeps how well (``log_aucs``).
     Correlations are shrunk where rows are few (:mod:`veilnet.calibration.shrinkage`).
     """
     _refuse_other(missing, Missing, "missing")
@@ -149,7 +152,9 @@ def fit_report(
         doubts=doubtful,
         fitted_rows=marks_of(rows.readings),
     )
-    return Calibration(told, report)
+    found = log_aucs(told, rows)
+    doubtful = (*doubtful, *learning_doubts(told, found, rows))
+    return Calibration(told.replace(log_aucs=found, doubts=doubtful), report)
 
 
 def _network_of(report: Callable[_Question, Calibration]) -> Callable[_Question, Network]:

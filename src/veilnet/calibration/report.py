@@ -181,10 +181,19 @@ class CalibrationReport:
             "",
             f"For what {self.effective_rows:.0f} independent rows leave uncertain, noise variances were raised by "
             f"{_span([r.widened for r in self.readings])}.",
-            *(f"{name}: error variance {promise}." for name, promise in self.promises.items()),
+            *(
+                f"{name}: error variance {one}."
+                for name, one in self.promises.items()
+                if name not in self._two_valued
+            ),
             *worst_of_each(self.outliers),
         ]
         return "\n".join(lines)
+
+    @property
+    def _two_valued(self) -> set[str]:
+        """The parameters of which an error says little: plans tell how surely the two values are told apart."""
+        return {each.name for each in self.parameters if each.values == 2}
 
 
 def _span(factors: Sequence[float]) -> str:

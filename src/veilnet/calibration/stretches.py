@@ -19,6 +19,8 @@ from veilnet._core.types import Array, Integers
 
 STRETCHES = 4
 _LAGS = (1, 2, 3, 4, 5, 6, 12, 24, 48)
+_WINDOWS = (5, 15, 60)
+_OF_WINDOWS = ("mean", "slope", "spread")
 _MOST_FEATURES = 120
 _MOST_VALUES = 20  # of a column that counts as classes
 
@@ -72,6 +74,40 @@ def stretches_of(count: int, apart: int, classes: Integers | None = None) -> lis
         np.add.at(near, np.minimum(judged + apart + 1, count), -1)
         found.append(Stretch(np.flatnonzero(np.cumsum(near[:-1]) == 0), judged))
     return found
+
+
+def windows_for(count: int, numbers: int) -> tuple[int, ...]:
+    """How many rows back the windows of an attacker with memory reach: as many as there are rows and readings for."""
+    most = max(0, (_MOST_FEATURES // max(1, numbers) - 1) // len(_OF_WINDOWS))
+    return tuple(length for length in _WINDOWS if length <= count // 40)[:most]
+
+
+def windowed(values: Array, segments: Integers, lengths: tuple[int, ...]) -> Array:
+    """(T, features): each row, and mean, slope and spread of the rows up to it, in windows of these lengths.
+
+    segments: (T,) the run of neighbouring rows that each belongs to; a window that would begin before it is shorter.
+    """
+    firsts = np.flatnonzero(np.diff(segments, prepend=segments[0] - 1) != 0)
+    places = np.arange(len(values))
+    since = places - firsts[np.searchsorted(firsts, places, side="right") - 1]
+    moved = values - np.mean(values, axis=0)
+    clock: Array = (places - len(values) / 2)[:, None].astype(np.float64)
+    sums = [_summed(each) for each in (moved, moved**2, clock * moved, clock, clock**2)]
+    features = [values]
+    for length in lengths:
+        rows = np.minimum(length, since + 1)
+        mean, square, product, time, times = (
+            (each[places + 1] - each[places + 1 - rows]) / rows[:, None] for each in sums
+        )
+        spread = np.maximum(times - time**2, 1.0 / 12)  # of the clock, 0 for one row
+        slope = (product - time * mean) / spread
+        features += [mean, slope, np.sqrt(np.maximum(square - mean**2, 0.0))]
+    return np.concatenate(features, axis=1)
+
+
+def _summed(values: Array) -> Array:
+    """Sums of the first 0, 1, .. T rows."""
+    return np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
 
 
 def lags_for(count: int, numbers: int) -> tuple[int, ...]:

@@ -107,6 +107,7 @@ def command(
         save_fit_report(report, network_fingerprint(made.network), plain(made.report), list(made.warnings))
     if json:
         found = {"report": made.report, "warnings": made.warnings, "doubts": network.doubts}
+        found |= {"log_aucs": network.log_aucs}
         print_json(found | {"written": out})
     else:
         _tell(made.report, network, changes, out)
@@ -116,6 +117,7 @@ def _tell(report: CalibrationReport, network: Network, changes: Collection[str],
     """What was found, for people; changes: of which parameters somebody said them."""
     from veilnet.cli._shared import console
     from veilnet.model.doubts import doubt_notes
+    from veilnet.model.log_aucs import log_in_words
 
     console.print(str(report), soft_wrap=True)
     console.print(f"\n{_LEGEND}", soft_wrap=True)
@@ -125,6 +127,8 @@ def _tell(report: CalibrationReport, network: Network, changes: Collection[str],
             f"\nOf {name} a change of {secret.change:g} must stay hidden ({how}): plans say how surely it is seen.",
             soft_wrap=True,
         )
+    for name, shown in network.log_aucs.items():
+        console.print(f"\n{log_in_words(name, shown)}", soft_wrap=True)
     for note in doubt_notes(network.doubts):
         console.print(f"\n{note}", soft_wrap=True)
     if out is not None:

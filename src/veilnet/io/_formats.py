@@ -12,15 +12,16 @@ import msgspec
 
 from veilnet._core.errors import InvalidPlan, VeilnetError
 
-NETWORK = "veilnet-network/2"
-NETWORK_ARCHIVE = "veilnet-network-archive/2"
+NETWORK = "veilnet-network/3"
+NETWORK_ARCHIVE = "veilnet-network-archive/3"
 PLAN = "veilnet-plan/3"
 PLAN_ARCHIVE = "veilnet-plan-archive/3"
 SANITIZER = "veilnet-sanitizer/2"
 CENTRE = "veilnet-centre/2"
 PROOF = "veilnet-proof/2"
 
-_STILL_READ = {NETWORK: ("veilnet-network/1",)}  # people write these by hand: fields are added, none changes
+# People write these by hand: fields are added, none changes.
+_STILL_READ = {NETWORK: ("veilnet-network/1", "veilnet-network/2")}
 NAMES_BEFORE = {
     CENTRE: ("veilnet-center", "veilnet-stream-center", "veilnet-sum-center"),
     NETWORK_ARCHIVE: ("veilnet-network",),

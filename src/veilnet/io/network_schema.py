@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from veilnet.io._numbers import (
 from veilnet.io._toml import dotted
 from veilnet.model.doubts import Doubt
 from veilnet.model.dynamics import Dynamics
+from veilnet.model.log_aucs import LogAuc
 from veilnet.model.network import Network
 from veilnet.model.prior import Prior
 from veilnet.model.readings import read_resolution
@@ -66,6 +67,7 @@ class Field:
 
 
 _SECRET, _DOUBT = ("rows", "change", "lasts"), ("words", "accepted")
+_LOG_AUC = ("learner", "auc", "low", "high", "model", "rows")
 _PRIOR, _DYNAMICS = ("mean", "covariance", "information"), ("transition", "noise", "mean")
 
 
@@ -95,6 +97,17 @@ def _doubts(value: Any, name: str) -> list[Doubt]:
         entry = as_table(one, where)
         check_keys(entry, _DOUBT, ("words",), where)
         found.append(Doubt(key, **entry))
+    return found
+
+
+def _log_aucs(value: Any, name: str) -> dict[str, dict[str, LogAuc]]:
+    found: dict[str, dict[str, LogAuc]] = {}
+    for key, shown in as_table(value, name).items():
+        found[key] = {}
+        for what, one in as_table(shown, dotted(name, key)).items():
+            where = dotted(name, key, what)
+            check_keys(as_table(one, where), _LOG_AUC, _LOG_AUC, where)
+            found[key][what] = LogAuc(**one)
     return found
 
 
@@ -184,6 +197,12 @@ FIELDS = (
         lambda n: {each.name: {"words": each.words, "accepted": each.accepted} for each in n.doubts} or None,
         _told(_doubts),
         _DOUBT,
+    ),
+    Field(
+        "log_aucs",
+        lambda n: {name: {k: asdict(v) for k, v in shown.items()} for name, shown in n.log_aucs.items()} or None,
+        _told(_log_aucs),
+        _LOG_AUC,
     ),
 )  # fmt: skip
 
@@ -428,7 +447,7 @@ def network_from_arrays(arrays: Arrays) -> Network:
     )
 
 
-_MAY_DIFFER = ("doubts", "fitted_rows", "dither")
+_MAY_DIFFER = ("doubts", "fitted_rows", "log_aucs", "dither")
 
 
 def network_difference(one: Network, other: Network) -> str:

@@ -40,6 +40,7 @@ from veilnet.model.common import SharedNoise, read_noise
 from veilnet.model.doubts import Doubt, accepted, read_doubts
 from veilnet.model.dynamics import Dynamics, read_dynamics, refuse_undetectable
 from veilnet.model.fitted_rows import read_marks
+from veilnet.model.log_aucs import LogAuc, read_log_aucs
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
@@ -83,6 +84,7 @@ class Network(Frozen):
                 each, and the rows of a stream are so far apart. Seconds in the attribute, None where nobody said.
     doubts:     what is doubtful about the model, a Doubt each; ``fit`` says so, and so do all who use it.
     fitted_rows: hashes of runs of the rows that ``fit`` used, so that an audit notices when it is given them again.
+    log_aucs:   private name -> "raw" and "free" -> how surely learned detectors told its values apart in those rows.
 
     ``public`` and ``private`` are name -> rows; ``U`` is all public rows stacked, as ``H`` is all readings.
     ``noise`` is as it was given: of the readings as an agent gets them, their rounding included; ``sensor_noise`` is
@@ -118,6 +120,7 @@ class Network(Frozen):
         step: Any = None,
         doubts: Sequence[Doubt] = (),
         fitted_rows: Sequence[str] = (),
+        log_aucs: Mapping[str, Mapping[str, LogAuc]] | None = None,
     ) -> None:
         self.agents, self.H, self.blocks = read_observe(observe, agents)
         self.L = self.H.shape[1]
@@ -162,6 +165,7 @@ class Network(Frozen):
             secret.rows_it_lasts(self.step)
         self.doubts: tuple[Doubt, ...] = read_doubts(doubts)
         self.fitted_rows: tuple[str, ...] = read_marks(fitted_rows)
+        self.log_aucs: dict[str, dict[str, LogAuc]] = read_log_aucs(log_aucs, self.private)
         if self.dynamics is None:
             self._refuse_unobservable()
         else:
@@ -227,7 +231,7 @@ class Network(Frozen):
             self.observe, self.sensor_noise, self.public, self._private_as_given, self.prior,
             offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
             limits=self.limits, resolution=self.resolution, dither=self.dither, step=self.step, doubts=self.doubts,
-            fitted_rows=self.fitted_rows,
+            fitted_rows=self.fitted_rows, log_aucs=self.log_aucs,
         )  # fmt: skip
 
     @derived
@@ -377,6 +381,7 @@ class Network(Frozen):
             "step": self.step,
             "doubts": self.doubts,
             "fitted_rows": self.fitted_rows,
+            "log_aucs": self.log_aucs,
         }
         if "resolution" in changes:  # another lattice asks for other dither
             changes = {"dither": None} | changes

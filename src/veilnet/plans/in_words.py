@@ -9,7 +9,7 @@ import numpy as np
 
 from veilnet._core.words import NOTHING, VARIANCES, counted, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.detectability import Detectability
+from veilnet.bounds.detectability import Detectability, secrets_headlines
 from veilnet.bounds.typical_errors import ROWS_OF_CONSTANT, TypicalError, in_one_row, typical_errors
 from veilnet.model.network import Network
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
@@ -73,7 +73,7 @@ class DescribedPlan(Protocol):
 def plan_in_words(plan: DescribedPlan) -> str:
     """The plan for a reader: a headline, one line for each parameter, what is known of its quality, remarks."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
-    lines = [_headline(plan, errors), TYPICALLY_OFF]
+    lines = [_headline(plan, errors), *secrets_headlines(plan.network, plan.detectability), TYPICALLY_OFF]
     lines += [f"- {_public(error)}" for error in errors.values() if not error.private]
     lines += [f"- {_private(plan, errors[name])}" for name in plan.network.private]
     lines += in_one_row(errors.values())

@@ -12,7 +12,7 @@ from veilnet._core.linalg import EPS
 from veilnet._core.types import Array
 from veilnet._core.words import NOTHING, VARIANCES, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.detectability import Detectability, detectability
+from veilnet.bounds.detectability import Detectability, detectability, secrets_headlines
 from veilnet.bounds.knowledge import knowledge
 from veilnet.bounds.typical_errors import TypicalError, in_one_row, typical_errors
 from veilnet.model.doubts import doubt_notes
@@ -115,7 +115,8 @@ class Verdict:
         return printed_theorem(self.network)
 
     def __str__(self) -> str:
-        lines = [self._headline(), _TYPICALLY_OFF, *map(self._one_parameter, self.ceiling)]
+        lines = [self._headline(), *secrets_headlines(self.network, self.detectability), _TYPICALLY_OFF]
+        lines += map(self._one_parameter, self.ceiling)
         lines += in_one_row(self._errors.values())
         return "\n".join([*lines, *self._footnotes(), *self.notes()])
 
