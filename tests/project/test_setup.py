@@ -180,9 +180,9 @@ def test_extras_are_added_once_each_and_never_lost(sandbox: Sandbox) -> None:
         ("live page estimates.sqlite", "live,plot,studio"),
         ("design city --cluster local", "cluster,plot"),
         ("reproduce fig1 --cluster local", "cluster,paper"),
-        ("fit log.csv --agent kitchen=T", "plot"),
-        ("fit log.parquet --agent kitchen=T", "plot,tables"),
-        ("fit log.xlsx --agent kitchen=T", "plot,tables"),
+        ("fit log.csv --agent kitchen=T", "plot,sklearn"),
+        ("fit log.parquet --agent kitchen=T", "plot,sklearn,tables"),
+        ("fit log.xlsx --agent kitchen=T", "plot,sklearn,tables"),
     ],
 )
 def test_a_verb_installs_what_it_needs(sandbox: Sandbox, line: str, extras: str) -> None:
