@@ -318,8 +318,12 @@ def test_of_a_secret_the_card_says_how_surely_it_is_seen_and_no_growth() -> None
     network = network.replace(private={**others, "cooking": vn.Secret(network.private["cooking"], 1.0)})
     plan = vn.design(network)
     card = plan._repr_html_()
-    auc = f"AUC {vn.detectability(plan.network, plan)['cooking'].auc:.3f}"
+    seen = vn.detectability(plan.network, plan)["cooking"]
     headline = card[: card.index('class="grid"')]
-    assert auc in headline
+    assert f"AUC {seen.auc:.3f}" in headline
     assert "error on cooking" not in headline
-    assert auc in card[card.index("<h3>cooking") :]
+    about = card[card.index("<h3>cooking") :]
+    for detector in (seen.raw, seen.sent):
+        assert f"{detector.auc:.3f}" in about
+        assert f"{100 * detector.power:.1f} %" in about
+    assert "fold" not in about

@@ -48,6 +48,7 @@ ASKS = {
     "loss": Ask(loss=0.03),
     "much loss": Ask(loss=1.25),
     "directions and giving up": Ask(privacy={"who": 2.4}, worst=("who",), give_up=("when",)),
+    "a change that is seen": Ask(privacy={"who": 0.7, "when": 0.25}, seen=("who",)),
     "free": Ask(),
 }
 
@@ -80,6 +81,9 @@ def test_the_command_line_asks_the_same(
     name: str, error: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     stated, ask = small_network(), ASKS[name]
+    stated = stated.replace(
+        private={**stated.private, **{each: vn.Secret(stated.private[each], 1.0) for each in ask.seen}}
+    )
     network = stated if error is None else stated.replace(model_error=error)
     stated.save(tmp_path / "my network.toml")
     monkeypatch.chdir(tmp_path)
@@ -194,3 +198,35 @@ def test_networks_that_only_a_search_answers_say_so(bench: Workbench) -> None:
     shown = view(bench)["loaded"]
     assert not shown["quick"]
     assert "tells nothing of when" in shown["by_search"]
+
+
+def test_secrets_are_dragged_by_their_auc() -> None:
+    """Of one row the answer comes at once; of several, or below guessing, it does not."""
+    network = small_network().replace(resolution=0)
+    secrets = {"when": vn.Secret(network.private["when"], 3.0), "who": vn.Secret(network.private["who"], 1.0)}
+    bench = Workbench()
+    try:
+        bench.load("network.toml", network.replace(private=secrets))
+        bench.cancel("trace")
+        shown = {each["name"]: each for each in view(bench)["loaded"]["private"]}
+        free = bench.now.verdict.detectability["when"].auc
+        assert shown["when"]["auc"]
+        assert shown["when"]["free"] == shown["when"]["fold"] == free
+        wanted = round(0.5 + 0.6 * (free - 0.5), 3)
+        bench.ask({"privacy": {"when": wanted}})
+        assert bench.now.plan.detectability["when"].auc == pytest.approx(wanted, abs=1e-4)
+        assert bench.now.plan.detectability["when"].auc <= wanted
+        loaded = view(bench)["loaded"]
+        assert f"when=auc:{wanted}" in loaded["command"]
+        assert f"AUC {wanted:.3f}" in loaded["private"][0]["words"]
+        assert "AUC" in loaded["headline"]
+        with pytest.raises(vn.Infeasible, match="guessing"):
+            bench.ask({"privacy": {"when": 0.4}})
+        bench.what_if({"betrayed": ["attic"]})
+        assert "AUC" in str(view(bench)["loaded"]["html"]["what_if"])
+        before = bench.now.plan
+        bench.ask({"privacy": {"who": 0.55}})
+        assert bench.now.plan is before
+        assert view(bench)["loaded"]["searching"]
+    finally:
+        bench.close()

@@ -168,6 +168,24 @@ def test_from_a_first_visit_to_a_plan_that_verifies(visit: Visit, tmp_path: Path
     assert visit.heard == []
 
 
+def test_a_secret_is_dragged_by_its_auc(visit: Visit, tmp_path: Path) -> None:
+    network = small_network().replace(resolution=0)
+    secret = vn.Secret(network.private["when"], 3.0, unit="people")
+    network.replace(private={**network.private, "when": secret}).save(tmp_path / "room.toml")
+    upload(visit, "room.toml", (tmp_path / "room.toml").read_bytes())
+    visit.page.wait_for_selector("#private-1")
+    assert "3 people" in visit.page.inner_text("label[for=private-1]")
+    visit.drag("#private-1", 500)
+    command = visit.shown("#command", "when=auc:")
+    asked = float(re.search(r"auc:([0-9.]+)", command).group(1))  # type: ignore[union-attr]
+    told = visit.shown("#private-told-1", f"AUC {asked:.3f}")
+    assert "false alarms" in told
+    assert f"AUC {asked:.3f}" in visit.page.inner_text("#headline")
+    upload(visit, "plain.toml", template_text().encode())
+    visit.shown("label[for=private-1]", "error on")
+    assert visit.heard == []
+
+
 def test_a_dropped_table_becomes_a_network(visit: Visit) -> None:
     rng = np.random.default_rng(4)
     x = rng.standard_normal((300, 2)) * [5.0, 2.0]

@@ -138,6 +138,11 @@ class Detectability:
     delta: float = DELTA
 
     @property
+    def longest(self) -> Detectability:
+        """Over as long as the change lasts, which is what targets limit."""
+        return self.lasting or self
+
+    @property
     def mu(self) -> float:
         """Of what is sent."""
         return self.sent.mu
@@ -167,14 +172,18 @@ class Detectability:
 
         unit: of the secret; none where it has none.
         """
-        text = f"{self._what(unit)} is seen in one row with AUC {self.auc:.3f} (raw {self.raw.auc:.3f}, guessing 0.5)"
+        text = f"{self.what(unit)} is seen in one row with AUC {self.auc:.3f} (raw {self.raw.auc:.3f}, guessing 0.5)"
         if self.lasting is None:
             return f"{text}. {self._measures('One row')}"
         longer = self.lasting
         text += f", over the {self.rows} rows that it lasts with {longer.auc:.3f} (raw {longer.raw.auc:.3f})"
         return f"{text}. {self._measures('One row')}. {longer._measures(f'{self.rows} rows')}"
 
-    def _what(self, unit: str) -> str:
+    def what(self, unit: str = "") -> str:
+        """The change, for a reader: "a change of 1 people".
+
+        unit: of the secret; none where it has none.
+        """
         change = np.asarray(self.change)
         if change.ndim > 1 and len(change) > 1:
             return f"the most visible of {len(change)} changes"

@@ -133,7 +133,7 @@ class Frontier:
         writer.writerow([first, "utility", "utility_loss", *reached, "method", "gap"])
         for point in self.rows:
             found = point.plan.detectability if point.plan is not None and seen else {}
-            aucs = [(found[name].lasting or found[name]).auc if name in found else np.nan for name in seen]
+            aucs = [found[name].longest.auc if name in found else np.nan for name in seen]
             values = [point.asked, point.utility, 0.0 - point.utility]
             values += [*(point.privacy.get(name, np.nan) for name in names), *aucs]
             writer.writerow([*(repr(float(each)) for each in values), point.method, repr(point.gap)])
@@ -309,7 +309,7 @@ def _frontier_of_secrets(
 ) -> Frontier:
     free = design(network)
     kind = next(iter(asked[0].values()))
-    for_free = max((each.lasting or each).mu for name, each in free.detectability.items() if name in asked[0])
+    for_free = max(each.longest.mu for name, each in free.detectability.items() if name in asked[0])
     ceiling = kind.reached(Detector(for_free))
     plans: dict[float, Plan] = {}
     impossible = []

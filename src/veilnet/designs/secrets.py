@@ -214,7 +214,7 @@ def stream_plan_for_secrets(network: Network, asked: Asked, designed: Callable[[
     """
     plan = designed(replace(asked, seen={}))
     found = detectability(network, plan)
-    if all((found[name].lasting or found[name]).mu <= mu for name, mu in asked.seen.items()):
+    if all(found[name].longest.mu <= mu for name, mu in asked.seen.items()):
         return plan.hiding_changes(asked.seen)
     limits = privacy_limit(network)
     trials = {name: _Trial(mu * (1 - _AIMED), limits[name]) for name, mu in asked.seen.items()}
@@ -226,7 +226,7 @@ def stream_plan_for_secrets(network: Network, asked: Asked, designed: Callable[[
         plan = designed(replace(asked, targets={**asked.targets, **wanted}, seen={}))
         for name, each in detectability(network, plan).items():
             if name in trials:
-                trials[name].measured((each.lasting or each).mu)
+                trials[name].measured(each.longest.mu)
         if all(trial.met for trial in trials.values()):
             best = plan if best is None or plan.utility > best.utility else best
             if plan.utility == 0 or all(trial.close for trial in trials.values()):

@@ -80,7 +80,7 @@ def seen_for_free(verdict: Verdict, seen: Mapping[str, float]) -> Infeasible:
 
 
 def _seen_for_free(verdict: Verdict) -> dict[str, float]:
-    return {name: (each.lasting or each).mu for name, each in verdict.detectability.items()}
+    return {name: each.longest.mu for name, each in verdict.detectability.items()}
 
 
 class _Directions(NamedTuple):

@@ -16,6 +16,7 @@ from veilnet.auditing.fingerprint import network_fingerprint, plan_fingerprint
 from veilnet.auditing.report import AuditReport
 from veilnet.bounds.typical_errors import typical_errors
 from veilnet.designs.frontiers import Frontier, frontier
+from veilnet.designs.secrets import Auc
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.plan import Plan
 from veilnet.report.agents_section import agents_section
@@ -116,8 +117,16 @@ def traced_frontier(
     return curve if curve.rows else None
 
 
-def traced_levels(plan: Plan, verdict: Verdict) -> list[float]:
-    """The privacies at which a frontier is traced, from nothing over what is free to nearly the limit."""
+def traced_levels(plan: Plan, verdict: Verdict) -> list[Any]:
+    """The privacies at which a frontier is traced, from nothing over what is free to nearly the limit.
+
+    Where there are secrets: how surely their changes may be seen.
+    """
+    secrets = verdict.detectability
+    if secrets:
+        free = max(each.longest.auc for each in secrets.values())
+        parts = np.linspace(0, 1, _POINTS + 1)[:-1]
+        return [dict.fromkeys(secrets, Auc(round(free - part * (free - 0.5), 3))) for part in parts[1:]]
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())
     if np.isinf(ceiling) or limit <= 0:
         return [0.0]

@@ -1,7 +1,7 @@
 """What more privacy would cost: the frontier, with this plan and the free one on it.
 
 Both axes tell how large an error is beside the one from raw readings: 1 is as sharp as before. Neither axis has a
-zero to be drawn on a logarithmic scale.
+zero to be drawn on a logarithmic scale. Of secrets the private axis is how surely their changes are seen.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilnet._core.words import number
 from veilnet.designs.frontiers import Frontier
 from veilnet.plans.plan import Plan
 from veilnet.report.html import Html, element, table
@@ -27,21 +28,37 @@ _LOGARITHMIC = 6.0  # an axis that spans more than this is drawn in equal ratios
 
 @dataclass(frozen=True)
 class Place:
-    """Where a plan lies: how many-fold the error on every private parameter is at least, and the public one is."""
+    """Where a plan lies: how many-fold the error on every private parameter is at least (of secrets, how surely their
+    changes are seen at most), and the public one is.
+    """
 
     private: float
     public: float
 
 
-def place_of(plan: Plan) -> Place:
+def place_of(plan: Plan, curve: Frontier | None = None) -> Place:
     """The place of a plan: its least protected private parameter counts."""
-    return Place(float(np.sqrt(1 + min(plan.privacy.values()))), float(np.sqrt(1 - plan.utility)))
+    public = float(np.sqrt(1 - plan.utility))
+    if curve is None or not curve.seen:
+        return Place(float(np.sqrt(1 + min(plan.privacy.values()))), public)
+    found = {name: plan.detectability[name].longest.sent for name in curve.seen}
+    return Place(max(each.reached(found[name]) for name, each in curve.seen.items()), public)
+
+
+def on_axis(curve: Frontier, asked: float) -> float:
+    """What was asked, as it is drawn: a growth p makes an error √(1 + p) times as large."""
+    return asked if curve.seen else float(np.sqrt(1 + asked))
+
+
+def told(curve: Frontier, private: float) -> str:
+    """A place on the private axis, in words."""
+    return number(private) if curve.seen else fold(private)
 
 
 def _points(curve: Frontier) -> list[Place]:
     return [
-        Place(float(np.sqrt(1 + point.asked)), float(np.sqrt(1 - point.utility)))
-        for point in sorted(curve.rows, key=lambda point: point.asked)
+        Place(on_axis(curve, point.asked), float(np.sqrt(1 - point.utility)))
+        for point in sorted(curve.rows, key=lambda point: point.asked, reverse=bool(curve.seen))
         if point.plan is not None
     ]
 
@@ -73,18 +90,44 @@ class _Axis:
         return [float(k * 10.0**d) for d in decades for k in each if 1 <= k * 10.0**d <= self.high]
 
 
+class _SeenAxis:
+    """From how surely changes are seen to points of the picture: further right is guessing."""
+
+    def __init__(self, values: Sequence[float], least: float, start: float, end: float) -> None:
+        self.most, self.least = max([*values, least + 0.01]), least
+        self.start, self.end = start, end
+
+    def __call__(self, value: float) -> float:
+        return self.start + (self.most - value) / (self.most - self.least) * (self.end - self.start)
+
+    def words(self, tick: float) -> str:
+        return number(tick)
+
+    def ticks(self) -> list[float]:
+        return sorted(nice_ticks(self.least, self.most), reverse=True)
+
+
 def frontier_picture(plan: Plan, curve: Frontier) -> Html:
     """The least public error for each private one; this plan a diamond, the free plan a circle."""
-    points, mine = _points(curve), place_of(plan)
-    free, limit = float(np.sqrt(1 + curve.ceiling)), float(np.sqrt(1 + curve.limit))
-    x = _Axis([*(p.private for p in points), mine.private, free, limit], _LEFT, _WIDTH - _RIGHT)
+    points, mine = _points(curve), place_of(plan, curve)
+    free, limit = on_axis(curve, curve.ceiling), on_axis(curve, curve.limit)
+    private = [*(p.private for p in points), mine.private, free]
+    x: _Axis | _SeenAxis = (
+        _SeenAxis(private, limit, _LEFT, _WIDTH - _RIGHT)
+        if curve.seen
+        else _Axis([*private, limit], _LEFT, _WIDTH - _RIGHT)
+    )
     y = _Axis([*(p.public for p in points), mine.public], _HEIGHT - _BOTTOM, _TOP)
-    marks = [*_free_region(x, free), *_grid(x, y)]
+    marks = [*_free_region(x, free), *_grid(x, y, curve.measure)]
     if np.isfinite(limit):
         marks += [line(x(limit), _TOP, x(limit), _HEIGHT - _BOTTOM, "limit")]
         marks += [label(x(limit) - 5, _TOP + 10, "nothing sent", anchor="end", class_="small")]
-    paid = [p for p in points if p.private > free]
-    way = [Place(1.0, 1.0), *([Place(free, 1.0)] if np.isfinite(free) else []), *paid]
+    paid = [p for p in points if x(p.private) > x(free)]
+    way = [
+        Place(max(private) if curve.seen else 1.0, 1.0),
+        *([Place(free, 1.0)] if np.isfinite(free) else []),
+        *paid,
+    ]
     marks.append(path([(x(p.private), y(p.public)) for p in way], "curve"))
     marks += [element("circle", cx=x(p.private), cy=y(p.public), r=2.5, class_="dot") for p in paid]
     spots = [(mine, "this plan", "sent")]
@@ -93,10 +136,10 @@ def frontier_picture(plan: Plan, curve: Frontier) -> Html:
     elif np.isfinite(free):
         spots.insert(0, (Place(free, 1.0), "free plan", "raw"))
     marks += _spots(spots, x, y)
-    return picture(_title(mine, free, limit), _WIDTH, _HEIGHT, marks)
+    return picture(_title(mine, free, limit, curve), _WIDTH, _HEIGHT, marks)
 
 
-def _free_region(x: _Axis, free: float) -> list[Html]:
+def _free_region(x: _Axis | _SeenAxis, free: float) -> list[Html]:
     """All that costs nothing, as one region: points on it would be one plan, drawn again and again."""
     width = x(free) - _LEFT
     if width < 1:
@@ -106,7 +149,7 @@ def _free_region(x: _Axis, free: float) -> list[Html]:
     return [region, words] if width > width_of("free") else [region]
 
 
-def _grid(x: _Axis, y: _Axis) -> list[Html]:
+def _grid(x: _Axis | _SeenAxis, y: _Axis, measure: str) -> list[Html]:
     bottom = _HEIGHT - _BOTTOM
     marks = [label(4, 14, "error on public parameters, compared with raw readings", class_="small")]
     for tick in y.ticks():
@@ -121,14 +164,14 @@ def _grid(x: _Axis, y: _Axis) -> list[Html]:
         marks += [line(x(tick), bottom, x(tick), bottom + 5, "axis")]
         marks += [label(x(tick), bottom + 19, words, anchor="middle", class_="small")]
     marks.append(line(_LEFT, bottom, _WIDTH - _RIGHT, bottom, "axis"))
-    words = "error on every private parameter, at least"
+    words = f"{measure}, at most" if measure else "error on every private parameter, at least"
     return [
         *marks,
         label((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 12, words, anchor="middle", class_="small"),
     ]
 
 
-def _spots(spots: list[tuple[Place, str, str]], x: _Axis, y: _Axis) -> list[Html]:
+def _spots(spots: list[tuple[Place, str, str]], x: _Axis | _SeenAxis, y: _Axis) -> list[Html]:
     """Marks with their names, one above the other where they would meet."""
     marks = []
     taken: list[tuple[float, float]] = []
@@ -150,23 +193,27 @@ def _spots(spots: list[tuple[Place, str, str]], x: _Axis, y: _Axis) -> list[Html
     return marks
 
 
-def _title(mine: Place, free: float, limit: float) -> str:
+def _title(mine: Place, free: float, limit: float, curve: Frontier) -> str:
     free_words = (
         "Privacy is free without bound" if np.isinf(free) else f"Free up to private errors {fold(free)}"
     )
-    most = "" if np.isinf(limit) else f"; {fold(limit)} when nothing is sent"
+    if curve.seen:
+        free_words = f"Free: {curve.measure} {number(free)}"
+    most = "" if np.isinf(limit) else f"; {told(curve, limit)} when nothing is sent"
+    against = curve.measure or "private error, both beside raw readings"
     return (
-        f"Public error against private error, both beside raw readings. {free_words}{most}. "
-        f"This plan: private {fold(mine.private)}, public {fold(mine.public)}."
+        f"Public error against {against}. {free_words}{most}. "
+        f"This plan: private {told(curve, mine.private)}, public {fold(mine.public)}."
     )
 
 
 def frontier_table(plan: Plan, curve: Frontier) -> Html:
     """The points of the picture, and the two plans."""
-    mine = place_of(plan)
-    rows = [(fold(p.private), fold(p.public), "on the frontier") for p in _points(curve)]
-    rows.append((fold(mine.private), fold(mine.public), "this plan"))
+    mine = place_of(plan, curve)
+    rows = [(told(curve, p.private), fold(p.public), "on the frontier") for p in _points(curve)]
+    rows.append((told(curve, mine.private), fold(mine.public), "this plan"))
     if np.isfinite(curve.ceiling):
-        rows.append((fold(float(np.sqrt(1 + curve.ceiling))), fold(1.0), "free plan"))
-    columns = ("error on every private parameter, at least", "error on public parameters", "")
+        rows.append((told(curve, on_axis(curve, curve.ceiling)), fold(1.0), "free plan"))
+    first = f"{curve.measure}, at most" if curve.seen else "error on every private parameter, at least"
+    columns = (first, "error on public parameters", "")
     return table("How large errors are, compared with those from raw readings", columns, rows, numeric=(1,))

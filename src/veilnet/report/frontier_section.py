@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from veilnet._core.words import number
 from veilnet.designs.frontiers import Frontier
 from veilnet.plans.plan import Plan
 from veilnet.report.frontier_picture import frontier_picture, frontier_table, place_of
@@ -20,20 +21,26 @@ def frontier_section(plan: Plan, curve: Frontier | None) -> Html:
         return paragraph("The frontier was not traced for this report.")
     if np.isinf(curve.ceiling):
         return paragraph("Nothing: privacy is free here without bound, so that there is no curve to draw.")
-    mine = place_of(plan)
-    several = len(plan.network.private) > 1
+    mine = place_of(plan, curve)
+    several = len(plan.network.private) > 1 and not curve.seen
     caption = (
         f"Further right is more private, further down more useful. This plan makes {'every' if several else 'the'} "
         f"private error at least {fold(mine.private)} and the public one {fold(mine.public)}."
         if mine.private > 1.00025
         else "Further right is more private, further down more useful. This plan leaves some private error as it was."
     )
+    if curve.seen:
+        caption = (
+            "Further right is more private, further down more useful. With this plan the "
+            f"{curve.measure} is {number(mine.private)}, and the public error {fold(mine.public)}. All other private "
+            "parameters keep what is free of them."
+        )
     if several:
         caption += (
             " The curve asks as much of every private parameter alike, so a plan that protects one more than another "
             "lies left of what it does for that one, and may lie above the curve."
         )
-    if curve.ceiling >= curve.limit * (1 - 1e-9):
+    if not curve.seen and curve.ceiling >= curve.limit * (1 - 1e-9):
         caption += " All the privacy there can be is free here."
     if np.isinf(curve.limit):
         caption += " Nothing is known beforehand, so an error can grow without bound; the curve is cut off."

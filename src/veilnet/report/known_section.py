@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from veilnet._core.words import join_names
+from veilnet._core.words import join_names, number
+from veilnet.bounds.detectability import Detectability, Detector
 from veilnet.bounds.typical_errors import TypicalError, in_one_row
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED
 from veilnet.plans.plan import Plan
@@ -17,6 +18,12 @@ from veilnet.report.words import fold, growth_of, names_of, what_it_means
 __all__ = ["error_cards", "error_table", "gaps_note", "known_section"]
 
 MOST_CARDS = 12
+_MEASURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("AUC", "auc", "{:.3f}".format),
+    ("right", "accuracy", lambda part: f"{100 * part:.1f} %"),
+    ("found", "power", lambda part: f"{100 * part:.1f} %"),
+    ("µ", "mu", number),
+)
 _LESS = 0.9  # of the whole's variance: a part that is protected less than this is pointed out
 
 
@@ -71,7 +78,10 @@ def gaps_note(plan: Plan) -> Html | None:
     told = [
         f"{shown(name)} {fold(float(np.sqrt(1 + least)))}"
         for name, least in sorted(plan.privacy_with_gaps.items(), key=lambda each: each[1])[:MOST_CARDS]
+        if name not in plan.detectability
     ]
+    if not told:
+        return None
     return paragraph(
         f"Around a missed row and at a start, private errors are at least, against raw readings: {join_names(told)}.",
         class_="gaps",
@@ -80,19 +90,49 @@ def gaps_note(plan: Plan) -> Html | None:
 
 def _card(error: TypicalError, plan: Plan) -> Html:
     seen = plan.detectability.get(error.name) if error.private else None
-    if seen is None:
-        meaning = what_it_means(error, plan.worst_direction.get(error.name, np.inf))
-    else:
-        words = seen.in_words(error.unit)
-        meaning = f"{words[0].upper()}{words[1:]}."
-    role = "private: must stay hard to estimate" if error.private else "public: may be known"
+    kind = "private" if error.private else "public"
+    role = f"{kind}: {'must stay hard to estimate' if error.private else 'may be known'}"
+    if seen is not None:
+        role = "private: its change must stay hard to see"
+    heading = element("h3", shown(error.name), " ", element("span", f"({role})", class_="role"))
+    if seen is not None:  # of a secret the growth of an error misleads
+        return element("div", heading, *_seen(seen, error), class_="card private")
+    meaning = what_it_means(error, plan.worst_direction.get(error.name, np.inf))
     return element(
         "div",
-        element("h3", shown(error.name), " ", element("span", f"({role})", class_="role")),
+        heading,
         error_picture(error),
         paragraph(meaning, class_="alarm" if "NOT protected" in meaning else "soft"),
-        class_=f"card {'private' if error.private else 'public'}",
+        class_=f"card {kind}",
     )
+
+
+def _seen(seen: Detectability, error: TypicalError) -> list[Html]:
+    """How surely the best detector sees a change: from raw readings, from what is sent, and by guessing."""
+    spans = [("one row", seen)]
+    if seen.lasting is not None:
+        spans.append((f"{seen.rows} rows", seen.lasting))
+    rows = [
+        [
+            f"{what}, {when}",
+            *(show(getattr(each, measure)) for each in (found.raw, found.sent, Detector(0.0))),
+        ]
+        for when, found in spans
+        for what, measure, show in _MEASURES
+    ]
+    what = seen.what(error.unit)
+    columns = ("best detector", "raw", "sent", "guess")
+    found = in_words(error)
+    return [
+        table(f"How surely {what} is seen", columns, rows, numeric=(1, 2, 3), class_="seen"),
+        paragraph(
+            "Right: how often, where both cases are equally likely. Found: how many changes, with 1 % false alarms. "
+            f"µ is of differential privacy; ε in one row is {number(seen.epsilon)} at δ {seen.delta:g}. Its size is "
+            f"known to {found['what is sent']} ({found['raw readings']} from raw readings, "
+            f"{found['merely guessing']} by guessing).",
+            class_="soft",
+        ),
+    ]
 
 
 def error_table(plan: Plan, errors: Sequence[TypicalError]) -> Html:
@@ -100,6 +140,7 @@ def error_table(plan: Plan, errors: Sequence[TypicalError]) -> Html:
     rows = []
     for error in errors:
         words = in_words(error)
+        seen = plan.detectability.get(error.name)
         rows.append(
             [
                 shown(error.name),
@@ -107,7 +148,9 @@ def error_table(plan: Plan, errors: Sequence[TypicalError]) -> Html:
                 words["raw readings"],
                 words["what is sent"],
                 words["merely guessing"],
-                fold(growth_of(error)),
+                fold(growth_of(error))
+                if seen is None or not error.private
+                else f"change seen with AUC {seen.auc:.3f}",
             ]
         )
     several = [
@@ -130,7 +173,7 @@ def _exposed(plan: Plan) -> Html | None:
     found = [
         f"a part of {shown(name)} whose error is {fold(float(np.sqrt(1 + worst)))}"
         for name, worst in plan.worst_direction.items()
-        if 1 + worst < _LESS * (1 + plan.privacy[name])
+        if 1 + worst < _LESS * (1 + plan.privacy[name]) and name not in plan.detectability
     ]
     if not found:
         return None

@@ -42,12 +42,15 @@ def verdict_table(verdict: Verdict) -> Html:
     rows = []
     for name in names:
         agents = list(verdict.blocking[name]) if verdict.names_blocking else []
+        seen = verdict.detectability.get(name)
         at_least = "at least " if name in verdict.at_least else ""
         rows.append(
             [
                 shown(name),
-                at_least + fold(float(np.sqrt(1 + verdict.ceiling[name]))),
-                fold(float(np.sqrt(1 + verdict.limit[name]))),
+                f"change seen with AUC {seen.auc:.3f}"
+                if seen is not None
+                else at_least + fold(float(np.sqrt(1 + verdict.ceiling[name]))),
+                fold(float(np.sqrt(1 + verdict.limit[name]))) if seen is None else "AUC 0.5 (guessing)",
                 "no" if name in verdict.blocked else "yes",
                 join_names([shown(agent) for agent in agents]) if agents else "–",
             ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from veilnet._core.words import NOTHING, counted, join_names
+from veilnet.bounds.detectability import Detectability
 from veilnet.bounds.typical_errors import TypicalError
 from veilnet.plans.plan import Plan
 from veilnet.report.html import shown
@@ -103,7 +104,7 @@ def _private_part(plan: Plan, private: Sequence[TypicalError]) -> str:
     others = sorted((each for each in private if np.isfinite(growth_of(each))), key=growth_of)
     parts = []
     if secrets:
-        seen = [f"of {shown(name)} with AUC {plan.detectability[name].auc:.3f}" for name in secrets[:_NAMED]]
+        seen = [f"of {shown(name)} with {_auc(plan.detectability[name])}" for name in secrets[:_NAMED]]
         more = f" (and of {len(secrets) - _NAMED} more)" if len(secrets) > _NAMED else ""
         parts.append(f"in one row it sees a change {join_names(seen)}{more} (0.5 is guessing)")
     if unbounded:
@@ -122,6 +123,12 @@ def _private_part(plan: Plan, private: Sequence[TypicalError]) -> str:
         clauses += [f"on {shown(each.name)} {_briefly(growth_of(each))}" for each in rest]
         parts.append(join_names(clauses))
     return " and ".join(parts)
+
+
+def _auc(seen: Detectability) -> str:
+    if seen.lasting is None:
+        return f"AUC {seen.auc:.3f}"
+    return f"AUC {seen.auc:.3f}, and {seen.lasting.auc:.3f} over the {seen.rows} rows that it lasts"
 
 
 def what_it_means(error: TypicalError, most_exposed: float = np.inf) -> str:

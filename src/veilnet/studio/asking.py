@@ -13,6 +13,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet.designs.choice import design
 from veilnet.designs.questions import Worst
+from veilnet.designs.secrets import Auc
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 from veilnet.verdict.verdict import Verdict
@@ -26,16 +27,27 @@ _PRIVATE = "private parameter"
 class Ask:
     """One question: for the free plan, for privacies, or for a loss that is accepted.
 
-    privacy: p_j that is asked of each private parameter; empty when it is not the question.
+    privacy: p_j that is asked of each private parameter; empty when it is not the question. Of those in ``seen`` the
+             AUC with which their change may be seen.
     loss:    the utility loss that is accepted; None when it is not the question.
     worst:   private parameters of which ``privacy`` is asked of every direction (:class:`Worst`), not of their mean.
     give_up: private parameters without a number in ``privacy`` that may be hidden less than they are for free.
+    seen:    secrets among the names in ``privacy``.
     """
 
     privacy: Mapping[str, float] = field(default_factory=dict)
     loss: float | None = None
     worst: tuple[str, ...] = ()
     give_up: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> dict[str, float | Worst | Auc]:
+        """What ``design`` is asked for."""
+        return {
+            name: Auc(each) if name in self.seen else Worst(each) if name in self.worst else each
+            for name, each in self.privacy.items()
+        }
 
     @property
     def pays(self) -> bool:
@@ -53,8 +65,7 @@ class Ask:
             return design(network, progress=progress)
         if self.loss is not None:
             return design(network, utility_loss=self.loss, give_up=self.give_up, progress=progress)
-        wanted = {name: Worst(each) if name in self.worst else each for name, each in self.privacy.items()}
-        return design(network, privacy=wanted, give_up=self.give_up, progress=progress)
+        return design(network, privacy=self.targets, give_up=self.give_up, progress=progress)
 
     def command(self, file: str, model_error: float | None = None) -> str:
         """The command line that asks the same.
@@ -68,7 +79,8 @@ class Ask:
         if self.pays and self.loss is not None:
             words += ["--utility-loss", f"{100 * self.loss:.12g}%"]
         for name, value in self.privacy.items() if self.loss is None else ():
-            words += ["--privacy", f"{name}={'worst:' if name in self.worst else ''}{value!r}"]
+            kind = "auc:" if name in self.seen else "worst:" if name in self.worst else ""
+            words += ["--privacy", f"{name}={kind}{value!r}"]
         for name in self.give_up if self.pays else ():
             words += ["--give-up", name]
         return " ".join(shlex.quote(word) for word in [*words, "--out", "plan"])
@@ -96,8 +108,15 @@ def read_ask(given: Mapping[str, Any], verdict: Verdict) -> Ask:
         raise InvalidRequest("privacy: expected a privacy for each private parameter")
     read_names("privacy", list(wanted), verdict.limit, _PRIVATE)
     asked = {name: _number(f"privacy of {name!r}", value) for name, value in wanted.items()}
-    asked = {name: value for name, value in asked.items() if value > 0}  # a slider at rest keeps what is free
-    return Ask(privacy=asked, worst=worst, give_up=tuple(name for name in give_up if not asked.get(name)))
+    free = {name: each.longest.auc for name, each in verdict.detectability.items()}
+    # A slider at rest keeps what is free.
+    asked = {
+        name: value for name, value in asked.items() if (value < free[name] if name in free else value > 0)
+    }
+    kept = tuple(name for name in give_up if name not in asked)
+    found = Ask(asked, worst=worst, give_up=kept, seen=tuple(name for name in asked if name in free))
+    found.targets  # noqa: B018 (no AUC below that of guessing)
+    return found
 
 
 def read_names(what: str, given: object, known: Container[str], kind: str) -> tuple[str, ...]:

@@ -35,9 +35,9 @@ NOT_HELD_OUT = (
 
 
 def trace(tell: Tell, progress: Progress, plan: Plan) -> Frontier | None:
-    """The frontier of the network of a free plan; of rows it is told point by point."""
+    """The frontier of the network of a free plan; of rows it is told point by point, unless there are secrets."""
     network = plan.network
-    if network.is_stream:
+    if network.is_stream or network.secrets:
         return traced_frontier(plan, seconds=_SECONDS, progress=progress)
     verdict = check(network)
     ceiling, limit = min(verdict.ceiling.values()), min(verdict.limit.values())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from veilnet._core.words import NOTHING, join_names, percent, three_digits
+from veilnet.bounds.detectability import Detectability
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.report.agents_section import agents_section
 from veilnet.report.audit_section import audit_section
@@ -19,7 +20,7 @@ from veilnet.report.verdict_section import verdict_section
 from veilnet.report.words import fold, grows, headline
 from veilnet.studio.choices import audit_choices, by_search
 from veilnet.studio.uploads import MOST_BYTES
-from veilnet.studio.what_if import errors_if
+from veilnet.studio.what_if import known_if
 from veilnet.studio.workbench import Loaded, Workbench
 
 __all__ = ["job_states", "view"]
@@ -27,6 +28,7 @@ __all__ = ["job_states", "view"]
 # Sliders end where silence does, but for this part; and so far beyond the free plan where nothing limits them.
 _BEFORE_LIMIT = 0.98
 _BEYOND = 30.0
+_NEAR_GUESSING = 0.51  # an AUC; that of a secret can be dragged so far
 _MOST_NAMED = 4
 _MOST_PUBLIC = 3.0  # public errors so many-fold are the largest one can accept by dragging
 
@@ -123,9 +125,17 @@ def _network(now: Loaded) -> dict[str, Any]:
 
 def _free(now: Loaded) -> str:
     """What privacy costs nothing, in one sentence; the least of it where there are many private parameters."""
-    free = sorted(now.verdict.ceiling.items(), key=lambda each: each[1])[:_MOST_NAMED]
+    seen = now.verdict.detectability
+    free = sorted(
+        ((name, each) for name, each in now.verdict.ceiling.items() if name not in seen),
+        key=lambda each: each[1],
+    )[:_MOST_NAMED]
     told = [f"on {shown(name)} {grows(float(np.sqrt(1 + ceiling)), digits=2)}" for name, ceiling in free]
-    return f"At no loss at all, the centre's error {join_names(told)}."
+    parts = [f"the centre's error {join_names(told)}"] if told else []
+    most = sorted(seen.items(), key=lambda each: -each[1].longest.auc)[:_MOST_NAMED]
+    aucs = [f"that of {shown(name)} with AUC {each.longest.auc:.3f}" for name, each in most]
+    parts += [f"of changes it sees {join_names(aucs)} (0.5 is guessing)"] if aucs else []
+    return f"At no loss at all, {', and '.join(parts)}."
 
 
 def _public(now: Loaded, errors: dict[str, TypicalError]) -> dict[str, Any]:
@@ -153,10 +163,15 @@ def _private(now: Loaded, error: TypicalError) -> dict[str, Any]:
     free, limit = now.verdict.ceiling[name], now.verdict.limit[name]
     most = _BEFORE_LIMIT * limit if np.isfinite(limit) else _BEYOND * (1 + min(free, 1e4))
     words = in_words(error)
+    seen = now.plan.detectability.get(name)
+    if seen is not None:
+        return _secret(now, name, seen)
     every_direction = now.ask.loss is None and name in now.ask.worst
     reached = now.plan.worst_direction[name] if every_direction else now.plan.privacy[name]
     return {
         "name": name,
+        "label": f"Centre's error on {shown(name)}, at least (private: larger is safer)",
+        "auc": False,
         "several": len(now.network.private[name]) > 1,
         "kept": bool(free > NOTHING),
         "free": float(np.sqrt(1 + min(free, most))),
@@ -165,6 +180,27 @@ def _private(now: Loaded, error: TypicalError) -> dict[str, Any]:
         "unlimited": bool(np.isinf(now.plan.privacy[name])),
         "always_free": bool(free >= most),
         "words": f"{words['what is sent']} (raw {words['raw readings']}, guessing {words['merely guessing']})",
+    }
+
+
+def _secret(now: Loaded, name: str, seen: Detectability) -> dict[str, Any]:
+    """One secret: the AUC with which its change is seen for free, now, and as near to guessing as one can drag."""
+    free, reached = now.verdict.detectability[name].longest.auc, seen.longest
+    change = seen.what(now.network.unit(name))
+    lasts = "" if seen.lasting is None else f" over {seen.rows} rows"
+    return {
+        "name": name,
+        "label": f"How surely {change} of {shown(name)} is seen{lasts}: AUC, at most (private: smaller is safer)",
+        "auc": True,
+        "several": False,
+        "kept": True,
+        "free": free,
+        "most": _NEAR_GUESSING,
+        "fold": reached.auc,
+        "unlimited": False,
+        "always_free": bool(free <= _NEAR_GUESSING),
+        "words": f"AUC {reached.auc:.3f} (raw {reached.raw.auc:.3f}, guessing 0.5); right "
+        f"{100 * reached.accuracy:.1f} % at even odds; {100 * reached.power:.1f} % found with 1 % false alarms",
     }
 
 
@@ -178,18 +214,16 @@ def _what_if(now: Loaded, errors: dict[str, TypicalError]) -> Html | str:
     """The errors as planned beside those when some agents are silent or betrayed."""
     if not now.silent and not now.betrayed:
         return ""
-    changed = errors_if(now.plan, now.silent, now.betrayed)
+    changed, seen = known_if(now.plan, now.silent, now.betrayed)
     rows = []
     for name, error in errors.items():
+        what = f"{shown(name)} ({'private' if error.private else 'public'})"
+        if error.private and name in seen:
+            aucs = [each[name].longest.auc for each in (now.plan.detectability, seen)]
+            rows.append([what, *(f"AUC {each:.3f}" for each in aucs), f"{aucs[1] - aucs[0]:+.3f}"])
+            continue
         before, after = error.sent or 0.0, changed[name].sent or 0.0
-        rows.append(
-            [
-                f"{shown(name)} ({'private' if error.private else 'public'})",
-                _in_unit(before, error.unit),
-                _in_unit(after, error.unit),
-                _change(before, after),
-            ]
-        )
+        rows.append([what, _in_unit(before, error.unit), _in_unit(after, error.unit), _change(before, after)])
     columns = ("parameter", "error as planned", "error then", "change")
     return table("The centre's errors if it came so", columns, rows, numeric=(1, 2, 3))
 

@@ -8,14 +8,18 @@ import numpy as np
 
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.auditing.what_if.collusion import with_colluders, without_dither
+from veilnet.bounds.detectability import Detectability, detectability
 from veilnet.bounds.typical_errors import TypicalError, typical_errors
 from veilnet.plans.plan import Plan
 
-__all__ = ["errors_if"]
+__all__ = ["known_if"]
 
 
-def errors_if(plan: Plan, silent: Sequence[str], betrayed: Sequence[str]) -> dict[str, TypicalError]:
-    """The centre's errors when some agents send nothing and others' readings are known to it as they are.
+def known_if(
+    plan: Plan, silent: Sequence[str], betrayed: Sequence[str]
+) -> tuple[dict[str, TypicalError], dict[str, Detectability]]:
+    """The centre's errors, and how surely it sees changes, when some agents send nothing and others' readings are
+    known to it as they are.
 
     plan:     what all other agents keep to.
     silent:   agents of which nothing arrives.
@@ -26,7 +30,8 @@ def errors_if(plan: Plan, silent: Sequence[str], betrayed: Sequence[str]) -> dic
         for agent, sanitizer in plan.sanitizers.items()
     }
     known = with_colluders(plan.network, seen, tuple(betrayed), "readings")
-    return typical_errors(without_dither(plan.network, tuple(betrayed)), known)
+    network = without_dither(plan.network, tuple(betrayed))
+    return typical_errors(network, known), detectability(network, known)
 
 
 def _nothing(plan: Plan, agent: str) -> Sanitizer:

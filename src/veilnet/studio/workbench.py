@@ -16,6 +16,8 @@ from veilnet.auditing.report import AuditReport
 from veilnet.calibration.fitting import Calibration
 from veilnet.designs.choice import design
 from veilnet.designs.frontiers import Frontier
+from veilnet.designs.questions import read_asked
+from veilnet.designs.secrets import in_numbers
 from veilnet.io.template import house
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
@@ -179,14 +181,14 @@ class Workbench:
         now = self.now
         if now.nearby is not None:
             now.nearby = now.nearby.giving_up(frozenset(asked.give_up))
-        if now.nearby is None or not now.nearby.quick or asked.of_every_direction:
+        several = any(len(now.network.private[name]) > 1 for name in asked.seen)
+        plan: Plan | None = None
+        if now.nearby is not None and now.nearby.quick and not asked.of_every_direction and not several:
+            plan = _beside(now.nearby, asked)
+        if plan is None:
             now.searched = asked
             self._search(asked)
             return
-        if asked.loss is not None:
-            plan = now.nearby.within(asked.loss)
-        else:
-            plan = now.nearby.plan({name: asked.privacy.get(name, 0.0) for name in now.network.private})
         self.cancel("refine")
         self._answered(asked, plan, refined=plan.method == "perfect")
 
@@ -281,6 +283,16 @@ class Workbench:
         """End every job."""
         for name in list(self.jobs):
             self.cancel(name)
+
+
+def _beside(nearby: Nearby, asked: Ask) -> Plan | None:
+    """A plan beside known ones; None where it does not hide changes as asked, as with the dither of another plan."""
+    if asked.loss is not None:
+        return nearby.within(asked.loss)
+    network = nearby.verdict.network
+    plan = nearby.plan(dict(in_numbers(network, read_asked(network, asked.targets)).targets))
+    hidden = all(plan.detectability[name].longest.auc <= asked.privacy[name] for name in asked.seen)
+    return plan if hidden else None
 
 
 def _fresh(name: str, network: Network, stated: Network) -> Loaded:

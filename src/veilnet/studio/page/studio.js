@@ -163,8 +163,12 @@ function html(id, markup) {
 // Sliders run from 0 to 1000. The public one is finer near "nothing lost"; the private ones run in equal ratios.
 const publicFold = (place, most) => 1 + (most - 1) * (place / 1000) ** 2;
 const publicPlace = (fold, most) => (most > 1 ? 1000 * Math.sqrt(Math.min(1, (fold - 1) / (most - 1))) : 0);
-const privateFold = (place, free, most) => Math.exp(Math.log(free) + (place / 1000) * (Math.log(most) - Math.log(free)));
-const privatePlace = (fold, free, most) => (most > free ? (1000 * Math.log(Math.max(fold, free) / free)) / Math.log(most / free) : 1000);
+// Those of secrets run from the AUC that is free down to nearly guessing.
+const privateFold = (place, { auc, free, most }) => (auc ? free + (place / 1000) * (most - free) : free * (most / free) ** (place / 1000));
+function privatePlace({ auc, fold, free, most }) {
+  if (auc) return free > most ? (1000 * (free - Math.min(fold, free))) / (free - most) : 1000;
+  return most > free ? (1000 * Math.log(Math.max(fold, free) / free)) / Math.log(most / free) : 1000;
+}
 
 function showSliders(loaded) {
   const resting = (input) => (document.activeElement !== input || !asking) && !loaded.searching && !settled;
@@ -172,11 +176,11 @@ function showSliders(loaded) {
   if (resting(slider)) slider.value = publicPlace(loaded.public.fold, loaded.public.most);
   const each = Object.keys(loaded.public.raw).map((name) => `${name} ${loaded.public.sent[name]} (raw ${loaded.public.raw[name]})`);
   told($("public-told"), slider, `${each.join("; ")}: ${loaded.public.grown}`);
-  if ($("private").dataset.names !== JSON.stringify(loaded.private.map((p) => p.name))) makePrivate(loaded);
+  if ($("private").dataset.labels !== JSON.stringify(loaded.private.map((p) => p.label))) makePrivate(loaded);
   loaded.private.forEach((parameter, place) => {
     const input = $(`private-${place}`);
     input.disabled = parameter.always_free;
-    if (resting(input)) input.value = privatePlace(parameter.fold, parameter.free, parameter.most);
+    if (resting(input)) input.value = privatePlace(parameter);
     const words = parameter.unlimited ? "cannot be estimated at all" : parameter.words;
     told($(`private-told-${place}`), input, parameter.always_free ? `${words}: free, as much as one likes` : words);
   });
@@ -199,11 +203,11 @@ function told(output, input, words) {
 }
 
 function makePrivate(loaded) {
-  $("private").dataset.names = JSON.stringify(loaded.private.map((p) => p.name));
+  $("private").dataset.labels = JSON.stringify(loaded.private.map((p) => p.label));
   $("private").replaceChildren(...loaded.private.map((parameter, place) => {
     const box = Object.assign(document.createElement("div"), { className: "slider private" });
     const label = Object.assign(document.createElement("label"), { htmlFor: `private-${place}` });
-    label.textContent = `Centre's error on ${shorten(parameter.name)}, at least (private: larger is safer)`;
+    label.textContent = parameter.label;
     const input = Object.assign(document.createElement("input"), { type: "range", id: `private-${place}`, min: 0, max: 1000, step: 1 });
     input.addEventListener("input", () => ask({ privacy: privacies(place) }));
     const output = Object.assign(document.createElement("output"), { id: `private-told-${place}` });
@@ -259,8 +263,8 @@ const shorten = (name) => (name.length > 60 ? `${name.slice(0, 59)}…` : name);
 // What is asked of the parameters: of the one that is dragged where its slider stands, of the others what they were asked before.
 function privacies(dragged) {
   const parameter = shown.loaded.private[dragged];
-  const fold = privateFold(Number($(`private-${dragged}`).value), parameter.free, parameter.most);
-  return { ...lastAsked().privacy, [parameter.name]: Number(((fold * fold - 1)).toPrecision(4)) };
+  const fold = privateFold(Number($(`private-${dragged}`).value), parameter);
+  return { ...lastAsked().privacy, [parameter.name]: parameter.auc ? Number(fold.toFixed(3)) : Number((fold * fold - 1).toPrecision(4)) };
 }
 
 // A question that a search answers is asked when the hand rests: every one would end the search for the one before.
@@ -334,7 +338,7 @@ function holdOut(file) {
 }
 
 function showAgents(loaded) {
-  const key = JSON.stringify(loaded.agents);
+  const key = JSON.stringify([loaded.number, loaded.agents]);
   if ($("agents-if").dataset.key === key) return;
   $("agents-if").dataset.key = key;
   const few = loaded.agents.slice(0, 40);
