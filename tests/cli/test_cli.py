@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Literal
+from typing import Literal
 
 import pytest
 
 from veilnet import cli
 from veilnet._core import errors
 from veilnet.cli import _shared
-from veilnet.cli._command_line import Argument, Option
+from veilnet.cli._command_line import argument, option
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]], N
     return install
 
 
-Depth = Annotated[int, Option("--depth", "How deep; 5% is little.", at_least=1, at_most=9)]
+DEPTH = option("--depth", "How deep; 5% is little.", at_least=1, at_most=9, default=1)
 
 
 def test_every_verb_is_listed_and_explains_itself(verb, capsys) -> None:
-    def command(depth: Depth = 1) -> None:
+    def command(depth: int = DEPTH) -> None:
         """Look closely."""
 
     verb(command)
@@ -81,15 +81,15 @@ def test_arguments_reach_the_verb(verb, words: str, expected: tuple[object, ...]
     seen: list[tuple[object, ...]] = []
 
     def command(
-        path: Annotated[Path, Argument("Which.")],
-        choice: Annotated[Literal["all", "few"], Argument("How many.")] = "all",
-        more: Annotated[list[Path] | None, Argument("Others.")] = None,
-        tag: Annotated[list[str] | None, Option("--tag", "May be repeated.")] = None,
-        out: Annotated[Path | None, Option("--out", "Where to.")] = None,
-        depth: Depth = 1,
-        part: Annotated[float, Option("--part", "How much.")] = 0.5,
-        loud: Annotated[bool, Option("--loud", "A flag.")] = False,
-        header: Annotated[bool | None, Option("--header", "Yes or no.", yes_or_no=True)] = None,
+        path: Path = argument("Which."),
+        choice: Literal["all", "few"] = argument("How many.", "all"),
+        more: list[Path] | None = argument("Others.", None),
+        tag: list[str] | None = option("--tag", "May be repeated."),
+        out: Path | None = option("--out", "Where to."),
+        depth: int = DEPTH,
+        part: float = option("--part", "How much.", default=0.5),
+        loud: bool = option("--loud", "A flag."),
+        header: bool | None = option("--header", "Yes or no.", yes_or_no=True),
     ) -> None:
         seen.append((path, more or [], choice, tag or [], out, depth, part, loud, header))
 
@@ -133,7 +133,7 @@ def test_user_mistakes_are_one_line(verb, capsys, error: Exception, code: int, l
     ],
 )
 def test_wrong_words_are_one_line(verb, capsys, words: list[str], told: str) -> None:
-    def command(depth: Depth = 1) -> None: ...
+    def command(depth: int = DEPTH) -> None: ...
 
     verb(command)
     assert cli.run(words) == 2

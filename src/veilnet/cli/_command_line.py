@@ -1,8 +1,8 @@
 """How verbs are declared, read and explained: annotated functions, by argparse.
 
-A verb is a function ``command`` whose parameters are annotated with an :class:`Argument` or an :class:`Option`::
+A verb is a function ``command`` whose parameters have an :func:`argument` or an :func:`option` for a default::
 
-    def command(network: Annotated[Path, Argument("A network file.")], json: Json = False) -> int | None:
+    def command(network: Path = argument("A network file."), json: bool = JSON) -> int | None:
 
 Its docstring is the long help. It returns its exit code, or None for 0. argparse loads in a fraction of the time of
 click or typer, and ``sanitize`` and ``fuse`` are started for every batch of readings.
@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from veilnet._core.errors import InvalidRequest
 from veilnet.cli._examples import example_text
@@ -27,9 +27,10 @@ Command = Callable[..., int | None]
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter told by its place; a list takes one or more."""
+    """A parameter told by its place; a list takes one or more. Without a default it is required."""
 
     help: str
+    default: Any = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
@@ -46,35 +47,36 @@ class Option:
     at_most: float | None = None
     metavar: str | None = None
     yes_or_no: bool = False
+    default: Any = None
+    required: bool = False
+
+
+def argument(help: str, default: Any = inspect.Parameter.empty) -> Any:
+    """An :class:`Argument`, where the parameter's own type is expected."""
+    return Argument(help, default)
+
+
+def option(name: str, help: str, **settings: Any) -> Any:
+    """An :class:`Option`, where the parameter's own type is expected."""
+    return Option(name, help, **settings)
 
 
 # What several verbs ask for.
-Json = Annotated[bool, Option("--json", "Answer in JSON.")]
-Broker = Annotated[str, Option("--broker", "mqtts://host:8883")]
-Root = Annotated[str, Option("--root", "First levels of every topic.")]
-Trust = Annotated[
-    str | None, Option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
-]
-Accepted = Annotated[
-    Path | None,
-    Option("--accepted", "Where it is kept which signed plan was agreed to; beside its file if left out."),
-]
-Header = Annotated[
-    bool | None,
-    Option(
-        "--header",
-        "Whether a CSV begins with names; it must if the plan names readings, else it is told.",
-        yes_or_no=True,
-    ),
-]
-Gate = Annotated[
-    float | None,
-    Option("--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6)."),
-]
-Keep = Annotated[
-    bool, Option("--keep", "Name messages that contradict the model, and use them all the same.")
-]
-Head = Annotated[str | None, Option("--head", "The ledger's head at the last audit.")]
+JSON = option("--json", "Answer in JSON.")
+BROKER = option("--broker", "mqtts://host:8883", required=True)
+ROOT = option("--root", "First levels of every topic.", default="veilnet")
+TRUST = option("--trust", "Fingerprint, public key or trust file: any other plan is refused.")
+ACCEPTED = option(
+    "--accepted", "Where it is kept which signed plan was agreed to; beside its file if left out."
+)
+HEADER = option(
+    "--header",
+    "Whether a CSV begins with names; it must if the plan names readings, else it is told.",
+    yes_or_no=True,
+)
+GATE = option("--gate", "Chance that a message made by the model is taken to contradict it, per row (1e-6).")
+KEEP = option("--keep", "Name messages that contradict the model, and use them all the same.")
+HEAD = option("--head", "The ledger's head at the last audit.")
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -113,10 +115,9 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
-    hints = get_type_hints(command, include_extras=True)
+    hints = get_type_hints(command)
     for parameter, told in inspect.signature(command).parameters.items():
-        kind, declared = get_args(_annotated(hints[parameter]))[:2]
-        _add(made, parameter, kind, declared, told.default)
+        _add(made, parameter, hints[parameter], told.default)
     return made
 
 
@@ -128,13 +129,14 @@ def did_you_mean(word: str, known: Sequence[str] | Any) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _add(
-    parser: argparse.ArgumentParser, parameter: str, kind: Any, declared: Argument | Option, default: Any
-) -> None:
-    """Tell argparse of one parameter, which is required where it has no default."""
-    kind = _not_none(kind)
-    is_list, is_required = get_origin(kind) is list, default is inspect.Parameter.empty
+def _add(parser: argparse.ArgumentParser, parameter: str, kind: Any, declared: Argument | Option) -> None:
+    """Tell argparse of one parameter."""
+    kind, default = _not_none(kind), declared.default
+    is_required = default is inspect.Parameter.empty or (isinstance(declared, Option) and declared.required)
+    is_list = get_origin(kind) is list
     value = get_args(kind)[0] if is_list else kind
+    if value is bool and default is None and not (isinstance(declared, Option) and declared.yes_or_no):
+        default = False
     settings: dict[str, Any] = {"help": _literal(declared.help), "default": None if is_required else default}
     if isinstance(default, str | int | float | Path) and not isinstance(default, bool):
         settings["help"] += _literal(f" (default: {default})")
@@ -163,11 +165,6 @@ def _add(
 def _literal(text: str) -> str:
     """A text that argparse leaves as it is: ``5%`` is no format to fill in."""
     return text.replace("%", "%%")
-
-
-def _annotated(hint: Any) -> Any:
-    """``Annotated[...]``, which ``get_type_hints`` wraps where the default is None."""
-    return hint if get_origin(hint) is Annotated else next(part for part in get_args(hint) if get_args(part))
 
 
 def _not_none(kind: Any) -> Any:

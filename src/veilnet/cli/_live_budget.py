@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 
 
 def command(
-    plan: Annotated[Path, Argument("The folder of a plan, or plan.npz.")],
-    least_privacy: Annotated[
-        list[str],
-        Option(
-            "--least-privacy", "The privacy that has to remain of what does not move: 3, or gait=3 (repeat)."
-        ),
-    ],
-    json: Json = False,
+    plan: Path = argument("The folder of a plan, or plan.npz."),
+    least_privacy: list[str] = option(
+        "--least-privacy",
+        "The privacy that has to remain of what does not move: 3, or gait=3 (repeat).",
+        required=True,
+    ),
+    json: bool = JSON,
 ) -> int:
     """Say how many epochs may be released before a private parameter that never moves would be known too well.
 

@@ -13,10 +13,10 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from veilnet._core.errors import VeilnetError
-from veilnet.cli._command_line import Option
+from veilnet.cli._command_line import option
 
 if TYPE_CHECKING:
     from veilnet._core.types import Array
@@ -28,12 +28,10 @@ _PATIENCE = 120.0  # seconds for anything to answer
 
 
 def command(
-    epochs: Annotated[int, Option("--epochs", at_least=3, help="How many quarters of an hour to play.")] = 24,
-    pace: Annotated[float, Option("--pace", at_least=0.0, help="Seconds from one to the next.")] = 0.3,
-    kills: Annotated[
-        bool, Option("--kills", help="Kill an agent and the broker on the way.", yes_or_no=True)
-    ] = True,
-    json: Annotated[bool, Option("--json", "Answer in JSON, at the end.")] = False,
+    epochs: int = option("--epochs", "How many quarters of an hour to play.", at_least=3, default=24),
+    pace: float = option("--pace", "Seconds from one to the next.", at_least=0.0, default=0.3),
+    kills: bool = option("--kills", "Kill an agent and the broker on the way.", yes_or_no=True, default=True),
+    json: bool = option("--json", "Answer in JSON, at the end."),
 ) -> None:
     """Play the bundled house over a real broker: estimates arrive beside the truth, whatever is killed.
 

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Json, Option, Root
+from veilnet.cli._command_line import JSON, ROOT, argument, option
 
 
 def command(
-    plan: Annotated[Path, Argument("The plan: its folder, its center.json, or plan.npz.")],
-    out: Annotated[Path, Option("--out", "The folder for all keys; one that has some is completed.")],
-    host: Annotated[
-        list[str] | None,
-        Option("--host", "Name or address by which the broker is reached (repeat); localhost if left out."),
-    ] = None,
-    port: Annotated[
-        int, Option("--port", at_least=1, at_most=65535, help="Where the broker listens.")
-    ] = 8883,
-    folder: Annotated[
-        str | None,
-        Option("--broker-folder", "Where keys/broker will be on the broker's machine, if elsewhere."),
-    ] = None,
-    persistence: Annotated[
-        str | None,
-        Option("--persistence", "Where the broker may keep what it queues; in memory if left out."),
-    ] = None,
-    reader: Annotated[
-        list[str] | None, Option("--reader", "A program that reads estimates, as telegraf (repeat).")
-    ] = None,
-    root: Root = "veilnet",
-    days: Annotated[int, Option("--days", at_least=1, help="How long certificates are valid.")] = 365,
-    json: Json = False,
+    plan: Path = argument("The plan: its folder, its center.json, or plan.npz."),
+    out: Path = option("--out", "The folder for all keys; one that has some is completed.", required=True),
+    host: list[str] | None = option(
+        "--host", "Name or address by which the broker is reached (repeat); localhost if left out."
+    ),
+    port: int = option("--port", "Where the broker listens.", at_least=1, at_most=65535, default=8883),
+    folder: str | None = option(
+        "--broker-folder", "Where keys/broker will be on the broker's machine, if elsewhere."
+    ),
+    persistence: str | None = option(
+        "--persistence", "Where the broker may keep what it queues; in memory if left out."
+    ),
+    reader: list[str] | None = option("--reader", "A program that reads estimates, as telegraf (repeat)."),
+    root: str = ROOT,
+    days: int = option("--days", "How long certificates are valid.", at_least=1, default=365),
+    json: bool = JSON,
 ) -> None:
     """Make a certificate for the broker, the centre and every agent of a plan, and Mosquitto's configuration.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Option
+from veilnet.cli._command_line import argument, option
 
 
 def command(
-    store: Annotated[Path, Argument("The centre's --out.")],
-    port: Annotated[int, Option("--port", "Port on this machine; 0 takes one that is free.")] = 0,
+    store: Path = argument("The centre's --out."),
+    port: int = option("--port", "Port on this machine; 0 takes one that is free.", default=0),
 ) -> None:
     """Show a live network in the browser: each estimate with its band, and how every agent is doing.
 

@@ -8,19 +8,19 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from veilnet.cli._command_line import Broker, Option, Root
+from veilnet.cli._command_line import BROKER, ROOT, option
 from veilnet.cli._lines import speaker
 
 
 def command(
-    broker: Broker,
-    cert: Annotated[Path, Option("--cert", "The folder of a reader of 'veilnet live keys --reader NAME'.")],
-    count: Annotated[
-        int | None, Option("--count", at_least=1, help="End after so many estimates; never if left out.")
-    ] = None,
-    root: Root = "veilnet",
+    broker: str = BROKER,
+    cert: Path = option(
+        "--cert", "The folder of a reader of 'veilnet live keys --reader NAME'.", required=True
+    ),
+    count: int | None = option("--count", "End after so many estimates; never if left out.", at_least=1),
+    root: str = ROOT,
 ) -> int:
     """Print estimates as JSON lines, as the centre publishes them, and nothing that it did not sign.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument
+from veilnet.cli._command_line import argument
 
 
 def command(
-    store: Annotated[Path, Argument("The centre's --out, while no centre runs.")],
-    archive: Annotated[Path, Argument("A new file, which gets all that the store holds.")],
+    store: Path = argument("The centre's --out, while no centre runs."),
+    archive: Path = argument("A new file, which gets all that the store holds."),
 ) -> int:
     """Copy a centre's store to an archive, and leave the newest 1,000 epochs in it.
 

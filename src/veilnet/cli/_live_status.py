@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from veilnet.cli._command_line import Argument, Json
+from veilnet.cli._command_line import JSON, argument
 
 
 def command(
-    stores: Annotated[
-        list[Path], Argument("The centre's --out, or an agent's --store; several, if you like.")
-    ],
-    json: Json = False,
+    stores: list[Path] = argument("The centre's --out, or an agent's --store; several, if you like."),
+    json: bool = JSON,
 ) -> None:
     """Say how a live network is doing, while it runs or afterwards; nothing is changed.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import import_module
-from typing import get_type_hints
+from inspect import signature
 
 from veilnet.cli._command_line import Option
 
@@ -44,6 +44,5 @@ def options_of(verb: str) -> dict[str, str]:
 
 def options_of_command(command: Callable[..., object]) -> dict[str, str]:
     """Argument -> option, for all options of the function of a verb or of a command in a group."""
-    hints = get_type_hints(command, include_extras=True)
-    declared = {name: hint.__metadata__[0] for name, hint in hints.items() if name != "return"}
+    declared = {name: each.default for name, each in signature(command).parameters.items()}
     return {name: each.name for name, each in declared.items() if isinstance(each, Option)}

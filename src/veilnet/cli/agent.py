@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from veilnet.cli._command_line import Accepted, Argument, Broker, Header, Option, Root, Trust
+from veilnet.cli._command_line import ACCEPTED, BROKER, HEADER, ROOT, TRUST, argument, option
 from veilnet.cli._lines import speaker
 
 if TYPE_CHECKING:
@@ -28,40 +28,35 @@ _say = speaker("agent")
 
 
 def command(
-    sanitizer: Annotated[Path, Argument("This agent's file in a plan folder.")],
-    broker: Broker,
-    cert: Annotated[
-        Path, Option("--cert", "This agent's folder of 'veilnet live keys': certificate, key, seal.")
-    ],
-    store: Annotated[
-        Path | None,
-        Option("--store", "Sequence numbers, outbox, memory; beside the agent's file if left out."),
-    ] = None,
-    begin: Annotated[bool, Option("--begin", "The very first start: begin the store.")] = False,
-    source: Annotated[Path | None, Option("--in", "Readings; standard input if left out.")] = None,
-    time: Annotated[str | None, Option("--time", "The column of times, if it is not called time.")] = None,
-    step: Annotated[
-        str | None, Option("--step", "How long an epoch is, such as 15min, where the plan does not say so.")
-    ] = None,
-    repair_clock: Annotated[
-        bool, Option("--repair-clock", "A clock was wrong and is right now: go on from now. Asks, and ends.")
-    ] = False,
-    confirm: Annotated[
-        bool, Option("--confirm", "With --repair-clock: give up what it says without asking.")
-    ] = False,
-    budget: Annotated[
-        int | None,
-        Option("--budget", at_least=1, help="With --begin: most releases ever ('veilnet live budget')."),
-    ] = None,
-    format: Annotated[str | None, Option("--format", "csv or jsonl; told from the name.")] = None,
-    header: Header = None,
-    trust: Trust = None,
-    accepted: Accepted = None,
-    root: Root = "veilnet",
-    patience: Annotated[
-        float | None,
-        Option("--patience", at_least=0, help="Seconds to wait, at the end, for the centre to have it all."),
-    ] = None,
+    sanitizer: Path = argument("This agent's file in a plan folder."),
+    broker: str = BROKER,
+    cert: Path = option(
+        "--cert", "This agent's folder of 'veilnet live keys': certificate, key, seal.", required=True
+    ),
+    store: Path | None = option(
+        "--store", "Sequence numbers, outbox, memory; beside the agent's file if left out."
+    ),
+    begin: bool = option("--begin", "The very first start: begin the store."),
+    source: Path | None = option("--in", "Readings; standard input if left out."),
+    time: str | None = option("--time", "The column of times, if it is not called time."),
+    step: str | None = option(
+        "--step", "How long an epoch is, such as 15min, where the plan does not say so."
+    ),
+    repair_clock: bool = option(
+        "--repair-clock", "A clock was wrong and is right now: go on from now. Asks, and ends."
+    ),
+    confirm: bool = option("--confirm", "With --repair-clock: give up what it says without asking."),
+    budget: int | None = option(
+        "--budget", "With --begin: most releases ever ('veilnet live budget').", at_least=1
+    ),
+    format: str | None = option("--format", "csv or jsonl; told from the name."),
+    header: bool | None = HEADER,
+    trust: str | None = TRUST,
+    accepted: Path | None = ACCEPTED,
+    root: str = ROOT,
+    patience: float | None = option(
+        "--patience", "Seconds to wait, at the end, for the centre to have it all.", at_least=0
+    ),
 ) -> int:
     """Sanitize an agent's readings as they come, and send them until the centre has them.
 

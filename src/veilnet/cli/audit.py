@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import Argument, Head, Option
+from veilnet.cli._command_line import HEAD, argument, option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -14,68 +14,45 @@ if TYPE_CHECKING:
     from veilnet.plans.plan import Plan
 
 _MODEL_ERROR = "5%"
-_Data = Annotated[
-    Path | None,
-    Option(
+
+
+def command(
+    plan: Path = argument("The folder of a saved plan, or of a network in parts."),
+    data: Path | None = option(
         "--data",
         "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
     ),
-]
-_LeastPrivacy = Annotated[
-    list[str] | None,
-    Option(
+    deployed: Path | None = option(
+        "--deployed", "Folder of the agent files really in use; the plan's when left out."
+    ),
+    run: list[str] | None = option(
+        "--run", "agent=command that is really run: readings as CSV in, messages out (repeat)."
+    ),
+    colluding: int | None = option("--colluding", "So many agents hand over their readings or noise."),
+    releases: int | None = option("--releases", "The same x is released so many times."),
+    least_privacy: list[str] | None = option(
         "--least-privacy",
         "Privacy to remain with --colluding or --releases: 5, or gait=5 (repeat). Less is a failure.",
     ),
-]
-_Only = Annotated[
-    list[str] | None,
-    Option(
+    model_error: str = option(
+        "--model-error", "How far the model may be off, 5% or 0.05.", metavar="FRACTION", default=_MODEL_ERROR
+    ),
+    ledger: Path | None = option("--ledger", "A ledger of releases, or a live agent's store."),
+    head: str | None = HEAD,
+    released: int | None = option("--released", "Releases known to have been made (by the centre)."),
+    out: Path | None = option("--out", "Write every figure as JSON to this file too, for report --audit."),
+    only: list[str] | None = option(
         "--only",
         "Section to run (repeat): deployed, promise, attackers, lattice, collusion, repetition, models, "
         "dropout, baselines, 'differential privacy', ledger.",
     ),
-]
-
-
-def command(
-    plan: Annotated[Path, Argument("The folder of a saved plan, or of a network in parts.")],
-    data: _Data = None,
-    deployed: Annotated[
-        Path | None,
-        Option("--deployed", "Folder of the agent files really in use; the plan's when left out."),
-    ] = None,
-    run: Annotated[
-        list[str] | None,
-        Option("--run", "agent=command that is really run: readings as CSV in, messages out (repeat)."),
-    ] = None,
-    colluding: Annotated[
-        int | None, Option("--colluding", "So many agents hand over their readings or noise.")
-    ] = None,
-    releases: Annotated[int | None, Option("--releases", "The same x is released so many times.")] = None,
-    least_privacy: _LeastPrivacy = None,
-    model_error: Annotated[
-        str, Option("--model-error", metavar="FRACTION", help="How far the model may be off, 5% or 0.05.")
-    ] = _MODEL_ERROR,
-    ledger: Annotated[
-        Path | None, Option("--ledger", "A ledger of releases, or a live agent's store.")
-    ] = None,
-    head: Head = None,
-    released: Annotated[
-        int | None, Option("--released", "Releases known to have been made (by the centre).")
-    ] = None,
-    out: Annotated[
-        Path | None, Option("--out", "Write every figure as JSON to this file too, for report --audit.")
-    ] = None,
-    only: _Only = None,
-    accept: Annotated[
-        list[str] | None,
-        Option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."),
-    ] = None,
-    quick: Annotated[bool, Option("--quick", "Fewer rows and attackers.")] = False,
-    seed: Annotated[int, Option("--seed", at_least=0, help="Of what is simulated.")] = 0,
-    cluster: Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
-    json: Annotated[bool, Option("--json", "Answer in JSON, with every figure.")] = False,
+    accept: list[str] | None = option(
+        "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
+    ),
+    quick: bool = option("--quick", "Fewer rows and attackers."),
+    seed: int = option("--seed", "Of what is simulated.", at_least=0, default=0),
+    cluster: str | None = option("--cluster", CLUSTER_HELP, metavar="ADDRESS"),
+    json: bool = option("--json", "Answer in JSON, with every figure."),
 ) -> int:
     """Attack a plan and what is deployed of it.
 

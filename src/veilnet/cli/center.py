@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import Accepted, Argument, Broker, Gate, Keep, Option, Root, Trust
+from veilnet.cli._command_line import ACCEPTED, BROKER, GATE, KEEP, ROOT, TRUST, argument, option
 from veilnet.cli._lines import speaker
 
 if TYPE_CHECKING:
@@ -26,45 +26,33 @@ _say = speaker("center")
 
 
 def command(
-    center: Annotated[Path, Argument("The centre's file, plan/center.json.")],
-    broker: Broker,
-    cert: Annotated[
-        Path, Option("--cert", "The centre's folder of 'veilnet live keys': certificate, key, seals.")
-    ],
-    out: Annotated[Path, Option("--out", "Messages and estimates, an SQLite file; it is continued.")],
-    wait: Annotated[
-        str, Option("--wait", "How long an epoch waits for agents after its first message.")
-    ] = "30s",
-    step: Annotated[
-        str | None, Option("--step", "How long an epoch is, where the plan does not say so.")
-    ] = None,
-    quorum: Annotated[
-        int | None,
-        Option(
-            "--quorum",
-            at_least=1,
-            help="How many agents have to tell an epoch; more than half of them if left out.",
-        ),
-    ] = None,
-    gate: Gate = None,
-    keep: Keep = False,
-    metrics: Annotated[
-        int | None,
-        Option(
-            "--metrics", at_least=0, at_most=65535, help="Port on the loopback for Prometheus; 0 for any."
-        ),
-    ] = None,
-    trust: Trust = None,
-    home_assistant: Annotated[
-        bool, Option("--home-assistant", "Describe the estimates to Home Assistant, on the broker.")
-    ] = False,
-    influx: Annotated[
-        bool, Option("--influx", "Publish estimates as lines for InfluxDB too, for Telegraf.")
-    ] = False,
-    accepted: Accepted = None,
-    root: Root = "veilnet",
-    quiet: Annotated[bool, Option("--quiet", "Do not print estimates.")] = False,
-    json: Annotated[bool, Option("--json", "Print estimates as JSON lines.")] = False,
+    center: Path = argument("The centre's file, plan/center.json."),
+    broker: str = BROKER,
+    cert: Path = option(
+        "--cert", "The centre's folder of 'veilnet live keys': certificate, key, seals.", required=True
+    ),
+    out: Path = option("--out", "Messages and estimates, an SQLite file; it is continued.", required=True),
+    wait: str = option(
+        "--wait", "How long an epoch waits for agents after its first message.", default="30s"
+    ),
+    step: str | None = option("--step", "How long an epoch is, where the plan does not say so."),
+    quorum: int | None = option(
+        "--quorum", "How many agents have to tell an epoch; more than half of them if left out.", at_least=1
+    ),
+    gate: float | None = GATE,
+    keep: bool = KEEP,
+    metrics: int | None = option(
+        "--metrics", "Port on the loopback for Prometheus; 0 for any.", at_least=0, at_most=65535
+    ),
+    trust: str | None = TRUST,
+    home_assistant: bool = option(
+        "--home-assistant", "Describe the estimates to Home Assistant, on the broker."
+    ),
+    influx: bool = option("--influx", "Publish estimates as lines for InfluxDB too, for Telegraf."),
+    accepted: Path | None = ACCEPTED,
+    root: str = ROOT,
+    quiet: bool = option("--quiet", "Do not print estimates."),
+    json: bool = option("--json", "Print estimates as JSON lines."),
 ) -> int:
     """Estimate the public parameters of every epoch, from whatever arrived by its deadline.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: Annotated[Path, Argument("A network file, .toml, .json or .npz, or a folder of parts.")],
-    explain: Annotated[
-        bool, Option("--explain", "Say what the paper's theorem says, and how close the decisions were.")
-    ] = False,
-    accept: Annotated[
-        list[str] | None,
-        Option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."),
-    ] = None,
-    cluster: Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
-    json: Json = False,
+    network: Path = argument("A network file, .toml, .json or .npz, or a folder of parts."),
+    explain: bool = option(
+        "--explain", "Say what the paper's theorem says, and how close the decisions were."
+    ),
+    accept: list[str] | None = option(
+        "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
+    ),
+    cluster: str | None = option("--cluster", CLUSTER_HELP, metavar="ADDRESS"),
+    json: bool = JSON,
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more."""
     import veilnet as vn

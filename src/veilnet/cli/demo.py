@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from veilnet.cli._command_line import Json, Option
+from veilnet.cli._command_line import JSON, option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,18 +20,15 @@ _SHOWN = 96  # rows of the stream that are drawn: a day of quarters of an hour
 
 
 def command(
-    privacy: Annotated[
-        float, Option("--privacy", "Privacy asked of every private parameter in the second plan.")
-    ] = 10.0,
-    cluster: Annotated[
-        str | None,
-        Option(
-            "--cluster",
-            metavar="ADDRESS",
-            help="Play on 200,000 agents and a Dask cluster instead: local starts one here, with worker processes.",
-        ),
-    ] = None,
-    json: Json = False,
+    privacy: float = option(
+        "--privacy", "Privacy asked of every private parameter in the second plan.", default=10.0
+    ),
+    cluster: str | None = option(
+        "--cluster",
+        "Play on 200,000 agents and a Dask cluster instead: local starts one here, with worker processes.",
+        metavar="ADDRESS",
+    ),
+    json: bool = JSON,
 ) -> None:
     """Play the whole story on a bundled house: check, design, sanitize, fuse, row by row and as a stream."""
     if cluster is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -15,92 +15,63 @@ if TYPE_CHECKING:
     from veilnet.model.network import Network
     from veilnet.plans.plan import Plan
 
-
-_Privacy = Annotated[
-    list[str] | None,
-    Option(
-        "--privacy",
-        "How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
-        "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. Of a "
-        "secret with a change: presence=auc:0.6, accuracy:0.6, power:0.05 (with 1 % false alarms) or mu:0.5. "
-        "Least utility loss.",
-    ),
-]
-_Loss = Annotated[
-    str | None,
-    Option(
-        "--utility-loss",
-        metavar="PART",
-        help="How much the public error variance may grow: 5% or 0.05. Most privacy.",
-    ),
-]
-_GiveUp = Annotated[
-    list[str] | None,
-    Option(
-        "--give-up",
-        metavar="NAME",
-        help="Let this private parameter be protected less than it would be for free (repeat); of --utility-loss "
-        "nothing is then spent on it.",
-    ),
-]
-_ModelError = Annotated[
-    str | None,
-    Option(
-        "--model-error",
-        metavar="FRACTION",
-        help="The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
-    ),
-]
-_Step = Annotated[
-    str | None,
-    Option(
-        "--step",
-        metavar="DURATION",
-        help="How long a row takes, such as 15min: agents tell at most one reading in each.",
-    ),
-]
-_GapPrivacy = Annotated[
-    str | None,
-    Option(
-        "--gap-privacy",
-        metavar="FRACTION",
-        help="Streams: the part of every private error left around a missed row and at a start, 99% or 0.99.",
-    ),
-]
+_PRIVACY = option(
+    "--privacy",
+    "How much the centre's error variance has to grow: 3x is 3-fold, 50% by half, 2 the same as 3x; for "
+    "everything private, or gait=3x (repeat). gait=worst:3x asks it of every direction of gait. Of a "
+    "secret with a change: presence=auc:0.6, accuracy:0.6, power:0.05 (with 1 % false alarms) or mu:0.5. "
+    "Least utility loss.",
+)
+_UTILITY_LOSS = option(
+    "--utility-loss",
+    "How much the public error variance may grow: 5% or 0.05. Most privacy.",
+    metavar="PART",
+)
+_GIVE_UP = option(
+    "--give-up",
+    "Let this private parameter be protected less than it would be for free (repeat); of --utility-loss "
+    "nothing is then spent on it.",
+    metavar="NAME",
+)
+_MODEL_ERROR = option(
+    "--model-error",
+    "The entries of the model may be off by so much, 5% or 0.05: the plan that is best on average.",
+    metavar="FRACTION",
+)
+_GAP_PRIVACY = option(
+    "--gap-privacy",
+    "Streams: the part of every private error left around a missed row and at a start, 99% or 0.99.",
+    metavar="FRACTION",
+)
 
 
 def command(
-    network: Annotated[Path, Argument("A network file, .toml, .json or .npz, or a folder of parts.")],
-    privacy: _Privacy = None,
-    utility_loss: _Loss = None,
-    give_up: _GiveUp = None,
-    power: Annotated[
-        list[str] | None, Option("--power", "Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only.")
-    ] = None,
-    method: Annotated[str, Option("--method", "auto, perfect, noise, power, joint or alternating.")] = "auto",
-    partial: Annotated[
-        bool, Option("--partial", "With --method noise: take less than asked where not free.")
-    ] = False,
-    prove: Annotated[
-        bool, Option("--prove", "Trade-offs: prove how far from the best possible the plan is, to 1 %.")
-    ] = False,
-    gap: Annotated[
-        float | None, Option("--gap", metavar="NUMBER", help="With --prove: the gap to prove, 0.01 is 1 %.")
-    ] = None,
-    model_error: _ModelError = None,
-    step: _Step = None,
-    gap_privacy: _GapPrivacy = None,
-    accept: Annotated[
-        list[str] | None,
-        Option("--accept", "A doubt of the fit to accept by its name (repeat); the plan remembers."),
-    ] = None,
-    out: Annotated[
-        Path | None, Option("--out", "Folder to write the plan to, or plan.npz: one file.")
-    ] = None,
-    force: Annotated[bool, Option("--force", "Let --out replace the plan of another network.")] = False,
-    explain: Annotated[bool, Option("--explain", "Say how the plan was found, too.")] = False,
-    cluster: Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
-    json: Json = False,
+    network: Path = argument("A network file, .toml, .json or .npz, or a folder of parts."),
+    privacy: list[str] | None = _PRIVACY,
+    utility_loss: str | None = _UTILITY_LOSS,
+    give_up: list[str] | None = _GIVE_UP,
+    power: list[str] | None = option(
+        "--power", "Largest noise power: 1e4, or kitchen=1e4 (repeat). Noise only."
+    ),
+    method: str = option("--method", "auto, perfect, noise, power, joint or alternating.", default="auto"),
+    partial: bool = option("--partial", "With --method noise: take less than asked where not free."),
+    prove: bool = option("--prove", "Trade-offs: prove how far from the best possible the plan is, to 1 %."),
+    gap: float | None = option("--gap", "With --prove: the gap to prove, 0.01 is 1 %.", metavar="NUMBER"),
+    model_error: str | None = _MODEL_ERROR,
+    step: str | None = option(
+        "--step",
+        "How long a row takes, such as 15min: agents tell at most one reading in each.",
+        metavar="DURATION",
+    ),
+    gap_privacy: str | None = _GAP_PRIVACY,
+    accept: list[str] | None = option(
+        "--accept", "A doubt of the fit to accept by its name (repeat); the plan remembers."
+    ),
+    out: Path | None = option("--out", "Folder to write the plan to, or plan.npz: one file."),
+    force: bool = option("--force", "Let --out replace the plan of another network."),
+    explain: bool = option("--explain", "Say how the plan was found, too."),
+    cluster: str | None = option("--cluster", CLUSTER_HELP, metavar="ADDRESS"),
+    json: bool = JSON,
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from veilnet.cli._command_line import Json
+from veilnet.cli._command_line import JSON
 
 
 def command(
-    json: Json = False,
+    json: bool = JSON,
 ) -> int:
     """Look at this machine: packages, extras, BLAS, entropy, clock, disks, browser, broker.
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 
 
 def command(
-    plan: Annotated[Path, Argument("A plan in one file, plan.npz, or a folder of parts.")],
-    agent: Annotated[str, Argument("Whose file to extract, by name; center for the centre's.")],
-    out: Annotated[
-        str | None,
-        Option(
-            "--out",
-            metavar="PATH",
-            help="The file to write, or a folder for it; the agent's name and .json, here, when left out.",
-        ),
-    ] = None,
-    json: Json = False,
+    plan: Path = argument("A plan in one file, plan.npz, or a folder of parts."),
+    agent: str = argument("Whose file to extract, by name; center for the centre's."),
+    out: str | None = option(
+        "--out",
+        "The file to write, or a folder for it; the agent's name and .json, here, when left out.",
+        metavar="PATH",
+    ),
+    json: bool = JSON,
 ) -> None:
     """Write the file that one agent needs, the same as in the folder of the plan.
 

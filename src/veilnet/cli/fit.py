@@ -4,70 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 
 if TYPE_CHECKING:
     from veilnet.calibration.report import CalibrationReport
     from veilnet.model.network import Network
 
-_Private = Annotated[
-    list[str],
-    Option(
-        "--private",
-        "Columns that must not be known, likewise. people:change=1 says which change must stay hidden, "
-        "people:change=1,lasts=1h for how long it stays; of a column with two values it is their distance.",
-    ),
-]
-_Stream = Annotated[
-    bool | None,
-    Option(
-        "--stream/--rows",
-        help="A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
-    ),
-]
+_PRIVATE = option(
+    "--private",
+    "Columns that must not be known, likewise. people:change=1 says which change must stay hidden, "
+    "people:change=1,lasts=1h for how long it stays; of a column with two values it is their distance.",
+    required=True,
+)
 
 
 def command(
-    data: Annotated[
-        Path,
-        Argument(
-            "A table whose first line names the columns: .csv, .csv.gz, .jsonl, Parquet, Feather, Excel."
-        ),
-    ],
-    agent: Annotated[list[str], Option("--agent", "What an agent reads: kitchen=T1,RH_1. Once per agent.")],
-    public: Annotated[
-        list[str], Option("--public", "Columns that may be known: T_out, or climate=T_out,RH_out.")
-    ],
-    private: _Private,
-    out: Annotated[Path | None, Option("--out", "Network file to write: .toml, .json or .npz.")] = None,
-    time: Annotated[
-        str | None, Option("--time", "The column that tells when a row was measured: sorts rows, finds gaps.")
-    ] = None,
-    stream: _Stream = None,
-    report: Annotated[
-        Path | None,
-        Option(
-            "--report", "File for the report (JSON); with --out house.toml it is house.report.json anyway."
-        ),
-    ] = None,
-    missing: Annotated[
-        str, Option("--missing", "Rows with missing values: refuse the table, or drop them.")
-    ] = "refuse",
-    independent: Annotated[bool, Option("--independent", "The agents are known to share no noise.")] = False,
-    no_prior: Annotated[bool, Option("--no-prior", "The centre knows nothing of x beforehand.")] = False,
-    no_limits: Annotated[
-        bool, Option("--no-limits", "Propose no credible limits: agents send whatever they read.")
-    ] = False,
-    no_predictive: Annotated[
-        bool, Option("--no-predictive", "State noise as residuals show it, not as new rows will.")
-    ] = False,
-    accept: Annotated[
-        list[str] | None, Option("--accept", "A doubt to accept by its name (repeat); the network remembers.")
-    ] = None,
-    force: Annotated[bool, Option("--force", "Replace the file of --out if it exists.")] = False,
-    json: Json = False,
+    data: Path = argument(
+        "A table whose first line names the columns: .csv, .csv.gz, .jsonl, Parquet, Feather, Excel."
+    ),
+    agent: list[str] = option(
+        "--agent", "What an agent reads: kitchen=T1,RH_1. Once per agent.", required=True
+    ),
+    public: list[str] = option(
+        "--public", "Columns that may be known: T_out, or climate=T_out,RH_out.", required=True
+    ),
+    private: list[str] = _PRIVATE,
+    out: Path | None = option("--out", "Network file to write: .toml, .json or .npz."),
+    time: str | None = option(
+        "--time", "The column that tells when a row was measured: sorts rows, finds gaps."
+    ),
+    stream: bool | None = option(
+        "--stream/--rows",
+        "A network of streams, or of single rows. Neither: of streams where unseen rows favour it.",
+    ),
+    report: Path | None = option(
+        "--report", "File for the report (JSON); with --out house.toml it is house.report.json anyway."
+    ),
+    missing: str = option(
+        "--missing", "Rows with missing values: refuse the table, or drop them.", default="refuse"
+    ),
+    independent: bool = option("--independent", "The agents are known to share no noise."),
+    no_prior: bool = option("--no-prior", "The centre knows nothing of x beforehand."),
+    no_limits: bool = option("--no-limits", "Propose no credible limits: agents send whatever they read."),
+    no_predictive: bool = option(
+        "--no-predictive", "State noise as residuals show it, not as new rows will."
+    ),
+    accept: list[str] | None = option(
+        "--accept", "A doubt to accept by its name (repeat); the network remembers."
+    ),
+    force: bool = option("--force", "Replace the file of --out if it exists."),
+    json: bool = JSON,
 ) -> None:
     """Make a network from calibration data and say how good it is."""
     from veilnet._core.errors import InvalidRequest

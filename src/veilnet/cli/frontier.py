@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 
 if TYPE_CHECKING:
     from veilnet.designs.frontiers import Frontier
 
 
 def command(
-    network: Annotated[Path, Argument("A network file: .toml, .json or .npz.")],
-    privacy: Annotated[
-        list[str] | None,
-        Option(
-            "--privacy",
-            metavar="GROWTH",
-            help="How much every private error variance is to grow: 3x, 50%, or 2 for 3x (repeat); else twenty. Of "
-            "a secret with a change, how surely it may be seen: presence=auc:0.9,0.8,0.7,0.6.",
-        ),
-    ] = None,
-    points: Annotated[
-        int | None,
-        Option("--points", at_least=2, help="How many points to trace; twenty when nothing is said."),
-    ] = None,
-    out: Annotated[Path | None, Option("--out", "Plot to write: .svg, .png or .pdf.")] = None,
-    prove: Annotated[
-        bool, Option("--prove", "Prove for each point how far from the best possible it is.")
-    ] = False,
-    csv: Annotated[Path | None, Option("--csv", "Table to write.")] = None,
-    json: Json = False,
+    network: Path = argument("A network file: .toml, .json or .npz."),
+    privacy: list[str] | None = option(
+        "--privacy",
+        "How much every private error variance is to grow: 3x, 50%, or 2 for 3x (repeat); else twenty. Of "
+        "a secret with a change, how surely it may be seen: presence=auc:0.9,0.8,0.7,0.6.",
+        metavar="GROWTH",
+    ),
+    points: int | None = option(
+        "--points", "How many points to trace; twenty when nothing is said.", at_least=2
+    ),
+    out: Path | None = option("--out", "Plot to write: .svg, .png or .pdf."),
+    prove: bool = option("--prove", "Prove for each point how far from the best possible it is."),
+    csv: Path | None = option("--csv", "Table to write."),
+    json: bool = JSON,
 ) -> None:
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from veilnet.cli._command_line import Argument, Gate, Keep, Option
+from veilnet.cli._command_line import GATE, KEEP, argument, option
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 
 if TYPE_CHECKING:
@@ -18,35 +18,27 @@ if TYPE_CHECKING:
 
 
 def command(
-    center: Annotated[Path, Argument("The centre's file, plan/center.json, or a folder of parts.")],
-    messages: Annotated[
-        list[str],
-        Argument(
-            "agent=file for each agent, as 'veilnet sanitize' wrote it; or the folder of messages in parts."
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        Option("--out", "Estimates, .csv or .jsonl, replaced when complete; else standard output."),
-    ] = None,
-    format: Annotated[
-        str | None, Option("--format", "csv or jsonl of the messages; told from the names.")
-    ] = None,
-    within: Annotated[
-        str | None,
-        Option("--within", "How far clocks may differ, such as 30s: less than half a sampling step."),
-    ] = None,
-    lag: Annotated[
-        int | None,
-        Option("--lag", "Of a stream: estimate each row with so many later ones too.", at_least=0),
-    ] = None,
-    trust_counts: Annotated[
-        bool, Option("--trust-counts", "Align rows that were only counted, though files end differently.")
-    ] = False,
-    gate: Gate = None,
-    keep: Keep = False,
-    cluster: Annotated[str | None, Option("--cluster", CLUSTER_HELP)] = None,
-    json: Annotated[bool, Option("--json", "JSON lines, or with --out a JSON summary.")] = False,
+    center: Path = argument("The centre's file, plan/center.json, or a folder of parts."),
+    messages: list[str] = argument(
+        "agent=file for each agent, as 'veilnet sanitize' wrote it; or the folder of messages in parts."
+    ),
+    out: Path | None = option(
+        "--out", "Estimates, .csv or .jsonl, replaced when complete; else standard output."
+    ),
+    format: str | None = option("--format", "csv or jsonl of the messages; told from the names."),
+    within: str | None = option(
+        "--within", "How far clocks may differ, such as 30s: less than half a sampling step."
+    ),
+    lag: int | None = option(
+        "--lag", "Of a stream: estimate each row with so many later ones too.", at_least=0
+    ),
+    trust_counts: bool = option(
+        "--trust-counts", "Align rows that were only counted, though files end differently."
+    ),
+    gate: float | None = GATE,
+    keep: bool = KEEP,
+    cluster: str | None = option("--cluster", CLUSTER_HELP),
+    json: bool = option("--json", "JSON lines, or with --out a JSON summary."),
 ) -> int:
     """Estimate the public parameters in every row that some agent sent.
 

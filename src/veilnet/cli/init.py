@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 
 
 def command(
-    path: Annotated[Path, Argument("File to write, or - for standard output.")] = Path("house.toml"),
-    force: Annotated[bool, Option("--force", "Replace the file if it exists.")] = False,
-    stream: Annotated[
-        bool, Option("--stream", "The house as a stream: its rows follow one another in time.")
-    ] = False,
-    json: Json = False,
+    path: Path = argument("File to write, or - for standard output.", default=Path("house.toml")),
+    force: bool = option("--force", "Replace the file if it exists."),
+    stream: bool = option("--stream", "The house as a stream: its rows follow one another in time."),
+    json: bool = JSON,
 ) -> None:
     """Write a commented network file to start from: a small house with five rooms."""
     from veilnet.cli._shared import console, print_json

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from veilnet.cli._command_line import Accepted, Argument, Head, Json, Option
+from veilnet.cli._command_line import ACCEPTED, HEAD, JSON, argument, option
 
 if TYPE_CHECKING:
     from veilnet.io.statements import Statement
     from veilnet.io.trust import Trust
 
 
-_Received = Annotated[
-    int | None, Option("--received", at_least=0, help="Messages of this agent the centre has (fuse tells).")
-]
-
-
 def command(
-    sanitizer: Annotated[Path, Argument("An agent's file in a plan folder.")],
-    trust: Annotated[
-        list[str] | None,
-        Option("--trust", "Fingerprint, public key or trust file to check it against (repeat)."),
-    ] = None,
-    pin: Annotated[
-        bool, Option("--pin", "Pin this very file: sanitize then refuses any other in its place.")
-    ] = False,
-    confirm: Annotated[
-        bool, Option("--confirm", "Agree to this signed file, though it tells more than the one before.")
-    ] = False,
-    accepted: Accepted = None,
-    ledger: Annotated[
-        Path | None,
-        Option("--ledger", "The agent's store (sanitize --store, agent --store), to audit."),
-    ] = None,
-    head: Head = None,
-    received: _Received = None,
-    json: Json = False,
+    sanitizer: Path = argument("An agent's file in a plan folder."),
+    trust: list[str] | None = option(
+        "--trust", "Fingerprint, public key or trust file to check it against (repeat)."
+    ),
+    pin: bool = option("--pin", "Pin this very file: sanitize then refuses any other in its place."),
+    confirm: bool = option(
+        "--confirm", "Agree to this signed file, though it tells more than the one before."
+    ),
+    accepted: Path | None = ACCEPTED,
+    ledger: Path | None = option(
+        "--ledger", "The agent's store (sanitize --store, agent --store), to audit."
+    ),
+    head: str | None = HEAD,
+    received: int | None = option(
+        "--received", "Messages of this agent the centre has (fuse tells).", at_least=0
+    ),
+    json: bool = JSON,
 ) -> int:
     """Say what an agent's file would send of each reading: exactly, with noise, mixed, or nothing.
 

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 
 
 def command(
-    plan: Annotated[Path, Argument("Folder of the old plan.")],
-    data: Annotated[Path, Argument("New calibration rows, with the columns the old fit had.")],
-    privacy: Annotated[
-        list[str] | None,
-        Option("--privacy", "Ask for this privacy now, as for design: 3x, or lights=3x (repeat)."),
-    ] = None,
-    utility_loss: Annotated[
-        str | None, Option("--utility-loss", metavar="PART", help="Ask for this loss now: 5% or 0.05.")
-    ] = None,
-    time: Annotated[
-        str | None, Option("--time", "The column that tells when a row was measured, as for fit.")
-    ] = None,
-    missing: Annotated[
-        str, Option("--missing", "Rows with missing values: refuse the table, or drop them.")
-    ] = "refuse",
-    accept: Annotated[
-        list[str] | None, Option("--accept", "A doubt of the new fit to accept by its name (repeat).")
-    ] = None,
-    out: Annotated[Path | None, Option("--out", "Folder to write the new plan to.")] = None,
-    force: Annotated[bool, Option("--force", "Let --out replace the plan of another network.")] = False,
-    json: Json = False,
+    plan: Path = argument("Folder of the old plan."),
+    data: Path = argument("New calibration rows, with the columns the old fit had."),
+    privacy: list[str] | None = option(
+        "--privacy", "Ask for this privacy now, as for design: 3x, or lights=3x (repeat)."
+    ),
+    utility_loss: str | None = option("--utility-loss", "Ask for this loss now: 5% or 0.05.", metavar="PART"),
+    time: str | None = option("--time", "The column that tells when a row was measured, as for fit."),
+    missing: str = option(
+        "--missing", "Rows with missing values: refuse the table, or drop them.", default="refuse"
+    ),
+    accept: list[str] | None = option("--accept", "A doubt of the new fit to accept by its name (repeat)."),
+    out: Path | None = option("--out", "Folder to write the new plan to."),
+    force: bool = option("--force", "Let --out replace the plan of another network."),
+    json: bool = JSON,
 ) -> None:
     """Fit the network anew and design as before; say what the old messages allow now, and what the new plan gives."""
     import veilnet as vn

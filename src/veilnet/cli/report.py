@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Option
+from veilnet.cli._command_line import argument, option
 
 
 def command(
-    plan: Annotated[Path, Argument("The folder of a saved plan.")],
-    out: Annotated[Path, Option("--out", "Page to write.")] = Path("report.html"),
-    audit: Annotated[
-        Path | None,
-        Option(
-            "--audit",
-            "What 'veilnet audit --json' wrote; when left out, audit.json in the folder of the plan, if any.",
-        ),
-    ] = None,
-    frontier: Annotated[
-        bool, Option("--frontier", help="Trace what more privacy would cost.", yes_or_no=True)
-    ] = True,
-    seconds: Annotated[
-        float, Option("--seconds", metavar="NUMBER", help="Stop tracing the frontier after so long.")
-    ] = 120.0,
+    plan: Path = argument("The folder of a saved plan."),
+    out: Path = option("--out", "Page to write.", default=Path("report.html")),
+    audit: Path | None = option(
+        "--audit",
+        "What 'veilnet audit --json' wrote; when left out, audit.json in the folder of the plan, if any.",
+    ),
+    frontier: bool = option(
+        "--frontier", "Trace what more privacy would cost.", yes_or_no=True, default=True
+    ),
+    seconds: float = option(
+        "--seconds", "Stop tracing the frontier after so long.", metavar="NUMBER", default=120.0
+    ),
 ) -> None:
     """Write one page that shows a plan: no other file, no outside address, for screen and paper.
 

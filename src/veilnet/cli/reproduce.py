@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 
 if TYPE_CHECKING:
     from veilnet.paper import Settings
@@ -28,29 +28,22 @@ def _where_draws_go(cluster: str | None) -> Iterator[None]:
 
 
 def command(
-    figure: Annotated[
-        Literal["fig1", "fig2", "fig3", "fig4", "all"], Argument("Which figure of the paper.")
-    ] = "all",
-    draws: Annotated[int, Option("--draws", "Random networks to draw.")] = 100,
-    jobs: Annotated[
-        int | None, Option("--jobs", "Draws measured at a time, every core by default (-1). Same numbers.")
-    ] = None,
-    out: Annotated[
-        Path | None, Option("--out", "Folder to write to (results); an interrupted run in it is resumed.")
-    ] = None,
-    seed: Annotated[int, Option("--seed", "Seed of all draws.")] = 0,
-    draw: Annotated[
-        int | None, Option("--draw", "Repeat this one draw, print its rows, write nothing.")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        Option(
-            "--cluster",
-            metavar="ADDRESS",
-            help="Measure the draws on a Dask cluster: tcp://host:8786, or local to start one here. Same numbers.",
-        ),
-    ] = None,
-    json: Json = False,
+    figure: Literal["fig1", "fig2", "fig3", "fig4", "all"] = argument(
+        "Which figure of the paper.", default="all"
+    ),
+    draws: int = option("--draws", "Random networks to draw.", default=100),
+    jobs: int | None = option(
+        "--jobs", "Draws measured at a time, every core by default (-1). Same numbers."
+    ),
+    out: Path | None = option("--out", "Folder to write to (results); an interrupted run in it is resumed."),
+    seed: int = option("--seed", "Seed of all draws.", default=0),
+    draw: int | None = option("--draw", "Repeat this one draw, print its rows, write nothing."),
+    cluster: str | None = option(
+        "--cluster",
+        "Measure the draws on a Dask cluster: tcp://host:8786, or local to start one here. Same numbers.",
+        metavar="ADDRESS",
+    ),
+    json: bool = JSON,
 ) -> None:
     """Repeat the paper's figures and check its claims, each true or false.
 
@@ -119,11 +112,9 @@ def _one_draw(
     from veilnet.paper.figures import FIGURES
     from veilnet.paper.runs import need_extras
 
-    for option, value in refused.items():
+    for name, value in refused.items():
         if value is not None:
-            raise InvalidRequest(
-                f"{option}: has no effect with --draw, which measures one draw; leave it out"
-            )
+            raise InvalidRequest(f"{name}: has no effect with --draw, which measures one draw; leave it out")
     need_extras()
     if draw < 0:
         raise InvalidRequest(f"--draw: expected a number of at least 0, found {draw}")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from veilnet.cli._command_line import Accepted, Argument, Header, Option, Trust
+from veilnet.cli._command_line import ACCEPTED, HEADER, TRUST, argument, option
 from veilnet.cli._lines import LINES_AT_ONCE, say_unused_times, speaker, with_first
 from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 
@@ -26,40 +26,29 @@ say = speaker("sanitize")
 
 
 def command(
-    sanitizer: Annotated[
-        Path, Argument("This agent's file in a plan folder; to simulate all agents in parts, their folder.")
-    ],
-    source: Annotated[
-        Path | None, Option("--in", "Readings; standard input if left out. Of parts, a folder.")
-    ] = None,
-    out: Annotated[
-        Path | None, Option("--out", "Messages, replaced when all are there; standard output if left out.")
-    ] = None,
-    store: Annotated[
-        Path | None,
-        Option(
-            "--store", "The agent's memory, outbox and ledger: go on after its last row; begun if missing."
-        ),
-    ] = None,
-    budget: Annotated[
-        int | None, Option("--budget", "Most rows a new --store ever lets through.", at_least=1)
-    ] = None,
-    again: Annotated[
-        bool, Option("--again", "Release readings that were released before, with fresh noise, once more.")
-    ] = False,
-    format: Annotated[str | None, Option("--format", "csv or jsonl; told from the names.")] = None,
-    header: Header = None,
-    time: Annotated[
-        str | None, Option("--time", "The column of times, if it is not called time: sent, to align rows.")
-    ] = None,
-    flush: Annotated[bool, Option("--flush", "Send each row at once.")] = False,
-    seed: Annotated[
-        int | None, Option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0)
-    ] = None,
-    cluster: Annotated[str | None, Option("--cluster", CLUSTER_HELP)] = None,
-    json: Annotated[bool, Option("--json", "Messages as JSON lines.")] = False,
-    trust: Trust = None,
-    accepted: Accepted = None,
+    sanitizer: Path = argument(
+        "This agent's file in a plan folder; to simulate all agents in parts, their folder."
+    ),
+    source: Path | None = option("--in", "Readings; standard input if left out. Of parts, a folder."),
+    out: Path | None = option("--out", "Messages, replaced when all are there; standard output if left out."),
+    store: Path | None = option(
+        "--store", "The agent's memory, outbox and ledger: go on after its last row; begun if missing."
+    ),
+    budget: int | None = option("--budget", "Most rows a new --store ever lets through.", at_least=1),
+    again: bool = option(
+        "--again", "Release readings that were released before, with fresh noise, once more."
+    ),
+    format: str | None = option("--format", "csv or jsonl; told from the names."),
+    header: bool | None = HEADER,
+    time: str | None = option(
+        "--time", "The column of times, if it is not called time: sent, to align rows."
+    ),
+    flush: bool = option("--flush", "Send each row at once."),
+    seed: int | None = option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0),
+    cluster: str | None = option("--cluster", CLUSTER_HELP),
+    json: bool = option("--json", "Messages as JSON lines."),
+    trust: str | None = TRUST,
+    accepted: Path | None = ACCEPTED,
 ) -> int:
     """Sanitize an agent's readings: one row per line in, one message per line out.
 

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 
 
 def command(
-    plan: Annotated[Path | None, Argument("The folder of a saved plan.")] = None,
-    key: Annotated[Path | None, Option("--key", "The secret key to sign with (PEM).")] = None,
-    new_key: Annotated[
-        Path | None, Option("--new-key", "Make a key: the secret half here, the public one beside it.")
-    ] = None,
-    version: Annotated[
-        int | None,
-        Option(
-            "--version",
-            at_least=1,
-            help="Version of this plan; the time, as 20261117093000, if left out. It must go up.",
-        ),
-    ] = None,
-    days: Annotated[
-        int | None, Option("--days", at_least=1, help="How long agents may run it; 365 if left out.")
-    ] = None,
-    json: Json = False,
+    plan: Path | None = argument("The folder of a saved plan.", default=None),
+    key: Path | None = option("--key", "The secret key to sign with (PEM)."),
+    new_key: Path | None = option("--new-key", "Make a key: the secret half here, the public one beside it."),
+    version: int | None = option(
+        "--version",
+        "Version of this plan; the time, as 20261117093000, if left out. It must go up.",
+        at_least=1,
+    ),
+    days: int | None = option("--days", "How long agents may run it; 365 if left out.", at_least=1),
+    json: bool = JSON,
 ) -> None:
     """Sign every file of a plan (Ed25519, in DSSE envelopes beside them), after verifying the plan.
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from veilnet.cli._command_line import Argument, Option
+from veilnet.cli._command_line import argument, option
 
 
 def command(
-    given: Annotated[
-        Path | None,
-        Argument("A network (.toml, .json, .npz) or a table (.csv, .parquet, ...) to open first."),
-    ] = None,
-    port: Annotated[int, Option("--port", "Port on this machine; 0 takes one that is free.")] = 0,
+    given: Path | None = argument(
+        "A network (.toml, .json, .npz) or a table (.csv, .parquet, ...) to open first.", default=None
+    ),
+    port: int = option("--port", "Port on this machine; 0 takes one that is free.", default=0),
 ) -> None:
     """Open the studio: drag privacy and see what it costs, agent by agent.
 

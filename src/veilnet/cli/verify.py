@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from veilnet.cli._command_line import Argument, Json, Option
+from veilnet.cli._command_line import JSON, argument, option
 from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 
 
 def command(
-    plan: Annotated[Path, Argument("A saved plan, a folder or plan.npz.")],
-    network: Annotated[
-        Path | None, Argument("The network file you trust; without it, the plan's own is taken on trust.")
-    ] = None,
-    accept: Annotated[
-        list[str] | None,
-        Option("--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."),
-    ] = None,
-    cluster: Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)] = None,
-    json: Json = False,
+    plan: Path = argument("A saved plan, a folder or plan.npz."),
+    network: Path | None = argument(
+        "The network file you trust; without it, the plan's own is taken on trust.", default=None
+    ),
+    accept: list[str] | None = option(
+        "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
+    ),
+    cluster: str | None = option("--cluster", CLUSTER_HELP, metavar="ADDRESS"),
+    json: bool = JSON,
 ) -> int:
     """Recompute every promise of a saved plan from scratch, on a network you trust.
 
