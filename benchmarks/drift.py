@@ -16,7 +16,7 @@ from scipy.signal import lfilter
 
 import veilnet as vn
 from veilnet.centre.drift import Change
-from veilnet.centre.redundancy import redundancy
+from veilnet.centre.contradictions import redundancy
 from veilnet.io.template import house
 
 ROWS = 400_000

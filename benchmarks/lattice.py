@@ -44,7 +44,7 @@ from veilnet.auditing.attack.simulation import draw_readings, draw_x
 from veilnet.auditing.deployed.deployment import deployment
 from veilnet.auditing.what_if.variants import changed
 from veilnet.io.template import house
-from veilnet.verdict.resolution import dither_cost
+from veilnet.verdict.notes import dither_cost
 
 STEPS = (1 / 100, 1 / 50, 1 / 30, 1 / 20, 1 / 10, 1 / 5, 1 / 2, 1.0)
 NEIGHBOURS = np.arange(-2, 3)

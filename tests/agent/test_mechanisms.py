@@ -13,7 +13,7 @@ from helpers.networks import direct_information, random_network, random_sanitize
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack, mechanisms
 from veilnet.agent.memory import Memory
-from veilnet.bounds.message_noise import message_covariance
+from veilnet.bounds.information import message_covariance
 from veilnet.plans.release_grid import with_release_grid
 
 KINDS = ["noise", "rectangular", "dependent", "singular noise", "silent", "mixed"]

@@ -10,8 +10,8 @@ import pytest
 
 import veilnet as vn
 from helpers.memories import random_memory, sent_row_by_row, with_memory
-from veilnet.agent.filtering import Filter
 from veilnet.agent.grid import CROSSING_LIMIT
+from veilnet.agent.stream import Filter
 
 
 @pytest.mark.parametrize(("order", "readings", "sent"), [(1, 1, 1), (2, 3, 2), (7, 4, 3)])

@@ -15,7 +15,7 @@ from veilnet.agent.randomness import noise_source
 from veilnet.agent.recipe import reach
 from veilnet.agent.release import release_valid
 from veilnet.io.sanitizer_files import save_sanitizer
-from veilnet.model.usual import MOST_BEYOND
+from veilnet.model.readings import MOST_BEYOND
 from veilnet.plans.verification import verify
 from veilnet.review.inspection import inspect
 from veilnet.review.order import what_more

@@ -21,7 +21,7 @@ from veilnet.auditing.what_if.variants import changed
 from veilnet.auditing.worlds import world_of
 from veilnet.io.template import house
 from veilnet.plans.certificate import DITHERED, Promise, certify
-from veilnet.verdict.resolution import dither_cost
+from veilnet.verdict.notes import dither_cost
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,7 @@ from scipy.signal import lfilter
 from scipy.stats import chi2
 
 import veilnet as vn
-from veilnet.centre.dependence import independent, swelling
-from veilnet.centre.windows import Level
+from veilnet.centre.windows import Level, independent, swelling
 from veilnet.io.template import house
 
 LENGTHS = tuple(16 * 2**number for number in range(8))

@@ -11,7 +11,7 @@ from scipy.linalg import block_diag
 import veilnet as vn
 from helpers.networks import direct_crlb, direct_information, random_network, random_sanitizers
 from helpers.statistics_tests import law_is_off
-from veilnet.centre.grouping import by_who_sent
+from veilnet.centre.gate import by_who_sent
 from veilnet.io.template import house
 from veilnet.plans.plan import make_plan
 

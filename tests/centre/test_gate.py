@@ -23,7 +23,7 @@ import veilnet as vn
 from helpers.networks import random_network
 from veilnet import cli
 from veilnet._core.chi_square import log_tail, threshold
-from veilnet.centre.redundancy import redundancy
+from veilnet.centre.contradictions import redundancy
 from veilnet.plans.plan import make_plan
 
 RATE = 0.02

@@ -18,7 +18,7 @@ from veilnet.auditing.promise import certificate_rows
 from veilnet.designs.power import plan as power_module
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.plans.verification import verify
-from veilnet.recheck.noise_power import noise_power
+from veilnet.recheck.sums import noise_power
 
 NETWORK = stacked_network(4, ((3, 1), (5, 2), (6, 3)), prior=None)
 LIMITS = {name: 2.0 + place for place, name in enumerate(NETWORK.agents)}

@@ -13,16 +13,6 @@ from veilnet.agent.grid import checked_steps
 from veilnet.agent.memory import Memory
 from veilnet.model.readings import read_resolution
 
-__all__ = [
-    "read_columns",
-    "read_compression",
-    "read_count",
-    "read_grid",
-    "read_memory",
-    "read_noise",
-    "read_steps",
-]
-
 
 def read_compression(compression: Any, noise: Any) -> Array:
     """C, rows of the numbers sent; the identity where only noise is given."""

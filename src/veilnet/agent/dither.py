@@ -29,14 +29,6 @@ from veilnet.model.network import Network
 from veilnet.model.noise import IndependentNoise, NoiseModel
 from veilnet.model.readings import MOST_DRAWS, dither_variance
 
-__all__ = [
-    "counting_dither",
-    "dither_for",
-    "own_noise",
-    "settled",
-    "with_more_dither",
-]
-
 _MOST_GAIN = 1e-3  # of a reading's variance
 _WHOLE = 1e-9  # of its deviation: a reading with less left is sent whole, the rest far below any release grid
 

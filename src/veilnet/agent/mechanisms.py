@@ -26,18 +26,6 @@ from veilnet.agent.memory import Memory
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 
-__all__ = [
-    "Mechanisms",
-    "Planned",
-    "SanitizerStack",
-    "Sanitizers",
-    "StackPart",
-    "check_sanitizers",
-    "mechanisms",
-    "sends_raw",
-    "stacks_by_sent",
-]
-
 Found = TypeVar("Found")
 _KEPT = 1024  # sanitizers that were asked for and are kept, with what they prepared for sanitizing
 

@@ -20,8 +20,6 @@ from veilnet._core.frozen import Frozen, derived
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix, semidefinite, symmetric
 
-__all__ = ["Memory", "sizes"]
-
 _MOST_DOUBLINGS = 48
 _FADED = 1e-6
 _TERMS = 64

@@ -17,8 +17,6 @@ from veilnet.agent import grid
 from veilnet.agent.memory import Memory, sizes
 from veilnet.agent.randomness import NoiseSource
 
-__all__ = ["ROWS_AT_ONCE", "Recipe", "prepare", "reach"]
-
 ROWS_AT_ONCE = 2048  # temporaries stay in cache; the draws of a chunk too
 _SHORT_ROW = 32
 _MOST_DEVIATIONS = 12.0  # no draw of either source is larger
@@ -227,7 +225,7 @@ def _sensitivity(compression: Array, transition: Array, gain: Array) -> Array:
     Σ_j a_j |y_{t-j}|, the weights of all rows sum to at most a = |C_y| + |C_s| B + D (|F| B + |K|), B = Σ|F^j K|,
     D = Σ|C_s F^j|. If every reading that was let in satisfies n a_i |y_i| ≤ b for each i, then
     Σ_j a_j |y_{t-j}| ≤ b, in any row. A factor of two is for the order in which blocks are summed
-    (:mod:`veilnet.agent.filtering`).
+    (:mod:`veilnet.agent.stream`).
     """
     kept, readings = gain.shape[-2:]
     direct, through = np.abs(compression[..., kept:]), compression[..., :kept]

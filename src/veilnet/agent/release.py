@@ -3,7 +3,7 @@
 A reading is released whole or not at all. One that has the wrong length, is not a number or is infinite is
 refused; the refusal names the row and the reason, never the value. An agent in doubt sends nothing. One beyond its
 limits, or so large that the grid could not hide the rounding errors of its sums, counts as the limit: whoever could
-choose which rows are missing could ask for any reading, one bit at a time (:mod:`veilnet.model.usual`).
+choose which rows are missing could ask for any reading, one bit at a time (:mod:`veilnet.model.readings`).
 
 Readings of a sensor with a resolution are dithered first: each is moved by a uniform draw of one step's width. An
 exact combination of numbers on a lattice can name them all; of dithered ones it cannot (mathematics, "Readings on a
@@ -31,8 +31,6 @@ from veilnet.agent import grid
 from veilnet.agent.randomness import NoiseSource, noise_source
 from veilnet.agent.recipe import ROWS_AT_ONCE, Recipe, reach
 from veilnet.model.readings import MOST_DRAWS
-
-__all__ = ["NotPrivate", "Released", "as_numbers", "release", "release_stack", "release_valid"]
 
 
 class NotPrivate(np.ndarray[Any, Any]):

@@ -41,13 +41,18 @@ from veilnet.agent.randomness import noise_source
 from veilnet.agent.recipe import Recipe, prepare
 from veilnet.agent.release import release
 from veilnet.agent.stream import Stream
-from veilnet.model.readings import MOST_DRAWS, dither_variance, read_dither, read_limits, read_reading_names
-from veilnet.model.usual import chances_beyond, read_usual
+from veilnet.model.readings import (
+    MOST_DRAWS,
+    chances_beyond,
+    dither_variance,
+    read_dither,
+    read_limits,
+    read_reading_names,
+    read_usual,
+)
 
 if TYPE_CHECKING:  # for an annotation alone: an agent has no use for the model
     from veilnet.model.network import Network
-
-__all__ = ["Sanitizer"]
 
 _ROUNDING = 1e-6
 

@@ -36,8 +36,6 @@ from veilnet.model.log_aucs import log_headlines
 from veilnet.model.network import Network
 from veilnet.model.secret import Secret
 
-__all__ = ["Detectability", "Detector", "detectability", "information_on", "secrets_headlines"]
-
 SEEN = 0.9  # an AUC from which on nobody would call a secret hidden
 FALSE_ALARMS = 0.01  # what a careful attacker allows himself
 DELTA = 1e-5  # of (ε, δ), where nobody says another

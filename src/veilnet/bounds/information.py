@@ -66,3 +66,21 @@ def _shared_factor(network: Network, sent: Mechanisms) -> Array:
     return without_common(
         np.ascontiguousarray(white[:, : network.L]), np.ascontiguousarray(white[:, network.L :])
     )
+
+
+def own_covariances(compression: Array, own: Array, added: Array | None) -> Array:
+    """C R C' + Θ for one agent or a stack of agents alike."""
+    covariance = compression @ own @ np.swapaxes(compression, -1, -2)
+    if added is not None:
+        covariance = covariance + added
+    return np.asarray((covariance + np.swapaxes(covariance, -1, -2)) / 2)
+
+
+def message_covariance(network: Network, sent: Mechanisms) -> Array:
+    """C R C' + Θ of all agents, in sending order."""
+    covariance = sent.compressed(sent.compressed(network.R.matrix()).T)
+    for stack in sent.stacks:
+        if stack.noise is not None:
+            numbers = sent.numbers(stack)
+            covariance[numbers[:, :, None], numbers[:, None, :]] += stack.noise
+    return np.asarray((covariance + covariance.T) / 2)

@@ -26,22 +26,7 @@ from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms, sends_r
 from veilnet.bounds.information import message_factor
 from veilnet.bounds.streams.knowledge import read_when, silent_stream, stream_bits, stream_knowledge
 from veilnet.model.network import Network
-from veilnet.model.rows_only import refuse_stream
-
-__all__ = [
-    "Knowledge",
-    "bits_revealed",
-    "crlb",
-    "gain",
-    "knowledge",
-    "knowledge_of_factor",
-    "least_sharpness",
-    "privacy",
-    "privacy_limit",
-    "residual_information",
-    "share_of_estimate",
-    "utility",
-]
+from veilnet.model.stream_size import refuse_stream
 
 # A direction counts as unknown when it is known less sharply than this; more where the model amplifies rounding.
 # A privacy of 1e22 is thus "without bound".

@@ -22,8 +22,6 @@ from veilnet.bounds.knowledge import Knowledge, crlb, knowledge, knowledge_of_fa
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
 
-__all__ = ["ROWS_OF_CONSTANT", "TypicalError", "in_one_row", "typical_errors", "unit_of"]
-
 ROWS_OF_CONSTANT = 100
 """Rows of a constant x that are told beside one."""
 

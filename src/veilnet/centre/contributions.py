@@ -26,8 +26,6 @@ from veilnet.bounds.streams.knowledge import stream_knowledge
 from veilnet.centre.messages import CentreModel, centre_model
 from veilnet.model.network import Network
 
-__all__ = ["Origins", "growth_when_silent", "shares_of_knowledge"]
-
 
 @dataclass(frozen=True, eq=False)
 class Origins:

@@ -1,14 +1,14 @@
 """Is the model still true? A running look at what arrives, for a season, a moved sensor, a battery that runs low.
 
-Under the model the residuals of :mod:`veilnet.centre.redundancy` are standard normal in every row: all together (q),
-and those of each agent against the prior and the others (a_i). They are summed over windows of W = 16, 32, ... 16384
-rows, one after another. Two things are tested of each window: the mean, W |mean|² being chi-square with f degrees of
-freedom, and the scatter about it, a sum of squares that is chi-square with (W - 1) f. A test of windows of W rows
-has the false-alarm chance W / (per_rows × number of window lengths × number of tests), so that in per_rows rows of
-the model one false alarm is expected at most.
+Under the model the residuals of :mod:`veilnet.centre.contradictions` are standard normal in every row: all together
+(q), and those of each agent against the prior and the others (a_i). They are summed over windows of W = 16, 32, ...
+16384 rows, one after another. Two things are tested of each window: the mean, W |mean|² being chi-square with f
+degrees of freedom, and the scatter about it, a sum of squares that is chi-square with (W - 1) f. A test of windows of
+W rows has the false-alarm chance W / (per_rows × number of window lengths × number of tests), so that in per_rows
+rows of the model one false alarm is expected at most.
 
 Rows of real streams depend on each other: a room stays warm for hours, which is no drift. How far means are off then
-without any drift is bounded by :mod:`veilnet.centre.dependence`, and a change has to stand out from that. Scatter
+without any drift is bounded by :mod:`veilnet.centre.windows`, and a change has to stand out from that. Scatter
 about a window's own mean is held against that of the windows before, 32 at least, and over the first 32 windows of
 each length against the model itself: slow rows make it smaller, never larger.
 """
@@ -25,15 +25,11 @@ import numpy as np
 from veilnet._core.chi_square import threshold
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans
-from veilnet.centre.contradictions import Contradiction
-from veilnet.centre.dependence import HISTORY, independent, swelling
+from veilnet.centre.contradictions import Contradiction, Redundancy, redundancy
 from veilnet.centre.fusion import Fusion
-from veilnet.centre.grouping import by_who_sent, silent_agents
+from veilnet.centre.gate import by_who_sent, silent_agents
 from veilnet.centre.messages import CentreModel
-from veilnet.centre.redundancy import Redundancy, redundancy
-from veilnet.centre.windows import Keys, Level, Windows
-
-__all__ = ["Change", "Drift"]
+from veilnet.centre.windows import HISTORY, Keys, Level, Windows, independent, swelling
 
 _SHORTEST = 16
 _LENGTHS = 11  # windows of 16 to 16384 rows

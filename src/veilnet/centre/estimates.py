@@ -15,9 +15,6 @@ from veilnet.centre.contradictions import Contradiction
 if TYPE_CHECKING:
     from veilnet.centre.models import Messages
 
-__all__ = ["Estimate"]
-
-
 Known = tuple[Array, Booleans, Integers]
 
 

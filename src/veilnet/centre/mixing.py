@@ -14,11 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from veilnet._core.blocks import Blocks
-from veilnet.centre.messages import CentreModel
+from veilnet.centre.messages import CentreModel, WhiteningStacks
 from veilnet.centre.models import Messages
-from veilnet.centre.whitening import WhiteningStacks
-
-__all__ = ["can_mix", "mixed"]
 
 
 def can_mix(one: Messages, other: Messages) -> bool:

@@ -16,8 +16,6 @@ from veilnet.centre.streams.sum_model import SumModel, sum_model
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
 
-__all__ = ["Messages", "messages_of", "same_messages"]
-
 Messages: TypeAlias = CentreModel | StreamModel | SumModel
 
 

@@ -9,11 +9,8 @@ import numpy as np
 from veilnet._core.errors import InvalidRequest
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.centre.estimates import Estimate
-from veilnet.centre.gate import Gate
-from veilnet.centre.grouping import by_who_sent, silent_agents
+from veilnet.centre.gate import Gate, by_who_sent, silent_agents
 from veilnet.centre.messages import CentreModel, View
-
-__all__ = ["RowFusion"]
 
 _ROWS_AT_ONCE = 8192
 _SETS_KEPT = 256  # sets of agents whose gains are remembered

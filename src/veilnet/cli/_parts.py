@@ -118,7 +118,7 @@ def verify_parts(folder: Path, cluster: str | None, *, json: bool) -> None:
 def _in_words(found: Finding, public: str) -> list[object]:
     """One promise as ``veilnet verify`` tells it of a plan in one piece, but for the agents, which are counted."""
     from veilnet.cluster.calls import AGENTS
-    from veilnet.plans.findings_in_words import finding_in_words, growth_in_words
+    from veilnet.plans.in_words import finding_in_words, growth_in_words
 
     figures = (found.promised, found.found)
     if found.what == AGENTS:

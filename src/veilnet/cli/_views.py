@@ -11,7 +11,7 @@ from rich.table import Table
 
 from veilnet._core.words import number, percent
 from veilnet.cli._shared import table
-from veilnet.plans.findings_in_words import finding_in_words, growth_in_words
+from veilnet.plans.in_words import finding_in_words, growth_in_words
 
 if TYPE_CHECKING:
     from veilnet.bounds.detectability import Detectability

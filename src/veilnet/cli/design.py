@@ -129,7 +129,7 @@ def command(
 def _loaded(path: Path, accept: list[str] | None, step: str | None) -> Network:
     """The network of a file, with the doubts that were accepted and the step that was given."""
     import veilnet as vn
-    from veilnet.model.step import with_step
+    from veilnet.model.stream_size import with_step
 
     model = vn.Network.load(path)
     if accept:

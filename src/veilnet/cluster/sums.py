@@ -28,8 +28,8 @@ from veilnet.cluster.parts import PartFile
 from veilnet.cluster.plans import BEGUN, PLAN, SUMS, planned, sent_by, stacked
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.recheck.doubles import information_sums
-from veilnet.recheck.noise_power import powers_of
-from veilnet.verdict.resolution import unstated
+from veilnet.recheck.sums import powers_of
+from veilnet.verdict.notes import unstated
 from veilnet.verdict.share_stacks import share_stack
 
 _SAME_TRIANGLE = 1e-9  # of the information: what two formulas for it may differ by

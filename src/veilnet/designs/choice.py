@@ -9,7 +9,7 @@ from veilnet._core.errors import InvalidRequest
 from veilnet._core.progress import Progress
 from veilnet._core.types import Array
 from veilnet._core.validation import expect
-from veilnet.bounds.streams.gap_promise import read_gap_privacy
+from veilnet.bounds.streams.gaps import read_gap_privacy
 from veilnet.designs.floors import keeping_what_is_free
 from veilnet.designs.joint import SearchOptions
 from veilnet.designs.noise import noise_plan
@@ -39,7 +39,7 @@ from veilnet.designs.worst import (
     worst_limits,
 )
 from veilnet.model.network import Network
-from veilnet.model.step import with_step
+from veilnet.model.stream_size import with_step
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, with_its_dither
 from veilnet.verdict.exact_test import Verdict, check

@@ -21,11 +21,10 @@ from veilnet._core.lyapunov import spectral_radius
 from veilnet._core.names import NumberedNames
 from veilnet._core.types import Array, Integers
 from veilnet._core.validation import as_names, as_vector, semidefinite, symmetric
-from veilnet.centre.messages import CentreModel
+from veilnet.centre.messages import CentreModel, WhiteningStacks
 from veilnet.centre.models import Messages
 from veilnet.centre.streams.model import StreamModel
 from veilnet.centre.streams.sum_model import SharesOfStack, SumModel
-from veilnet.centre.whitening import WhiteningStacks
 from veilnet.io._formats import CENTRE as FORMAT
 from veilnet.io._kinds import (
     MATRIX,

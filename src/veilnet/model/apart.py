@@ -18,8 +18,6 @@ from veilnet._core.types import Array
 from veilnet.model.common import SharedNoise
 from veilnet.model.prior import Prior
 
-__all__ = ["apart_arguments", "padded"]
-
 
 def apart_arguments(
     noise: SharedNoise,

@@ -15,8 +15,6 @@ from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_square, refuse_unknown, semidefinite
 from veilnet.model.common import read_noise
 
-__all__ = ["ColouredNoise"]
-
 # Dense matrices of so many readings already take minutes to factor.
 _MOST_READINGS = 5000
 

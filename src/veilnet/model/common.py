@@ -27,8 +27,6 @@ from veilnet._core.validation import are_stacks, as_array, as_square, refuse_unk
 from veilnet.model import noise as plain
 from veilnet.model.noise import IndependentNoise, NoiseModel
 
-__all__ = ["CommonNoise", "SharedNoise", "read_noise"]
-
 # R as one matrix beyond this many readings no longer fits the memory of an ordinary machine.
 _MOST_DENSE = 20_000
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from veilnet._core.errors import InvalidNetwork, InvalidRequest
 
-__all__ = ["Doubt", "accepted", "doubt_notes", "read_doubts"]
-
 LONGEST_WORDS = 2000
 _NAME = re.compile(r"[a-z0-9-]{1,40}")
 

@@ -21,8 +21,6 @@ from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_square, as_vector, semidefinite
 from veilnet._core.words import direction_in_words
 
-__all__ = ["Dynamics"]
-
 
 class Dynamics(Frozen):
     """Rows of a stream: x_{t+1} - mean = A (x_t - mean) + w_t, w_t ~ N(0, Q), independent from row to row.

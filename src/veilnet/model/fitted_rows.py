@@ -18,16 +18,6 @@ import numpy as np
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array, Booleans
 
-__all__ = [
-    "all_marks",
-    "fitted_again",
-    "marks_of",
-    "marks_of_run",
-    "read_marks",
-    "runs_of",
-    "within_the_fit",
-]
-
 _SHORTEST = 16  # rows of a run
 _RUN = 32  # one row in so many may end a run
 _KEPT = 16  # hashes, spread evenly over the table

@@ -44,9 +44,8 @@ from veilnet.model.log_aucs import LogAuc, read_log_aucs
 from veilnet.model.model_error import model_error_variance, read_model_error
 from veilnet.model.noise import NoiseModel, dithered
 from veilnet.model.prior import Prior
-from veilnet.model.readings import read_dither, read_limits, read_reading_names
+from veilnet.model.readings import read_dither, read_limits, read_reading_names, usual_of
 from veilnet.model.secret import Secret, secrets_among, with_units
-from veilnet.model.usual import usual_of
 
 __all__ = ["Network", "Prior"]
 

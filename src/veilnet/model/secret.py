@@ -17,8 +17,6 @@ from veilnet._core.errors import InvalidNetwork
 from veilnet._core.types import Array
 from veilnet._core.validation import as_array, as_matrix
 
-__all__ = ["Secret"]
-
 
 @dataclass(frozen=True, eq=False)
 class Secret:

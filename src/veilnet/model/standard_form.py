@@ -22,7 +22,7 @@ from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import fits_at_once, parts
 from veilnet._core.types import Array
 from veilnet.model.network import Network
-from veilnet.model.rows_only import refuse_stream
+from veilnet.model.stream_size import refuse_stream
 
 
 @dataclass(frozen=True, eq=False)

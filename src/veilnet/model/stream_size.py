@@ -1,4 +1,4 @@
-"""How large a stream may be for which way of computing it.
+"""Streams: how large one may be for which way of computing it, the time of its rows, and what is not asked of one.
 
 With the memories of all agents in one state, S agents of L parameters make a dense system of up to L(S + 1) numbers:
 exact in every respect, and hopeless beyond some hundred agents. Where noises are white and independent between
@@ -7,10 +7,11 @@ agents, everything a plan at perfect utility promises is had from L x L sums ove
 
 from __future__ import annotations
 
+from typing import Any
+
+from veilnet._core.durations import in_words, read_step, same_step
 from veilnet._core.errors import InvalidRequest
 from veilnet.model.network import Network
-
-__all__ = ["GAPS_ARE_NOT_COMPUTED", "MOST_JOINT", "NOW_IS_NOT_COMPUTED", "by_stacks", "refuse_too_large"]
 
 MOST_JOINT = 1000
 """Agents times parameters up to which the memories of all agents are kept in one state."""
@@ -56,3 +57,26 @@ def refuse_too_large(network: Network, numbers: int, what: str) -> None:
         f"network: a stream of {network.S} agents with {network.N} readings is too large for one system of "
         f"{what} ({numbers}; at most {_LARGEST}): {why}"
     )
+
+
+def refuse_stream(network: Network) -> None:
+    """Refuse a stream where the answer would be about one row alone, as if the others told nothing of it."""
+    if network.is_stream:
+        raise InvalidRequest(
+            "network: this is answered for rows that have nothing to do with one another, and the rows of a stream "
+            "tell of each other; ask it of network.one_row if one row by itself is meant"
+        )
+
+
+def with_step(network: Network, step: Any, name: str = "step") -> Network:
+    """The network with another step; that of a stream is the one its dynamics are for, and stays.
+
+    step: such as "15min", or seconds. name: what it is called in an error.
+    """
+    seconds = read_step(step, name)
+    if network.is_stream and network.step is not None and not same_step(network.step, seconds):
+        raise InvalidRequest(
+            f"{name}: the rows of this stream are {in_words(network.step)} apart, and its dynamics are for that, "
+            f"found {step}; leave it out, or fit the network to rows that are so far apart"
+        )
+    return network.replace(step=seconds)

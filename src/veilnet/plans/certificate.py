@@ -20,9 +20,9 @@ from veilnet._core.types import Array, Booleans
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms
 from veilnet.model.network import Network
 from veilnet.recheck.dither import as_dithered, wrongly_dithered
-from veilnet.recheck.noise_power import powers_of
 from veilnet.recheck.route import WITHOUT_BOUND, Recheck
 from veilnet.recheck.stream import StreamRecheck
+from veilnet.recheck.sums import powers_of
 
 # What two routes through floating point may differ by, relative to the larger of promise and one.
 _AGREEMENT = 1e-6

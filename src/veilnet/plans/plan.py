@@ -19,7 +19,7 @@ from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability
 from veilnet.bounds.knowledge import knowledge, privacy
-from veilnet.bounds.streams.gap_promise import GAP_PRIVACY, promise_with_gaps, read_gap_privacy
+from veilnet.bounds.streams.gaps import GAP_PRIVACY, promise_with_gaps, read_gap_privacy
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.centre.models import Messages, messages_of
 from veilnet.model.doubts import doubt_notes
@@ -30,11 +30,13 @@ from veilnet.plans.certificate import LOSS_ALLOWED, Certificate, Promise, confir
 from veilnet.plans.in_words import plan_in_words
 from veilnet.plans.lower_bound.proof import Proof
 from veilnet.plans.release_grid import with_release_grid
-from veilnet.verdict.limits import limit_notes, refuse_narrow_limits
-from veilnet.verdict.model_error import model_error_notes
-from veilnet.verdict.resolution import resolution_notes, unstated
-
-__all__ = ["Plan"]
+from veilnet.verdict.notes import (
+    limit_notes,
+    model_error_notes,
+    refuse_narrow_limits,
+    resolution_notes,
+    unstated,
+)
 
 _NO_LOSS = 1e-13
 _NOTHING_ASKED = Asked()

@@ -17,13 +17,13 @@ from veilnet._core.words import number
 from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, SanitizerStack, mechanisms
 from veilnet.agent.recipe import reach
-from veilnet.bounds.message_noise import message_covariance, own_covariances
+from veilnet.bounds.information import message_covariance, own_covariances
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.bounds.streams.riccati import Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.model.network import Network
+from veilnet.model.readings import DEVIATIONS_REACHED
 from veilnet.model.stream_size import by_stacks
-from veilnet.model.usual import DEVIATIONS_REACHED
 
 # Exact numbers of a stream may repeat one another in part; their grid heeds combinations down to this variance.
 _LEAST_CORRELATION = 1e-4

@@ -31,9 +31,7 @@ from veilnet.plans.plan import Plan, sealed
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.review.inspection import inspect
 from veilnet.verdict.exact_test import check
-from veilnet.verdict.limits import limit_notes, refuse_narrow_limits
-
-__all__ = ["Check", "SavedPlan", "confirmed", "load_plan", "verify"]
+from veilnet.verdict.notes import limit_notes, refuse_narrow_limits
 
 _MOST_INSPECTED = 2000  # agents that are looked at one by one for raw readings
 _FLOOR_SLACK = 1e-6  # relative: floors lie a little below what is free, so that rounding does not decide

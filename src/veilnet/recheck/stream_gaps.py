@@ -27,8 +27,6 @@ from veilnet._core.types import Array
 from veilnet.recheck.stream_window import RowWindow
 from veilnet.recheck.stream_witness import corrected, gain_of, whitening
 
-__all__ = ["least_errors_with_gaps"]
-
 _FIRST, _LONGEST = 16, 4096  # rows
 _SETTLED = 1e-8  # of an error: what twice as many rows may add to it, or a moment T/4 rows away take from it
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from veilnet._core.words import counted, join_names, plain_number
-from veilnet.plans.findings_in_words import finding_in_words, growth_in_words
-from veilnet.plans.in_words import quality
+from veilnet.plans.in_words import finding_in_words, growth_in_words, quality
 from veilnet.plans.plan import Plan
 from veilnet.report.html import Html, details, element, join, paragraph, shown, table
 from veilnet.report.words import names_of

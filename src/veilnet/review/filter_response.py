@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from veilnet._core.types import Array, Booleans
 from veilnet.agent.sanitizer import Sanitizer
 
-__all__ = ["fading", "recoverable", "responses", "unrolled"]
-
 _FREQUENCIES = 32
 # A reading is in the span of what is sent when less than this part of it (units removed) is outside.
 _OUTSIDE = 1e-7

@@ -16,11 +16,9 @@ from veilnet._core.durations import in_words
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import counted, join_names, number
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.model.usual import MOST_BEYOND, chance_in_words
+from veilnet.model.readings import MOST_BEYOND, chance_in_words
 from veilnet.review.filter_response import fading, recoverable, responses, unrolled
 from veilnet.review.packing import LEGIBLE, packed
-
-__all__ = ["Exposure", "Inspection", "Reach", "inspect"]
 
 Kind = Literal["exactly", "with noise", "mixed with others", "withheld"]
 

@@ -27,8 +27,6 @@ from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names
 from veilnet.agent.sanitizer import Sanitizer
 
-__all__ = ["what_more"]
-
 # K is between 0 and 1 in units of R; a part of it this small is rounding.
 _ROUNDING = 1e-9
 # A singular value below this part of the largest adds no direction to what is sent exactly.

@@ -17,13 +17,9 @@ from veilnet.bounds.knowledge import knowledge
 from veilnet.bounds.typical_errors import TypicalError, in_one_row, typical_errors
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
-from veilnet.verdict.limits import limit_notes
-from veilnet.verdict.model_error import model_error_notes
+from veilnet.verdict.notes import limit_notes, model_error_notes, resolution_notes, unstated
 from veilnet.verdict.printed_theorems import PrintedTheorem, printed_theorem
-from veilnet.verdict.resolution import resolution_notes, unstated
 from veilnet.verdict.shares import Shares
-
-__all__ = ["Verdict"]
 
 # The ceiling reaches the limit when it falls short of it by no more than this, relative; rounding of an
 # ill-conditioned network raises it.

@@ -23,9 +23,8 @@ from veilnet.auditing.in_units import InUnits, in_units
 from veilnet.auditing.measures import growth
 from veilnet.auditing.report import Row
 from veilnet.auditing.what_if.variants import raw_information, with_stacked_observe
-from veilnet.bounds.information import message_factor
+from veilnet.bounds.information import message_covariance, message_factor
 from veilnet.bounds.knowledge import knowledge, knowledge_of_factor
-from veilnet.bounds.message_noise import message_covariance
 from veilnet.model.network import Network, Prior
 
 SECTION = "wrong models"

@@ -19,16 +19,13 @@ from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Sanitizers, mechanisms, sends_raw
 from veilnet.bounds.streams.riccati import MessageSystem, Steady, steady_state
-from veilnet.bounds.streams.share_sums import readings_triangle
+from veilnet.bounds.streams.share_sums import readings_triangle, telling_raw
 from veilnet.bounds.streams.state_space import message_model
 from veilnet.bounds.streams.steady_stacks import SteadyOfStacks
-from veilnet.bounds.streams.telling import telling_raw
 from veilnet.model.apart import padded
 from veilnet.model.dynamics import refuse_without_steady_state
 from veilnet.model.network import Network
 from veilnet.model.stream_size import by_stacks
-
-__all__ = ["StreamKnowledge", "raw_stream", "read_when", "silent_stream", "stream_knowledge"]
 
 # Growth below this is rounding of two steady states, each computed to about a thousandth of it.
 _ROUNDING = 1e-12

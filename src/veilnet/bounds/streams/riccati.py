@@ -41,8 +41,6 @@ from veilnet._core.lyapunov import (
 )
 from veilnet._core.types import Array, Booleans
 
-__all__ = ["LinearSystem", "MessageSystem", "Steady", "bounded_rows", "doubled", "steady_state"]
-
 _MOST_DOUBLINGS = 60
 # Parts of a deviation below this, relative to the state's own scale, count as none.
 _SMALLEST_PART = 1e-8

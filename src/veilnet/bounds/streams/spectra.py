@@ -24,8 +24,6 @@ from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
 
-__all__ = ["ComplexArray", "Sums", "agents_of", "sums_at"]
-
 ComplexArray = NDArray[Any]
 
 # What is left of a row beside the rows before it counts as none below this part.

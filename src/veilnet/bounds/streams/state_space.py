@@ -29,8 +29,6 @@ from veilnet.agent.sanitizer import Sanitizer
 from veilnet.model.network import Network
 from veilnet.model.stream_size import refuse_too_large
 
-__all__ = ["StateSpace", "message_model"]
-
 
 @dataclass(frozen=True, eq=False)
 class StateSpace:

@@ -26,8 +26,6 @@ from veilnet.bounds.streams.riccati import Steady, bounded_rows
 from veilnet.bounds.streams.share_sums import ShareSystem
 from veilnet.bounds.streams.spectra import ComplexArray, Sums, agents_of, sums_at
 
-__all__ = ["SteadyOfStacks"]
-
 _FEWEST, _MOST = 32, 1 << 14
 _ENOUGH = 1e-12
 _SURELY_ENOUGH = 1e-15  # of a sample of the agents, so that all of them have enough, too

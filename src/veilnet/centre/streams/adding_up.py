@@ -27,8 +27,6 @@ from veilnet.centre.streams.model import FilterRow
 from veilnet.centre.streams.sum_model import SumModel
 from veilnet.centre.streams.tracking import patterns
 
-__all__ = ["Adder", "SumFusion"]
-
 _FADED = 1e-10  # what is left of a memory that counts as nothing
 _LONGEST_MEMORY = 2048
 _FAR = 1e10  # x whose variance exceeds that of the public error so much is not estimated from one row

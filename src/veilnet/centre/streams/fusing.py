@@ -16,10 +16,7 @@ from veilnet.centre.estimates import Estimate
 from veilnet.centre.streams.gains import Gains, Step
 from veilnet.centre.streams.gate import StreamGate
 from veilnet.centre.streams.model import StreamModel
-from veilnet.centre.streams.smoothing import Smoothed, Smoother
-from veilnet.centre.streams.tracking import Tracker
-
-__all__ = ["Follower", "StreamFusion"]
+from veilnet.centre.streams.tracking import Smoothed, Smoother, Tracker
 
 _ROWS_AT_ONCE = 2048
 

@@ -19,8 +19,6 @@ from veilnet._core.linalg import EPS
 from veilnet._core.types import Array, Booleans
 from veilnet.centre.streams.model import FilterRow
 
-__all__ = ["Filterable", "Gains", "Step"]
-
 # An error that changes by less than this part of itself from one row to the next has settled.
 _SETTLED = 1e-12
 # Numbers that nothing new enters still count as rounded by this part of their deviation, squared.

@@ -4,7 +4,7 @@ What is new in a row, the numbers that arrived less what the rows before make of
 ``news`` of its :class:`veilnet.centre.streams.gains.Step`. With news = LL', q = L^-1 (what is new) is standard normal
 and |q|² the joint distance. Leaving agent i out lowers it by |a_i|², a_i the part of q in the span of that agent's
 columns of L^-1: how far its message is from what the rows before and the others say. These are the tests of
-:mod:`veilnet.centre.redundancy`, with the past in the place of the prior.
+:mod:`veilnet.centre.contradictions`, with the past in the place of the prior.
 
 An agent that is left out of a row is silent in it, as if its message had been lost: its memory went on, the filter
 knows that, and its errors stay true. So an agent whose memory is wrong is left out row after row until it agrees
@@ -19,12 +19,9 @@ import numpy as np
 
 from veilnet._core.linalg import cholesky, solve_lower
 from veilnet._core.types import Array
-from veilnet.centre.contradictions import DoubtedMessage, Tests, read_rate
-from veilnet.centre.redundancy import Redundancy
+from veilnet.centre.contradictions import DoubtedMessage, Redundancy, Tests, read_rate
 from veilnet.centre.streams.gains import Step
 from veilnet.centre.streams.model import StreamModel
-
-__all__ = ["StreamGate"]
 
 _SEEN = 1e-12  # of the largest part of what is new, units removed: less is rounding
 

@@ -23,8 +23,6 @@ from veilnet.bounds.streams.state_space import StateSpace, message_model
 from veilnet.model.apart import padded
 from veilnet.model.network import Network
 
-__all__ = ["FilterRow", "Pattern", "StreamModel", "stream_model", "vague_start"]
-
 # Where nothing is known of the first x, its variances are taken for so many times those of a row's noise.
 _UNKNOWN = 1e8
 

@@ -30,8 +30,6 @@ from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_
 from veilnet.centre.streams.model import vague_start
 from veilnet.model.network import Network
 
-__all__ = ["SharesOfStack", "SumModel", "sum_model"]
-
 
 @dataclass(frozen=True, eq=False)
 class SharesOfStack:

@@ -14,8 +14,6 @@ from veilnet.model.network import Network
 from veilnet.plans.lower_bound.lifted_form import lifted_form
 from veilnet.plans.lower_bound.theorem import Multipliers, Theorem
 
-__all__ = ["Proof"]
-
 
 @dataclass(frozen=True, eq=False)
 class Proof(Frozen):

@@ -19,15 +19,13 @@ from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words, join_names, number, times
 from veilnet.agent.dither import settled
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.streams.gap_promise import promise_with_gaps
+from veilnet.bounds.streams.gaps import promise_with_gaps
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
 from veilnet.model.stream_size import GAPS_ARE_NOT_COMPUTED, NOW_IS_NOT_COMPUTED, by_stacks
 from veilnet.verdict.printed_theorems import PrintedTheorem
 from veilnet.verdict.streams.share_filters import ShareFilters, share_filters
 from veilnet.verdict.verdict import Verdict
-
-__all__ = ["StreamVerdict", "check_stream"]
 
 # A ceiling this near its limit, relative, reaches it: two steady states agree to about a tenth of it.
 _SHORTFALL = 1e-9

@@ -17,8 +17,6 @@ import numpy as np
 from veilnet._core.lyapunov import stationary_root
 from veilnet._core.types import Array, Booleans, Integers
 
-__all__ = ["Filters", "Reduction"]
-
 # A feed-through needs F^-1 of the reduced filter; beyond this condition the longer memory is kept instead.
 _WELL_CONDITIONED = 1e5
 

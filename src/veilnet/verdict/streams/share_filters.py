@@ -22,13 +22,10 @@ from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Booleans, Integers
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.bounds.streams.knowledge import raw_stream
-from veilnet.bounds.streams.share_sums import ShareSystem
-from veilnet.bounds.streams.telling import TOLD, tells_readings
+from veilnet.bounds.streams.share_sums import TOLD, ShareSystem, tells_readings
 from veilnet.model.network import Network
 from veilnet.verdict.shares import ShareRanks
 from veilnet.verdict.streams.minimal import Filters, Reduction
-
-__all__ = ["ShareFilters", "share_filters"]
 
 # Parts of the share below this, in deviations of the public estimate's error for one deviation of a reading, are left
 # out: that costs their square in utility.
@@ -120,7 +117,7 @@ def _sent(one: Filters, places: Integers, root: Array) -> Iterator[SanitizerStac
 
 
 def _telling(transition: Array, gain: Array, from_memory: Array, from_reading: Array) -> Booleans:
-    """Whose numbers tell every reading anyway, as :func:`veilnet.bounds.streams.telling.tells_readings` decides."""
+    """Whose numbers tell every reading anyway, by :func:`veilnet.bounds.streams.share_sums.tells_readings`."""
     direct = from_reading + from_memory @ gain
     singular = np.linalg.svd(direct, compute_uv=False)
     told = np.asarray(singular[:, -1] > TOLD * np.maximum(1.0, singular[:, 0]))

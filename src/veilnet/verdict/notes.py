@@ -1,4 +1,8 @@
-"""What the resolution of the readings means for a network, in words: what dither costs, and what is left unsaid."""
+"""What readings and an uncertain model mean for a network's figures, in words.
+
+How often readings are beyond their limits, and the refusal of what is too often; what dither costs, and which
+readings have no stated resolution; what an error of the model does.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,67 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from veilnet._core.errors import InvalidNetwork
 from veilnet._core.linalg import solve_upper, triangle
 from veilnet._core.names import RowsByAgent
 from veilnet._core.types import Array, Booleans
 from veilnet._core.words import join_names
 from veilnet.bounds.knowledge import crlb
 from veilnet.model.network import Network
+from veilnet.model.readings import MOST_BEYOND, chance_in_words, chances_beyond
+
+
+def beyond_limits(network: Network) -> Array | None:
+    """The probability, at most, that a row of each agent has a reading beyond its limits; None without a prior."""
+    if network.usual is None:
+        return None
+    each = chances_beyond(network.usual, network.stacked_limits)
+    return np.minimum(np.bincount(network.blocks.owner, weights=each, minlength=network.S), 1.0)
+
+
+def limit_notes(network: Network) -> list[str]:
+    """One line where limits were stated: how often a reading is beyond them."""
+    if not network.limits:
+        return []
+    said = "A reading beyond its limits counts as the limit: "
+    chances = beyond_limits(network)
+    if chances is None:
+        return [said + "how often that is cannot be told without a prior."]
+    return [f"{said}by the model in {_worst(network, chances)}{_too_often(chances)}."]
+
+
+def refuse_narrow_limits(network: Network) -> None:
+    """Refuse limits that readings are beyond too often: what is promised is promised of readings as they are."""
+    chances = beyond_limits(network)
+    if chances is not None and _too_often(chances):
+        raise InvalidNetwork(
+            f"limits: by the model a reading is beyond them in {_worst(network, chances)}{_too_often(chances)}; "
+            "state limits that only a fault exceeds, or none"
+        )
+
+
+def _worst(network: Network, chances: Array) -> str:
+    place = int(np.argmax(chances))
+    return f"{chance_in_words(float(chances[place]))} of {network.agents[place]}"
+
+
+def _too_often(chances: Array) -> str:
+    if not np.max(chances, initial=0.0) > MOST_BEYOND:
+        return ""
+    return (
+        f", more than 1 in {1 / MOST_BEYOND:,.0f}: no promise is made of such rows, and 'design' refuses them"
+    )
+
+
+def model_error_notes(network: Network) -> list[str]:
+    """One line where the network counts an error of its model as noise, else none."""
+    if not network.model_error:
+        return []
+    return [
+        f"The model may be off by {100 * network.model_error:g} %: figures are for a centre that does not know how, "
+        "on average over such errors. Whoever knows the true model may learn more; the audit shows how much."
+    ]
+
 
 # Steps, in deviations of the noise, up to which the best attack left the linear one's error to a part in a thousand
 # (mathematics, "Readings on a lattice"); at twice that it gains up to a percent.
