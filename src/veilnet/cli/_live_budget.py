@@ -26,7 +26,7 @@ def command(
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.measures import read_least_privacy
     from veilnet.auditing.what_if.repetition import releases_until
-    from veilnet.cli._shared import amounts, console, print_json
+    from veilnet.cli._shared import amounts, console, print_json, tell
     from veilnet.plans.plan import Plan
 
     found = Plan.load(plan)
@@ -49,9 +49,8 @@ def command(
     if most < 1:
         console.print(f"Not even one release leaves a privacy of {asked[name]:g} of {name}.")
         return 1
-    console.print(
+    tell(
         f"{most:.0f} releases leave a privacy of {asked[name]:g} of {name}, one more does not. Begin each agent with "
-        f"--budget {most:.0f}.",
-        soft_wrap=True,
+        f"--budget {most:.0f}."
     )
     return 0

@@ -33,7 +33,7 @@ def command(
     renew: the authority is kept, and so are certificates with at least 30 days left; mosquitto.conf and the list of
     who may do what are written anew, and agents that left the plan may do nothing any more.
     """
-    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._shared import print_json, tell
     from veilnet.live.broker import BrokerPlan, write_configuration
     from veilnet.live.keys import LOOPBACK, make_keys
     from veilnet.live.seals import make_seals
@@ -54,20 +54,15 @@ def command(
     if json:
         print_json({"folder": out, "configuration": written, "new": made.new, "kept": made.kept})
         return
-    console.print(
-        f"Made keys for {len(made.new)} parties in {out}, kept those of {len(made.kept)}; valid for {days} days.",
-        soft_wrap=True,
+    tell(
+        f"Made keys for {len(made.new)} parties in {out}, kept those of {len(made.kept)}; valid for {days} days."
     )
-    console.print(f"Start the broker with: mosquitto -c {written}", soft_wrap=True)
+    tell(f"Start the broker with: mosquitto -c {written}")
     if os.geteuid() == 0:
-        console.print(
-            f"As root it becomes the user mosquitto; let that one read it: chown -R mosquitto {written.parent}",
-            soft_wrap=True,
+        tell(
+            f"As root it becomes the user mosquitto; let that one read it: chown -R mosquitto {written.parent}"
         )
-    console.print(
-        f"Hand each party its own folder and nothing else; keep {made.keys.authority} to yourself.",
-        soft_wrap=True,
-    )
+    tell(f"Hand each party its own folder and nothing else; keep {made.keys.authority} to yourself.")
 
 
 def _agents(plan: Path) -> list[str]:

@@ -17,7 +17,7 @@ def command(
     epochs are refused, so that nobody can have last year's count again. A store begun by hand knows nothing of that.
     """
     from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import console
+    from veilnet.cli._shared import tell
     from veilnet.live.centre_store import EPOCHS_KEPT, CentreStore
 
     if not store.is_file():
@@ -25,11 +25,7 @@ def command(
     with CentreStore(store) as opened:
         last = opened.put_away(archive)
     if not last:
-        console.print(
-            f"Nothing was put away: {store} holds no more than {EPOCHS_KEPT} epochs.", soft_wrap=True
-        )
+        tell(f"Nothing was put away: {store} holds no more than {EPOCHS_KEPT} epochs.")
         return 1
-    console.print(
-        f"Epochs up to {last} were put away: {archive} holds all, {store} the rest.", soft_wrap=True
-    )
+    tell(f"Epochs up to {last} were put away: {archive} holds all, {store} the rest.")
     return 0

@@ -40,14 +40,13 @@ def command(
 
 
 def _show_agent(agent: str, ledger: Any) -> None:
-    from veilnet.cli._shared import console
+    from veilnet.cli._shared import tell
 
     left = "no budget" if ledger.left is None else f"{ledger.left} more within its budget"
-    console.print(
+    tell(
         f"{agent}: {ledger.releases} releases up to epoch {ledger.epoch}, {ledger.missed} epochs missed, "
         f"{ledger.waiting} messages not acknowledged, {ledger.refused} refused by the centre; {left}; "
-        f"head {ledger.head}",
-        soft_wrap=True,
+        f"head {ledger.head}"
     )
 
 

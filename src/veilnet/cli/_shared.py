@@ -183,6 +183,11 @@ def refuse_without_ledger(ledger: Path | None, **compared: object) -> None:
             )
 
 
+def tell(sentence: object) -> None:
+    """Print a sentence as it is, however long its lines: what reads it, a terminal or a program, breaks them."""
+    sys.stdout.write(f"{sentence}\n")
+
+
 def print_json(value: object) -> None:
     """Write a value as JSON."""
     sys.stdout.write(json_text(value))

@@ -106,7 +106,7 @@ def _tell(report: AuditReport, out: Path | None, *, json: bool) -> int:
     """Write and print a report; exit code 1 where something is broken."""
     from veilnet.auditing.report import shown_tables
     from veilnet.auditing.sections import introduction
-    from veilnet.cli._shared import console, json_text, print_json, table
+    from veilnet.cli._shared import console, json_text, print_json, table, tell
     from veilnet.io._atomic import write_text
     from veilnet.model.doubts import doubt_notes
 
@@ -119,15 +119,15 @@ def _tell(report: AuditReport, out: Path | None, *, json: bool) -> int:
             if section:
                 console.print(section, style="bold")
                 for sentence in introduction(section):
-                    console.print(sentence, soft_wrap=True)
+                    tell(sentence)
             console.print(table(headings, cells))
         for remark in report.remarks():
-            console.print(remark, soft_wrap=True)
+            tell(remark)
         for note in doubt_notes(report.doubts):
-            console.print(note, soft_wrap=True)
-        console.print(report.assurance(), soft_wrap=True)
-        console.print(report.headline(), soft_wrap=True)
-        console.print(report.conclusion(), soft_wrap=True)
+            tell(note)
+        tell(report.assurance())
+        tell(report.headline())
+        tell(report.conclusion())
     return 0 if report.ok else 1
 
 

@@ -25,7 +25,7 @@ def command(
     """
     from veilnet._core.errors import InvalidRequest
     from veilnet.cli._parts import is_parts
-    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._shared import print_json, tell
     from veilnet.io._atomic import write_bytes
     from veilnet.io.plan_archives import Archive, is_archive
     from veilnet.io.plan_files import CENTRE, centre_file, file_names
@@ -53,4 +53,4 @@ def command(
     if json:
         print_json({"agent": agent, "plan": name, "saved": target})
     else:
-        console.print(f"Wrote {target}: what {agent} needs of plan {name}.", soft_wrap=True)
+        tell(f"Wrote {target}: what {agent} needs of plan {name}.")

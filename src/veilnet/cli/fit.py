@@ -103,24 +103,23 @@ def command(
 
 def _tell(report: CalibrationReport, network: Network, changes: Collection[str], out: Path | None) -> None:
     """What was found, for people; changes: of which parameters somebody said them."""
-    from veilnet.cli._shared import console
+    from veilnet.cli._shared import tell
     from veilnet.model.doubts import doubt_notes
     from veilnet.model.log_aucs import log_in_words
 
-    console.print(str(report), soft_wrap=True)
-    console.print(f"\n{_LEGEND}", soft_wrap=True)
+    tell(str(report))
+    tell(f"\n{_LEGEND}")
     for name, secret in network.secrets.items():
         how = "as you said" if name in changes else "the distance of its two values"
-        console.print(
-            f"\nOf {name} a change of {secret.change:g} must stay hidden ({how}): plans say how surely it is seen.",
-            soft_wrap=True,
+        tell(
+            f"\nOf {name} a change of {secret.change:g} must stay hidden ({how}): plans say how surely it is seen."
         )
     for name, shown in network.log_aucs.items():
-        console.print(f"\n{log_in_words(name, shown)}", soft_wrap=True)
+        tell(f"\n{log_in_words(name, shown)}")
     for note in doubt_notes(network.doubts):
-        console.print(f"\n{note}", soft_wrap=True)
+        tell(f"\n{note}")
     if out is not None:
-        console.print(f"\nWrote {out}. Next:\n  veilnet check {out}", soft_wrap=True)
+        tell(f"\nWrote {out}. Next:\n  veilnet check {out}")
 
 
 _LEGEND = (

@@ -31,7 +31,7 @@ def command(
     import veilnet as vn
     from veilnet._core.words import join_names
     from veilnet.cli._parts import refuse_parts
-    from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table
+    from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table, tell
     from veilnet.cli._views import detectability_json
     from veilnet.io._atomic import replacing, write_text
 
@@ -62,7 +62,7 @@ def command(
         print_json({"measure": curve.measure, "ceiling": curve.ceiling, "limit": curve.limit, "rows": rows})
         return
     public = join_names(list(model.public))
-    console.print(curve.free_in_words, soft_wrap=True)
+    tell(curve.free_in_words)
     proved = ["no plan does it with less than"] if prove else []
     console.print(
         table(

@@ -15,7 +15,7 @@ def command(
     json: bool = JSON,
 ) -> None:
     """Write a commented network file to start from: a small house with five rooms."""
-    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._shared import console, print_json, tell
     from veilnet.io.template import template_text, write_template
 
     if str(path) == "-":
@@ -26,4 +26,4 @@ def command(
         print_json({"written": written})
         return
     console.print(f"Wrote {written}: a small house, explained line by line. Put your own numbers in, then:")
-    console.print(f"  veilnet check {written}", soft_wrap=True)
+    tell(f"  veilnet check {written}")

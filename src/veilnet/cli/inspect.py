@@ -115,21 +115,21 @@ def _trusted(path: Path, content: bytes, pins: Sequence[Trust]) -> tuple[Stateme
 
 
 def _tell(*lines: str) -> None:
-    from veilnet.cli._shared import console
+    from veilnet.cli._shared import tell
 
     for line in filter(None, lines):
-        console.print(line, soft_wrap=True)
+        tell(line)
 
 
 def _pin(sanitizer: Path, content: bytes, alarms: Sequence[str], distrust: str, *, say: bool) -> None:
     """Pin a file that raised no alarm."""
-    from veilnet.cli._shared import console
+    from veilnet.cli._shared import tell
     from veilnet.io.trust import pin
 
     if alarms or distrust:
         why = "there is an alarm" if alarms else "it is not trusted"
-        console.print(f"Not pinned: {why}.", soft_wrap=True)
+        tell(f"Not pinned: {why}.")
         return
     written = pin(sanitizer, content)
     if say:
-        console.print(f"Pinned in {written}: sanitize refuses any other file in its place.", soft_wrap=True)
+        tell(f"Pinned in {written}: sanitize refuses any other file in its place.")

@@ -27,7 +27,7 @@ def command(
     import veilnet as vn
     from veilnet._core.errors import InvalidRequest
     from veilnet.auditing.refitting import refit
-    from veilnet.cli._shared import console, loss_allowed, print_json, targets
+    from veilnet.cli._shared import loss_allowed, print_json, targets, tell
     from veilnet.io.plan_reading import check_destination
     from veilnet.model.doubts import doubt_notes
 
@@ -66,11 +66,9 @@ def command(
             }
         )
         return
-    console.print(str(found.calibration.report), soft_wrap=True)
+    tell(str(found.calibration.report))
     for note in doubt_notes(found.new.network.doubts):
-        console.print(f"\n{note}", soft_wrap=True)
-    console.print(f"\n{summary}", soft_wrap=True)
+        tell(f"\n{note}")
+    tell(f"\n{summary}")
     if out is not None:
-        console.print(
-            f"\nWrote {out}. Give every agent its new file, and the centre its center.json.", soft_wrap=True
-        )
+        tell(f"\nWrote {out}. Give every agent its new file, and the centre its center.json.")

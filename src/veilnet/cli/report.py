@@ -28,7 +28,7 @@ def command(
     first.
     """
     from veilnet.cli._parts import refuse_parts
-    from veilnet.cli._shared import check_file, console, progress
+    from veilnet.cli._shared import check_file, console, progress, tell
     from veilnet.io.audit_files import load_audit
     from veilnet.io.plan_files import file_names
     from veilnet.plans.plan import Plan
@@ -48,11 +48,8 @@ def command(
             curve = traced_frontier(loaded, seconds=seconds, progress=lambda _what, part: steps.update(part))
     made = report_of(loaded, audit=found, curve=curve)
     made.save(out)
-    console.print(made.title, soft_wrap=True)
-    console.print(
-        "Errors here are typical ones (±); a variance is the square: 2-fold here is 4-fold there.",
-        soft_wrap=True,
-    )
+    tell(made.title)
+    tell("Errors here are typical ones (±); a variance is the square: 2-fold here is 4-fold there.")
     if curve is not None and curve.interrupted:
         console.print(f"The frontier was stopped after {seconds:g} s; --seconds gives it longer.")
-    console.print(f"Wrote {out}: open it in any browser.", soft_wrap=True)
+    tell(f"Wrote {out}: open it in any browser.")

@@ -26,7 +26,7 @@ def command(
     expired: sign again, the same plan or a new one, before that.
     """
     from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._shared import console, print_json
+    from veilnet.cli._shared import print_json, tell
     from veilnet.io.signing import make_key, sign_files
     from veilnet.io.statements import StatedPromise
     from veilnet.plans.verification import load_plan
@@ -39,7 +39,7 @@ def command(
         answer |= {"secret": secret, "public": public}
         key = key or secret
         if not json:
-            console.print(f"Keep {secret} to yourself; hand {public} to the agents.", soft_wrap=True)
+            tell(f"Keep {secret} to yourself; hand {public} to the agents.")
     if plan is not None and key is not None:
         held = load_plan(plan)  # nobody signs what does not hold
         promise = StatedPromise.of(held)
@@ -47,10 +47,9 @@ def command(
         written, statement = sign_files(files, key, version=version, days=days, promise=promise)
         answer |= {"signed": written, "version": statement.version, "expires": statement.expires}
         if not json:
-            console.print(
+            tell(
                 f"Signed {len(written)} files of {plan} as version {statement.version}, valid until "
-                f"{statement.expires}.",
-                soft_wrap=True,
+                f"{statement.expires}."
             )
     if json:
         print_json(answer)

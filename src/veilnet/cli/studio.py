@@ -17,12 +17,12 @@ def command(
 
     It listens on this machine only and prints an address that works once, in one browser. Ctrl-C ends it.
     """
-    from veilnet.cli._shared import console
+    from veilnet.cli._shared import console, tell
     from veilnet.studio.serving import serve
 
     def started(address: str) -> None:
         console.print("Open this address in a browser on this machine (it works once):\n")
-        console.print(f"  {address}\n", soft_wrap=True)
+        tell(f"  {address}\n")
         console.print("Ctrl-C ends the studio.")
 
     serve(given, port=port, started=started)

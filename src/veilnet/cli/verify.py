@@ -33,7 +33,7 @@ def command(
     """
     from veilnet._core.words import join_names
     from veilnet.cli._parts import is_parts, refuse_options, verify_parts
-    from veilnet.cli._shared import console, print_json, table
+    from veilnet.cli._shared import console, print_json, table, tell
     from veilnet.cli._views import check_rows
     from veilnet.io.plan_reading import read_plan_folder
     from veilnet.model.doubts import accepted, doubt_notes
@@ -66,7 +66,7 @@ def command(
                 f"The plan's own network was taken on trust: 'veilnet verify {plan} NETWORK' checks that it is yours."
             )
         for note in (*notes, *doubt_notes(doubts)):
-            console.print(note, soft_wrap=True)
+            tell(note)
         console.print("Every promise is confirmed." if ok else "NOT confirmed: do not use this plan.")
     return 0 if ok else 1
 
