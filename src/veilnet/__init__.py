@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from veilnet.model.secret import Secret
     from veilnet.plans.plan import Plan
     from veilnet.plans.verification import verify
+    from veilnet.symbols.learning import learn_symbols
+    from veilnet.symbols.plan import SymbolPlan
     from veilnet.verdict.exact_test import Verdict, check
 
 __version__ = "0.2.0"
@@ -83,6 +85,7 @@ __all__ = [
     "Sanitizer",
     "Secret",
     "Stream",
+    "SymbolPlan",
     "Trials",
     "VeilnetError",
     "Verdict",
@@ -97,6 +100,7 @@ __all__ = [
     "fit",
     "fit_report",
     "frontier",
+    "learn_symbols",
     "privacy",
     "privacy_limit",
     "utility",
@@ -137,6 +141,8 @@ _NAMES_IN = {
     "centre.fusion": ("Fusion",),
     "centre.drift": ("Drift",),
     "calibration.fitting": ("fit", "fit_report", "Calibration", "DoubtfulModel"),
+    "symbols.learning": ("learn_symbols",),
+    "symbols.plan": ("SymbolPlan",),
     "auditing.auditor": ("audit", "Audit"),
     "auditing.ledger": ("Ledger",),
     "auditing.options": ("WhatIf", "Trials", "DifferentialPrivacy", "LedgerCheck"),

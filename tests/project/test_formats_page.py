@@ -27,6 +27,7 @@ from veilnet.io.template import house
 from veilnet.live.messages import MOST_BYTES, Malformed, Message, Receipt, Seal
 from veilnet.live.topics import Topics
 from veilnet.plans.plan import make_plan
+from veilnet.symbols import files as symbol_files
 
 PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
 CODE = [block.code for block in blocks(PAGE) if block.language == "python"]
@@ -57,6 +58,9 @@ OF_ALL = ("kind", "plan", "public", "step")
         ("Fields of rows", fields(KINDS["rows"], *OF_ALL)),
         ("Fields of a stream", fields(KINDS["stream"], *OF_ALL)),
         ("Fields of a sum", fields(KINDS["sum"], *OF_ALL)),
+        ("Fields of an agent of symbols", fields(symbol_files.AGENT)),
+        ("Fields of the centre of symbols", fields(symbol_files.CENTRE)),
+        ("Fields of a plan of symbols", fields(symbol_files.PLAN)),
     ],
 )
 def test_tables_of_sealed_files_are_those_of_the_code(heading: str, expected: dict[str, str]) -> None:
@@ -104,6 +108,9 @@ KNOWN = {
     "veilnet-sanitizer/2": "7500679a9fab",
     "veilnet-centre/2": "64b2e8d9c841",
     "veilnet-proof/2": "fcff8fefcaa7",
+    "veilnet-symbol-plan/1": "e3efe1ee1ae2",
+    "veilnet-symbol-agent/1": "731f1ca90337",
+    "veilnet-symbol-centre/1": "cedac949d783",
 }
 WITHIN = [f"{each.name} {each.keys}" for each in network_schema.FIELDS]
 HELD = {
@@ -114,6 +121,9 @@ HELD = {
     _formats.SANITIZER: [shape_of(sanitizer_files.SANITIZER)],
     _formats.CENTRE: [shape_of(each) for each in KINDS.values()],
     _formats.PROOF: [shape_of(PROOF)],
+    _formats.SYMBOL_PLAN: [shape_of(symbol_files.PLAN)],
+    _formats.SYMBOL_AGENT: [shape_of(symbol_files.AGENT)],
+    _formats.SYMBOL_CENTRE: [shape_of(symbol_files.CENTRE)],
 }
 
 

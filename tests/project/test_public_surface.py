@@ -43,7 +43,7 @@ ADDED = {
     "Dynamics", "Estimate", "Frontier", "Point", "Stream",
     "InvalidPlan", "InvalidReading", "InvalidRequest", "Ledger", "LedgerCheck", "Memory", "MissingExtra", "Trials",
     "Accuracy", "Auc", "Detectability", "Mu", "Power", "Secret", "Verdict", "WhatIf", "Worst", "detectability",
-    "fit_report", "verify",
+    "fit_report", "verify", "SymbolPlan", "learn_symbols",
 }  # fmt: skip
 # What the contract says of the objects behind the names.
 MEMBERS = {
@@ -202,7 +202,7 @@ def test_randomness_is_named_by_the_convention() -> None:
     random = {(label, name) for label, name in found if name in ("seed", "rng", "random_state", "generator")}
     assert random == {
         ("Sanitizer.sanitize", "rng"), ("Sanitizer.stream", "rng"), ("Trials", "seed"), ("design", "seed"),
-        ("frontier", "seed"),
+        ("frontier", "seed"), ("learn_symbols", "seed"),
     }  # fmt: skip
 
 

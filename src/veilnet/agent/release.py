@@ -20,7 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Released:
     """
 
     valid: Booleans
-    values: Array
+    values: AnyArray
     reasons: dict[int, str]
 
 
@@ -145,7 +145,18 @@ def release_stack(
     return np.asarray(released)
 
 
-def as_numbers(readings: Any, recipe: Recipe) -> Array:
+class Reads(Protocol):
+    """Whoever reads rows: how many numbers each has, their names where known, and who speaks in errors."""
+
+    @property
+    def readings(self) -> int: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def speaker(self) -> str: ...
+
+
+def as_numbers(readings: Any, recipe: Reads) -> Array:
     """Readings as float64; refusals never quote what was given, and never chain an error that would.
 
     Columns with names are taken by name where the sanitizer knows those of its readings; others are left alone.
@@ -175,7 +186,7 @@ def as_numbers(readings: Any, recipe: Recipe) -> Array:
     return numbers
 
 
-def _by_name(readings: Any, recipe: Recipe) -> Any:
+def _by_name(readings: Any, recipe: Reads) -> Any:
     """Readings with names in the order of the sanitizer; anything else as it is."""
     if labels_of(readings) is None:
         return readings

@@ -178,9 +178,9 @@ def _damaged_plan_file(path: Path) -> bool:
     return any(f'"{kind}/'.encode() in start for kind in _OURS)
 
 
-_REPLACED = {_formats.base(form) for form in (_formats.SANITIZER, _formats.PROOF)}
+_REPLACED = {_formats.base(form) for form in (_formats.SANITIZER, _formats.PROOF, _formats.SYMBOL_AGENT)}
 _OURS = {
     *_REPLACED,
-    *map(_formats.base, (_formats.PLAN, _formats.CENTRE)),
+    *map(_formats.base, (_formats.PLAN, _formats.CENTRE, _formats.SYMBOL_PLAN, _formats.SYMBOL_CENTRE)),
     *_formats.NAMES_BEFORE[_formats.CENTRE],
 }

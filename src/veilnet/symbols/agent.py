@@ -1,0 +1,200 @@
+"""What runs at an agent that sends symbols: a range, one hidden layer, a code, a coin. NumPy alone.
+
+The agent's *share* is what its readings y say of the public quantity: of classes their probabilities, of a number its
+term in a sum over agents. One hidden layer computes it,
+
+    s = V' max(0, W'(y - mean)/scale + w) + v       (classes: softmax of that),
+
+and the symbol is the place of the largest of Ms + m. Of classes M adds up the probabilities of the classes that share
+a symbol; of a number the rows of M make an interval of s each one's own.
+
+An agent in doubt sends nothing: a row with a reading that is missing, not a number or outside the range of the
+calibration is refused, and the reason stays here. Certificates count that silence as a symbol.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidNetwork, InvalidReading
+from veilnet._core.frozen import Frozen
+from veilnet._core.types import AnyArray, Array, Booleans, Integers
+from veilnet._core.validation import as_name, as_names
+from veilnet._core.words import join_names
+from veilnet.agent.randomness import NoiseSource, noise_source
+from veilnet.agent.release import NotPrivate, Released, as_numbers
+
+__all__ = ["Layer", "SymbolAgent"]
+
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The share of an agent, from its readings.
+
+    mean, scale:      (N,) of the readings.
+    enter, bias:      W (N, H) and w (H,).
+    leave, level:     V (H, K) and v (K,).
+    probabilities:    whether a softmax makes probabilities of classes of it.
+    """
+
+    mean: Array
+    scale: Array
+    enter: Array
+    bias: Array
+    leave: Array
+    level: Array
+    probabilities: bool
+
+    def __call__(self, readings: Array) -> Array:
+        """(T, K) shares of readings (T, N)."""
+        inner = ((readings - self.mean) / self.scale) @ self.enter
+        inner += self.bias
+        np.maximum(inner, 0.0, out=inner)
+        share = inner @ self.leave
+        share += self.level
+        if self.probabilities:
+            share -= share.max(axis=1, keepdims=True)
+            np.exp(share, out=share)
+            share /= share.sum(axis=1, keepdims=True)
+        return share
+
+
+class SymbolAgent(Frozen):
+    """One agent's part of a plan of symbols.
+
+    agent:    whose it is.
+    names:    of its readings, in order.
+    low, high: (N,) the range of each reading in the calibration, a little widened.
+    layer:    what computes its share.
+    code:     M (symbols, K) and ``start`` m (symbols,): the symbol is the place of the largest of Ms + m.
+    keep:     the chance that a symbol is sent as it is; otherwise one of all symbols, drawn evenly.
+    meanings: what each symbol says, in words.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        names: Any,
+        low: Array,
+        high: Array,
+        layer: Layer,
+        code: Array,
+        start: Array,
+        keep: float,
+        meanings: Any,
+    ) -> None:
+        self.agent = as_name(agent, "agent")
+        self.names = as_names(names, "names")
+        self.low, self.high, self.layer = low, high, layer
+        self.code, self.start, self.keep = code, start, float(keep)
+        self.meanings = tuple(meanings)
+        many, hidden = len(self.low), len(layer.bias)
+        shapes = {
+            "low, high, mean, scale": [each.shape == (many,) for each in (high, layer.mean, layer.scale)],
+            "names": [len(self.names) == many],
+            "enter": [layer.enter.shape == (many, hidden)],
+            "leave": [layer.leave.shape == (hidden, len(layer.level))],
+            "code": [code.shape == (len(start), len(layer.level)), len(self.meanings) == len(start)],
+            "keep": [0 < self.keep <= 1],
+        }
+        for name, right in shapes.items():
+            if not all(right):
+                raise InvalidNetwork(f"{name}: does not fit the other arrays of {self.agent}")
+        self._freeze()
+
+    @property
+    def symbols(self) -> int:
+        """How many different symbols it can send."""
+        return len(self.start)
+
+    @property
+    def readings(self) -> int:
+        """How many readings a row has."""
+        return len(self.low)
+
+    @property
+    def speaker(self) -> str:
+        """Who speaks, before an error."""
+        return f"{self.agent}: "
+
+    @property
+    def epsilon(self) -> float:
+        """ε of local differential privacy of a row in range, for any law: ln(1 + M k/(1 - k)); inf without a coin."""
+        if self.symbols == 1:
+            return 0.0
+        return math.inf if self.keep >= 1 else math.log1p(self.symbols * self.keep / (1 - self.keep))
+
+    def send(self, readings: Any, *, rng: np.random.Generator | int | None = None) -> AnyArray:
+        """The symbol of one row (N_i,), or of each row of a block (T, N_i): whole numbers from 0.
+
+        readings: numbers; of a frame or anything else with named columns, those that the agent knows by name.
+        rng:      a generator or seed for simulation, in place of the operating system's entropy.
+
+        Raises InvalidReading, naming the row and never the value, where a reading is missing, not a number or outside
+        the range of the calibration: nothing of the block is sent then. :meth:`release` sends the other rows.
+        """
+        source = noise_source(rng)
+        numbers = as_numbers(readings, self)
+        released = self.release(numbers.reshape(-1, self.readings), source)
+        if released.reasons:
+            place, reason = next(iter(released.reasons.items()))
+            where = f"row {place}: " if numbers.ndim == 2 else ""
+            raise InvalidReading(f"{self.speaker}{where}{reason}; nothing was sent: drop the row")
+        sent = released.values.reshape(numbers.shape[:-1])
+        return sent if source.private or self.keep >= 1 else sent.view(NotPrivate)
+
+    def release(self, rows: Array, source: NoiseSource) -> Released:
+        """Symbols of the rows (T, N_i) that may be sent, and of each other one why not."""
+        valid = self.in_range(rows)
+        kept = rows if valid.all() else rows[valid]
+        values = np.empty(len(kept), np.intp)
+        for start in range(0, len(kept), _ROWS_AT_ONCE):
+            share = self.layer(kept[start : start + _ROWS_AT_ONCE])
+            values[start : start + len(share)] = np.argmax(share @ self.code.T + self.start, axis=1)
+        if self.keep < 1:
+            values = randomised(values, self.symbols, self.keep, source)
+        return Released(valid, values, {int(k): self._reason(rows[k]) for k in np.flatnonzero(~valid)})
+
+    def send_or_not(self, rows: Array, source: NoiseSource | None = None) -> Integers:
+        """(T,) symbols of rows (T, N_i), -1 where nothing is sent."""
+        released = self.release(rows, source or noise_source())
+        sent = np.full(len(rows), -1, np.intp)
+        sent[released.valid] = released.values
+        return sent
+
+    def in_range(self, rows: Array) -> Booleans:
+        """Which rows are within the range of the calibration."""
+        return np.asarray(((rows >= self.low) & (rows <= self.high)).all(axis=1))  # not a number is neither
+
+    def describe(self) -> str:
+        """What the agent says, in words: what each symbol means."""
+        lines = [f"{self.agent} sends one of {self.symbols} symbols, from {join_names(self.names)}:"]
+        if self.symbols == 1:
+            return f"{self.agent} always sends the same symbol: it says nothing"
+        lines += [f"  {k}: {meaning}" for k, meaning in enumerate(self.meanings)]
+        if self.keep < 1:
+            lines.append(
+                f"  With chance {1 - self.keep:.3g} a symbol drawn evenly is sent instead "
+                f"(ε = {self.epsilon:.3g} for each row)"
+            )
+        lines.append("  A reading that is missing or outside the range of the calibration: nothing is sent")
+        return "\n".join(lines)
+
+    def _reason(self, row: Array) -> str:
+        """Why a row is refused: which reading, never its value."""
+        place = int(np.argmin((row >= self.low) & (row <= self.high)))
+        what = "outside the range of the calibration" if math.isfinite(row[place]) else "not a number"
+        return f"{self.names[place]} is {what}"
+
+
+def randomised(symbols: Integers, many: int, keep: float, source: NoiseSource) -> Integers:
+    """Symbols, each replaced by one of ``many`` drawn evenly with chance 1 - keep."""
+    replaced = source.uniform(symbols.shape) + 0.5 >= keep
+    drawn = np.minimum((source.uniform(symbols.shape) + 0.5) * many, many - 1).astype(np.intp)
+    return np.where(replaced, drawn, symbols)

@@ -1,0 +1,338 @@
+"""What nobody can guess: the promise of a plan of symbols about each private quantity, from counts alone.
+
+The counts are of rows that chose nothing. What is stored is enough to compute every figure anew: n(z, g) for each
+tuple of symbols that occurred, and how many rows of each value each independent block has.
+An agent that refuses a reading sends nothing; that silence is counted as one more symbol.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidPlan, InvalidRequest
+from veilnet._core.types import Array, Integers
+from veilnet._core.words import three_digits
+from veilnet.symbols.deviation import Tally, highest_mean, is_refuted
+
+__all__ = ["ClassCertificate", "NumberCertificate", "SymbolCertificate"]
+
+_DRAWS = 4000  # simulated windows of several rows
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCertificate:
+    """How often anybody can be right about a private class.
+
+    name:       the private quantity, and ``classes`` its values.
+    confidence: with which ``guessed`` holds.
+    counts:     (cells, classes) n(z, g).
+    blocks_of:  (kinds of blocks, classes) how many rows of each value such a block has, and
+    many:       how many blocks of each kind there are.
+    guessed:    the promise: with that confidence no rule is right in a larger share of rows.
+
+    It holds for rows with the base rates of these (:meth:`at` for others) and for one row at a time
+    (:meth:`over_rows` for several).
+    """
+
+    name: str
+    classes: tuple[Any, ...]
+    confidence: float
+    counts: Integers
+    blocks_of: Integers
+    many: Integers
+    guessed: float
+
+    error = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        classes: tuple[Any, ...],
+        values: Integers,
+        cells: Integers,
+        blocks: Integers,
+        confidence: float,
+    ) -> ClassCertificate:
+        """Count, bound, and confirm by the second route.
+
+        values, cells, blocks: of each row, its private class, its tuple of symbols and its block, as whole numbers.
+        """
+        counts = _table(cells, values, len(classes))
+        kinds, many = np.unique(_table(blocks, values, len(classes)), axis=0, return_counts=True)
+        made = cls(name, classes, confidence, counts, kinds, many, math.nan)
+        guessed = highest_mean(float(counts.max(axis=1).sum()), made.sample, 1 - confidence)
+        done = cls(name, classes, confidence, counts, kinds, many, guessed)
+        done.confirm()
+        return done
+
+    @property
+    def rows(self) -> int:
+        """How many rows were counted."""
+        return int(self.counts.sum())
+
+    @property
+    def cells(self) -> int:
+        """How many tuples of symbols occurred."""
+        return len(self.counts)
+
+    @property
+    def rows_of_cells(self) -> Integers:
+        """(cells,) how many rows each has."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks are independent of each other."""
+        return int(self.many.sum())
+
+    @property
+    def sample(self) -> Tally:
+        """What the bound knows of the rows."""
+        return Tally(self.rows, self.blocks, int(self.blocks_of.sum(axis=1).max()), yes_no=True)
+
+    @property
+    def counted(self) -> float:
+        """Â: how often the best rule for these very rows is right."""
+        return float(self.counts.max(axis=1).sum() / self.rows)
+
+    @property
+    def chance(self) -> float:
+        """How often the most common value is right, without any message."""
+        return float(self.counts.sum(axis=0).max() / self.rows)
+
+    def confirm(self) -> None:
+        """Recompute the promise by another route; InvalidPlan where it does not follow from the counts."""
+        best = sum(max(row) for row in self.counts.tolist())
+        composed = [
+            sum(int(k) * row[place] for k, row in zip(self.many, self.blocks_of.tolist(), strict=True))
+            for place in range(len(self.classes))
+        ]
+        if composed != [
+            sum(row[place] for row in self.counts.tolist()) for place in range(len(self.classes))
+        ]:
+            raise InvalidPlan(
+                f"{self.name}: the blocks do not add up to the counted rows; the plan was changed"
+            )
+        if not is_refuted(best, self.guessed + _ROUNDING, self.sample, 1 - self.confidence):
+            raise InvalidPlan(
+                f"{self.name}: the counts do not support that nobody is right in more than {self.guessed:.4f} of "
+                "rows; the plan was changed: learn it again"
+            )
+
+    # --- other base rates, two values, several rows
+
+    def at(self, base_rates: Mapping[Any, float] | str) -> float:
+        """The promise where the values have other base rates than in the log.
+
+        base_rates: value -> share, adding up to 1, or "even".
+
+        With shares π_g the best rule for the counted rows is right in Σ_z max_g π_g n(z, g)/n_g. Another block in
+        place of block k moves that by at most c_k = Σ_g π_g b_kg/n_g; its mean, given how often each value occurs, is
+        at least that of the best rule. McDiarmid: add sqrt(ln(1/α) Σ c_k² / 2).
+        """
+        shares = self._shares(base_rates)
+        best = float(np.max(self._given * shares, axis=1).sum() + shares[self._totals == 0].sum())
+        moved = float(self.many @ (self.blocks_of @ (shares / np.maximum(self._totals, 1))) ** 2)
+        return min(1.0, best + self._deviation(moved))
+
+    @property
+    def total_variation(self) -> float | None:
+        """Of the laws of the messages given each of two values, at most; None for more values."""
+        if len(self.classes) != 2:
+            return None
+        apart = float(np.abs(self._given[:, 0] - self._given[:, 1]).sum() / 2)
+        return min(1.0, apart + self._deviation(self._moved_by_two))
+
+    @property
+    def auc(self) -> float | None:
+        """Of the best detector of one of two values, at most; None for more values.
+
+        For the best order of the cells the counted area is right on average; the counted best order has a larger
+        one. A block moves it by at most b_k0/n_0 + b_k1/n_1.
+        """
+        if len(self.classes) != 2:
+            return None
+        order = np.argsort(self._given[:, 1] / np.maximum(self._given.sum(axis=1), _ROUNDING**9))
+        no, yes = self._given[order].T
+        area = float(yes @ (np.cumsum(no) - no / 2))
+        return min(1.0, area + self._deviation(self._moved_by_two))
+
+    def over_rows(self, rows: Sequence[int] = (1, 5, 20, 60, 200), seed: int = 0) -> dict[int, float]:
+        """How often an attacker is right who sees several rows of one value, at even base rates.
+
+        rows: how many, each a whole number.
+
+        An assumption and an estimate, no promise: rows are drawn independently given the value, and the attacker
+        knows the counted law exactly and adds up log-likelihoods. Rows of one person that follow each other tell
+        less each, rows of very different days more.
+        """
+        rng = np.random.default_rng(seed)
+        with np.errstate(divide="ignore"):
+            evidence = np.maximum(np.log(self._given), -1e3)
+        found = {}
+        for count in rows:
+            if not isinstance(count, int | np.integer) or count < 1:
+                raise InvalidRequest(f"rows: expected whole numbers from 1 on, found {count!r}")
+            right = 0.0
+            for place in range(len(self.classes)):
+                seen = rng.multinomial(count, self._given[:, place], size=_DRAWS // len(self.classes) + 1)
+                told = seen @ evidence
+                best = told >= told.max(axis=1, keepdims=True) - _ROUNDING
+                right += float(np.mean(best[:, place] / best.sum(axis=1)))
+            found[int(count)] = right / len(self.classes)
+        return found
+
+    def __str__(self) -> str:
+        unit = "rows" if self.blocks == self.rows else f"rows in {self.blocks} blocks"
+        return (
+            f"{self.name}: nobody is right in more than {self.guessed:.3f} of rows ({self.confidence:.3g} sure, from "
+            f"{self.rows} {unit}, {self.cells} cells); guessing without messages {self.chance:.3f}"
+        )
+
+    @cached_property
+    def _given(self) -> Array:
+        """(cells, classes) the counted P(z | g)."""
+        return np.asarray(self.counts / np.maximum(self._totals, 1))
+
+    @property
+    def _totals(self) -> Integers:
+        return np.asarray(self.counts.sum(axis=0))
+
+    @property
+    def _moved_by_two(self) -> float:
+        return float(self.many @ (self.blocks_of @ (1 / np.maximum(self._totals, 1))) ** 2)
+
+    def _deviation(self, moved: float) -> float:
+        return math.sqrt(-math.log(1 - self.confidence) * moved / 2)
+
+    def _shares(self, base_rates: Mapping[Any, float] | str) -> Array:
+        if base_rates == "even":
+            return np.full(len(self.classes), 1 / len(self.classes))
+        if not isinstance(base_rates, Mapping) or set(base_rates) != set(self.classes):
+            raise InvalidRequest(
+                f'base_rates: expected "even" or a share for each of {", ".join(map(repr, self.classes))}'
+            )
+        shares = np.array([float(base_rates[value]) for value in self.classes])
+        if np.any(shares < 0) or abs(shares.sum() - 1) > 1e-6:
+            raise InvalidRequest(f"base_rates: expected shares that add up to 1, found {shares.sum():.6g}")
+        return shares
+
+
+@dataclass(frozen=True, eq=False)
+class NumberCertificate:
+    """How far off everybody must be about a private number.
+
+    name:       the private quantity.
+    confidence: with which ``error`` holds.
+    edges:      (low, high); a value beyond counts as the edge, which only lowers the bound. They come from rows that
+                learned, not from those counted.
+    sums:       (cells, 3) rows of a cell, sum and sum of squares of (g - low) / (high - low).
+    blocks:     how many blocks are independent, and ``largest`` how many rows the largest has.
+    error:      the promise: with that confidence no rule has a smaller root mean square error.
+
+    The mean square within cells is the least of all rules on the same rows, so at most that of the best rule f*.
+    Clipping is a contraction, so a clipped rule on clipped values errs less than the rule itself.
+    """
+
+    name: str
+    confidence: float
+    edges: tuple[float, float]
+    sums: Array
+    blocks: int
+    largest: int
+    error: float
+
+    guessed = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        edges: tuple[float, float],
+        values: Array,
+        cells: Integers,
+        blocks: Integers,
+        confidence: float,
+    ) -> NumberCertificate:
+        """Count, bound, and confirm by the second route; ``values`` as they are in the table."""
+        scaled = scaled_to(edges, values)
+        sums = np.stack([np.bincount(cells, scaled**power).astype(float) for power in range(3)], axis=1)
+        sizes = np.bincount(blocks)
+        many, largest = int(np.sum(sizes > 0)), int(sizes.max())
+        made = cls(name, confidence, edges, sums, many, largest, math.nan)
+        highest = highest_mean(made.rows * made.leak, made.sample, 1 - confidence)
+        error = (edges[1] - edges[0]) * math.sqrt(max(0.0, 1 - highest))
+        done = cls(name, confidence, edges, sums, many, largest, error)
+        done.confirm()
+        return done
+
+    @property
+    def rows(self) -> int:
+        """How many rows were counted."""
+        return round(float(self.sums[:, 0].sum()))
+
+    @property
+    def cells(self) -> int:
+        """How many tuples of symbols occurred."""
+        return len(self.sums)
+
+    @property
+    def rows_of_cells(self) -> Integers:
+        """(cells,) how many rows each has."""
+        return np.asarray(np.rint(self.sums[:, 0]), np.intp)
+
+    @property
+    def sample(self) -> Tally:
+        """What the bound knows of the rows."""
+        return Tally(self.rows, self.blocks, self.largest, yes_no=False)
+
+    @property
+    def leak(self) -> float:
+        """1 less the mean square within cells, in units of the interval."""
+        count, total, squares = self.sums.T
+        return float(1 - (squares - total**2 / count).sum() / self.rows)
+
+    @property
+    def chance(self) -> float:
+        """The root mean square error of guessing the mean, without any message."""
+        count, total, squares = self.sums.sum(axis=0)
+        return float((self.edges[1] - self.edges[0]) * math.sqrt(squares / count - (total / count) ** 2))
+
+    def confirm(self) -> None:
+        """Recompute the promise by another route; InvalidPlan where it does not follow from the sums."""
+        within = math.fsum(q - s * s / n for n, s, q in self.sums.tolist())
+        width = self.edges[1] - self.edges[0]
+        highest = 1 - (self.error / width) ** 2 + _ROUNDING
+        if not is_refuted(self.rows - within, highest, self.sample, 1 - self.confidence):
+            raise InvalidPlan(
+                f"{self.name}: the counts do not support an error of {self.error:.4g}; the plan was changed: "
+                "learn it again"
+            )
+
+    def __str__(self) -> str:
+        unit = "rows" if self.blocks == self.rows else f"rows in {self.blocks} blocks"
+        return (
+            f"{self.name}: everybody is off by at least ±{three_digits(self.error)} ({self.confidence:.3g} sure, "
+            f"from {self.rows} {unit}, {self.cells} cells); without messages ±{three_digits(self.chance)}"
+        )
+
+
+SymbolCertificate = ClassCertificate | NumberCertificate
+
+
+def scaled_to(edges: tuple[float, float], values: Array) -> Array:
+    """Values as parts of an interval, clipped to it."""
+    return np.asarray(np.clip((values - edges[0]) / (edges[1] - edges[0]), 0.0, 1.0))
+
+
+def _table(rows: Integers, columns: Integers, width: int) -> Integers:
+    height = int(rows.max()) + 1
+    return np.bincount(rows * width + columns, minlength=height * width).reshape(height, width)

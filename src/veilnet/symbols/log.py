@@ -1,0 +1,211 @@
+"""The table that symbols are learned from: what plays which part, and which rows learn and which certify.
+
+Half of the blocks learn and choose, the other half certify and choose nothing. Blocks are put in order of their
+public and private values, ties at random, and dealt in turn, so that both halves have the same base rates. Who is
+dealt where depends on these values alone: given them, the readings of different blocks stay independent.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidRequest
+from veilnet._core.types import AnyArray, Array, Booleans, Integers
+from veilnet.calibration.roles import Roles
+from veilnet.io.cells import is_missing, is_number
+from veilnet.io.sources import RowSource
+from veilnet.io.tables import first_rows, read_columns
+
+__all__ = ["Log", "Quantity", "read_log"]
+
+FOLDS = 6  # of the rows that learn: a row's symbol is chosen by a layer that did not learn from it
+_MOST_CLASSES = 50  # whole numbers; texts may have more
+_FEWEST_BLOCKS = 4  # of each public class, and four times as many in all
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """A public or private column.
+
+    values:  of each row: the place of its class in ``classes``, or a number.
+    classes: the values it can have, in order; empty for numbers.
+    """
+
+    name: str
+    values: AnyArray
+    classes: tuple[Any, ...]
+
+    def take(self, rows: AnyArray) -> Quantity:
+        """The same of some rows."""
+        return Quantity(self.name, self.values[rows], self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A table, read and dealt.
+
+    columns:  agent -> names of its readings.
+    readings: agent -> (n, N_i), not a number where one is missing.
+    public, private: what may be known, and name -> what must not.
+    blocks:   (n,) which independent block each row belongs to.
+    certify:  (n,) whether a row certifies.
+    fold:     (n,) of rows that learn, which part; -1 for others.
+    """
+
+    columns: Mapping[str, tuple[str, ...]]
+    readings: Mapping[str, Array]
+    public: Quantity
+    private: Mapping[str, Quantity]
+    blocks: Integers
+    certify: Booleans
+    fold: Integers
+
+
+def read_log(table: Any, agents: Any, public: Any, private: Any, blocks: Any, seed: int) -> Log:
+    """Read a table and deal its blocks; errors name the argument and what to do."""
+    if not isinstance(public, str):
+        raise InvalidRequest(f"public: expected the name of one column, found {public!r}")
+    named = [private] if isinstance(private, str) else private
+    roles = Roles(agents, [public], named)
+    hidden = [column for columns in roles.private.values() for column in columns]
+    known = read_columns(table, roles.readings)
+    rows = len(next(iter(known.values())))
+    of_blocks = [blocks] if isinstance(blocks, str) else []
+    if set(of_blocks) & {*roles.readings}:
+        raise InvalidRequest(f"blocks: the column {blocks!r} is a reading; name one that numbers the blocks")
+    cells = _cells(table, [public, *hidden, *of_blocks])
+    quantities = {name: _quantity(name, cells[name]) for name in [public, *hidden]}
+    block = _blocks(cells[blocks] if isinstance(blocks, str) else blocks, rows)
+    log = _deal(
+        {agent: tuple(columns) for agent, columns in roles.agents.items()},
+        {
+            agent: np.stack([known[name] for name in columns], axis=1)
+            for agent, columns in roles.agents.items()
+        },
+        quantities[public],
+        {name: quantities[name] for name in hidden},
+        block,
+        np.random.default_rng(seed),
+    )
+    _refuse_few(log)
+    return log
+
+
+def _cells(table: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+    """name -> cells, as they stand in memory, or as text from a file."""
+    if isinstance(table, str | PathLike | RowSource):
+        header, rows = first_rows(table, sys.maxsize)
+        _refuse_absent(names, header)
+        return {name: [row[header.index(name)].strip() for row in rows] for name in names}
+    _refuse_absent(names, first_rows(table, 0)[0])
+    return {name: np.asarray(table[name]).tolist() for name in names}
+
+
+def _refuse_absent(names: Sequence[str], header: Sequence[str]) -> None:
+    for name in names:
+        if name not in header:
+            raise InvalidRequest(f"table: no column {name!r}; its columns are {', '.join(header[:12])}")
+
+
+def _quantity(name: str, cells: list[Any]) -> Quantity:
+    """Classes where cells are texts, yes or no, or few whole numbers; numbers otherwise."""
+    gaps = sum(is_missing(cell, among_texts=True) or cell != cell for cell in cells)
+    if gaps:
+        raise InvalidRequest(f"{name}: {gaps} of {len(cells)} rows have no value; leave those rows out")
+    texts = [isinstance(cell, str) for cell in cells]
+    if any(texts) and all(isinstance(cell, str) and is_number(cell) for cell in cells):
+        whole = all(cell.lstrip("+-").isdigit() for cell in cells)
+        cells, texts = [int(cell) if whole else float(cell.replace(",", ".")) for cell in cells], []
+    numbers = not any(texts) and not all(isinstance(cell, bool) for cell in cells)
+    distinct = sorted(set(cells), key=lambda cell: (str(type(cell)), cell))
+    if len(distinct) < 2:
+        raise InvalidRequest(
+            f"{name}: every row has the same value; a table with at least two is needed to learn or count anything"
+        )
+    many = len(distinct) > (_MOST_CLASSES if all(isinstance(cell, int) for cell in distinct) else 2)
+    if numbers and many:
+        values = np.array(cells, float)
+        if not np.isfinite(values).all():
+            raise InvalidRequest(f"{name}: expected finite numbers")
+        return Quantity(name, values, ())
+    if len(distinct) > len(cells) // 2:
+        raise InvalidRequest(
+            f"{name}: {len(distinct)} classes in {len(cells)} rows are more cells than can be counted; give a class "
+            "at least two rows, or numbers"
+        )
+    place = {value: k for k, value in enumerate(distinct)}
+    return Quantity(name, np.array([place[cell] for cell in cells], np.intp), tuple(distinct))
+
+
+def _blocks(given: Any, rows: int) -> Integers:
+    """(n,) from 0 on; each row its own where nothing was given."""
+    if given is None:
+        return np.arange(rows)
+    labels = np.asarray(given)
+    if labels.shape != (rows,):
+        raise InvalidRequest(f"blocks: expected a column or {rows} labels, found shape {labels.shape}")
+    found = np.asarray(np.unique(labels, return_inverse=True)[1].reshape(-1), np.intp)
+    if int(found.max()) + 1 == rows:
+        raise InvalidRequest(
+            "blocks: every block has one row; give rows that resemble each other one label (a session, a day), or "
+            "leave blocks out where rows are independent"
+        )
+    return found
+
+
+def _deal(
+    columns: Mapping[str, tuple[str, ...]],
+    readings: Mapping[str, Array],
+    public: Quantity,
+    private: Mapping[str, Quantity],
+    blocks: Integers,
+    rng: np.random.Generator,
+) -> Log:
+    first = np.unique(blocks, return_index=True)[1]
+    keys = [_rank(each, blocks, first) for each in (*private.values(), public)]
+    order = np.lexsort((rng.random(len(first)), *keys))
+    dealt = np.empty(len(first), np.intp)
+    dealt[order] = np.arange(len(first))
+    place = dealt[blocks]
+    certify = place % 2 == 0
+    return Log(columns, readings, public, private, blocks, certify, np.where(certify, -1, place // 2 % FOLDS))
+
+
+def _rank(quantity: Quantity, blocks: Integers, first: Integers) -> Integers:
+    """A block's class by its first row; of numbers which eighth its mean is in."""
+    if quantity.classes:
+        return np.asarray(quantity.values[first])
+    means = np.bincount(blocks, quantity.values) / np.bincount(blocks)
+    return np.asarray(np.searchsorted(np.quantile(means, np.arange(1, 8) / 8), means))
+
+
+def _refuse_few(log: Log) -> None:
+    count = int(log.blocks.max()) + 1
+    what = "rows" if count == len(log.blocks) else "blocks"
+    if count < 4 * _FEWEST_BLOCKS:
+        raise InvalidRequest(
+            f"table: expected at least {4 * _FEWEST_BLOCKS} independent {what}, found {count}; nothing can be "
+            "certified from so few"
+        )
+    for place, value in enumerate(log.public.classes):
+        seen = len(np.unique(log.blocks[log.public.values == place]))
+        if seen < _FEWEST_BLOCKS:
+            raise InvalidRequest(
+                f"{log.public.name}: the class {value!r} is in {seen} {what}; expected at least {_FEWEST_BLOCKS}: "
+                "leave it out, or join it with another"
+            )
+    for agent, readings in log.readings.items():
+        whole = np.isfinite(readings).all(axis=1) & ~log.certify
+        if np.sum(whole) < np.sum(~log.certify) / 2:
+            raise InvalidRequest(
+                f"agents[{agent!r}]: more than half of the rows lack a reading; leave out the column that is missing"
+            )
+        flat = [c for c, x in zip(log.columns[agent], readings[whole].T, strict=True) if np.ptp(x) == 0]
+        if flat:
+            raise InvalidRequest(f"agents[{agent!r}]: the column {flat[0]!r} never changes; leave it out")

@@ -1,0 +1,123 @@
+"""A plan of symbols: what each agent says, what the centre makes of it, and what nobody can guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from veilnet._core.errors import InvalidPlan
+from veilnet._core.frozen import Frozen
+from veilnet._core.types import Integers
+from veilnet._core.words import three_digits
+from veilnet.io.tables import read_columns
+from veilnet.symbols import files
+from veilnet.symbols.agent import SymbolAgent
+from veilnet.symbols.centre import SymbolCentre, SymbolEstimate
+from veilnet.symbols.certificate import SymbolCertificate
+
+__all__ = ["SymbolPlan"]
+
+
+class SymbolPlan(Frozen):
+    """What agents send as symbols, and the promise that goes with it; made by :func:`veilnet.learn_symbols`.
+
+    agents:      agent -> :class:`veilnet.symbols.agent.SymbolAgent`, with ``send``, ``symbols`` and ``describe``.
+    centre:      what fusion needs.
+    certificate: private name -> the promise, from rows that chose nothing.
+    confidence:  with which all certificates hold together.
+    cells:       (cells, agents) the tuples of symbols that certificates counted; one past the last is silence.
+    score:       of the public quantity on rows held out: accuracy of classes, R² of numbers.
+    raw_score:   the same of a forest that sees every reading.
+    calibration: how far stated probabilities are off on rows held out, on average; None for numbers.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, SymbolAgent],
+        centre: SymbolCentre,
+        certificate: Mapping[str, SymbolCertificate],
+        confidence: float,
+        cells: Integers,
+        score: float,
+        raw_score: float,
+        calibration: float | None,
+    ) -> None:
+        self.agents, self.centre, self.certificate = dict(agents), centre, dict(certificate)
+        self.confidence, self.cells = float(confidence), cells
+        self.score, self.raw_score, self.calibration = float(score), float(raw_score), calibration
+        self._freeze()
+
+    def send(self, table: Any) -> dict[str, Integers]:
+        """agent -> symbols, -1 where it would send nothing: all agents at once, to try a plan.
+
+        table: with the readings of all agents, as :func:`veilnet.learn_symbols` takes it.
+        """
+        known = read_columns(table, [name for agent in self.agents.values() for name in agent.names])
+        return {
+            name: agent.send_or_not(np.stack([known[column] for column in agent.names], axis=1))
+            for name, agent in self.agents.items()
+        }
+
+    def estimate(self, symbols: Mapping[str, Any]) -> SymbolEstimate:
+        """The public quantity from the symbols that arrived.
+
+        symbols: agent -> its symbol, or (T,) symbols of T rows. Agents may be left out; -1 stands for a row of which
+                 an agent sent nothing.
+        """
+        return self.centre.estimate(symbols)
+
+    def confirm(self) -> None:
+        """Recompute every promise from the counts by another route; InvalidPlan where one does not follow."""
+        counted = [tuple(each.rows_of_cells.tolist()) for each in self.certificate.values()]
+        if not counted or len(set(counted)) > 1 or self.cells.shape != (len(counted[0]), len(self.agents)):
+            raise InvalidPlan(
+                "plan: its certificates do not count the same rows; the plan was changed: learn it again"
+            )
+        if len(np.unique(self.cells, axis=0)) != len(self.cells):
+            raise InvalidPlan(
+                "plan: a tuple of symbols is counted twice; the plan was changed: learn it again"
+            )
+        if {name: each.symbols for name, each in self.agents.items()} != self.centre.agents:
+            raise InvalidPlan("plan: the centre expects other symbols than agents send; learn it again")
+        for each in self.certificate.values():
+            each.confirm()
+        doubt = sum(1 - each.confidence for each in self.certificate.values())
+        if doubt > (1 - self.confidence) * (1 + 1e-9):
+            raise InvalidPlan(
+                f"confidence: the certificates together hold with {1 - doubt:.6g} only; learn it again"
+            )
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write a file for each agent, one for the centre and one for the whole.
+
+        folder: where; an older plan there is replaced, whole or not at all.
+        """
+        files.write_plan(vars(self), folder)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> SymbolPlan:
+        """Read a plan; its promises are recomputed from the counts first.
+
+        folder: where it was saved.
+        """
+        plan = cls(**files.read_plan(folder))
+        plan.confirm()
+        return plan
+
+    def describe(self) -> str:
+        """What each agent says, in words."""
+        return "\n".join(agent.describe() for agent in self.agents.values())
+
+    def __str__(self) -> str:
+        kind = "accuracy" if self.centre.classes else "R²"
+        sizes = ", ".join(f"{name} {agent.symbols}" for name, agent in self.agents.items())
+        lines = [
+            f"{self.centre.public}: {kind} {three_digits(self.score)} from symbols, "
+            f"{three_digits(self.raw_score)} from raw readings (rows held out)",
+            *(str(each) for each in self.certificate.values()),
+            f"symbols: {sizes}",
+        ]
+        return "\n".join(lines)

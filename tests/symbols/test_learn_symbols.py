@@ -1,0 +1,321 @@
+"""Symbols from a table to a promise: what was counted, what attackers get, what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.naive_bayes import MultinomialNB
+
+import veilnet as vn
+from veilnet.symbols.agent import SymbolAgent
+from veilnet.symbols.certificate import ClassCertificate, NumberCertificate
+from veilnet.symbols.files import load_agent, load_centre
+
+AGENTS = {"hall": ["a", "b"], "attic": ["c", "d"]}
+
+
+def table(rows: int = 600, seed: int = 1) -> dict[str, Any]:
+    """Three activities, seen by both agents; two persons, seen as well."""
+    rng = np.random.default_rng(seed)
+    activity, person = np.arange(rows) % 3, np.arange(rows) // 3 % 2
+    made: dict[str, Any] = {"activity": activity.tolist(), "person": [("anna", "ben")[k] for k in person]}
+    for one, other in AGENTS.values():
+        made[one] = activity + 0.35 * rng.normal(size=rows)
+        made[other] = 2.0 * person + 0.5 * rng.normal(size=rows)
+    made["heat"] = activity + 0.3 * rng.normal(size=rows)
+    made["weight"] = 10.0 * person + 2 * rng.normal(size=rows)
+    made["session"] = np.arange(rows) // 3
+    return made
+
+
+@pytest.fixture(scope="module")
+def plan() -> vn.SymbolPlan:
+    return vn.learn_symbols(table(), AGENTS, "activity", ["person"], guessed=0.65)
+
+
+@pytest.fixture(scope="module")
+def numbers() -> vn.SymbolPlan:
+    return vn.learn_symbols(table(), AGENTS, "heat", ["weight"], guessed={"weight": 3.0})
+
+
+def test_a_plan_keeps_the_public_score_and_its_promise(plan: vn.SymbolPlan) -> None:
+    promise = plan.certificate["person"]
+    assert isinstance(promise, ClassCertificate)
+    assert promise.guessed is not None
+    assert promise.guessed <= 0.65
+    assert promise.chance == pytest.approx(0.5)
+    assert promise.rows == promise.blocks == 300
+    assert plan.score > 0.85
+    assert plan.raw_score > 0.9
+    assert plan.calibration is not None
+    assert plan.calibration < 0.08
+
+
+def test_raw_readings_name_the_person_and_no_attacker_on_symbols_does(plan: vn.SymbolPlan) -> None:
+    """Attackers learn from 3,000 rows of the same law, and are tried on as many others."""
+    known, fresh = table(3000, seed=2), table(3000, seed=3)
+    raw = (
+        np.stack([known[name] for name in "abcd"], axis=1),
+        np.stack([fresh[name] for name in "abcd"], axis=1),
+    )
+    sent = [np.stack(list(plan.send(each).values()), axis=1) for each in (known, fresh)]
+    hot = [np.concatenate([np.eye(12)[one[:, k] + 1] for k in range(2)], axis=1) for one in sent]
+    forest = RandomForestClassifier(30, random_state=0)
+    assert forest.fit(raw[0], known["person"]).score(raw[1], fresh["person"]) > 0.95
+    promise = plan.certificate["person"]
+    assert promise.guessed is not None
+    for attacker in (RandomForestClassifier(30, random_state=0), MultinomialNB()):
+        right = attacker.fit(hot[0], known["person"]).score(hot[1], fresh["person"])
+        assert right <= promise.guessed + 3 * np.sqrt(0.25 / 3000)
+
+
+def test_what_is_promised_was_counted_on_rows_that_learned_nothing(plan: vn.SymbolPlan) -> None:
+    """Half of each kind of row certifies; nobody can tell from the plan which, but the counts add up."""
+    promise = plan.certificate["person"]
+    assert isinstance(promise, ClassCertificate)
+    assert promise.counts.sum(axis=0).tolist() == [150, 150]
+    assert plan.cells.shape == (promise.cells, 2)
+    assert promise.counted == pytest.approx(sum(max(row) for row in promise.counts.tolist()) / 300)
+    assert promise.counted < promise.guessed
+    plan.confirm()
+
+
+def test_two_values_have_a_detector_and_other_base_rates(plan: vn.SymbolPlan) -> None:
+    promise = plan.certificate["person"]
+    assert isinstance(promise, ClassCertificate)
+    given = promise.counts / promise.counts.sum(axis=0)
+    ratio = given[:, 1] / given.sum(axis=1)
+    area = sum(
+        given[i, 0] * given[j, 1] * (1.0 if ratio[j] > ratio[i] else 0.5 * (ratio[j] == ratio[i]))
+        for i in range(len(given))
+        for j in range(len(given))
+    )
+    deviation = np.sqrt(np.log(1 / (1 - promise.confidence)) * (1 / 150 + 1 / 150) / 2)
+    assert promise.auc == pytest.approx(area + deviation)
+    assert promise.total_variation == pytest.approx(np.abs(given[:, 0] - given[:, 1]).sum() / 2 + deviation)
+    assert promise.at("even") == pytest.approx((1 + promise.total_variation) / 2)
+    assert promise.at({"anna": 0.9, "ben": 0.1}) >= 0.9
+    with pytest.raises(vn.InvalidRequest, match="base_rates"):
+        promise.at({"anna": 0.9, "ben": 0.3})
+
+
+def test_many_rows_tell_more(plan: vn.SymbolPlan) -> None:
+    promise = plan.certificate["person"]
+    assert isinstance(promise, ClassCertificate)
+    curve = promise.over_rows((1, 10, 100))
+    assert curve[1] == pytest.approx(
+        promise.at("even") - np.sqrt(np.log(1 / (1 - promise.confidence)) / 300) / 2, abs=0.03
+    )
+    assert curve[1] < curve[10] < curve[100]
+
+
+def test_an_agent_sends_what_its_arrays_say(plan: vn.SymbolPlan) -> None:
+    """The formulas of symbols/agent.py, row by row in plain Python."""
+    agent = plan.agents["hall"]
+    rows = np.stack([table()["a"], table()["b"]], axis=1)[:20]
+    for row, sent in zip(rows, agent.send(rows), strict=True):
+        layer = agent.layer
+        inner = np.maximum(0, layer.enter.T @ ((row - layer.mean) / layer.scale) + layer.bias)
+        share = np.exp(layer.leave.T @ inner + layer.level)
+        assert sent == np.argmax(agent.code @ (share / share.sum()) + agent.start)
+        assert agent.send(row) == sent
+    assert set(agent.send(rows).tolist()) <= set(range(agent.symbols))
+    assert "activity is most likely" in agent.describe()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e6])
+def test_an_agent_in_doubt_sends_nothing(plan: vn.SymbolPlan, value: float) -> None:
+    rows = np.array([[0.0, 0.0], [0.0, value]])
+    with pytest.raises(vn.InvalidReading, match="hall: row 1: b is ") as refused:
+        plan.agents["hall"].send(rows)
+    assert "1e+06" not in str(refused.value)
+    assert "1000000" not in str(refused.value)
+    sent = plan.send({"a": rows[:, 0], "b": [0.0, 9e9], "c": [0.0, 0.0], "d": [0.0, 0.0]})
+    assert sent["hall"][1] == -1
+    assert sent["hall"][0] >= 0
+
+
+def test_silence_is_counted() -> None:
+    """A reading that only one person lacks: its absence tells the person, and the certificate says so."""
+    rows = table()
+    missing = [
+        np.nan if who == "anna" and k % 2 else x
+        for k, (who, x) in enumerate(zip(rows["person"], rows["a"], strict=True))
+    ]
+    leaky = vn.learn_symbols(rows | {"a": missing}, AGENTS, "activity", "person")
+    promise = leaky.certificate["person"]
+    assert promise.guessed is not None
+    assert promise.guessed > 2 / 3, "a third of anna's rows is silent, all of ben's others are ben's"
+
+
+def test_the_centre_does_with_what_arrived(plan: vn.SymbolPlan) -> None:
+    rows = table(900, seed=5)
+    sent = plan.send(rows)
+    both, one = plan.estimate(sent), plan.estimate({"hall": sent["hall"]})
+    truth = np.array(rows["activity"])
+    assert np.mean(both.public == truth) > np.mean(one.public == truth) - 0.02 > 0.5
+    assert both.probabilities is not None
+    assert np.allclose(both.probabilities.sum(axis=1), 1)
+    assert one.missing[0] == ("attic",)
+    gap = plan.estimate({"hall": sent["hall"][:2], "attic": np.array([-1, sent["attic"][1]])})
+    assert gap.missing == (("attic",), ())
+    assert one.probabilities is not None
+    assert gap.probabilities is not None
+    assert np.allclose(gap.probabilities[0], one.probabilities[0])
+    single = plan.estimate({"hall": int(sent["hall"][0])})
+    assert single.public == one.public[0]
+    with pytest.raises(vn.InvalidRequest, match="hall"):
+        plan.estimate({"hall": np.array([99])})
+
+
+def test_what_two_agents_share_is_not_counted_twice() -> None:
+    """Two agents with the same readings: together they know no more than one, and the centre does not claim to."""
+    rows = table()
+    rows |= {"c": rows["a"] + 1e-6, "d": rows["b"] + 1e-6}
+    twins = vn.learn_symbols(rows, AGENTS, "activity", "person")
+    fresh = table(3000, seed=7)
+    told = twins.estimate(twins.send(fresh | {"c": fresh["a"], "d": fresh["b"]}))
+    assert told.probabilities is not None
+    stated = told.probabilities.max(axis=1)
+    right = float(np.mean(told.public == np.array(fresh["activity"])))
+    assert right - 0.08 < np.mean(stated) < right + 0.02
+
+
+def test_numbers(numbers: vn.SymbolPlan) -> None:
+    promise = numbers.certificate["weight"]
+    assert isinstance(promise, NumberCertificate)
+    assert 3.0 <= promise.error < promise.chance < 6
+    assert numbers.score > 0.6
+    fresh = table(3000, seed=8)
+    sent = numbers.send(fresh)
+    told = numbers.estimate(sent).public
+    assert 1 - np.var(told - fresh["heat"]) / np.var(fresh["heat"]) > numbers.score - 0.06
+    cells = np.unique(np.stack(list(sent.values()), axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    weight = np.array(fresh["weight"])
+    best = (np.bincount(cells, weight) / np.bincount(cells))[cells]
+    assert np.sqrt(np.mean((weight - best) ** 2)) >= promise.error
+
+
+def test_blocks_of_like_rows_are_certified_as_blocks() -> None:
+    rows = table()
+    made = vn.learn_symbols(rows, AGENTS, "activity", "person", guessed=0.75, blocks="session")
+    promise = made.certificate["person"]
+    assert (promise.rows, promise.blocks) == (300, 100)
+
+
+def test_least_leak_for_a_loss() -> None:
+    made = vn.learn_symbols(table(), AGENTS, "activity", ["person"], public_loss=0.08)
+    assert made.score > made.raw_score - 0.13
+    assert made.certificate["person"].guessed < 0.75
+
+
+def test_chance_gives_differential_privacy(plan: vn.SymbolPlan) -> None:
+    agent = plan.agents["hall"]
+    arrays = (agent.names, agent.low, agent.high, agent.layer, agent.code, agent.start)
+    coin = SymbolAgent("hall", *arrays, keep=0.6, meanings=agent.meanings)
+    rows = np.tile([[0.1, 0.2]], (20_000, 1))
+    law = np.bincount(coin.send(rows, rng=1), minlength=coin.symbols) / len(rows)
+    assert law.max() / law.min() == pytest.approx(np.exp(coin.epsilon), rel=0.1)
+    assert agent.epsilon == np.inf
+
+
+def test_a_plan_comes_back_as_it_was_saved(
+    plan: vn.SymbolPlan, numbers: vn.SymbolPlan, tmp_path: Path
+) -> None:
+    rows = table(50, seed=9)
+    for each, folder in ((plan, tmp_path / "one"), (numbers, tmp_path / "two")):
+        each.save(folder)
+        again = vn.SymbolPlan.load(folder)
+        assert str(again) == str(each)
+        sent = each.send(rows)
+        assert all(np.array_equal(sent[name], again.send(rows)[name]) for name in sent)
+        assert np.array_equal(again.estimate(sent).public, each.estimate(sent).public)
+        assert np.array_equal(
+            load_centre(folder / "center.json").estimate(sent).public, each.estimate(sent).public
+        )
+        assert load_agent(folder / "hall.json").describe() == each.agents["hall"].describe()
+        assert (folder / "hall.json").stat().st_size < 64_000
+    plan.save(tmp_path / "two")
+    assert vn.SymbolPlan.load(tmp_path / "two").score == plan.score
+
+
+@pytest.mark.parametrize("lie", ["guessed", "counts", "confidence"])
+def test_a_better_promise_than_the_counts_support_is_refused(
+    plan: vn.SymbolPlan, tmp_path: Path, lie: str
+) -> None:
+    """Whoever changes a figure can seal the file anew; the counts tell."""
+    from veilnet.io._kinds import PACKED
+    from veilnet.io._sealed import seal
+
+    plan.save(tmp_path)
+    document = json.loads((tmp_path / "plan.json").read_text())
+    del document["checksum"]
+    if lie == "confidence":
+        document["confidence"] = 0.999
+    elif lie == "guessed":
+        document["guesses"]["person"]["guessed"] -= 0.005
+    else:
+        counts = PACKED.read(document["guesses"]["person"]["counts"], "")
+        document["guesses"]["person"]["counts"] = PACKED.write(counts[:, ::-1] + np.eye(*counts.shape))
+    (tmp_path / "plan.json").write_bytes(seal(document))
+    with pytest.raises(vn.InvalidPlan):
+        vn.SymbolPlan.load(tmp_path)
+
+
+def test_an_agent_needs_numpy_alone(plan: vn.SymbolPlan, tmp_path: Path) -> None:
+    plan.save(tmp_path)
+    code = (
+        "import sys; from veilnet.symbols.files import load_agent\n"
+        f"print(load_agent({str(tmp_path / 'hall.json')!r}).send([0.1, 0.2]))\n"
+        "assert 'sklearn' not in sys.modules and 'pandas' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(plan.agents["hall"].send([0.1, 0.2]))
+
+
+def test_progress_can_stop_the_search() -> None:
+    seen: list[str] = []
+
+    def stop(what: str, _part: float) -> bool:
+        seen.append(what)
+        return what != "choosing symbols"
+
+    assert vn.learn_symbols(table(200), AGENTS, "activity", "person", progress=stop).score > 0.5
+    assert seen[-1] == "choosing symbols"
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "error", "words"),
+    [
+        ({"activity": [1] * 600}, {}, vn.InvalidRequest, "activity: every row has the same value"),
+        ({"person": ["anna"] * 600}, {}, vn.InvalidRequest, "person: every row has the same value"),
+        ({"person": [f"p{k}" for k in range(600)]}, {}, vn.InvalidRequest, "more cells than can be counted"),
+        ({}, {"blocks": np.arange(600)}, vn.InvalidRequest, "every block has one row"),
+        ({}, {"blocks": np.arange(600) // 100}, vn.InvalidRequest, "at least 16 independent blocks, found 6"),
+        ({}, {"blocks": np.arange(5)}, vn.InvalidRequest, "600 labels"),
+        ({}, {"private": ["activity"]}, vn.InvalidRequest, "'activity' is also public"),
+        ({}, {"private": ["a"]}, vn.InvalidRequest, "'a' is a reading of hall and also private"),
+        ({}, {"guessed": 0.5}, vn.Infeasible, "no share below 0.55"),
+        ({}, {"guessed": 1.5}, vn.InvalidRequest, "a share of rows"),
+        ({}, {"guessed": 0.6, "public_loss": 0.1}, vn.InvalidRequest, "one of the two"),
+        ({}, {"private": ["weight"], "guessed": 0.6}, vn.InvalidRequest, "weight is a number"),
+        ({}, {"private": ["weight"], "guessed": {"weight": 50.0}}, vn.Infeasible, "no error above 4"),
+        ({}, {"confidence": 1.0}, vn.InvalidRequest, "confidence"),
+        ({"activity": [0] * 599 + [1]}, {}, vn.InvalidRequest, "the class 1 is in 1 rows"),
+        ({"person": [None] + ["anna", "ben"] * 299 + ["ben"]}, {}, vn.InvalidRequest, "1 of 600 rows have no value"),
+        ({"a": [1.0] * 600}, {}, vn.InvalidRequest, "'a' never changes"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_told_in_words(
+    changes: dict[str, Any], arguments: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    asked = {"public": "activity", "private": ["person"]} | arguments
+    with pytest.raises(error, match=words):
+        vn.learn_symbols(table() | changes, AGENTS, **asked)
