@@ -17,6 +17,7 @@ import pytest
 
 import veilnet as vn
 from helpers import calibration_table
+from veilnet import cluster
 from veilnet.cli import VERBS, _health, run
 from veilnet.cli._examples import EXAMPLES
 
@@ -58,6 +59,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         calibration_table.write_csv(folder / f"{name}.csv", calibration_table.table(400, seed))
     fitted = vn.fit(folder / "winter.csv", {"kitchen": ["T1", "RH1"], "hall": ["T2"]}, ["T_out"], ["people"])
     vn.design(fitted).save(folder / "plan-winter")
+    stack = rng.standard_normal((4, 2, 3)), np.tile(np.eye(2), (4, 1, 1))
+    cluster.save_parts(
+        folder / "city", [stack], [[1.0, 0, 0]], {"presence": [0, 1.0, 0]}, vn.Prior(np.eye(3))
+    )
     return folder
 
 
@@ -143,7 +148,7 @@ def test_every_verb_has_one_and_none_is_left_over() -> None:
     assert set(EXAMPLES) == {"", *VERBS}
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "live keys"])
+@pytest.mark.parametrize("verb", [*VERBS, "live keys", "parts design"])
 def test_help_says_what_to_write_and_not_what_python_makes_of_it(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -260,15 +260,3 @@ def test_what_is_not_there_is_said_to_be_missing(tmp_path: Path, capsys: pytest.
     (tmp_path / "house.txt").write_text("")
     assert run(["check", str(tmp_path / "house.txt")]) == 2
     assert ".toml" in capsys.readouterr().err
-
-
-def test_a_network_in_parts_has_neither_frontier_nor_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "header.json").write_text("{}")
-    for verb in ("frontier", "report"):
-        assert run([verb, str(tmp_path)]) == 2
-        assert f"is a network in parts, which has no {verb}" in capsys.readouterr().err
-    for verb in ("check", "design"):
-        assert run([verb, "--help"]) == 0
-        assert "or a folder of parts" in re.sub(r"[\s│]+", " ", capsys.readouterr().out)

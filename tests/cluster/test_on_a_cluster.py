@@ -21,9 +21,10 @@ import pytest
 import veilnet as vn
 from helpers.tiny_paper import TINY
 from veilnet import cli, cluster
-from veilnet.cli import _parts, reproduce
+from veilnet.cli import parts as parts_commands
+from veilnet.cli import reproduce
 from veilnet.cluster import parts as parts_module
-from veilnet.cluster import tradeoff
+from veilnet.cluster import running, tradeoff
 from veilnet.designs.many import Effort
 from veilnet.paper import runs
 
@@ -130,23 +131,28 @@ def test_a_cluster_started_here_shows_its_dashboard_to_this_machine_only(client:
         socket.create_connection(("127.0.0.2", port), timeout=10)
 
 
-def test_a_worker_killed_in_the_middle_changes_no_bit(
-    client: Any, network: cluster.Parts, here: dict[str, bytes]
+def test_a_worker_killed_in_the_middle_changes_no_bit_and_is_said(
+    client: Any, network: cluster.Parts, here: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(running, "_PATIENCE", 0.0)
     for when in ("adding up", "designing"):
         anew(network)
+        told: list[str] = []
         victim = min(wait_for_workers(client).values())
         killed: list[int] = []
 
         def kill(
-            what: str, part: float, *, when: str = when, victim: int = victim, killed: list[int] = killed
-        ) -> None:
+            what: str, part: float, *, when: str = when, victim: int = victim, killed: list[int] = killed,
+            told: list[str] = told,
+        ) -> None:  # fmt: skip
+            told.append(what)
             if what == when and part < 0.5 and not killed:
                 os.kill(victim, signal.SIGKILL)
                 killed.append(victim)
 
         plan = cluster.design(network, client=client, progress=kill)
         assert killed == [victim]
+        assert f"{when}: 1 worker{running.LOST}" in told
         assert fingerprint(network, plan) == here
         assert victim not in wait_for_workers(client).values()
 
@@ -270,9 +276,9 @@ def test_the_command_line_goes_to_the_scheduler(
     wait_for_workers(client)
     anew(network)
     address = client.scheduler.address
-    assert cli.run(["design", str(network.folder), "--cluster", address, "--json"]) == 0
+    assert cli.run(["parts", "design", str(network.folder), "--cluster", address, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parts_worked_on"] == PARTS
-    assert cli.run(["verify", str(network.folder), "--cluster", address]) == 0
+    assert cli.run(["parts", "verify", str(network.folder), "--cluster", address]) == 0
 
 
 def test_the_demo_plays_on_a_cluster(
@@ -280,12 +286,12 @@ def test_the_demo_plays_on_a_cluster(
 ) -> None:
     wait_for_workers(client)
     for name, value in (("_DEMO_PARTS", 3), ("_DEMO_AGENTS", 50)):
-        monkeypatch.setattr(_parts, name, value)
-    assert cli.run(["demo", "--cluster", client.scheduler.address, "--json"]) == 0
+        monkeypatch.setattr(parts_commands, name, value)
+    assert cli.run(["parts", "demo", "--cluster", client.scheduler.address, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["agents"], told["parts"], told["verified"]) == (150, 3, True)
     assert told["dashboard"].startswith("http://")
-    assert cli.run(["demo", "--cluster", client.scheduler.address]) == 0
+    assert cli.run(["parts", "demo", "--cluster", client.scheduler.address]) == 0
     shown = capsys.readouterr().out
     assert "2 worker processes" in shown
     assert "every promise confirmed" in shown
@@ -314,6 +320,27 @@ def test_a_scheduler_that_does_not_answer_is_told(address: str) -> None:
         cluster.connect(address, timeout=0.5),
     ):
         raise AssertionError("connected to nothing")
+
+
+def dying(_part: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_workers_that_die_again_and_again_are_said(network: cluster.Parts) -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        with (
+            dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+            cluster.local_cluster(1) as client,
+            pytest.raises(
+                vn.InvalidRequest, match=r"workers died again and again at dying-part-000\d\d\.npz"
+            ),
+        ):
+            running.over_parts(dying, network, client=client)
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.mark.long

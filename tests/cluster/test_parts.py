@@ -15,8 +15,10 @@ import veilnet as vn
 from veilnet import cli, cluster
 from veilnet._core.types import Array
 from veilnet._core.words import times
+from veilnet.cli import parts as parts_commands
 from veilnet.cluster import files
 from veilnet.cluster import parts as parts_module
+from veilnet.cluster.running import LOST
 
 L = 5
 ROWS = np.random.default_rng(0).standard_normal((4, L))
@@ -308,24 +310,45 @@ def test_names_are_kept(tmp_path: Path) -> None:
     assert plan.sanitizer("part-00001.npz", 3).agent == "room 1 3"
 
 
+def test_what_is_under_way_is_told_before_any_part_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[tuple[str, float]] = []
+    read: list[int] = []
+    monkeypatch.setattr(parts_module, "read_arrays", lambda *_: read.append(len(told)))
+    with pytest.raises(vn.InvalidNetwork, match="the part is missing"):
+        cluster.design(folder, progress=lambda what, part: told.append((what, part)))
+    assert told == [("adding up", 0.0)]
+    assert read == [1]
+    with parts_commands._telling("working") as tell:
+        for part in (0.1, 0.2):
+            tell(f"designing: 1 worker{LOST}", part)
+    assert capsys.readouterr().err == f"veilnet parts designing: 1 worker{LOST}\n"
+
+
 def test_the_command_line_takes_a_folder_of_parts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["design", str(folder), "--json"]) == 0
+    assert cli.run(["parts", "design", str(folder), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["agents"] == 42
     assert told["parts_worked_on"] == 6
     assert told["privacy"]["g"] == pytest.approx(dense_ceiling()["g"], rel=1e-8)
-    assert cli.run(["check", str(folder)]) == 0
+    assert cli.run(["parts", "check", str(folder)]) == 0
     capsys.readouterr()
-    assert cli.run(["verify", str(folder)]) == 0
+    assert cli.run(["parts", "verify", str(folder)]) == 0
     told = capsys.readouterr().out
     grown = times(1 + dense_ceiling()["g"])
     assert re.search(rf"error variance on g grows +│ {grown} +│ {grown} +│ yes", told)
     assert re.search(r"agents in all parts +│ 42 +│ 42 +│ yes", told)
     assert "Every promise is confirmed." in told
-    assert cli.run(["design", str(folder), "--prove"]) == 2
-    assert "--prove: not for a network in parts" in capsys.readouterr().err
-    assert cli.run(["design", str(folder / "header.json"), "--cluster", "local"]) == 2
-    assert "goes with a folder of parts" in capsys.readouterr().err
+    assert cli.run(["parts", "design", str(folder), "--prove"]) == 2
+    assert "no such option: --prove" in capsys.readouterr().err
+    assert cli.run(["parts", "design", str(folder.parent), "--cluster", "nowhere:1"]) == 2
+    capsys.readouterr()
+    for verb in ("check", "design", "frontier", "verify", "audit", "report", "sanitize", "inspect"):
+        assert cli.run([verb, str(folder)]) == 2
+        assert "is a network in parts; 'veilnet parts'" in capsys.readouterr().err
+    assert cli.run(["fuse", str(folder), "a=b.csv"]) == 2
+    assert "is a network in parts; 'veilnet parts'" in capsys.readouterr().err
     promised = folder / "plan" / "plan.json"
     promised.write_text(promised.read_text().replace('"utility": 0.0', '"utility": -0.5'))
-    assert cli.run(["verify", str(folder), "--json"]) == 1
+    assert cli.run(["parts", "verify", str(folder), "--json"]) == 1

@@ -169,19 +169,21 @@ def test_what_is_no_plan_fails_the_audit(folder: Path) -> None:
 def test_the_command_line_audits_a_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["design", str(folder)]) == 0
+    assert cli.run(["parts", "design", str(folder)]) == 0
     out = tmp_path / "audit.json"
     capsys.readouterr()
-    assert cli.run(["audit", str(folder), "--quick", "--seed", "3", "--out", str(out), "--json"]) == 0
+    assert (
+        cli.run(["parts", "audit", str(folder), "--quick", "--seed", "3", "--out", str(out), "--json"]) == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert told["ok"]
     assert json.loads(out.read_text())["rows"] == told["rows"]
     assert [row["figures"]["rows"] for row in told["rows"] if row["what"] == "attack on g"] == [200]
     changed(folder, "part-00001.npz", grid=np.full((AGENTS, 1), 0.5))
-    assert cli.run(["audit", str(folder), "--quick"]) == 1
+    assert cli.run(["parts", "audit", str(folder), "--quick"]) == 1
     assert "BROKEN" in capsys.readouterr().out
-    assert cli.run(["audit", str(folder), "--releases", "3"]) == 2
-    assert "--releases: not for a network in parts" in capsys.readouterr().err
+    assert cli.run(["parts", "audit", str(folder), "--releases", "3"]) == 2
+    assert "no such option: --releases" in capsys.readouterr().err
 
 
 def test_agents_are_counted_to_the_last_one() -> None:

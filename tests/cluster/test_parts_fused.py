@@ -374,22 +374,15 @@ def test_messages_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> N
 def test_the_command_line_sanitizes_and_fuses_folders(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["design", str(folder)]) == 0
+    assert cli.run(["parts", "design", str(folder)]) == 0
     readings = write_readings(tmp_path / "readings", np.zeros((T, L)))
     readings[0][4, 2, 1] = np.nan
     np.savez(tmp_path / "readings" / "part-00000.npz", readings=readings[0])
-    sanitize = [
-        "sanitize",
-        str(folder),
-        "--in",
-        str(tmp_path / "readings"),
-        "--out",
-        str(tmp_path / "messages"),
-    ]
+    sanitize = ["parts", "sanitize", str(folder), str(tmp_path / "readings"), str(tmp_path / "messages")]
     assert cli.run(sanitize) == 1
     assert "1 messages were not sent" in capsys.readouterr().err
     out = tmp_path / "estimates.csv"
-    assert cli.run(["fuse", str(folder), str(tmp_path / "messages"), "--out", str(out)]) == 0
+    assert cli.run(["parts", "fuse", str(folder), str(tmp_path / "messages"), "--out", str(out)]) == 0
     assert "12 rows, 1 with missing agents, 0 where" in capsys.readouterr().out
     lines = [line.split(",") for line in out.read_text().splitlines()]
     assert lines[0][-2:] == ["missing", "contradicting"]
@@ -397,23 +390,20 @@ def test_the_command_line_sanitizes_and_fuses_folders(
     found = cluster.fuse(folder, tmp_path / "messages")
     told = np.array([[float(cell) for cell in line[1:5]] for line in lines[1:]])
     assert np.array_equal(told, np.concatenate([found.public, found.deviation], axis=1))
-    assert cli.run(["fuse", str(folder), str(tmp_path / "messages"), "--json"]) == 0
+    assert cli.run(["parts", "fuse", str(folder), str(tmp_path / "messages"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[4])["missing"] == 1
     for wrong, words in (
-        (["fuse", str(folder), "kitchen=a.csv"], "expected one folder of messages"),
-        (
-            ["fuse", str(folder), str(tmp_path / "messages"), "--gate", "1e-6"],
-            "--gate: not for a network in parts",
-        ),
-        (["fuse", str(out), "kitchen=a.csv", "--cluster", "local"], "goes with a folder of parts"),
-        (["sanitize", str(folder), "--out", str(tmp_path / "more")], "--in: expected a folder"),
-        ([*sanitize, "--flush"], "--flush: not for a network in parts"),
+        (["parts", "fuse", str(folder), "kitchen=a.csv"], "a folder of messages begins with its header"),
+        (["parts", "fuse", str(folder), "messages", "--gate", "1e-6"], "no such option: --gate"),
+        (["parts", "sanitize", str(folder), str(tmp_path / "more")], "required: messages"),
     ):
         assert cli.run(wrong) == 2
         assert words in capsys.readouterr().err
     assert cli.run([*sanitize[:-1], str(tmp_path / "simulated"), "--seed", "3", "--json"]) == 1
     assert not json.loads(capsys.readouterr().out)["private"]
-    assert cli.run(["fuse", str(folder), str(tmp_path / "simulated"), "--out", str(out), "--json"]) == 0
+    assert (
+        cli.run(["parts", "fuse", str(folder), str(tmp_path / "simulated"), "--out", str(out), "--json"]) == 0
+    )
     shown = capsys.readouterr()
     assert json.loads(shown.out)["with_missing_agents"] == 1
     assert "NOT private" in shown.err

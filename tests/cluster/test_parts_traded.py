@@ -157,16 +157,16 @@ def test_questions_without_an_answer_are_refused(folder: Path) -> None:
 
 
 def test_agents_files_are_extracted(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["design", str(folder), "--utility-loss", "5%", "--json"]) == 0
+    assert cli.run(["parts", "design", str(folder), "--utility-loss", "5%", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["details"]["starts"] == 2
     assert -0.05 <= told["utility"] < 0
     target = tmp_path / "mine.json"
-    assert cli.run(["extract", str(folder), "agent17", "--out", str(target)]) == 0
+    assert cli.run(["parts", "extract", str(folder), "agent17", "--out", str(target)]) == 0
     mine = vn.Sanitizer.load(target)
     expected = cluster.design(folder, utility_loss=0.05).sanitizer("part-00001.npz", 4)
     assert mine.agent == "agent17"
     assert mine.same_as(expected)
     for stranger in ("agent49", "kitchen", "center"):
-        assert cli.run(["extract", str(folder), stranger]) == 2
+        assert cli.run(["parts", "extract", str(folder), stranger]) == 2
     capsys.readouterr()

@@ -156,10 +156,10 @@ def test_powers_without_a_meaning_are_refused_before_any_pass(folder: Path) -> N
 
 
 def test_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["design", str(folder), "--power", "3", "--json"]) == 0
+    assert cli.run(["parts", "design", str(folder), "--power", "3", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["details"]["relative_gap"] <= 1e-7
     assert told["utility"] == pytest.approx(0.0, abs=1e-9)
-    assert cli.run(["verify", str(folder)]) == 0
-    assert cli.run(["design", str(folder), "--power", "part-00000.npz=3"]) == 0
+    assert cli.run(["parts", "verify", str(folder)]) == 0
+    assert cli.run(["parts", "design", str(folder), "--power", "part-00000.npz=3"]) == 0
     assert "Noise within the power" in capsys.readouterr().out

@@ -71,7 +71,7 @@ def test_check_only_looks(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert (verdict.numbers, verdict.exposed) == (designed.numbers, designed.exposed)
     plan = InService(folder)
     assert cluster.check(folder).ceiling == verdict.ceiling
-    assert cli.run(["check", str(folder)]) == 0
+    assert cli.run(["parts", "check", str(folder)]) == 0
     assert files(folder) == plan.files
     plan.still_is()
 
@@ -86,7 +86,7 @@ def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.Mo
     plan = InService(folder)
     with pytest.raises(vn.Infeasible, match="g was asked to reach"):
         cluster.design(folder, privacy={"g": 1e9})
-    assert cli.run(["design", str(folder), "--privacy", "g=1000000000"]) != 0
+    assert cli.run(["parts", "design", str(folder), "--privacy", "g=1000000000"]) != 0
     with pytest.raises(vn.InvalidRequest, match="unknown 'h'"):
         cluster.design(folder, privacy={"h": 1.0})
     assert files(folder) == plan.files
@@ -187,7 +187,7 @@ def test_the_command_line_says_that_a_plan_is_replaced(
 ) -> None:
     told = "messages made by it can no longer be fused"
     for options, replaced in (([], False), ([], False), (["--power", "3"], True), (["--power", "3"], False)):
-        assert cli.run(["design", str(folder), *options]) == 0
+        assert cli.run(["parts", "design", str(folder), *options]) == 0
         assert (told in " ".join(capsys.readouterr().out.split())) is replaced
-    assert cli.run(["design", str(folder), "--json"]) == 0
+    assert cli.run(["parts", "design", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["replaced"] is True

@@ -178,7 +178,7 @@ def test_extras_are_added_once_each_and_never_lost(sandbox: Sandbox) -> None:
         ("agent a.json", "live,plot"),
         ("center center.json", "live,plot"),
         ("live page estimates.sqlite", "live,plot,studio"),
-        ("design city --cluster local", "cluster,plot"),
+        ("parts design city --cluster local", "cluster,plot"),
         ("reproduce fig1 --cluster local", "cluster,paper"),
         ("fit log.csv --agent kitchen=T", "plot,sklearn"),
         ("fit log.parquet --agent kitchen=T", "plot,sklearn,tables"),

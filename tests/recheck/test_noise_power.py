@@ -162,7 +162,7 @@ def test_parts_with_more_noise_than_allowed_are_refused(
     (wrong,) = [each for each in cluster.verify(folder).findings if not each.ok]
     assert (wrong.what, wrong.promised) == ("noise power of agent05", 3.0)
     assert wrong.found == pytest.approx(6.0, rel=1e-6)
-    assert cli.run(["verify", str(folder)]) == 1
+    assert cli.run(["parts", "verify", str(folder)]) == 1
     assert "agent05" in " ".join(capsys.readouterr().out.split())
 
 

@@ -51,6 +51,7 @@ _STEPS = {
         "reproduce": "Repeat the experiments of the paper.",
     },
     "Run": {
+        "parts": "More agents than a machine holds: all this for a folder of parts.",
         "extract": "One agent's own file, out of a plan that is one file.",
         "sanitize": "Make an agent's readings safe to send.",
         "fuse": "Estimate the public parameters from what arrived.",

@@ -31,6 +31,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "verify": ("veilnet verify plan/ house.toml",),
     "report": ("veilnet report plan/ --out report.html",),
     "live": ("veilnet live keys plan/ --out keys/ --host broker.example",),
+    "parts": ("veilnet parts design city/", "veilnet parts verify city/"),
     "studio": ("veilnet studio house.toml",),
     "fit": (
         "veilnet fit winter.csv --agent kitchen=T1,RH1 --agent hall=T2 --public T_out --private people "

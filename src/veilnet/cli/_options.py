@@ -35,9 +35,11 @@ def in_options(text: str, verb: str) -> str:
 
 
 def options_of(verb: str) -> dict[str, str]:
-    """Argument -> option, for all options of a verb; none where there is no such verb."""
+    """Argument -> option, for all options of a verb, or of the commands of a group; none where there is no such."""
     try:
-        return options_of_command(import_module(f"veilnet.cli.{verb}").command)
+        module = import_module(f"veilnet.cli.{verb}")
+        several = getattr(module, "commands", None) or {verb: module.command}
+        return {name: each for one in several.values() for name, each in options_of_command(one).items()}
     except (ImportError, AttributeError, NameError):
         return {}
 

@@ -234,10 +234,10 @@ class Steps:
         self._bar = bar
         self._task = None if bar is None else bar.add_task(description, total=total)
 
-    def update(self, completed: float, total: float | None = None) -> None:
-        """So much is done, of so much."""
+    def update(self, completed: float, total: float | None = None, what: str | None = None) -> None:
+        """So much is done, of so much; of something else than before where that is said."""
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=completed, total=total)
+            self._bar.update(self._task, completed=completed, total=total, description=what)
 
     def advance(self, step: float = 1.0) -> None:
         """So much more is done."""

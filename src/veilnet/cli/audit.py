@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilnet.cli._command_line import HEAD, argument, option
-from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
     from veilnet.auditing.report import AuditReport
@@ -17,7 +16,7 @@ _MODEL_ERROR = "5%"
 
 
 def command(
-    plan: Path = argument("The folder of a saved plan, or of a network in parts."),
+    plan: Path = argument("The folder of a saved plan."),
     data: Path | None = option(
         "--data",
         "Held-out table with the columns of the fit; of a plan without names agent[1].. and private[1]..",
@@ -51,7 +50,6 @@ def command(
     ),
     quick: bool = option("--quick", "Fewer rows and attackers."),
     seed: int = option("--seed", "Of what is simulated.", at_least=0, default=0),
-    cluster: str | None = option("--cluster", CLUSTER_HELP, metavar="ADDRESS"),
     json: bool = option("--json", "Answer in JSON, with every figure."),
 ) -> int:
     """Attack a plan and what is deployed of it.
@@ -60,24 +58,12 @@ def command(
     happens when agents collude, releases repeat, models are wrong and agents fall silent. Exit code 0: nothing was
     found broken; 1: something was, or what is sent tells an attacker who remembers more than promised. The chance of
     a false alarm is at most one in a million on simulated rows, and about one in a hundred on your --data.
-
-    Of a network in parts, every promise is recomputed, and all agents are simulated: their noise, and the errors of
-    the best linear attacker and of the centre.
     """
     import veilnet as vn
-    from veilnet.cli._parts import audit_parts, is_parts, refuse_options
     from veilnet.cli._shared import amounts, check_file, fraction, progress, refuse_without_ledger
     from veilnet.model.doubts import accepted
 
     check_file(out)
-    if cluster is not None or is_parts(plan):
-        unused = {
-            "--data": data, "--deployed": deployed, "--run": run, "--colluding": colluding, "--releases": releases,
-            "--least-privacy": least_privacy, "--ledger": ledger, "--head": head, "--released": released,
-            "--only": only, "--accept": accept, "--model-error": model_error != _MODEL_ERROR,
-        }  # fmt: skip
-        refuse_options(unused, cluster, plan)
-        return _tell(audit_parts(plan, cluster, seed, quick=quick), out, json=json)
     refuse_without_ledger(ledger, head=head, released=released)
     what_if = vn.WhatIf(
         agents_colluding=colluding,
@@ -99,10 +85,10 @@ def command(
             only=only or None,
             progress=lambda _what, part: steps.update(part),
         )
-    return _tell(replace(report, doubts=doubts), out, json=json)
+    return tell_report(replace(report, doubts=doubts), out, json=json)
 
 
-def _tell(report: AuditReport, out: Path | None, *, json: bool) -> int:
+def tell_report(report: AuditReport, out: Path | None, *, json: bool) -> int:
     """Write and print a report; exit code 1 where something is broken."""
     from veilnet.auditing.report import shown_tables
     from veilnet.auditing.sections import introduction

@@ -6,35 +6,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilnet.cli._command_line import JSON, argument, option
-from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
     from veilnet.verdict.exact_test import Verdict
 
 
 def command(
-    network: Path = argument("A network file, .toml, .json or .npz, or a folder of parts."),
+    network: Path = argument("A network file, .toml, .json or .npz."),
     explain: bool = option(
         "--explain", "Say what the paper's theorem says, and how close the decisions were."
     ),
     accept: list[str] | None = option(
         "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
     ),
-    cluster: str | None = option("--cluster", CLUSTER_HELP, metavar="ADDRESS"),
     json: bool = JSON,
 ) -> None:
     """Say how much privacy is free in this network, and which agents stand in the way of more."""
     import veilnet as vn
     from veilnet.bounds.typical_errors import typical_errors
-    from veilnet.cli._parts import check_parts, is_parts, refuse_options
     from veilnet.cli._shared import console, print_json
     from veilnet.cli._views import detectability_json
     from veilnet.io.fit_reports import report_path
 
-    if cluster is not None or is_parts(network):
-        refuse_options({"--explain": explain, "--accept": accept}, cluster, network)
-        check_parts(network, cluster, json=json)
-        return
     model = vn.Network.load(network)
     verdict = vn.check(model.accepting(accept) if accept else model)
     intervals = _intervals(verdict, network)

@@ -23,19 +23,9 @@ def command(
     privacy: float = option(
         "--privacy", "Privacy asked of every private parameter in the second plan.", default=10.0
     ),
-    cluster: str | None = option(
-        "--cluster",
-        "Play on 200,000 agents and a Dask cluster instead: local starts one here, with worker processes.",
-        metavar="ADDRESS",
-    ),
     json: bool = JSON,
 ) -> None:
     """Play the whole story on a bundled house: check, design, sanitize, fuse, row by row and as a stream."""
-    if cluster is not None:
-        from veilnet.cli._parts import play_on_cluster
-
-        play_on_cluster(cluster, json=json)
-        return
     import veilnet as vn
     from veilnet.cli._shared import print_json, progress
     from veilnet.cli.story import play

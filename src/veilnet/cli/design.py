@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilnet.cli._command_line import JSON, argument, option
-from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +45,7 @@ _GAP_PRIVACY = option(
 
 
 def command(
-    network: Path = argument("A network file, .toml, .json or .npz, or a folder of parts."),
+    network: Path = argument("A network file, .toml, .json or .npz."),
     privacy: list[str] | None = _PRIVACY,
     utility_loss: str | None = _UTILITY_LOSS,
     give_up: list[str] | None = _GIVE_UP,
@@ -70,7 +69,6 @@ def command(
     out: Path | None = option("--out", "Folder to write the plan to, or plan.npz: one file."),
     force: bool = option("--force", "Let --out replace the plan of another network."),
     explain: bool = option("--explain", "Say how the plan was found, too."),
-    cluster: str | None = option("--cluster", CLUSTER_HELP, metavar="ADDRESS"),
     json: bool = JSON,
 ) -> None:
     """Find what each agent should send; without a target, the most privacy at perfect utility.
@@ -78,7 +76,6 @@ def command(
     Whatever is paid for, nothing is protected less than it would be for free, unless --give-up names it.
     """
     import veilnet as vn
-    from veilnet.cli._parts import design_parts, is_parts, refuse_options
     from veilnet.cli._shared import amounts, fraction, loss_allowed, print_json, progress, targets
     from veilnet.io.plan_reading import check_destination
 
@@ -88,18 +85,6 @@ def command(
         "give_up": tuple(give_up or ()),
         "power": amounts(power, "--power"),
     }
-    if cluster is not None or is_parts(network):
-        refuse_options(
-            {
-                "--method": method not in ("auto", "perfect"), "--partial": partial, "--prove": prove, "--gap": gap,
-                "--model-error": model_error, "--step": step, "--accept": accept, "--out": out, "--force": force,
-                "--explain": explain, "--gap-privacy": gap_privacy,
-            },
-            cluster,
-            network,
-        )  # fmt: skip
-        design_parts(network, cluster, request, json=json)
-        return
     error = None if model_error is None else fraction(model_error, "--model-error")
     model = _loaded(network, accept, step)
     if error is not None:

@@ -24,7 +24,6 @@ def command(
     here: 'veilnet verify' does. Exit code 0: written; 2: no such agent, or not readable as a plan.
     """
     from veilnet._core.errors import InvalidRequest
-    from veilnet.cli._parts import is_parts
     from veilnet.cli._shared import print_json, tell
     from veilnet.io._atomic import write_bytes
     from veilnet.io.plan_archives import Archive, is_archive
@@ -34,7 +33,7 @@ def command(
     folder, target = None, Path(own_name if out is None else out)
     if out is not None and (out.endswith(("/", os.sep)) or target.is_dir()):
         folder, target = target, target / own_name
-    if is_parts(plan):
+    if (plan / "header.json").is_file():
         from veilnet.cluster import agent_file
 
         name, content = agent_file(plan, agent)

@@ -30,12 +30,10 @@ def command(
     """Trace the least utility loss for each privacy, with what is free and what is impossible marked."""
     import veilnet as vn
     from veilnet._core.words import join_names
-    from veilnet.cli._parts import refuse_parts
     from veilnet.cli._shared import check_file, check_plot, console, print_json, progress, table, tell
     from veilnet.cli._views import detectability_json
     from veilnet.io._atomic import replacing, write_text
 
-    refuse_parts(network, "frontier")
     check_plot(out)
     check_file(csv)
     levels = None if not privacy else _levels(privacy)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilnet.cli._command_line import GATE, KEEP, argument, option
-from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 
 if TYPE_CHECKING:
     from veilnet.centre.fusion import Fusion
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
 
 
 def command(
-    center: Path = argument("The centre's file, plan/center.json, or a folder of parts."),
-    messages: list[str] = argument(
-        "agent=file for each agent, as 'veilnet sanitize' wrote it; or the folder of messages in parts."
-    ),
+    center: Path = argument("The centre's file, plan/center.json."),
+    messages: list[str] = argument("agent=file for each agent, as 'veilnet sanitize' wrote it."),
     out: Path | None = option(
         "--out", "Estimates, .csv or .jsonl, replaced when complete; else standard output."
     ),
@@ -37,7 +34,6 @@ def command(
     ),
     gate: float | None = GATE,
     keep: bool = KEEP,
-    cluster: str | None = option("--cluster", CLUSTER_HELP),
     json: bool = option("--json", "JSON lines, or with --out a JSON summary."),
 ) -> int:
     """Estimate the public parameters in every row that some agent sent.
@@ -57,8 +53,6 @@ def command(
 
     Of a stream each estimate uses all rows before it. A row that an agent says it missed is not the same as one that
     did not arrive, and the estimate heeds which it is. Its messages are tested against the rows before, too.
-
-    Of a network in parts messages are a folder of parts, too, and estimates say how many agents are missing in a row.
     """
     from veilnet.cli._following import centre_of, check_stream, estimates
     from veilnet.cli._fusing_notes import Notes
@@ -69,15 +63,6 @@ def command(
     from veilnet.io.row_keys import COUNTED
     from veilnet.io.streams import format_for
 
-    if cluster is not None or is_parts(center):
-        from veilnet.cli._parts_running import fuse_parts
-
-        unused = {
-            "--format": format, "--within": within, "--lag": lag is not None, "--gate": gate, "--keep": keep,
-            "--trust-counts": trust_counts,
-        }  # fmt: skip
-        refuse_options(unused, cluster, center)
-        return fuse_parts(center, messages, out, cluster, json=json)
     fusion = centre_of(center, gate, keep=keep)
     paths = _paths(messages, fusion.agents, out)
     kind = format_for(out, given="jsonl" if json and out is None else None)

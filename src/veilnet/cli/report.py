@@ -27,14 +27,12 @@ def command(
     cost; what each agent sends; the audit's findings, the fit's doubts and the certificate. The plan is verified
     first.
     """
-    from veilnet.cli._parts import refuse_parts
     from veilnet.cli._shared import check_file, console, progress, tell
     from veilnet.io.audit_files import load_audit
     from veilnet.io.plan_files import file_names
     from veilnet.plans.plan import Plan
     from veilnet.report.building import report_of, traced_frontier
 
-    refuse_parts(plan, "report")
     check_file(out)
     loaded = Plan.load(plan)
     beside = plan / "audit.json"

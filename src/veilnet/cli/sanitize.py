@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from veilnet.cli._command_line import ACCEPTED, HEADER, TRUST, argument, option
 from veilnet.cli._lines import LINES_AT_ONCE, say_unused_times, speaker, with_first
-from veilnet.cli._parts import CLUSTER_HELP, is_parts, refuse_options
 
 if TYPE_CHECKING:
     from veilnet._core.errors import InvalidRequest
@@ -26,10 +25,8 @@ say = speaker("sanitize")
 
 
 def command(
-    sanitizer: Path = argument(
-        "This agent's file in a plan folder; to simulate all agents in parts, their folder."
-    ),
-    source: Path | None = option("--in", "Readings; standard input if left out. Of parts, a folder."),
+    sanitizer: Path = argument("This agent's file in a plan folder."),
+    source: Path | None = option("--in", "Readings; standard input if left out."),
     out: Path | None = option("--out", "Messages, replaced when all are there; standard output if left out."),
     store: Path | None = option(
         "--store", "The agent's memory, outbox and ledger: go on after its last row; begun if missing."
@@ -45,7 +42,6 @@ def command(
     ),
     flush: bool = option("--flush", "Send each row at once."),
     seed: int | None = option("--seed", "Repeatable noise, to simulate: NOT private.", at_least=0),
-    cluster: str | None = option("--cluster", CLUSTER_HELP),
     json: bool = option("--json", "Messages as JSON lines."),
     trust: str | None = TRUST,
     accepted: Path | None = ACCEPTED,
@@ -72,25 +68,12 @@ def command(
 
     An agent with a memory, of a plan for streams, sends a line for every row: its message, or that its reading was
     missed.
-
-    Of a network in parts, folders of readings and of messages have a part for each of its parts: a simulation of all
-    agents. Agents in service run files of their own ('veilnet extract').
     """
     from veilnet.agent.randomness import noise_source
     from veilnet.io.acceptance import runnable_sanitizer
     from veilnet.io.sanitizer_files import sanitizer_bytes
     from veilnet.io.streams import format_for, source_of
 
-    if cluster is not None or is_parts(sanitizer):
-        from veilnet.cli._parts_running import sanitize_parts
-
-        unused = {
-            "--store": store, "--budget": budget, "--again": again, "--format": format,
-            "--header": header is not None, "--time": time, "--flush": flush, "--trust": trust,
-            "--accepted": accepted,
-        }  # fmt: skip
-        refuse_options(unused, cluster, sanitizer)
-        return sanitize_parts(sanitizer, source, out, seed, cluster, json=json)
     _check_options(source, out, store, budget, flush, seed)
     content = sanitizer_bytes(sanitizer)
     agent, plan, _ = runnable_sanitizer(sanitizer, content, () if trust is None else (trust,), accepted)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilnet.cli._command_line import JSON, argument, option
-from veilnet.cli._parts import CLUSTER_HELP
 
 if TYPE_CHECKING:
     from veilnet.model.doubts import Doubt
@@ -22,7 +21,6 @@ def command(
     accept: list[str] | None = option(
         "--accept", "A doubt of the fit that need not be repeated, by its name (repeat)."
     ),
-    cluster: str | None = option("--cluster", CLUSTER_HELP, metavar="ADDRESS"),
     json: bool = JSON,
 ) -> int:
     """Recompute every promise of a saved plan from scratch, on a network you trust.
@@ -32,7 +30,6 @@ def command(
     promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
     """
     from veilnet._core.words import join_names
-    from veilnet.cli._parts import is_parts, refuse_options, verify_parts
     from veilnet.cli._shared import console, print_json, table, tell
     from veilnet.cli._views import check_rows
     from veilnet.io.plan_reading import read_plan_folder
@@ -41,10 +38,6 @@ def command(
     from veilnet.plans.plan import notes_on_readings
     from veilnet.plans.verification import verify
 
-    if cluster is not None or is_parts(plan):
-        refuse_options({"network": network, "--accept": accept}, cluster, plan)
-        verify_parts(plan, cluster, json=json)
-        return 0
     trusted = None if network is None else Network.load(network)
     saved = read_plan_folder(plan)
     doubts = accepted(_doubts(saved.network, trusted), accept or [])

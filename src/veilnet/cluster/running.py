@@ -23,6 +23,7 @@ from veilnet._core.words import counted
 from veilnet.cluster.parts import PartFile, Parts
 
 _TOGETHER = 16  # answers added up by one task: few enough to hold, many enough for few tasks
+LOST = " lost, others do their parts"
 _PATIENCE = 1.0  # seconds, at least, from one look at which workers there are to the next
 
 Task = Callable[..., Any]
@@ -84,7 +85,7 @@ def _by_workers(
                 raise CancelledError
             if time.monotonic() > looked + _PATIENCE:
                 lost, looked = len(there - set(client.nthreads())), time.monotonic()
-            words = f"{what} ({counted(lost, 'worker')} lost, others do its parts)" if lost else what
+            words = f"{what}: {counted(lost, 'worker')}{LOST}" if lost else what
             tell(words, done / len(batches))
         level = futures
         while len(level) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veilnet._core.errors import InvalidNetwork
+from veilnet._core.errors import InvalidNetwork, InvalidRequest
 
 TEXT_LIMIT = 64 * 2**20  # bytes of a .toml, .json or .csv file
 ARRAY_LIMIT = 2 * 2**30  # bytes of a .npz, .npy or .mat file, compressed or not
@@ -19,12 +19,21 @@ def size_of(path: Path, limit: int) -> int:
         raise InvalidNetwork(f"{path}: no such file; check the name and the folder") from None
     except (OSError, ValueError) as error:
         raise InvalidNetwork(f"{path}: cannot be read ({_reason(error)})") from error
+    refuse_parts(path)
     if not regular:
         raise InvalidNetwork(f"{path}: expected a file, found a folder or a device")
     if found.st_size == 0:
         raise InvalidNetwork(f"{path}: the file is empty; write it again, or start from 'veilnet init'")
     refuse_oversized(path, found.st_size, limit)
     return found.st_size
+
+
+def refuse_parts(path: Path) -> None:
+    """An error where a folder of parts is given for something in one piece."""
+    if (path / "header.json").is_file():
+        raise InvalidRequest(
+            f"{path}: is a network in parts; 'veilnet parts' and veilnet.cluster are for those"
+        )
 
 
 def refuse_oversized(path: Path, size: int, limit: int) -> None:

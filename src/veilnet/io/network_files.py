@@ -30,6 +30,7 @@ def load_network(path: str | PathLike[str]) -> Network:
     source = Path(path)
     if not source.suffix and not source.exists():
         raise InvalidNetwork(f"{source}: no such file; check the name and the folder")
+    _reading.refuse_parts(source)
     suffix = _suffix(source)
     try:
         if suffix == ".npz":

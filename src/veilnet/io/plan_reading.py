@@ -15,6 +15,7 @@ from veilnet.agent.mechanisms import check_sanitizers
 from veilnet.io import sanitizer_files
 from veilnet.io._formats import PLAN as FORMAT
 from veilnet.io._kinds import NUMBERS, file_errors
+from veilnet.io._reading import refuse_parts
 from veilnet.io._sealed import read_sealed
 from veilnet.io.centre_files import load_centre
 from veilnet.io.network_schema import from_document, network_difference
@@ -55,6 +56,7 @@ def read_plan_folder(folder: str | PathLike[str]) -> SavedPlan:
         return _read_archive(target)
     if not target.is_dir():
         raise InvalidPlan(f"{folder}: no such folder; give the folder that plan.save() or design --out wrote")
+    refuse_parts(target)
     with reading(target) as place:
         return _read(target, place)
 
