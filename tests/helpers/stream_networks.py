@@ -67,6 +67,7 @@ def leaky_stream(seed: int) -> vn.Network:
 
 
 Agents = Collection[str]
+NOBODY: Mapping[int, Agents] = {}
 
 
 def window_errors(
@@ -83,7 +84,7 @@ def window_errors(
     the model and of the agents row by row on all of them at once; nothing of veilnet's evaluation is used. Memories
     begin at zero. ``missed`` are the agents without a reading in some rows.
     """
-    x, messages = _unrolled(network, sanitizers, window, missed or {}, {})
+    x, messages = unrolled(network, sanitizers, window, missed or {}, {})
     target = rows @ x[place]
     return tuple(  # type: ignore[return-value]
         _error(target, np.concatenate(messages[: place + 1 if now else window])) for now in (True, False)
@@ -98,7 +99,7 @@ def window_joint_errors(
     places: Collection[int],
 ) -> tuple[Array, Array]:
     """Covariances of rows of x at all these places together: beforehand, and given every message of the window."""
-    x, messages = _unrolled(network, sanitizers, window, {}, {})
+    x, messages = unrolled(network, sanitizers, window)
     target = np.concatenate([rows @ x[place] for place in places])
     return np.asarray(target @ target.T), _error(target, np.concatenate(messages))
 
@@ -117,7 +118,7 @@ def least_window_error(
 
     ``anew`` are the agents whose memory begins anew after some rows, in which they did send.
     """
-    x, messages = _unrolled(network, sanitizers, window, missed or {}, anew or {})
+    x, messages = unrolled(network, sanitizers, window, missed or {}, anew or {})
     told = np.concatenate(messages)
     return min(float(np.trace(_error(rows @ x[place], told))) for place in places)
 
@@ -133,13 +134,14 @@ def _error(target: Array, told: Array) -> Array:
     return np.asarray(left @ left.T)
 
 
-def _unrolled(
+def unrolled(
     network: vn.Network,
     sanitizers: Mapping[str, vn.Sanitizer],
     window: int,
-    missed: Mapping[int, Agents],
-    anew: Mapping[int, Agents],
+    missed: Mapping[int, Agents] = NOBODY,
+    anew: Mapping[int, Agents] = NOBODY,
 ) -> tuple[list[Array], list[Array]]:
+    """(x, messages) row by row, each a combination of the unit noises of the whole window."""
     dynamics, colour = network.dynamics, network.colour
     assert dynamics is not None
     assert dynamics.stationary is not None
