@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import veilnet as vn
+from veilnet.auditing.promise import certificate_rows, exposure_rows
 from veilnet.cli import run
 
 
@@ -43,6 +45,25 @@ def test_a_room_from_its_log_to_a_plan(room: Path, capsys: pytest.CaptureFixture
     assert answer["sent"]["auc"] == pytest.approx(0.6, abs=1e-6)
     assert answer["raw"]["auc"] > answer["sent"]["auc"]
     assert answer["change"] == 1
+    plan = str(room / "plan")
+    assert run(["design", fitted, "--privacy", "occupied=auc:0.6", "--out", plan]) == 0
+    capsys.readouterr()
+    assert run(["verify", plan, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["detectability"]["occupied"] == answer
+    assert run(["verify", plan]) == 0
+    shown = capsys.readouterr().out
+    assert 0 <= shown.index("AUC") < shown.index("fold")  # no growth stands above it
+    assert run(["inspect", f"{plan}/in.json", "--json"]) in (0, 1)
+    told = [line for line in json.loads(capsys.readouterr().out)["promise"] if "occupied" in line]
+    assert "AUC 0.600" in told[0]
+    assert "fold" not in told[0]
+    made = vn.Plan.load(plan)
+    first = certificate_rows(made)[0]
+    assert first.what == "change of occupied"
+    assert first.verdict == "ok"
+    exposed = {row.what: row for row in exposure_rows(made)}
+    assert exposed["occupied, its change"].found == pytest.approx(0.6, abs=1e-6)
+    assert "occupied, most exposed direction" not in exposed
     assert run(["frontier", fitted, "--privacy", "occupied=auc:0.6,0.55", "--json"]) == 0
     curve = json.loads(capsys.readouterr().out)
     assert [row["detectability"]["occupied"]["sent"]["auc"] for row in curve["rows"]] == pytest.approx(

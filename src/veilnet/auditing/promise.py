@@ -18,6 +18,7 @@ from veilnet.auditing.report import Judgement, Row
 from veilnet.auditing.statistics import SquareSum
 from veilnet.bounds.detectability import Detector
 from veilnet.bounds.knowledge import bits_revealed, knowledge
+from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import (
     CHANGE_OF,
     DITHERED,
@@ -37,7 +38,8 @@ _AT_LEAST = ("target of ", "every direction of ", "no less than ")  # what is pr
 
 
 def certificate_rows(plan: Plan) -> list[Row]:
-    """Every promise of the plan, recomputed from the network and the sanitizers alone."""
+    """Every promise of the plan, recomputed from the network and the sanitizers alone; those of changes first."""
+    computed = {} if by_stacks(plan.network) else plan.detectability
     promise = Promise(
         plan.utility,
         plan.privacy,
@@ -46,13 +48,14 @@ def certificate_rows(plan: Plan) -> list[Row]:
         plan.worst_targets,
         plan.floors,
         plan.details.get("power_allowed", {}),
-        seen=plan.seen,
+        seen={name: each.longest.mu for name, each in computed.items()} | dict(plan.seen),
     )
     certificate = certify(plan.network, plan.sanitizers, promise)
     # What is counted comes last, so that the growths stand in one table.
-    return [
-        certified_row(each) for each in sorted(certificate.findings, key=lambda each: each.what == DITHERED)
-    ]
+    order = sorted(
+        certificate.findings, key=lambda each: (not each.what.startswith(CHANGE_OF), each.what == DITHERED)
+    )
+    return [certified_row(each) for each in order]
 
 
 def certified_row(finding: Finding) -> Row:
@@ -92,7 +95,7 @@ def _in_words(what: str) -> str:
     }
     for start, words in (
         (NOISE_POWER, "noise of {}, nearest its limit"),
-        (CHANGE_OF, "change of {}, as asked for"),
+        (CHANGE_OF, "change of {}"),
         ("privacy of ", "error on {}"),
         ("target of ", "error on {}, as asked for"),
         ("every direction of ", "error on every direction of {}, as asked for"),
@@ -288,8 +291,30 @@ def exposure_rows(plan: Plan) -> list[Row]:
     worst = [
         most_exposed_row(name, plan.privacy[name], known.worst_growth(matrix), matrix, _direction(plan, name))
         for name, matrix in network.private.items()
+        if name not in network.secrets
     ]
-    return worst + [bits_row(name, raw_bits[name], bits[name]) for name in bits]
+    return change_rows(plan) + worst + [bits_row(name, raw_bits[name], bits[name]) for name in bits]
+
+
+def change_rows(plan: Plan) -> list[Row]:
+    """How surely the change of each secret is seen, where the growth of an error would mislead."""
+    rows = []
+    for name, seen in plan.detectability.items():
+        each = seen.longest
+        shown = {
+            "best detector of its change: AUC from raw readings": f"{each.raw.auc:.3f}",
+            "from what is sent": f"{each.auc:.3f}",
+            "by guessing": "0.5",
+            "right at even odds": f"{100 * each.accuracy:.1f} %",
+            "found with 1 % false alarms": f"{100 * each.power:.1f} %",
+            "over": f"{each.rows} rows" if each.rows > 1 else "one row",
+        }
+        words = f"{name}: {seen.in_words(plan.network.unit(name))}."
+        figures = {"change": seen.change, "one row": seen.auc, "mu": each.mu, "epsilon": each.epsilon}
+        rows.append(
+            Row(EXPOSURE, f"{name}, its change", each.raw.auc, each.auc, "info", words, None, figures, shown)
+        )
+    return rows
 
 
 def most_exposed_row(

@@ -53,7 +53,7 @@ def _in_words(promise: StatedPromise, source: str) -> PromiseTold:
     from veilnet.plans.in_words import promise_in_words
 
     utility, privacy, with_gaps = promise.numbers()
-    lines = promise_in_words(promise.public, utility, privacy, promise.constant, with_gaps)
+    lines = promise_in_words(promise.public, utility, privacy, promise.constant, with_gaps, promise.changes)
     return PromiseTold(tuple(lines), source)
 
 

@@ -30,8 +30,9 @@ def command(
     promised. Exit code 0: all confirmed; 1: something is not; 2: not readable as a plan or a network.
     """
     from veilnet._core.words import join_names
+    from veilnet.bounds.detectability import detectability
     from veilnet.cli._shared import console, print_json, table, tell
-    from veilnet.cli._views import check_rows
+    from veilnet.cli._views import check_rows, detectability_json
     from veilnet.io.plan_reading import read_plan_folder
     from veilnet.model.doubts import accepted, doubt_notes
     from veilnet.model.network import Network
@@ -45,8 +46,14 @@ def command(
     notes = notes_on_readings(saved.network, saved.sanitizers)
     ok = all(check.ok for check in checks)
     if json:
-        print_json({"ok": ok, "trusted_network": network, "checks": checks, "notes": notes, "doubts": doubts})
+        found = detectability_json(detectability(saved.network, saved.sanitizers)) if ok else {}
+        print_json(
+            {"ok": ok, "trusted_network": network, "checks": checks, "notes": notes, "doubts": doubts}
+            | {"detectability": found}
+        )
     else:
+        for name, seen in detectability(saved.network, saved.sanitizers).items() if ok else ():
+            console.print(f"{name}: {seen.in_words(saved.network.unit(name))}.", soft_wrap=True)
         rows = check_rows(checks, join_names(list(saved.network.public)))
         console.print(table(["what", "promised", "found", "confirmed"], rows))
         for check in checks:

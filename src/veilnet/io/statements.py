@@ -41,6 +41,7 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     constant:  of a plan for single rows, which part of the standard error of one row 100 rows of a constant x leave.
     with_gaps: of a stream, p_j around a missed row and at a start; empty where it was not computed.
+    changes:   how surely the change of each secret is seen, in words.
     """
 
     public: list[str]
@@ -48,6 +49,7 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     privacy: dict[str, float | str]
     constant: dict[str, float] | None = None
     with_gaps: dict[str, float | str] | None = None
+    changes: dict[str, str] | None = None
 
     @classmethod
     def of(cls, plan: Plan) -> StatedPromise:
@@ -66,6 +68,8 @@ class StatedPromise(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             plain(dict(plan.privacy)),
             constant or None,
             plain(dict(plan.privacy_with_gaps)) if plan.network.is_stream else None,
+            {name: each.in_words(plan.network.unit(name)) for name, each in plan.detectability.items()}
+            or None,
         )
 
     def numbers(self) -> tuple[float, dict[str, float], dict[str, float] | None]:

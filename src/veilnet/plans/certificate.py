@@ -120,6 +120,12 @@ def certify(
     findings = [
         Finding(UTILITY, promise.utility, 0.0 - loss, _agree(-promise.utility, loss)),
     ]
+    for name, most in promise.seen.items():
+        secret = network.secrets[name]
+        seen = model.deviations(secret.rows, secret.change, secret.rows_it_lasts(network.step))
+        # Found as closely as errors are; what guessing leaves is a difference of equals: a thousandth is nothing.
+        held = bool(seen <= max(most * (1 + _AGREEMENT), 1e-3))
+        findings.append(Finding(f"{CHANGE_OF}{name}", most, seen, held))
     for name, promised in promise.privacy.items():
         found = model.growth(network.private[name], promised)
         findings.append(Finding(_privacy_of(name), promised, found, _confirmed(promised, found)))
@@ -141,12 +147,6 @@ def certify(
         rounding = min(_AGREEMENT, max(_WEAK_PRIOR, _ROUNDING * network.conditioning * (1 + target)))
         held = bool(least >= target - rounding * (1 + target))
         findings.append(Finding(f"every direction of {name}", target, least, held))
-    for name, most in promise.seen.items():
-        secret = network.secrets[name]
-        seen = model.deviations(secret.rows, secret.change, secret.rows_it_lasts(network.step))
-        # Found as closely as errors are; what guessing leaves is a difference of equals: a thousandth is nothing.
-        held = bool(seen <= max(most * (1 + _AGREEMENT), 1e-3))
-        findings.append(Finding(f"{CHANGE_OF}{name}", most, seen, held))
     if np.any(network.steps):
         wrong = float(np.sum(_dithering_otherwise(network, sent) | wrongly_dithered(network, sent)))
         findings.append(Finding(DITHERED, 0.0, wrong, wrong == 0))

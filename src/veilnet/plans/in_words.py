@@ -209,16 +209,23 @@ def promise_in_words(
     privacy: Mapping[str, float],
     constant: Mapping[str, float] | None = None,
     with_gaps: Mapping[str, float] | None = None,
+    changes: Mapping[str, str] | None = None,
 ) -> list[str]:
     """What a plan promises, to somebody who knows its names and numbers alone: one line for each parameter.
 
     constant:  of a plan for single rows, which part of the error of one row is left by many rows of a constant x.
     with_gaps: of a stream, the privacy around missed rows and at a start; empty where it was not computed.
+    changes:   how surely the change of each secret is seen, in words: of these no growth is told.
     """
     one = "" if constant is None else "in one row "
     lost = "nothing is lost on" if -utility < NOTHING else f"the error variance grows {times(1 - utility)} on"
     lines = [f"{lost} {join_names(list(public))}, which may be known"]
     for name, gained in privacy.items():
+        if changes and name in changes:
+            lines.append(
+                f"{name}: {changes[name]}; whoever sees all messages, and knows the plan, does no better"
+            )
+            continue
         if np.isinf(gained):
             lines.append(f"{name} cannot be estimated any more from what all agents send")
         elif gained < NOTHING:

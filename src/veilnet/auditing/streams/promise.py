@@ -13,6 +13,7 @@ from veilnet.auditing.promise import (
     Beside,
     EstimatedRows,
     bits_row,
+    change_rows,
     judged_row,
     most_exposed_row,
     not_run,
@@ -184,8 +185,10 @@ def exposure_rows(plan: Plan) -> list[Row]:
             late=" with hindsight",
         )
         for name, matrix in network.private.items()
+        if name not in network.secrets
     ]
     return [
+        *change_rows(plan),
         *worst,
         *(bits_row(name, raw_bits[name], bits[name], " of each row") for name in bits),
         *_gap_rows(plan),
