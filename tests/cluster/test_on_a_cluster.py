@@ -264,7 +264,7 @@ def test_a_disk_that_takes_nothing_is_told(client: Any, network: cluster.Parts) 
     anew(network)
     (network.folder / "plan").write_text("in the way")
     try:
-        with pytest.raises(vn.InvalidRequest, match=r"plan/sums/part-000\d\d\.npz: cannot be written"):
+        with pytest.raises(vn.InvalidRequest, match=r"plan/begun/part-000\d\d\.npz: cannot be written"):
             cluster.design(network, client=client)
     finally:
         (network.folder / "plan").unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from pathlib import Path
@@ -365,9 +366,24 @@ def test_messages_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> N
         cluster.sanitize(folder, tmp_path / "readings", tmp_path / "newer")
     with pytest.raises(vn.VeilnetError, match="expected a folder of parts"):
         cluster.sanitize(folder, tmp_path / "nowhere", tmp_path / "newest")
-    (folder / "plan" / "sums" / "part-00000.npz").unlink()
-    with pytest.raises(vn.InvalidPlan, match=r"sums/part-00000\.npz: .*design once more"):
-        cluster.fuse(folder, cluster.save_messages(tmp_path / "last", folder, {"part-00000.npz": sent[0]}))
+    promised = folder / "plan" / "plan.json"
+    document = json.loads(promised.read_text())
+    for place, (triangle, words) in enumerate(
+        (
+            (None, r"plan\.json: triangle: missing"),
+            ({"shape": [1], "data": "AAAAAAAA8D8="}, "triangle: expected 4 rows and columns"),
+        )
+    ):
+        changed = document | {"triangle": triangle}
+        promised.write_text(json.dumps({name: each for name, each in changed.items() if each is not None}))
+        odd = cluster.save_messages(tmp_path / f"odd{place}", folder, {"part-00000.npz": sent[0]})
+        with pytest.raises(vn.InvalidPlan, match=words):
+            cluster.fuse(folder, odd)
+    twice = 2 * np.frombuffer(base64.b64decode(document["triangle"]["data"]))
+    packed = document["triangle"] | {"data": base64.b64encode(twice.tobytes()).decode()}
+    promised.write_text(json.dumps(document | {"triangle": packed}))
+    with pytest.raises(vn.InvalidPlan, match="another triangle than raw readings"):
+        cluster.verify(folder)
     assert plan.utility == 0.0
 
 

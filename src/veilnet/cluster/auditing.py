@@ -24,7 +24,7 @@ from veilnet.auditing.sections import Section
 from veilnet.auditing.statistics import FALSE_ALARM, SquareSum, part_of
 from veilnet.bounds.knowledge import crlb, knowledge_of_factor
 from veilnet.cluster.calls import AGENTS, verify
-from veilnet.cluster.fusing import known_from, mean_of, view_of, whole_of
+from veilnet.cluster.fusing import known_from, mean_of, view_of
 from veilnet.cluster.parts import Parts, opened
 from veilnet.cluster.plans import plan_name, promise_of
 from veilnet.cluster.running import over_parts
@@ -61,12 +61,11 @@ def audit(
     """
     network = opened(parts)
     count, chosen = read_count(rows, "rows", least=2), read_count(seed, "seed", least=0)
-    promise = promise_of(network)
+    promise, whole = promise_of(network)
     try:
         found = certified_rows(verify(network, client=client, progress=progress))
     except InvalidPlan as error:
         found = [_failed("certificate", f"could not be recomputed: {error}.")]
-    whole = whole_of(network, client)
     try:
         simulated: Simulated = over_parts(
             simulated_sums, network, chosen, count, whole, client=client, progress=progress, what="simulating"

@@ -39,6 +39,7 @@ __all__ = ["check", "design", "verify"]
 
 AGENTS = "agents"  # how many there are, among what is verified
 _NO_LOSS = 1e-12  # what rounding leaves of nothing
+_SAME = 1e-9  # of the information: what two formulas for it may differ by
 _SLACK = (
     1e-9  # by so much, relative to 1 plus the limit, a target may be above what rounding makes of its limit
 )
@@ -139,7 +140,7 @@ class _Run:
     def __init__(self, network: Parts, client: Any, progress: Progress | None, *, keep: bool) -> None:
         self._network, self._keep = network, keep
         self._how = {"client": client, "progress": progress}
-        self.first: PlanSums = over_parts(raw_sums, network, keep, **self._how, what="adding up")
+        self.first: PlanSums = over_parts(raw_sums, network, **self._how, what="adding up")
         if self.first.agents != network.agents:
             raise InvalidRequest(
                 f"{network.folder}: the header speaks of {network.agents} agents, the parts have "
@@ -199,12 +200,12 @@ class _Run:
             "agents": sums.agents,
             "readings": sums.readings,
             "numbers_sent": sums.numbers,
+            "triangle": self.first.triangle,
             "limit": limit,
         }
         replaced = self._keep and put_in_service(network, promise, counts, sums.waiting)
-        computed = tuple(sorted({*self.first.computed, *sums.computed}))
         return PartsPlan(
-            network, promise.utility, promise.privacy, certificate, verdict, computed, promise.targets,
+            network, promise.utility, promise.privacy, certificate, verdict, sums.computed, promise.targets,
             promise.most_loss, details, replaced,
         )  # fmt: skip
 
@@ -226,9 +227,13 @@ def verify(
     The arguments are those of :func:`check`. The certificate says what was promised and what was found.
     """
     network = opened(parts)
-    promise = promise_of(network)
+    promise, told = promise_of(network)
     sums: PlanSums = over_parts(certificate_sums, network, client=client, progress=progress, what="verifying")
     with one_thread():
+        if not np.all(np.abs(told.H.T @ told.H - sums.raw) <= _SAME * np.trace(sums.raw)):
+            raise InvalidPlan(
+                f"{network.folder}: its plan says another triangle than raw readings; design once more"
+            )
         values, vectors = np.linalg.eigh(sums.raw)
         whole = network.whole((vectors * np.sqrt(np.maximum(values, 0.0))).T)
         found = certify(whole, {}, promise, begun=SummedRecheck(whole, sums.raw, sums.left))

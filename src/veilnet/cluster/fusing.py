@@ -20,7 +20,6 @@ from typing import Any, overload
 
 import numpy as np
 
-from veilnet._core.errors import InvalidPlan
 from veilnet._core.linalg import EPS
 from veilnet._core.progress import Progress
 from veilnet._core.threads import one_thread
@@ -32,9 +31,8 @@ from veilnet.centre.estimates import Estimate
 from veilnet.centre.messages import View, whitened_messages
 from veilnet.cluster.messages import Messages, messages_of, read_message_part
 from veilnet.cluster.parts import PartFile, Parts, opened
-from veilnet.cluster.plans import PLAN, SUMS, senders_of, sent_by, silent_in
+from veilnet.cluster.plans import promise_of, senders_of, sent_by, silent_in
 from veilnet.cluster.running import over_parts
-from veilnet.cluster.sums import PlanSums, raw_told
 from veilnet.model.network import Network
 
 __all__ = ["MissingAgents", "fuse"]
@@ -62,7 +60,7 @@ def fuse(
     """
     network = opened(parts)
     found = messages_of(network, messages)
-    whole = whole_of(network, client)
+    _, whole = promise_of(network)
     at_once = max(1, _NUMBERS_AT_ONCE // network.length**2)
     expected = whole.U @ mean_of(whole)
     public, set_of_row = np.empty((found.rows, len(expected))), np.zeros(found.rows, dtype=np.intp)
@@ -90,21 +88,6 @@ def fuse(
 def mean_of(whole: Network) -> Array:
     """The mean of the prior, zero without one."""
     return np.zeros(whole.L) if whole.prior is None else whole.prior.mean
-
-
-def whole_of(network: Parts, client: Any = None) -> Network:
-    """One imaginary agent in place of all, from what the design added up."""
-    sums: PlanSums = over_parts(designed_sums, network, client=client)
-    return network.whole(sums.triangle)
-
-
-def designed_sums(part: PartFile) -> PlanSums:
-    """A task: what the raw readings of a part tell, as the design left it."""
-    found = raw_told(part)
-    if found is None:
-        path = part.folder / PLAN / SUMS / part.name
-        raise InvalidPlan(f"{path}: missing, damaged or of another plan; design once more")
-    return PlanSums(found, np.zeros(found.shape), np.zeros(found.shape))
 
 
 @dataclass(frozen=True, eq=False)

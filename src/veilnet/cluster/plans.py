@@ -1,11 +1,11 @@
 """The plan of a network in parts: its promises in one file, what agents send in a file beside each part.
 
-plan/plan.json            what is promised; there only as long as all parts are those of one confirmed plan
-plan/part-00000.npz       of the agents of that part: ``compression`` (s, most, n), ``sent`` (s,), how many of
-                          those rows each sends, ``grid`` (s, most), and ``variances`` (s, most), 0 or 1, where
-                          noise is added; and what they add up to (:mod:`veilnet.cluster.sums`)
-plan/begun/               parts of a plan that is not in service yet
-plan/sums/part-00000.npz  what the raw readings of a part tell
+plan/plan.json       what is promised, and what the raw readings of all agents tell; there only as long as all
+                     parts are those of one confirmed plan
+plan/part-00000.npz  of the agents of that part: ``compression`` (s, most, n), ``sent`` (s,), how many of those
+                     rows each sends, ``grid`` (s, most), and ``variances`` (s, most), 0 or 1, where noise is
+                     added; and what they add up to (:mod:`veilnet.cluster.sums`)
+plan/begun/          parts of a plan that is not in service yet
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
 from veilnet.cluster.files import read_arrays, read_header, write_header
 from veilnet.cluster.parts import PartFile, Parts, opened
 from veilnet.io._atomic import remember_folder
-from veilnet.io._kinds import FIGURE, FIGURES, WHOLE, Maybe, Table
+from veilnet.io._kinds import FIGURE, FIGURES, PACKED, WHOLE, Maybe, Table
 from veilnet.io._sealed import seal
 from veilnet.io.sanitizer_files import to_document
 from veilnet.model.network import Network
 from veilnet.plans.certificate import Promise
 
 FORMAT = "veilnet-parts-plan/2"
-PLAN, PROMISES, BEGUN, SUMS = "plan", "plan.json", "begun", "sums"
+PLAN, PROMISES, BEGUN = "plan", "plan.json", "begun"
 _FIELDS = Table(
     agents=WHOLE, readings=WHOLE, numbers_sent=WHOLE, utility=FIGURE, privacy=FIGURES, limit=FIGURES, targets=FIGURES,
-    floors=FIGURES, most_loss=Maybe(FIGURE), power=Maybe(FIGURES),
+    floors=FIGURES, most_loss=Maybe(FIGURE), power=Maybe(FIGURES), triangle=PACKED,
 )  # fmt: skip
 
 
@@ -137,8 +137,8 @@ def plan_name(folder: Path) -> str:
         raise InvalidPlan(f"{path}: {error.strerror}; design first") from error
 
 
-def promise_of(parts: Parts) -> Promise:
-    """What the saved plan of a network in parts promises."""
+def promise_of(parts: Parts) -> tuple[Promise, Network]:
+    """What the saved plan of a network in parts promises, and one imaginary agent in place of all."""
     path = parts.folder / PLAN / PROMISES
     said = read_header(path, FORMAT, _FIELDS, InvalidPlan, "design first")
     power = said["power"] or {}
@@ -152,9 +152,10 @@ def promise_of(parts: Parts) -> Promise:
         raise InvalidPlan(
             f"{path}: power: expected a finite number of at least 0 for each part; design once more"
         )
-    return Promise(
-        said["utility"], said["privacy"], said["targets"], said["most_loss"], {}, said["floors"], power
-    )
+    if said["triangle"].shape != (parts.length, parts.length):
+        raise InvalidPlan(f"{path}: triangle: expected {parts.length} rows and columns; design once more")
+    names = ("utility", "privacy", "targets", "most_loss", "floors")
+    return Promise(**{name: said[name] for name in names}, power=power), parts.whole(said["triangle"])
 
 
 def put_in_service(
@@ -162,7 +163,8 @@ def put_in_service(
 ) -> bool:
     """Let a plan that was confirmed take the place of the one before; whether that promised something else.
 
-    figures: what else its file says: how many agents, readings and numbers there are, and the limits of privacy.
+    figures: what else its file says: how many agents, readings and numbers there are, the limits of privacy, and the
+             raw triangle of all.
     waiting: names of its parts that are not in service yet.
     """
     folder = parts.folder / PLAN

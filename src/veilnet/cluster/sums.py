@@ -25,7 +25,7 @@ from veilnet.agent.mechanisms import Mechanisms
 from veilnet.bounds.information import message_factor
 from veilnet.cluster.files import kept_arrays, write_arrays
 from veilnet.cluster.parts import PartFile
-from veilnet.cluster.plans import BEGUN, PLAN, SUMS, planned, sent_by, stacked
+from veilnet.cluster.plans import BEGUN, PLAN, planned, sent_by, stacked
 from veilnet.plans.release_grid import with_release_grid
 from veilnet.recheck.doubles import information_sums
 from veilnet.recheck.sums import powers_of
@@ -88,27 +88,11 @@ Making = Callable[[], tuple[Array, Array | None, Integers]]
 added, and how many are sent, (s,)."""
 
 
-def raw_sums(part: PartFile, keep: bool) -> PlanSums:
-    """The first pass: what the raw readings of a part tell.
-
-    keep: whether it is written down for later calls.
-    """
-    known = raw_told(part)
-    found = raw_triangle(part.network.stacked, part.network.roots) if known is None else known
-    if known is None and keep:
-        path = part.folder / PLAN / SUMS / part.name
-        write_arrays(path, {"key": np.array(part.digest), "triangle": found})
-    nothing, computed = np.zeros(found.shape), (part.name,) if known is None else ()
-    return _counted(part, PlanSums(found, nothing, nothing, computed=computed))
-
-
-def raw_told(part: PartFile) -> Array | None:
-    """T of the raw readings of a part, as a design left it beside the plan; None where it left none for this part."""
-    kept = kept_arrays(part.folder / PLAN / SUMS / part.name) or {}
-    found = kept.get("triangle")
-    if found is None or str(kept.get("key")) != part.digest or not _is_square(found, len(found)):
-        return None
-    return found
+def raw_sums(part: PartFile) -> PlanSums:
+    """The first pass: what the raw readings of a part tell."""
+    found = raw_triangle(part.network.stacked, part.network.roots)
+    nothing = np.zeros(found.shape)
+    return _counted(part, PlanSums(found, nothing, nothing))
 
 
 def share_sums(part: PartFile, weights: Array, tolerance: float, keep: bool) -> PlanSums:
