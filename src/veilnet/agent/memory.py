@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilnet._core.errors import InvalidNetwork
 from veilnet._core.frozen import Frozen, derived
@@ -133,6 +135,31 @@ class Memory(Frozen):
 
     def __repr__(self) -> str:
         return f"Memory({self.order} number{'s' if self.order > 1 else ''} kept of {self.readings} readings a row)"
+
+
+def response(
+    compression: Array, transition: Array | None, gain: Array | None, turns: NDArray[Any]
+) -> NDArray[Any]:
+    """h(ω) = C_s (I - F e^{-iω})^-1 K + C_y at turns e^{-iω}, (f,): what readings do to what is sent, (..., f, k, n).
+
+    compression: C on (memory, readings), (..., k, order + n), of one agent or a stack of them.
+    transition:  F, gain: K; None without a memory, and f = 1 then, one for all frequencies.
+    """
+    if transition is None or gain is None:
+        return compression[..., None, :, :]
+    order = transition.shape[-1]
+    moves = np.eye(order) - turns[:, None, None] * transition[..., None, :, :]
+    kept = np.linalg.solve(moves, gain[..., None, :, :] + 0j)
+    return np.asarray(compression[..., None, :, order:] + compression[..., None, :, :order] @ kept)
+
+
+def impulses(compression: Array, transition: Array, gain: Array) -> Iterator[Array]:
+    """What a reading does to what is sent in its own row, (..., k, n), and in each row after it, without end."""
+    order, kept = transition.shape[-1], gain
+    yield compression[..., order:] + compression[..., :order] @ kept
+    while True:
+        kept = transition @ kept
+        yield compression[..., :order] @ kept
 
 
 def sizes(transition: Array, columns: Array) -> Array:

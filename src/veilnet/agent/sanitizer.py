@@ -12,6 +12,7 @@ beside its reading; the normal form is that of these k + n numbers.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Sequence
 from functools import cached_property
@@ -399,20 +400,7 @@ class Sanitizer(Frozen):
         return _same_law(self.usual, other.usual) and all(_same(mine[name], theirs[name]) for name in what)
 
     def _arguments(self) -> dict[str, Any]:
-        return {
-            "compression": self.compression,
-            "noise": self.noise,
-            "offset": self.offset,
-            "grid": self.grid,
-            "limits": self.limits,
-            "resolution": self.resolution,
-            "dither": self.dither,
-            "memory": self.memory,
-            "agent": self.agent,
-            "names": self.names,
-            "step": self.step,
-            "usual": self.usual,
-        }
+        return {name: getattr(self, name) for name in _ARGUMENTS}
 
     def _with(self, compression: Array, noise: Array) -> Sanitizer:
         return self.replace(compression=compression, noise=noise, grid=None)
@@ -452,3 +440,6 @@ def _same(mine: Any, theirs: Any) -> bool:
     if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
         return np.array_equal(mine, theirs)
     return bool(type(mine) is type(theirs) and mine == theirs)
+
+
+_ARGUMENTS = tuple(inspect.signature(Sanitizer).parameters)

@@ -24,7 +24,13 @@ from veilnet._core.words import direction_in_words
 from veilnet.agent.dither import counting_dither
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, mechanisms, sends_raw
 from veilnet.bounds.information import message_factor
-from veilnet.bounds.streams.knowledge import read_when, silent_stream, stream_bits, stream_knowledge
+from veilnet.bounds.streams.knowledge import (
+    StreamKnowledge,
+    read_when,
+    silent_stream,
+    stream_bits,
+    stream_knowledge,
+)
 from veilnet.model.network import Network
 from veilnet.model.stream_size import refuse_stream
 
@@ -56,8 +62,21 @@ class Knowledge:
         """Whether every direction of x is determined."""
         return bool(np.all(self.known))
 
-    def growth(self, rows: Array) -> float:
-        """tr(A P̃ A') / tr(A P A') - 1 for rows A; inf where a row is not estimable."""
+    @property
+    def utility(self) -> float:
+        """u <= 0."""
+        return 0.0 - self.growth(self.network.U)
+
+    @property
+    def privacy(self) -> dict[str, float]:
+        """p_j of each private parameter."""
+        return {name: self.growth(rows) for name, rows in self.network.private.items()}
+
+    def growth(self, rows: Array, *, hindsight: bool = True) -> float:  # noqa: ARG002 - as of a stream
+        """tr(A P̃ A') / tr(A P A') - 1 for rows A; inf where a row is not estimable.
+
+        hindsight: of a stream alone; a row by itself has no later ones.
+        """
         half = self.network.in_raw_coordinates(rows) @ self.directions
         if np.any(self._leaves(half)):
             return np.inf
@@ -65,7 +84,7 @@ class Knowledge:
         fractions = np.minimum(self.sharpness[self.known] ** 2, 1.0)
         return float(np.sum(weights[self.known] * (1.0 - fractions) / fractions) / np.sum(weights))
 
-    def worst_growth(self, rows: Array) -> float:
+    def worst_growth(self, rows: Array, *, hindsight: bool = True) -> float:  # noqa: ARG002
         """The smallest growth over all directions of A x: the part of it that stays most exposed."""
         basis = orthonormal_rows(self.network.in_raw_coordinates(rows)) @ self.directions
         hidden = basis[:, ~self.known]
@@ -136,6 +155,24 @@ def knowledge_of_factor(network: Network, factor: Array) -> Knowledge:
     return Knowledge(network, full, directions.T, full > least_sharpness(network))
 
 
+Outlook = Knowledge | StreamKnowledge
+"""What a centre knows of a row, or of a stream."""
+
+
+def outlook(network: Network, sanitizers: Sanitizers = None) -> Outlook:
+    """What the centre learns from the messages of all agents, of a row or of a stream (raw without sanitizers)."""
+    expect(network, Network, "network")
+    return (stream_knowledge if network.is_stream else knowledge)(network, sanitizers)
+
+
+def silence(network: Network) -> Outlook:
+    """What is known where nothing is sent."""
+    expect(network, Network, "network")
+    if network.is_stream:
+        return silent_stream(network)
+    return knowledge_of_factor(network, np.zeros((0, network.L)))
+
+
 def least_sharpness(network: Network) -> float:
     """Below this sharpness a direction counts as unknown: rounding of this network."""
     return max(_LEAST_SHARPNESS, 64 * EPS * network.conditioning * float(np.sqrt(network.L)))
@@ -174,10 +211,7 @@ def utility(network: Network, sanitizers: Sanitizers) -> float:
     network:    the model. For a stream u is judged now: from the messages up to the row, in the steady state.
     sanitizers: agent -> Sanitizer, or a Plan; agents that are not named send their readings raw.
     """
-    expect(network, Network, "network")
-    if network.is_stream:
-        return 0.0 - stream_knowledge(network, sanitizers).growth(network.U, hindsight=False)
-    return 0.0 - knowledge(network, sanitizers).growth(network.U)
+    return outlook(network, sanitizers).utility
 
 
 def privacy(
@@ -194,13 +228,9 @@ def privacy(
     """
     expect(network, Network, "network")
     hindsight = read_when(network, when, otherwise="hindsight")
-    if network.is_stream:
-        stream = stream_knowledge(network, sanitizers)
-        of_stream = stream.worst_growth if worst else stream.growth
-        return {name: of_stream(rows, hindsight=hindsight) for name, rows in network.private.items()}
-    known = knowledge(network, sanitizers)
+    known = outlook(network, sanitizers)
     measure = known.worst_growth if worst else known.growth
-    return {name: measure(rows) for name, rows in network.private.items()}
+    return {name: measure(rows, hindsight=hindsight) for name, rows in network.private.items()}
 
 
 def privacy_limit(network: Network, *, when: str | None = None) -> dict[str, float]:
@@ -211,11 +241,8 @@ def privacy_limit(network: Network, *, when: str | None = None) -> dict[str, flo
     """
     expect(network, Network, "network")
     hindsight = read_when(network, when, otherwise="hindsight")
-    if network.is_stream:
-        nothing = silent_stream(network)
-        return {name: nothing.growth(rows, hindsight=hindsight) for name, rows in network.private.items()}
-    silent = knowledge_of_factor(network, np.zeros((0, network.L)))
-    return {name: silent.growth(rows) for name, rows in network.private.items()}
+    silent = silence(network)
+    return {name: silent.growth(rows, hindsight=hindsight) for name, rows in network.private.items()}
 
 
 def bits_revealed(

@@ -18,8 +18,7 @@ from veilnet._core.types import Array
 from veilnet._core.words import join_names, plus_minus, side_by_side
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.information import message_factor
-from veilnet.bounds.knowledge import Knowledge, crlb, knowledge, knowledge_of_factor
-from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
+from veilnet.bounds.knowledge import Knowledge, Outlook, crlb, knowledge_of_factor, outlook, silence
 from veilnet.model.network import Network
 
 ROWS_OF_CONSTANT = 100
@@ -67,19 +66,11 @@ def typical_errors(
     privacy:    p_j of what is sent where it is known better than by rounding, as a plan's confirmed promise is.
     """
     better = privacy or {}
-    silent: Knowledge | StreamKnowledge
-    known: Knowledge | StreamKnowledge | None = None
+    silent, known = silence(network), None if sanitizers is None else outlook(network, sanitizers)
     repeated: Knowledge | None = None
-    if network.is_stream:
-        silent = silent_stream(network)
-        known = None if sanitizers is None else stream_knowledge(network, sanitizers)
-    else:
-        silent = knowledge_of_factor(network, np.zeros((0, network.L)))
-        if sanitizers is not None:
-            known = knowledge(network, sanitizers)
-        if sanitizers:
-            factor = message_factor(network, sanitizers)
-            repeated = knowledge_of_factor(network, np.sqrt(ROWS_OF_CONSTANT) * factor)
+    if sanitizers and not network.is_stream:
+        factor = message_factor(network, sanitizers)
+        repeated = knowledge_of_factor(network, np.sqrt(ROWS_OF_CONSTANT) * factor)
     found = {}
     for private, named in ((False, network.public), (True, network.private)):
         bound = crlb(network, when=("hindsight" if private else "now") if network.is_stream else None)
@@ -128,8 +119,6 @@ def unit_of(network: Network, name: str) -> str:
     return units.pop() if len(units) == 1 else ""
 
 
-def _growth(known: Knowledge | StreamKnowledge, rows: Array, *, private: bool) -> float:
+def _growth(known: Outlook, rows: Array, *, private: bool) -> float:
     """How many-fold the deviation is of what raw readings leave."""
-    if isinstance(known, StreamKnowledge):
-        return float(np.sqrt(1.0 + known.growth(rows, hindsight=private)))
-    return float(np.sqrt(1.0 + known.growth(rows)))
+    return float(np.sqrt(1.0 + known.growth(rows, hindsight=private)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from veilnet._core.errors import InvalidPlan, InvalidRequest, VeilnetError
 from veilnet.agent.sanitizer import Sanitizer
-from veilnet.bounds.streams.knowledge import stream_knowledge
+from veilnet.bounds.knowledge import outlook
 from veilnet.model.network import Network
 from veilnet.plans.asked import Asked
 from veilnet.plans.plan import Plan, make_plan
@@ -31,7 +31,7 @@ def confirmed_plan(network: Network, answers: Iterable[Answer], asked: Asked, me
     refusal: VeilnetError | None = None
     for sanitizers, details in _as_long_as_numbers_last(iter(answers)):
         try:
-            known = stream_knowledge(network, sanitizers) if network.is_stream else None
+            known = outlook(network, sanitizers) if network.is_stream else None
             if known is None or asked.met_by(-known.utility, known.privacy):
                 return make_plan(network, sanitizers, method, asked, details=details, known=known)
         except InvalidPlan as error:

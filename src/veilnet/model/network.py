@@ -6,6 +6,7 @@ u = U x; the private parameters g_j = G_j x must stay hard to estimate (mathemat
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
@@ -226,12 +227,7 @@ class Network(Frozen):
         """The network of one row by itself: without dynamics, its prior the stationary distribution of x."""
         if self.dynamics is None:
             return self
-        return Network(
-            self.observe, self.sensor_noise, self.public, self._private_as_given, self.prior,
-            offset=self.offset, parameters=self.parameters, units=self.units, reading_names=self.reading_names,
-            limits=self.limits, resolution=self.resolution, dither=self.dither, step=self.step, doubts=self.doubts,
-            fitted_rows=self.fitted_rows, log_aucs=self.log_aucs,
-        )  # fmt: skip
+        return self.replace(noise=self.sensor_noise, prior=self.prior, dynamics=None)
 
     @derived
     def common_apart(self) -> Network:
@@ -362,26 +358,8 @@ class Network(Frozen):
 
         changes: those arguments by name; a name that the constructor does not know is a TypeError.
         """
-        known: dict[str, Any] = {
-            "observe": self.observe,
-            "noise": self.noise,
-            "public": dict(self.public),
-            "private": self._private_as_given,
-            "prior": self.first if self.first_given else None,
-            "offset": self.offset,
-            "parameters": self.parameters,
-            "units": dict(self.units),
-            "reading_names": dict(self.reading_names),
-            "limits": dict(self.limits),
-            "resolution": self.resolution,
-            "dither": self.dither,
-            "dynamics": self.dynamics,
-            "model_error": self.model_error,
-            "step": self.step,
-            "doubts": self.doubts,
-            "fitted_rows": self.fitted_rows,
-            "log_aucs": self.log_aucs,
-        }
+        known = {name: getattr(self, name) for name in _ARGUMENTS}
+        known |= {"private": self._private_as_given, "prior": self.first if self.first_given else None}
         if "resolution" in changes:  # another lattice asks for other dither
             changes = {"dither": None} | changes
         return Network(**(known | changes))
@@ -459,3 +437,7 @@ class Network(Frozen):
             f"Network({kind}{self.S} agents, {self.N} readings, {self.L} parameters, {noise} noise, "
             f"public {list(self.public)}, private {list(self.private)}, {prior})"
         )
+
+
+# names of the agents are those of observe
+_ARGUMENTS = frozenset(inspect.signature(Network).parameters) - {"agents"}

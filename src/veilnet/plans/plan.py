@@ -18,9 +18,9 @@ from veilnet.agent.dither import counting_dither, with_more_dither
 from veilnet.agent.mechanisms import Mechanisms, mechanisms
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability
-from veilnet.bounds.knowledge import knowledge, privacy
+from veilnet.bounds.knowledge import Outlook, outlook, privacy
 from veilnet.bounds.streams.gaps import GAP_PRIVACY, promise_with_gaps, read_gap_privacy
-from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
+from veilnet.bounds.streams.knowledge import StreamKnowledge
 from veilnet.centre.models import Messages, messages_of
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
@@ -309,24 +309,24 @@ def make_plan(
     asked: Asked = _NOTHING_ASKED,
     *,
     details: Mapping[str, Any] | None = None,
-    known: StreamKnowledge | None = None,
+    known: Outlook | None = None,
     gap_privacy: float = GAP_PRIVACY,
 ) -> Plan:
     """Evaluate, re-verify by another route and seal a plan; InvalidPlan when its promise is not confirmed.
 
-    ``asked`` is what it was made for, ``known`` what these very sanitizers tell of a stream, where that was computed
+    ``asked`` is what it was made for, ``known`` what is known from these very sanitizers, where that was computed
     already, ``gap_privacy`` the part of an error without gaps that has to be left around one.
     """
     refuse_narrow_limits(network)
     network = counting_dither(network, sanitizers)
-    if network.is_stream and known is None:
-        known = stream_knowledge(network, sanitizers)
-    gridded = with_release_grid(network, sanitizers, known=known)
-    utility, hidden = _figures(network, gridded) if known is None else (known.utility, known.privacy)
+    sent = mechanisms(network, sanitizers)
+    known = outlook(network, sent) if known is None else known
+    gridded = with_release_grid(network, sent, known=known)
+    utility, hidden = known.utility, known.privacy
     noted, with_gaps = dict(details or {}), {}
     if asked.given_up and method == "joint":
         noted["given_up"] = sorted(asked.given_up)
-    if known is not None and not by_stacks(network):
+    if isinstance(known, StreamKnowledge) and not by_stacks(network):
         masked = promise_with_gaps(network, gridded, known, read_gap_privacy(gap_privacy))
         gridded, with_gaps = mechanisms(network, masked.sanitizers), dict(masked.privacy)
         noted |= {"start_size": masked.size, "public_after_missed_row": list(masked.public)}
@@ -365,12 +365,6 @@ def sealed(
         targets=promise.targets, worst_targets=promise.worst_targets, floors=promise.floors, details=details,
         proof=proof, privacy_with_gaps=promise.with_gaps, seen=promise.seen,
     )  # fmt: skip
-
-
-def _figures(network: Network, sanitizers: Mapping[str, Sanitizer]) -> tuple[float, dict[str, float]]:
-    """u and p_j of one row."""
-    row = knowledge(network, sanitizers)
-    return 0.0 - row.growth(network.U), {name: row.growth(rows) for name, rows in network.private.items()}
 
 
 def _advice(network: Network) -> str:

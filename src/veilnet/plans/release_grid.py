@@ -18,6 +18,7 @@ from veilnet.agent.grid import ROUNDING_COST, grid_step, grid_steps
 from veilnet.agent.mechanisms import Mechanisms, Sanitizers, SanitizerStack, mechanisms
 from veilnet.agent.recipe import reach
 from veilnet.bounds.information import message_covariance, own_covariances
+from veilnet.bounds.knowledge import Outlook
 from veilnet.bounds.streams.knowledge import StreamKnowledge, stream_knowledge
 from veilnet.bounds.streams.riccati import Steady, steady_state
 from veilnet.bounds.streams.state_space import message_model
@@ -34,7 +35,7 @@ _COARSER = 4.0
 
 
 def with_release_grid(
-    network: Network, sanitizers: Sanitizers, *, known: StreamKnowledge | None = None
+    network: Network, sanitizers: Sanitizers, *, known: Outlook | None = None
 ) -> Mechanisms:
     """What agents send, with the grid that the numbers of each agent are rounded to.
 
@@ -105,9 +106,10 @@ def beyond_reach(agent: str, times: float) -> InvalidNetwork:
     )
 
 
-def _stream_steps(network: Network, sent: Mechanisms, known: StreamKnowledge | None) -> Array:
+def _stream_steps(network: Network, sent: Mechanisms, known: Outlook | None) -> Array:
     """Grids far below what is new in a row of messages: what the centre's filter weighs their rounding against."""
-    steady = (known or stream_knowledge(network, sent)).steady
+    known = known if isinstance(known, StreamKnowledge) else stream_knowledge(network, sent)
+    steady = known.steady
     assert isinstance(steady, Steady)
     news = steady.news
     if (

@@ -7,12 +7,14 @@ all of them.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilnet._core.types import Array, Booleans
+from veilnet.agent.memory import impulses, response
 from veilnet.agent.sanitizer import Sanitizer
 
 _FREQUENCIES = 32
@@ -30,11 +32,7 @@ def unrolled(sanitizer: Sanitizer, rows: int = 1) -> Sanitizer:
     """
     memory = sanitizer.memory
     assert memory is not None
-    through, direct = sanitizer.compression[:, : memory.order], sanitizer.compression[:, memory.order :]
-    shown, kept = [], memory.gain
-    for age in range(rows):
-        shown.append(through @ kept + (direct if age == 0 else 0.0))
-        kept = memory.transition @ kept
+    shown = list(islice(impulses(sanitizer.compression, memory.transition, memory.gain), rows))
     return Sanitizer(
         np.concatenate(shown, axis=1),
         sanitizer.noise,
@@ -53,49 +51,42 @@ def fading(sanitizer: Sanitizer, part: float = _LITTLE) -> int:
     memory = sanitizer.memory
     if memory is None:
         return 0
-    through, direct = sanitizer.compression[:, : memory.order], sanitizer.compression[:, memory.order :]
-    kept, largest, last = memory.gain, np.zeros(memory.readings), 0
-    for age in range(_MOST_ROWS):
-        shown = through @ kept + (direct if age == 0 else 0.0)
-        size = np.max(np.abs(shown), axis=0, initial=0.0)  # of each reading in its own unit
+    largest, last = np.zeros(memory.readings), 0
+    shown = impulses(sanitizer.compression, memory.transition, memory.gain)
+    for age, each in enumerate(islice(shown, _MOST_ROWS)):
+        size = np.max(np.abs(each), axis=0, initial=0.0)  # of each reading in its own unit
         largest = np.maximum(largest, size)
         if np.any(size > part * largest):
             last = age
         elif age > 2 * last + memory.order:
             break
-        kept = memory.transition @ kept
     return last
 
 
 def responses(sanitizer: Sanitizer, rows: Array) -> NDArray[Any]:
-    """h(ω) of some rows on (memory, reading), (frequencies, rows, readings); constant without a memory."""
+    """h(ω) of some rows on (memory, reading), (frequencies, rows, readings); one without a memory."""
     angles = (np.arange(_FREQUENCIES) + 0.5) * (np.pi / _FREQUENCIES)
-    direct = np.broadcast_to(
-        rows[:, sanitizer.order :].astype(complex), (_FREQUENCIES, len(rows), sanitizer.readings)
-    )
     memory = sanitizer.memory
-    if memory is None:
-        return np.array(direct)
-    turns = np.exp(-1j * angles)[:, None, None]
-    kept = np.linalg.solve(np.eye(memory.order) - turns * memory.transition, memory.gain.astype(complex))
-    return np.asarray(direct + rows[:, : sanitizer.order] @ kept)
+    transition, gain = (None, None) if memory is None else (memory.transition, memory.gain)
+    return response(rows, transition, gain, np.exp(-1j * angles))
 
 
-def recoverable(response: NDArray[Any], noisy: Booleans, place: int) -> float | None:
+def recoverable(whole: NDArray[Any], noisy: Booleans, place: int, outside: float = _OUTSIDE) -> float | None:
     """The least deviation with which whoever waits recovers one reading from what is sent; None where nobody does.
 
-    response: h(ω) of all numbers, in normal form; ``noisy`` those with noise of variance one.
+    whole:   h(ω) of all numbers, in normal form; ``noisy`` those with noise of variance one.
+    outside: the part of a reading, units removed, that may be outside the span of what is sent.
     """
-    columns = np.sqrt(np.mean(np.sum(np.abs(response) ** 2, axis=1), axis=0))
+    columns = np.sqrt(np.mean(np.sum(np.abs(whole) ** 2, axis=1), axis=0))
     columns = np.where(columns > 0, columns, 1.0)
-    target = np.zeros(response.shape[2])
+    target = np.zeros(whole.shape[2])
     target[place] = 1.0
     variances = []
-    for one in response / columns:
+    for one in whole / columns:
         # Numbers without noise may be weighed as one likes: what they do not see is left to the others.
         free = _unseen_by(one[~noisy])
         weights = np.linalg.lstsq((one[noisy] @ free).T, target @ free, rcond=None)[0]
-        if np.linalg.norm((one[noisy] @ free).T @ weights - target @ free) > _OUTSIDE:
+        if np.linalg.norm((one[noisy] @ free).T @ weights - target @ free) > outside:
             return None
         variances.append(float(np.sum(np.abs(weights) ** 2)))
     return float(np.sqrt(np.mean(variances)) / columns[place])

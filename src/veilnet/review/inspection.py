@@ -24,6 +24,8 @@ Kind = Literal["exactly", "with noise", "mixed with others", "withheld"]
 
 # A reading is in the span of some rows when less than this part of it (units removed) is outside.
 _OUTSIDE = 1e-9
+# The same of a filter, whose response is solved for at each frequency.
+_OUTSIDE_OF_MANY = 1e-7
 # Noise below this part of the range of a reading protects nothing worth having.
 _NEGLIGIBLE = 1e-3
 # Where no range is known, noise below this part of a step of the reading leaves the reading as it was.
@@ -119,11 +121,8 @@ class Inspection:
 def inspect(sanitizer: Sanitizer) -> Inspection:
     """Say in words what a sanitizer would tell, and raise an alarm where raw readings can be recovered."""
     names = list(sanitizer.names) or [f"reading {k + 1}" for k in range(sanitizer.readings)]
-    rows, noisy = sanitizer.normal
-    if sanitizer.memory is None:
-        exposures = tuple(_exposure(name, k, rows, noisy, sanitizer) for k, name in enumerate(names))
-    else:
-        exposures = _filtered_exposures(names, rows, noisy, sanitizer)
+    noisy = sanitizer.normal[1]
+    exposures = _exposures(names, sanitizer)
     deviations = np.sqrt(np.maximum(np.diag(sanitizer.noise), 0.0))
     of_row = sanitizer if sanitizer.memory is None else unrolled(sanitizer)
     beside = "" if sanitizer.memory is None else " of this row, and what the memory keeps of earlier ones"
@@ -201,8 +200,10 @@ def _on_memory(sanitizer: Sanitizer, of_row: Sanitizer, exposures: tuple[Exposur
     left = fading(sanitizer)
     bare = [
         each.reading
-        for k, each in enumerate(exposures)
-        if each.kind != "exactly" and _exposure(each.reading, k, *of_row.normal, of_row).kind == "exactly"
+        for each, in_first in zip(
+            exposures, _exposures([each.reading for each in exposures], of_row), strict=True
+        )
+        if each.kind != "exactly" and in_first.kind == "exactly"
     ]
     first = "in the very first row, before the memory holds anything,"
     return [
@@ -213,44 +214,25 @@ def _on_memory(sanitizer: Sanitizer, of_row: Sanitizer, exposures: tuple[Exposur
     ]
 
 
-def _filtered_exposures(
-    names: list[str], rows: Array, noisy: Booleans, sanitizer: Sanitizer
-) -> tuple[Exposure, ...]:
-    """What can be recovered of each reading from all rows, for a sanitizer with memory."""
+def _exposures(names: list[str], sanitizer: Sanitizer) -> tuple[Exposure, ...]:
+    """What can be recovered of each reading: from its row or, where there is a memory, from all rows."""
+    rows, noisy = sanitizer.normal
     whole = responses(sanitizer, rows)
-    exact = whole[:, ~noisy]
+    exact, outside = whole[:, ~noisy], _OUTSIDE if sanitizer.memory is None else _OUTSIDE_OF_MANY
     found = []
     for place, name in enumerate(names):
         if not np.any(np.abs(whole[:, :, place]) > 0):
             found.append(Exposure(name, "withheld"))
-        elif exact.shape[1] and recoverable(exact, np.zeros(exact.shape[1], bool), place) is not None:
+        elif (
+            exact.shape[1] and recoverable(exact, np.zeros(exact.shape[1], bool), place, outside) is not None
+        ):
             found.append(Exposure(name, "exactly"))
         else:
-            error = recoverable(whole, noisy, place)
+            error = recoverable(whole, noisy, place, outside)
             found.append(
                 Exposure(name, "mixed with others") if error is None else Exposure(name, "with noise", error)
             )
     return tuple(found)
-
-
-def _exposure(name: str, place: int, rows: Array, noisy: Booleans, sanitizer: Sanitizer) -> Exposure:
-    if not np.any(sanitizer.compression[:, place]):
-        return Exposure(name, "withheld")
-    columns = np.sqrt(np.sum(_unit(rows) ** 2, axis=0))
-    columns = np.where(columns > 0, columns, 1.0)
-    target = np.eye(rows.shape[1])[place]
-    for some, kind in ((~noisy, "exactly"), (np.ones(len(rows), bool), "with noise")):
-        basis = _unit(rows[some] / columns)
-        if not len(basis):
-            continue
-        weights = np.linalg.lstsq(basis.T, target, rcond=None)[0]
-        if np.linalg.norm(basis.T @ weights - target) <= _OUTSIDE:
-            if kind == "exactly":
-                return Exposure(name, "exactly")
-            sizes = np.linalg.norm(rows / columns, axis=1)
-            error = float(np.linalg.norm((weights / sizes)[noisy]) / columns[place])
-            return Exposure(name, "with noise", error)
-    return Exposure(name, "mixed with others")
 
 
 def _raw(exposures: tuple[Exposure, ...], noisy: Booleans) -> list[str]:
@@ -331,11 +313,6 @@ def _ranges(sanitizer: Sanitizer) -> Array:
     low, high = sanitizer.limits
     ranges = high - low
     return np.asarray(np.where(np.isfinite(ranges) & (ranges > 0), ranges, np.nan))
-
-
-def _unit(rows: Array) -> Array:
-    sizes = np.linalg.norm(rows, axis=1)
-    return np.asarray(rows / np.where(sizes > 0, sizes, 1.0)[:, None])
 
 
 def _combination(row: Array, names: list[str], *, parts_shown: int = 6) -> str:

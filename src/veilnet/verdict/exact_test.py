@@ -50,8 +50,7 @@ def check(network: Network) -> Verdict:
     mine = _sufficient_shares(network)
     sent = mine.sanitizers
     known = knowledge(network, sent)
-    ceiling = {name: known.growth(rows) for name, rows in network.private.items()}
-    limit = privacy_limit(network)
+    ceiling, limit = known.privacy, privacy_limit(network)
     if network.conditioning <= _INFINITY_IS_SURE:
         return Verdict(network, ceiling, limit, mine)
     silent = Mechanisms(network, [replace(each, compression=each.compression[:, :0]) for each in sent.stacks])

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from veilnet._core.linalg import EPS
-from veilnet._core.types import Array
 from veilnet._core.words import NOTHING, VARIANCES, join_names, number, times
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.detectability import Detectability, detectability, secrets_headlines
-from veilnet.bounds.knowledge import knowledge
+from veilnet.bounds.knowledge import outlook
 from veilnet.bounds.typical_errors import TypicalError, in_one_row, typical_errors
 from veilnet.model.doubts import doubt_notes
 from veilnet.model.network import Network
@@ -84,26 +83,18 @@ class Verdict:
         found: dict[str, dict[str, float]] = {name: {} for name in self.ceiling}
         if not self.blocked:
             return found
-        messages = dict(self._sent())
+        messages = dict(self.shares.sanitizers)
         for agent, sanitizer in messages.items():
             if sanitizer.sent == 0:
                 continue
-            growth = self._growth(messages | {agent: Sanitizer.silent(sanitizer.readings)})
+            known = outlook(self.network, messages | {agent: Sanitizer.silent(sanitizer.readings)})
             for name in self.blocked:
-                raised = growth(self.network.private[name])
+                raised = known.growth(self.network.private[name], hindsight=True)
                 if raised > self.ceiling[name] * (1 + 1e-9) + self.tolerance:
                     found[name][agent] = raised
         return {
             name: dict(sorted(agents.items(), key=lambda item: -item[1])) for name, agents in found.items()
         }
-
-    def _sent(self) -> Mapping[str, Sanitizer]:
-        """What agents send at perfect utility."""
-        return self.shares.sanitizers
-
-    def _growth(self, messages: Mapping[str, Sanitizer]) -> Callable[[Array], float]:
-        """How much the error of rows of x grows under some messages."""
-        return knowledge(self.network, messages).growth
 
     @cached_property
     def printed_theorem(self) -> PrintedTheorem:
@@ -178,7 +169,7 @@ class Verdict:
     @cached_property
     def detectability(self) -> dict[str, Detectability]:
         """How surely the change of each secret is seen where nothing is lost."""
-        return detectability(self.network, self._sent()) if self.network.secrets else {}
+        return detectability(self.network, self.shares.sanitizers) if self.network.secrets else {}
 
     @cached_property
     def _errors(self) -> dict[str, TypicalError]:

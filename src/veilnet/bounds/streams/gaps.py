@@ -40,7 +40,7 @@ from veilnet._core.lyapunov import stationary_covariance
 from veilnet._core.types import Array, Integers
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.knowledge import StreamKnowledge
-from veilnet.bounds.streams.riccati import Steady, steady_state
+from veilnet.bounds.streams.riccati import Steady, steady_state, updated
 from veilnet.bounds.streams.state_space import StateSpace, message_model
 from veilnet.model.network import Network
 
@@ -205,16 +205,11 @@ class _Path:
 
     def _row(self, before: Array, arrived: Integers | slice) -> tuple[Array, Array, Array]:
         """(L, N, P) of a row in which these numbers arrive, from the error before it."""
-        observe = self._model.observe[arrived]
-        floor = self._floor[arrived][:, arrived]
-        half = before @ observe.T
-        news = observe @ half + floor
-        gain = _turned(np.asarray(np.linalg.solve(news, _turned(half)), np.float64)) if len(observe) else half
-        left = np.eye(before.shape[-1]) - gain @ observe
-        now = left @ before @ _turned(left) + gain @ floor @ _turned(gain)
-        wide = np.broadcast_to(observe, (*news.shape[:-1], observe.shape[1]))
-        tells = np.asarray(observe.T @ np.linalg.solve(news, wide), np.float64)
-        return left, (tells + _turned(tells)) / 2, (now + _turned(now)) / 2
+        observe, floor = self._model.observe[arrived], self._floor[arrived][:, arrived]
+        row = updated(before, observe, floor)
+        wide = np.broadcast_to(observe, (*row.news.shape[:-1], observe.shape[1]))
+        tells = np.asarray(observe.T @ np.linalg.solve(row.news, wide), np.float64)
+        return row.left, (tells + _turned(tells)) / 2, row.error
 
     def _next(self, now: Array) -> Array:
         return np.asarray(self._model.transition @ now @ self._model.transition.T + self._model.noise)

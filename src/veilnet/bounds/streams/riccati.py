@@ -26,7 +26,7 @@ nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,27 +57,41 @@ _NOT_COMPUTED = (
 )
 
 
-class LinearSystem(Protocol):
-    """X_t = transition X_{t-1} + N(0, noise), z_t = observe X_t + N(0, floor)."""
-
-    @property
-    def transition(self) -> Array: ...
-    @property
-    def noise(self) -> Array: ...
-    @property
-    def observe(self) -> Array: ...
-    @property
-    def floor(self) -> Array: ...
-
-
 @dataclass(frozen=True, eq=False)
 class MessageSystem:
-    """A :class:`LinearSystem` of its four matrices."""
+    """X_t = transition X_{t-1} + N(0, noise), z_t = observe X_t + N(0, floor)."""
 
     transition: Array
     noise: Array
     observe: Array
     floor: Array
+
+
+class RowUpdate(NamedTuple):
+    """What a row of messages does to an error P.
+
+    gain:  K.
+    news:  C P C' + R, the covariance of what is new in the messages.
+    left:  I - K C.
+    error: what is left of P, by a sum of what is positive (Joseph's form).
+    """
+
+    gain: Array
+    news: Array
+    left: Array
+    error: Array
+
+
+def updated(before: Array, observe: Array, floor: Array) -> RowUpdate:
+    """The update of an error (..., n, n) by messages C, (m, n), with noise R of their own, (m, m)."""
+    half = before @ observe.T
+    news = observe @ half + floor
+    news = (news + np.swapaxes(news, -1, -2)) / 2
+    turned = np.swapaxes(half, -1, -2)
+    gain: Array = np.swapaxes(np.asarray(np.linalg.solve(news, turned)), -1, -2) if len(observe) else half
+    left = np.eye(before.shape[-1]) - gain @ observe
+    error = left @ before @ np.swapaxes(left, -1, -2) + gain @ floor @ np.swapaxes(gain, -1, -2)
+    return RowUpdate(gain, news, left, (error + np.swapaxes(error, -1, -2)) / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +146,7 @@ def bounded_rows(rows: Array, unbounded: Array) -> Booleans:
     return np.asarray(outside <= _SMALLEST_PART * np.linalg.norm(rows, axis=1))
 
 
-def steady_state(messages: LinearSystem) -> Steady:
+def steady_state(messages: MessageSystem) -> Steady:
     """The steady state of the filter on these messages; InvalidRequest where rounding leaves none."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -141,7 +155,7 @@ def steady_state(messages: LinearSystem) -> Steady:
         raise InvalidRequest(_NOT_COMPUTED) from None
 
 
-def _steady_state(messages: LinearSystem) -> Steady:
+def _steady_state(messages: MessageSystem) -> Steady:
     stable = spectral_radius(messages.transition) < NOT_DYING
     unbounded = np.zeros((len(messages.transition), 0))
     if not stable:
@@ -192,17 +206,16 @@ def doubled(closed: Array, told: Array, seen: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _System:
+class _System(MessageSystem):
     """Messages in unit coordinates, split: the first ``exact`` numbers carry no noise of their own."""
 
-    transition: Array
-    noise: Array
-    observe: Array
-    floor: Array
     exact: int
 
+    def updated(self, error: Array) -> RowUpdate:
+        return updated(error, self.observe, self.floor)
 
-def _in_unit_sizes(messages: LinearSystem, *, stable: bool) -> tuple[MessageSystem, Array, Array]:
+
+def _in_unit_sizes(messages: MessageSystem, *, stable: bool) -> tuple[MessageSystem, Array, Array]:
     """(messages, sizes, P0), each entry of the state counted in its own deviation.
 
     P0 is the stationary covariance, or, where A is not stable, the error of a filter that takes all noises for larger
@@ -221,7 +234,7 @@ def _in_unit_sizes(messages: LinearSystem, *, stable: bool) -> tuple[MessageSyst
     return unit, sizes, above / sizes[:, None] / sizes[None, :]
 
 
-def _error_of_noisier(messages: LinearSystem) -> Array:
+def _error_of_noisier(messages: MessageSystem) -> Array:
     """The error of a filter that believes in larger noises, which always settles: an upper bound to start at."""
     A, C = messages.transition, messages.observe
     level = np.max(np.diag(messages.noise), initial=0.0)
@@ -289,7 +302,7 @@ def _reduced(
         inner = space.T @ error @ space
         if place + 1 == len(chain):
             break
-        now = _updated(within, (inner + inner.T) / 2)
+        now = within.updated((inner + inner.T) / 2).error
         free = unseen.T @ space
         now = unseen @ (free @ now @ free.T) @ unseen.T
         error = system.transition @ now @ system.transition.T + system.noise
@@ -324,22 +337,6 @@ def _without_repetition(system: _System, space: Array) -> tuple[_System, Array]:
     )
 
 
-def _gain(system: _System, error: Array) -> tuple[Array, Array]:
-    """(K, V): the gain of a row, and the covariance of what is new in its messages."""
-    half = error @ system.observe.T
-    news = system.observe @ half + system.floor
-    news = (news + news.T) / 2
-    return np.asarray(np.linalg.solve(news, half.T).T), news
-
-
-def _updated(system: _System, error: Array) -> Array:
-    """The error after a row's messages, by a sum of what is positive (Joseph's form)."""
-    gain, _ = _gain(system, error)
-    left = np.eye(len(error)) - gain @ system.observe
-    now = left @ error @ left.T + gain @ system.floor @ gain.T
-    return np.asarray((now + now.T) / 2)
-
-
 def _largest_fixed_point(system: _System, start: Array) -> Array:
     """P, by some rows one by one, doubling from there, and Newton's method.
 
@@ -351,10 +348,10 @@ def _largest_fixed_point(system: _System, start: Array) -> Array:
         return start
     for _ in range(_ROWS_ONE_BY_ONE):
         start = _following(system, start)
-    gain, news = _gain(system, start)
+    row = system.updated(start)
     told = start - _following(system, start)
-    seen = C.T @ np.linalg.solve(news, C)
-    error = start - doubled(A - A @ gain @ C, told, (seen + seen.T) / 2)
+    seen = C.T @ np.linalg.solve(row.news, C)
+    error = start - doubled(A @ row.left, told, (seen + seen.T) / 2)
     for _ in range(_NEWTON_STEPS):
         rough, error = error, _newton(system, (error + error.T) / 2)
         if np.max(np.abs(error - rough)) <= _ENOUGH * np.max(np.diag(error)):
@@ -364,7 +361,7 @@ def _largest_fixed_point(system: _System, start: Array) -> Array:
 
 def _following(system: _System, error: Array) -> Array:
     """Ric(P): the error before the next row."""
-    following = system.transition @ _updated(system, error) @ system.transition.T + system.noise
+    following = system.transition @ system.updated(error).error @ system.transition.T + system.noise
     return np.asarray((following + following.T) / 2)
 
 
@@ -381,9 +378,8 @@ def _confirmed(system: _System, error: Array, above: Array) -> Array:
 
 def _newton(system: _System, error: Array) -> Array:
     """One step: the error of a filter that keeps the gain of ``error``; that itself where such a filter runs away."""
-    gain, _ = _gain(system, error)
-    closed = system.transition @ (np.eye(len(error)) - gain @ system.observe)
-    carried = system.transition @ gain
+    row = system.updated(error)
+    closed, carried = system.transition @ row.left, system.transition @ row.gain
     better = stationary_covariance(closed, system.noise + carried @ system.floor @ carried.T)
     runs_away = not np.all(np.isfinite(better)) or np.max(better) > 2 * np.max(np.abs(error))
     return error if runs_away else better
@@ -395,19 +391,17 @@ def _settled(
     if len(system.observe) == 0:
         gain = np.zeros((len(before), mix.shape[1]))
         return Steady(basis, before, before, before, unbounded, gain, system.transition, told)
-    gain, news = _gain(system, before)
-    left = np.eye(len(before)) - gain @ system.observe
-    now = left @ before @ left.T + gain @ system.floor @ gain.T
-    closed = system.transition @ left
-    later = stationary_covariance(closed.T, system.observe.T @ np.linalg.solve(news, system.observe))
+    row = system.updated(before)
+    closed = system.transition @ row.left
+    later = stationary_covariance(closed.T, system.observe.T @ np.linalg.solve(row.news, system.observe))
     hindsight = before - before @ later @ before
     return Steady(
         basis=basis,
         before=before,
-        now=(now + now.T) / 2,
+        now=row.error,
         hindsight=(hindsight + hindsight.T) / 2,
         unbounded=unbounded,
-        gain=gain @ mix,
+        gain=row.gain @ mix,
         closed=closed,
         news=told,
     )

@@ -12,8 +12,9 @@ one another from row to row, parts of its memory become known exactly, and covar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from veilnet._core.stacks import joined_triangle, parts
 from veilnet._core.stacks import raw_triangle as stack_triangle
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import SanitizerStack
+from veilnet.agent.memory import impulses
 from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.riccati import Steady
 from veilnet.bounds.streams.state_space import message_model
@@ -102,19 +104,14 @@ def share_weights(system: ShareSystem, stack: SanitizerStack, gains: Array, root
 
     Both are filters of the same readings, compared over the rows that tell filters of so many numbers apart.
     """
-    lags = system.transition.shape[0] + stack.order + 1
-    order = stack.order
-    from_memory, from_reading = stack.compression[:, :, :order], stack.compression[:, :, order:]
-    state = gains @ roots
-    sent, shares = [from_reading @ roots], [system.rows @ state]
+    lags = 1
+    made: Iterator[Array] = iter([stack.compression])
     if stack.transition is not None and stack.gain is not None:
-        memory = stack.gain @ roots
-        sent[0] = sent[0] + from_memory @ memory
-        for _ in range(lags):
-            memory, state = stack.transition @ memory, system.transition @ state
-            sent.append(from_memory @ memory)
-            shares.append(system.rows @ state)
-    told, wanted = np.concatenate(sent, axis=2), np.concatenate(shares, axis=2)
+        lags = len(system.transition) + stack.order + 2
+        made = impulses(stack.compression, stack.transition, stack.gain)
+    shares = impulses(np.pad(system.rows, ((0, 0), (0, gains.shape[2]))), system.transition, gains)
+    told = np.concatenate([each @ roots for each in islice(made, lags)], axis=2)
+    wanted = np.concatenate([each @ roots for each in islice(shares, lags)], axis=2)
     sizes = np.linalg.norm(told, axis=2)
     sizes = np.where(sizes > 0, sizes, 1.0)
     told = told / sizes[:, :, None]

@@ -22,6 +22,7 @@ from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts, sent_triangle
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
+from veilnet.agent.memory import response
 from veilnet.bounds.streams.share_sums import ShareSystem, share_weights, tells_all
 
 ComplexArray = NDArray[Any]
@@ -58,7 +59,8 @@ def sums_at(sanitizers: Mechanisms, system: ShareSystem, turns: ComplexArray) ->
     count = len(turns)
     information = np.zeros((count, size, size), complex)
     off, noise = np.zeros((count, rows, size), complex), np.zeros((count, rows, rows), complex)
-    carried = _from_the_left(system.rows, system.transition[None], turns)[0]
+    moves = np.eye(size) - turns[:, None, None] * system.transition
+    carried = system.rows @ np.linalg.inv(moves)
     for stack, observe, roots in agents_of(sanitizers, count * size * size):
         gains = system.gains(observe, roots)
         white = solve_lower_batch(roots, observe)
@@ -66,26 +68,24 @@ def sums_at(sanitizers: Mechanisms, system: ShareSystem, turns: ComplexArray) ->
             flat = white.reshape(-1, size)
             information += flat.T @ flat
             continue
-        response = _response(stack, turns)
+        sent = response(stack.compression, stack.transition, stack.gain, turns)
         if stack.sent:
-            information += _told(stack, response, roots, white, count)
+            information += _told(stack, sent, roots, white, count)
         missing = carried @ gains[:, None]
         if stack.sent:
-            missing = missing - share_weights(system, stack, gains, roots)[:, None] @ response
+            missing = missing - share_weights(system, stack, gains, roots)[:, None] @ sent
         wide = _side_by_side(missing @ roots[:, None])
         off += wide @ white.reshape(-1, size)
         noise += wide @ np.conj(np.swapaxes(wide, 1, 2))
     return Sums(information, off, noise)
 
 
-def _told(
-    stack: SanitizerStack, response: ComplexArray, roots: Array, white: Array, count: int
-) -> ComplexArray:
+def _told(stack: SanitizerStack, sent: ComplexArray, roots: Array, white: Array, count: int) -> ComplexArray:
     """J̃ of some agents, (f, L, L)."""
     if stack.order == 0:
         upper = sent_triangle(np.ascontiguousarray(roots @ white), roots, stack.compression, stack.variances)
         return np.broadcast_to((upper.T @ upper).astype(complex), (count, *upper.shape))
-    whitened = response @ roots[:, None]
+    whitened = sent @ roots[:, None]
     if stack.variances is not None:
         own = np.sqrt(stack.variances)[:, None, :, None] * np.eye(stack.sent)
         whitened = np.concatenate([whitened, np.broadcast_to(own, (*whitened.shape[:3], stack.sent))], axis=3)
@@ -93,25 +93,6 @@ def _told(
     seen = spanning @ white[:, None]
     flat = np.swapaxes(seen, 0, 1).reshape(count, -1, white.shape[2])
     return np.asarray(np.conj(np.swapaxes(flat, 1, 2)) @ flat)
-
-
-def _response(stack: SanitizerStack, turns: ComplexArray) -> ComplexArray:
-    """h_i(ω), (count, f, k, n); one frequency for all where nothing is kept from row to row."""
-    order = stack.order
-    direct = stack.compression[:, None, :, order:]
-    if stack.transition is None or stack.gain is None:
-        return direct
-    return (
-        direct
-        + _from_the_left(stack.compression[:, :, :order], stack.transition, turns) @ stack.gain[:, None]
-    )
-
-
-def _from_the_left(rows: Array, transition: Array, turns: ComplexArray) -> ComplexArray:
-    """C (I - F e^{-iω})^-1, (count, f, k, order), for stacks of C and F."""
-    system = np.eye(transition.shape[1]) - turns[:, None, None] * np.swapaxes(transition, 1, 2)[:, None]
-    right = np.swapaxes(np.broadcast_to(rows, (len(transition), *rows.shape[-2:])), 1, 2)[:, None]
-    return np.asarray(np.swapaxes(np.linalg.solve(system, right.astype(complex)), 2, 3))
 
 
 def _side_by_side(matrices: ComplexArray) -> ComplexArray:

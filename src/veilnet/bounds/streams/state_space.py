@@ -26,12 +26,13 @@ from veilnet._core.types import Array
 from veilnet._core.validation import refuse_unknown
 from veilnet.agent.mechanisms import check_sanitizers
 from veilnet.agent.sanitizer import Sanitizer
+from veilnet.bounds.streams.riccati import MessageSystem
 from veilnet.model.network import Network
 from veilnet.model.stream_size import refuse_too_large
 
 
 @dataclass(frozen=True, eq=False)
-class StateSpace:
+class StateSpace(MessageSystem):
     """X_t = transition X_{t-1} + N(0, noise), z_t = observe X_t + N(0, floor).
 
     transition: (n, n).
@@ -47,10 +48,6 @@ class StateSpace:
                 is drawn from where it begins anew, of agents who draw it: others begin empty.
     """
 
-    transition: Array
-    noise: Array
-    observe: Array
-    floor: Array
     start: Array | None
     start_mean: Array
     drive: Array

@@ -17,6 +17,7 @@ import numpy as np
 
 from veilnet._core.linalg import EPS
 from veilnet._core.types import Array, Booleans
+from veilnet.bounds.streams.riccati import updated
 from veilnet.centre.streams.model import FilterRow
 
 # An error that changes by less than this part of itself from one row to the next has settled.
@@ -113,7 +114,6 @@ class Gains:
         self._most = min(_MOST_STEPS, max(16, _MOST_BYTES // (_BYTES_PER_STEP * size**2)))
         self._made = 0
         self._settled: dict[Hashable, Step] = {}
-        self._identity = np.eye(size)
         # memories may be far larger than the x that they are made of
         of_x = np.any(model.public != 0, axis=0)
         self._vague = _STILL_VAGUE * float(np.max(np.diag(model.start)[of_x], initial=0.0))
@@ -162,14 +162,8 @@ class Gains:
         return self._rows[pattern]
 
     def _step(self, row: FilterRow, before: Array) -> Step:
-        half = before @ row.observe.T
-        news = row.observe @ half + row.floor
-        news = (news + news.T) / 2
-        gain: Array = np.asarray(np.linalg.solve(news, half.T).T) if row.arrived.size else half
-        left = self._identity - gain @ row.observe
-        error = left @ before @ left.T + gain @ row.floor @ gain.T  # Joseph's form: a sum of what is positive
-        error = (error + error.T) / 2
-        return Step(row, gain, news, left, error, *self.stated(error))
+        made = updated(before, row.observe, row.floor)
+        return Step(row, *made, *self.stated(made.error))
 
     def stated(self, error: Array) -> tuple[Array, Booleans]:
         """(covariance, which of them are known at all) of the public rows, from that of the state."""

@@ -7,9 +7,9 @@ filters never let the centre bound stays hidden for ever (``hidden``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from veilnet._core.lyapunov import complement
 from veilnet._core.types import Array
 from veilnet._core.words import direction_in_words, join_names, number, times
 from veilnet.agent.dither import settled
-from veilnet.agent.sanitizer import Sanitizer
 from veilnet.bounds.streams.gaps import promise_with_gaps
 from veilnet.bounds.streams.knowledge import StreamKnowledge, silent_stream, stream_knowledge
 from veilnet.model.network import Network
@@ -92,12 +91,6 @@ class StreamVerdict(Verdict):
             )
         return super().blocking
 
-    def _sent(self) -> Mapping[str, Sanitizer]:
-        return self.shares.sanitizers
-
-    def _growth(self, messages: Mapping[str, Sanitizer]) -> Callable[[Array], float]:
-        return partial(stream_knowledge(self.network, messages).growth, hindsight=True)
-
     @property
     def printed_theorem(self) -> PrintedTheorem:
         """The paper has no theorem for streams: that of one row by itself."""
@@ -145,14 +138,8 @@ def check_stream(network: Network) -> StreamVerdict:
     network = settled(network, lambda tried: share_filters(tried).sanitizers)
     mine = share_filters(network)
     known = stream_knowledge(network, mine.sanitizers)
-    silent = silent_stream(network)
-    return StreamVerdict(
-        network,
-        ceiling={name: known.growth(rows, hindsight=True) for name, rows in network.private.items()},
-        limit={name: silent.growth(rows, hindsight=True) for name, rows in network.private.items()},
-        shares=mine,
-        known=known,
-    )
+    limit = silent_stream(network).privacy
+    return StreamVerdict(network, ceiling=known.privacy, limit=limit, shares=mine, known=known)
 
 
 def in_numbers(network: Network, shares: ShareFilters) -> str:
