@@ -28,7 +28,6 @@ from veilnet.auditing.attack.allowed import Promises
 from veilnet.auditing.attack.class_rows import class_row
 from veilnet.auditing.attack.error_rows import Judged
 from veilnet.auditing.report import IN_WORDS, Row
-from veilnet.bounds.knowledge import knowledge
 from veilnet.calibration.classes import classes_of
 from veilnet.calibration.stretches import remembered, stretches_of
 
@@ -56,7 +55,7 @@ def seen_by(plan: vn.Plan | None, log: Log, seed: int) -> np.ndarray:
 
 def judged(network: vn.Network, plan: vn.Plan, first: Log, later: Log) -> list[Row]:
     """A row for each attacker, without and with memory."""
-    promises = Promises(network, knowledge(network, plan.sanitizers))
+    promises = Promises(network, plan.sanitizers)
     found = []
     for lags in ((), LAGS):
         views = [

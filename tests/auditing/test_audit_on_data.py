@@ -16,7 +16,6 @@ from veilnet.auditing.attack.error_rows import Judged, error_row
 from veilnet.auditing.attack.held_out import Samples
 from veilnet.auditing.attack.model_fit import model_row
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
-from veilnet.bounds.knowledge import knowledge
 from veilnet.cli import run
 from veilnet.plans.plan import Plan, make_plan
 
@@ -140,7 +139,7 @@ def test_a_leak_of_a_message_is_found(plan: Plan) -> None:
 def test_an_attacker_who_never_errs_is_found(plan: Plan) -> None:
     """His guesses are the truth in every row, from messages as from raw readings."""
     truth = log(2000, 1)["x"][:, 1:]
-    promises = Promises(plan.network, knowledge(plan.network, plan.sanitizers))
+    promises = Promises(plan.network, plan.sanitizers)
     judged = Judged("attackers", "ridge", "g", 0, plan.network)
     row = error_row(judged, truth, truth, truth, promises, 1e-3)
     assert row.found == 0.0

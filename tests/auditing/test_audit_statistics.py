@@ -81,7 +81,7 @@ def test_the_promise_at_another_spread_is_that_of_a_network_with_that_prior() ->
         agent: vn.Sanitizer(rng.standard_normal((1, len(rows))), 0.5)
         for agent, rows in network.observe.items()
     }
-    promises = Promises(network, knowledge(network, sanitizers))
+    promises = Promises(network, sanitizers)
     assert network.prior is not None
     before = np.asarray(network.prior.covariance)
     for name, rows in network.private.items():

@@ -32,6 +32,7 @@ from veilnet.auditing.options import (
     refuse_idle,
 )
 from veilnet.auditing.parts import Advance, Parts
+from veilnet.auditing.promise import seen_rows
 from veilnet.auditing.report import AuditReport, Judgement, Row
 from veilnet.auditing.sections import Section
 from veilnet.io.agent_ledger import is_agent_store
@@ -101,7 +102,7 @@ def audit(
     found_baselines: list[Baseline] = []
     steps: dict[Section, tuple[float, Step]] = {
         Section.DEPLOYED: (2.0, parts.deployed),
-        Section.PROMISE: (2.0, parts.promise),
+        Section.PROMISE: (2.0, lambda go: [*parts.promise(go), *seen_rows(plan)]),
         Section.ATTACKERS: (10.0, lambda go: parts.attacked(data, go)),
         Section.LATTICE: (2.0, lambda go: parts.lattice(data, go)),
         Section.COLLUSION: (2.0, lambda go: parts.collusion(what_if, floors, go)),

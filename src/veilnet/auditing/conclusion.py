@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,19 @@ HELD = (
     "ok",
     "holds",
 )  # verdicts of a promise that was tested and holds: as they are, and as they are printed
+
+
+IN_MODEL, IN_LOG = ": the promise in the model", ": what the log shows"  # the two verdicts on a secret
+_IN_MODEL = {"ok": "as promised", "holds": "as promised", "warn": "not hidden", "look at it": "not hidden"}
+_IN_LOG = {
+    "ok": "no more was seen",
+    "holds": "no more was seen",
+    "warn": "not hidden",
+    "look at it": "not hidden",
+    "cannot tell": "cannot be told",
+    "fail": "BROKEN",
+    "not covered": "not covered",
+}
 
 
 class Finding(Protocol):
@@ -73,9 +86,12 @@ class Found(Protocol):
 def promised_in_words(plan: Plan) -> str:
     """What a plan promises: how well the centre knows what is public, and how badly what is private."""
     errors = typical_errors(plan.network, plan.sanitizers, privacy=plan.privacy)
+    seen = plan.detectability
     public = [_told(e, "to") for e in errors.values() if not e.private]
     private = [
-        f"{_told(e, 'no better than')} (raw readings {_error(e, e.raw)}, guessing {_error(e, e.guessing)})"
+        f"whether {e.name} changes with AUC {seen[e.name].auc:.2f} (raw {seen[e.name].raw.auc:.2f}, guessing 0.50)"
+        if e.name in seen
+        else f"{_told(e, 'no better than')} (raw readings {_error(e, e.raw)}, guessing {_error(e, e.guessing)})"
         for e in errors.values()
         if e.private
     ]
@@ -98,21 +114,42 @@ def of_ledger_alone(sections: Sequence[str]) -> bool:
     return bool(sections) and set(sections) == {Section.LEDGER}
 
 
-def outcome(verdicts: Sequence[str], sections: Sequence[str]) -> str:
+def secrets_in_words(verdicts: Mapping[str, str]) -> list[str]:
+    """For each secret what holds in the model and what the log shows; they are two things.
+
+    verdicts: by what was looked at.
+    """
+    said = []
+    for what, verdict in verdicts.items():
+        if what.endswith(IN_MODEL):
+            name = what.removesuffix(IN_MODEL)
+            log = verdicts.get(f"{name}{IN_LOG}")
+            on_log = "" if log is None else f", on the log {_IN_LOG.get(log, log)}"
+            said.append(f"{name}: in the model {_IN_MODEL.get(verdict, 'no promise')}{on_log}")
+    return said
+
+
+def outcome(verdicts: Sequence[str], sections: Sequence[str], whats: Sequence[str]) -> str:
     """What verdicts among which none is bad come to, with how many cannot be told or want a look.
 
-    sections: of the findings, in any order.
+    sections, whats: of the findings, in the same order.
     """
+    secrets = secrets_in_words(dict(zip(whats, verdicts, strict=True)))
+    of_models = [what.endswith(IN_MODEL) for what in whats]
+    bare = any(each == "warn" for each, of_model in zip(verdicts, of_models, strict=True) if of_model)
+    verdicts = [each for each, of_model in zip(verdicts, of_models, strict=True) if not of_model]
     unclear, worries = (sum(each == kind for each in verdicts) for kind in ("cannot tell", "warn"))
     tested = "every promise that could be tested holds" if unclear else "every promise holds"
     if not any(each in HELD for each in verdicts):
         tested = (
             "nothing was found broken, and nothing could be tested" if unclear else "no promise was tested"
         )
+    if bare:
+        tested = "nothing was found broken, and the plan does not hide every secret"
     if of_ledger_alone(sections):
         tested = LEDGER_IS_WHOLE
     asides = [f"{unclear} cannot be told"] * bool(unclear) + [f"{worries} to look at"] * bool(worries)
-    return "; ".join([tested, *asides])
+    return "; ".join([tested, *asides, *secrets])
 
 
 def conclusion(report: Found) -> str:
@@ -130,7 +167,7 @@ def _found(report: Found) -> str:
     if not broken and _about_ledger_alone(report):
         return f"Found: {LEDGER_IS_WHOLE}."
     beyond = [row for row in report.rows if row.verdict == "not covered"]
-    held = sum(row.verdict == "ok" for row in report.rows)
+    held = sum(row.verdict == "ok" and not row.what.endswith(IN_MODEL) for row in report.rows)
     said = []
     if broken:
         said.append(f"{_count(len(broken))} broken: {_names(broken)}.")
@@ -150,6 +187,7 @@ def _found(report: Found) -> str:
         said.append(
             "nothing broken, and nothing that proves a promise." if unclear else "no promise was tested."
         )
+    said += [f"{each}." for each in secrets_in_words({row.what: row.verdict for row in report.rows})]
     return "Found: " + " ".join(said)
 
 

@@ -12,11 +12,12 @@ import numpy as np
 from veilnet._core.types import Array
 from veilnet._core.words import NOTHING, alike, direction_in_words, number, times
 from veilnet.auditing.attack.simulation import LinearCentre, draw_readings, draw_x
+from veilnet.auditing.conclusion import IN_MODEL
 from veilnet.auditing.deployed.deployment import Deployment, Misbehaves
 from veilnet.auditing.in_units import InUnits, in_units
-from veilnet.auditing.report import Judgement, Row
-from veilnet.auditing.statistics import SquareSum
-from veilnet.bounds.detectability import Detector
+from veilnet.auditing.report import Figure, Judgement, Row
+from veilnet.auditing.statistics import CAREFUL, SquareSum
+from veilnet.bounds.detectability import SEEN, Detectability, Detector
 from veilnet.bounds.knowledge import bits_revealed, knowledge
 from veilnet.model.stream_size import by_stacks
 from veilnet.plans.certificate import (
@@ -33,6 +34,7 @@ from veilnet.plans.plan import Plan
 
 SECTION = "the promise"
 EXPOSURE = "what stays exposed"
+HIDES_NOTHING = "That such a promise is kept protects nobody: the plan does not hide it."
 _ROWS_AT_ONCE = 2048
 _AT_LEAST = ("target of ", "every direction of ", "no less than ")  # what is promised of these is a floor
 
@@ -361,3 +363,33 @@ def _direction(plan: Plan, name: str) -> str:
     _, inner = np.linalg.eigh(half.T @ left @ half)
     names = [f"{name}[{k + 1}]" for k in range(matrix.shape[0])]
     return direction_in_words(half @ inner[:, 0] * scale, names)
+
+
+def seen_rows(plan: Plan) -> list[Row]:
+    """How surely the change of each secret is seen in what is sent, in the model."""
+    return [in_the_model(EXPOSURE, name, seen.auc, seen) for name, seen in plan.detectability.items()]
+
+
+def in_the_model(section: str, name: str, promised: Figure, seen: Detectability | None) -> Row:
+    """The promise about a parameter with few values: an AUC, and power with few false alarms.
+
+    promised: AUC; None where nothing is promised; seen: how surely the change is seen, where it is a secret.
+    """
+    what, figures = f"{name}{IN_MODEL}", {"parameter": name}
+    if not isinstance(promised, float):
+        sentence = f"{what}: none about somebody who learns how x is spread, for want of a full prior."
+        return Row(section, what, None, None, "info", sentence, None, figures, detection_cells("", "nothing"))
+    power = ["" if seen is None else f"{100 * seen.sent.power_at(rate):.1f} %" for rate in CAREFUL]
+    shown = detection_cells("" if seen is None else f"AUC {seen.raw.auc:.2f}", f"AUC {promised:.2f}", *power)
+    bare = promised >= SEEN
+    sentence = f"{what}: AUC {promised:.2f} where guessing has 0.50. "
+    sentence += HIDES_NOTHING if bare else "It was computed again from what is planned."
+    verdict: Judgement = "warn" if bare else "ok"
+    return Row(section, what, promised, promised, verdict, sentence, None, figures, shown)
+
+
+def detection_cells(raw: str, sent: str, *power: str) -> dict[str, str]:
+    """How well values are told apart, under the headings of a table; power: at each rate of false alarms."""
+    rates = [f"seen at {100 * rate:g} % false alarms" for rate in CAREFUL]
+    cells = dict(zip(rates, power or ("",) * len(rates), strict=True))
+    return {"guessing": "AUC 0.50", "raw": raw, "sent": sent} | cells

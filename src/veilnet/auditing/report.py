@@ -134,7 +134,8 @@ class AuditReport:
         """The outcome in one sentence."""
         sections = [row.section for row in self.rows]
         if self.ok:
-            return f"{self.title}: {outcome([row.verdict for row in self.rows], sections)}."
+            told = outcome([row.verdict for row in self.rows], sections, [row.what for row in self.rows])
+            return f"{self.title}: {told}."
         count = len(self.failed)
         if not count:
             return f"{self.title}: INTERRUPTED, so not every promise was looked at; nothing failed so far."

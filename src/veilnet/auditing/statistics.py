@@ -28,6 +28,7 @@ Days of a log are worth tens of independent rows, not millions: at one in a mill
 _PARTS = {Section.DEPLOYED: 0.5, Section.PROMISE: 0.25, Section.ATTACKERS: 0.15, Section.LATTICE: 0.1}
 
 CONFIDENCE = 0.99
+CAREFUL = (0.01, 0.001)  # rates of false alarms that a careful attacker allows himself
 """Level of the confidence intervals that are shown."""
 
 

@@ -84,6 +84,16 @@ def if_it_were(found: Mean, promised: float) -> Mean:
     return replace(found, error=found.error * max(1.0, float(np.sqrt(promised * (1.0 - promised) / inside))))
 
 
+def best_interval(found: Mean, tried: int, level: float = 0.95) -> tuple[float, float]:
+    """Where the true AUC of the best of so many detectors lies.
+
+    None judged wrongly leaves no spread, and yet no certainty: half an error among independent rows is possible.
+    """
+    careful = replace(found, error=max(found.error, 0.5 / found.effective))
+    low, high = careful.interval(1.0 - (1.0 - level) / tried)
+    return float(np.clip(low, 0.0, found.value)), float(np.clip(high, found.value, 1.0))
+
+
 def guessed(classes: Classes) -> dict[str, float]:
     """The measures of somebody who guesses."""
     return {"AUC": 0.5, "balanced accuracy": 1.0 / len(classes.values), "bits": 0.0}

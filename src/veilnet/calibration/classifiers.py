@@ -16,9 +16,10 @@ from veilnet.calibration.stretches import Stretch
 CLASSIFIERS = ("logistic regression", "boosting", "random forest")
 COUNTERPARTS: Mapping[str, tuple[str, ...]] = {
     "ridge": ("logistic regression",),
-    "boosting": ("boosting", "random forest"),
+    "boosting": ("boosting",),
+    "network": ("random forest",),
 }
-"""Which of them tell values apart as a regressor of that name learns numbers."""
+"""Which of them tell values apart where a regressor of that name learns numbers."""
 MOST_ROWS = 6000  # rows that slow learners are trained on
 
 

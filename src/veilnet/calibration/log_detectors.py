@@ -9,7 +9,7 @@ else is known of plans to come. Which of them sees most is told by the same rows
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from veilnet._core.extras import missing_extra
 from veilnet._core.types import Array
 from veilnet._core.words import join_names
 from veilnet.bounds.typical_errors import typical_errors
-from veilnet.calibration.classes import Classes, allowed_measures, classes_of, measured
+from veilnet.calibration.classes import Classes, allowed_measures, best_interval, classes_of, measured
 from veilnet.calibration.classifiers import CLASSIFIERS, learn_classes
 from veilnet.calibration.linear_model import fit_linear
 from veilnet.calibration.rows import Rows
@@ -29,7 +29,6 @@ from veilnet.model.log_aucs import LogAuc, log_headlines
 from veilnet.model.network import Network
 from veilnet.plans.plan import Plan
 
-_LEVEL = 0.95
 _SEED = 864  # of a free plan's noise, fixed, so that one table has one report
 _FEWEST_ROWS = 200
 
@@ -98,10 +97,7 @@ class _Log:
             for name in CLASSIFIERS
         }
         name, auc = max(tried.items(), key=lambda each: each[1].value)
-        # no row judged wrongly leaves no spread, and yet no certainty: half an error among all is still possible
-        auc = replace(auc, error=max(auc.error, 0.5 / auc.effective))
-        low, high = auc.interval(1.0 - (1.0 - _LEVEL) / len(tried))
-        ends = float(np.clip(low, 0.0, auc.value)), float(np.clip(high, auc.value, 1.0))
+        ends = best_interval(auc, len(tried))
         memory = " with memory" if lengths else ""
         return LogAuc(f"{name}{memory}", float(auc.value), *ends, float(model), len(self.rows))
 

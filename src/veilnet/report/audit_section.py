@@ -50,7 +50,8 @@ def audit_headline(audit: AuditReport | Mapping[str, Any]) -> tuple[str, str]:
         return "bad", f"✗ Audit: {broken} finding{'s' if broken > 1 else ''} against the plan"
     if interrupted:
         return "look", "Audit: interrupted; nothing failed so far"
-    words = outcome(verdicts, [str(row.get("section", "")) for row in rows])
+    sections, whats = ([str(row.get(key, "")) for row in rows] for key in ("section", "what"))
+    words = outcome(verdicts, sections, whats)
     if any(each in _DOUBTFUL for each in verdicts) or not any(each in HELD for each in verdicts):
         return "look", f"Audit: {words}"
     return "good", f"✓ Audit: {words}"

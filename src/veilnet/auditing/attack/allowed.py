@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilnet._core.types import Array
+from veilnet.agent.mechanisms import Sanitizers
+from veilnet.bounds.detectability import detectability
 from veilnet.bounds.knowledge import Knowledge, knowledge, knowledge_of_factor
 from veilnet.model.network import Network
 
@@ -44,12 +46,16 @@ class Allowed:
 
 
 class Promises:
-    """What is promised of every private parameter: from messages, and from raw readings."""
+    """What is promised of every private parameter: from messages, and from raw readings.
 
-    def __init__(self, network: Network, sent: Knowledge) -> None:
+    seen: how surely the change of each secret is seen, in the model.
+    """
+
+    def __init__(self, network: Network, planned: Sanitizers) -> None:
         self.network = network
+        self.seen = detectability(network, planned)
         self.full = network.prior is not None and network.prior.full
-        self._sent, self._raw = sent, knowledge(network)
+        self._sent, self._raw = knowledge(network, planned), knowledge(network)
         self._before = knowledge_of_factor(network, np.zeros((0, network.L)))
 
     def sent(self, name: str) -> Allowed:

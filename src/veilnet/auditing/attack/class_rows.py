@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from veilnet._core.types import Array
 from veilnet.auditing.attack.allowed import Promises
+from veilnet.auditing.attack.detection import knows_after, pairs_of, power_at
 from veilnet.auditing.attack.error_rows import Judged
 from veilnet.auditing.attack.verdicts import Evidence, verdict_on
-from veilnet.auditing.report import Row
-from veilnet.auditing.statistics import CONFIDENCE
+from veilnet.auditing.conclusion import IN_LOG
+from veilnet.auditing.promise import HIDES_NOTHING, detection_cells, in_the_model
+from veilnet.auditing.report import Judgement, Row
+from veilnet.auditing.statistics import CAREFUL, CONFIDENCE
+from veilnet.bounds.detectability import SEEN, Detectability
 from veilnet.calibration.classes import (
     MEASURES,
     RATES,
     SHARES,
     Classes,
     allowed_measures,
+    best_interval,
     guessed,
     if_it_were,
     measured,
 )
+from veilnet.calibration.dependence import DECIDED_BY, Mean
 from veilnet.calibration.stretches import Stretch
 
 
@@ -81,6 +91,8 @@ def class_row(
     noticed = min(1.0, promised["AUC"] + area.reach(each))
     found_at = f"an AUC of {noticed:.2f} or more" if noticed < 1.0 else ""
     verdict, why = verdict_on(evidence, chance, found_at=found_at)
+    if verdict == "ok" and promised["AUC"] >= SEEN:
+        verdict, why = "warn", HIDES_NOTHING
     for measure in MEASURES:
         figures |= {f"{measure}, promised": promised[measure], f"{measure}, p-value": beaten[measure]}
     figures |= {"p-value": min(1.0, evidence.beaten), "tested at": chance, "independent rows": area.effective}
@@ -94,6 +106,130 @@ def class_row(
     sentence = f"{judged.what}{lead}: {said}. {why}".strip()
     shown = _shown(area.value, from_raw["AUC"].value, promised["AUC"])
     return Row(judged.section, what, promised["AUC"], area.value, verdict, sentence, interval, figures, shown)
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What one attacker made of a parameter with few values: his row, and probabilities (T, values) from messages."""
+
+    row: Row
+    classes: Classes
+    sent: Array
+    stretches: list[Stretch]
+
+    @cached_property
+    def area(self) -> Mean:
+        """The AUC."""
+        return measured(self.classes, self.sent, self.stretches)["AUC"]
+
+    @property
+    def remembers(self) -> bool:
+        """Whether he saw more rows than the promise speaks of."""
+        return bool(self.row.figures["past rows"])
+
+
+def two_verdicts(
+    section: str, name: str, told: Sequence[Told], seen: Detectability | None, chance: float
+) -> list[Row]:
+    """The promise in the model, and what the log shows: one may hold without the other.
+
+    told: every attacker; seen: how surely the change is seen in the model, where it is a secret; chance: of a false
+    alarm by those who stop when they know enough.
+    """
+    promised = told[0].row.promised if seen is None else seen.auc
+    bare = isinstance(promised, float) and promised >= SEEN
+    return [in_the_model(section, name, promised, seen), _in_the_log(section, name, told, bare, chance)]
+
+
+def _in_the_log(section: str, name: str, told: Sequence[Told], bare: bool, chance: float) -> Row:
+    what, best = f"{name}{IN_LOG}", max(told, key=lambda each: each.area.value)
+    low, high = best_interval(best.area, len(told))
+    two = len(best.classes.values) == 2
+    present = best.classes.rows == 1
+    power = [
+        power_at(rate, present, best.sent[:, 1], best.area.effective) if two else None for rate in CAREFUL
+    ]
+    stopped = {
+        remembers: _stops([each for each in told if each.remembers == remembers], chance / 2)
+        for remembers in (False, True)
+    }
+    verdict, why = _log_verdict(told, stopped, bare, low)
+    who = str(best.row.what).removesuffix(f" on {name} (values)")
+    figures = {
+        "parameter": name,
+        "past rows": float(
+            stopped[False] is None and verdict == "fail" and not _broken(told, remembers=False)
+        ),
+        "AUC, sent": best.area.value,
+        "attacker": who,
+        "independent rows": best.area.effective,
+        "why": why,
+    }
+    for rate, each in zip(CAREFUL, power, strict=True):
+        if each is not None:
+            figures |= {
+                f"power at {rate:g}": each.value,
+                f"power at {rate:g}, interval": [each.low, each.high],
+            }
+    known = next((count for count in stopped.values() if count is not None), None)
+    if known is not None:
+        figures["pairs until known"] = float(known)
+        why = f"Attackers who stop when they know enough stopped after {known} pairs of rows. {why}"
+    sentence = (
+        f"{what}: {who} reaches AUC {best.area.value:.2f} ({low:.2f} to {high:.2f}) from what is sent. {why}"
+    )
+    shown = detection_cells(
+        str(best.row.shown["raw"]),
+        f"AUC {best.area.value:.2f} ({low:.2f} to {high:.2f})",
+        *(("too few rows" if two else "") if each is None else str(each) for each in power),
+    )
+    return Row(
+        section,
+        what,
+        told[0].row.promised,
+        best.area.value,
+        verdict,
+        sentence.strip(),
+        (low, high),
+        figures,
+        shown,
+    )
+
+
+def _log_verdict(
+    told: Sequence[Told], stopped: Mapping[bool, int | None], bare: bool, low: float
+) -> tuple[Judgement, str]:
+    """The verdict on what the log shows, and why."""
+    if any(count is not None for count in stopped.values()) or any(
+        each.row.verdict == "fail" for each in told
+    ):
+        return "fail", "The log tells more than the model promises: it is not hidden as the plan says."
+    if low >= SEEN and min(each.area.effective for each in told) >= DECIDED_BY:
+        return "warn", "On this log it is seen: the plan does not hide it here."
+    if bare:
+        return "warn", "The plan does not promise to hide it."
+    verdicts = {each.row.verdict for each in told}
+    if "ok" in verdicts:
+        return "ok", "None of these attackers saw more than the model promises; others may."
+    if "cannot tell" in verdicts:
+        return (
+            "cannot tell",
+            "No attacker could prove or disprove the promise on these rows.",
+        )
+    return "info", ""
+
+
+def _broken(told: Sequence[Told], *, remembers: bool) -> bool:
+    return any(each.row.verdict == "fail" and each.remembers == remembers for each in told)
+
+
+def _stops(told: Sequence[Told], chance: float) -> int | None:
+    """After how many pairs of rows attackers know that more is told than promised."""
+    if not told or len(told[0].classes.values) != 2 or not isinstance(told[0].row.promised, float):
+        return None
+    worth = min(each.area.effective for each in told)
+    pairs = pairs_of(told[0].classes.rows == 1, told[0].stretches, worth)
+    return knows_after([each.sent[:, 1] for each in told], pairs, told[0].row.promised, chance)
 
 
 def too_sure(measure: str, value: float) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from veilnet._core.types import Array, Integers
 from veilnet.auditing.attack.allowed import Promises
-from veilnet.auditing.attack.class_rows import class_row
+from veilnet.auditing.attack.class_rows import Told, class_row, two_verdicts
 from veilnet.auditing.attack.error_rows import Judged, error_row, public_row, slices_of
 from veilnet.auditing.attack.held_out import Samples, fitted_rows_again
 from veilnet.auditing.attack.learners import Learner, learn
@@ -25,10 +25,16 @@ from veilnet.auditing.attack.model_fit import model_row
 from veilnet.auditing.attack.simulation import LinearCentre, raw_sanitizers
 from veilnet.auditing.deployed.deployment import Deployment
 from veilnet.auditing.report import Judgement, Row
-from veilnet.bounds.knowledge import knowledge
 from veilnet.calibration.classes import Classes, classes_of
 from veilnet.calibration.classifiers import COUNTERPARTS, learn_classes
-from veilnet.calibration.stretches import Stretch, lags_for, remembered, stretches_of
+from veilnet.calibration.stretches import (
+    Stretch,
+    lags_for,
+    remembered,
+    stretches_of,
+    windowed,
+    windows_for,
+)
 
 SECTION = "attackers on your data"
 PLANNED = "best linear"
@@ -43,7 +49,11 @@ class AttackerView:
     rows: Integers
     sent: Array
     raw: Array
-    stretches: list[Stretch]
+    apart: int  # rows between those that are learned from and those that are judged
+
+    def stretches(self, classes: Integers | None = None) -> list[Stretch]:
+        """Of its rows, what is learned from and judged; classes: which value each row has, where that counts."""
+        return stretches_of(len(self.rows), self.apart, classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +64,7 @@ class OnData:
     promises: Promises
     attackers: Mapping[str, Learner]
     views: Sequence[AttackerView]
+    class_views: Sequence[AttackerView]  # all of the same rows
     chance: float
 
     @cached_property
@@ -73,10 +84,18 @@ class OnData:
         ]
 
     @cached_property
+    def class_trials(self) -> list[tuple[str, AttackerView]]:
+        """Who tells values apart, and what he is shown."""
+        learning = [by for label in self.attackers for by in COUNTERPARTS.get(label, ())]
+        return [(by, view) for view in self.class_views for by in learning]
+
+    @cached_property
     def each(self) -> float:
         """The part of the chance of a false alarm that every row has; the public estimate has one too."""
-        classifications = sum(len(COUNTERPARTS.get(label, ())) for label, _ in self.trials)
-        attacks = len(self.samples.private) * (1 + len(self.trials)) + len(self.classed) * classifications
+        attacks = len(self.samples.private) * (1 + len(self.trials))
+        attacks += len(self.classed) * (
+            1 + len(self.class_trials)
+        )  # 1: of all of them that stop when they know
         return self.chance / (1 + attacks)
 
     def public_rows(self, estimates: Mapping[str, tuple[Array, float]]) -> list[Row]:
@@ -100,10 +119,13 @@ class OnData:
             self._error_row(PLANNED, name, 0, self.samples.private[name], guesses)
             for name, guesses in planned.items()
         ]
+        steps = len(self.trials) + len(self.classed)
         for done, (label, view) in enumerate(self.trials):
             rows += self._regressions(label, view)
-            rows += self._classifications(label, view)
-            advance((done + 1) / len(self.trials))
+            advance((done + 1) / steps)
+        for done, name in enumerate(self.classed):
+            rows += self._classifications(name)
+            advance((len(self.trials) + done + 1) / steps)
         return rows
 
     def _error_row(
@@ -115,24 +137,25 @@ class OnData:
     def _regressions(self, label: str, view: AttackerView) -> list[Row]:
         truth = np.concatenate([values[view.rows] for values in self.samples.private.values()], axis=1)
         attacker = self.attackers[label]
-        sent, raw = (learn(attacker, features, truth, view.stretches) for features in (view.sent, view.raw))
+        sent, raw = (learn(attacker, features, truth, view.stretches()) for features in (view.sent, view.raw))
         return [
             self._error_row(label, name, view.memory, truth[:, part], (sent[:, part], raw[:, part]))
             for name, part in slices_of(self.promises.network.private).items()
         ]
 
-    def _classifications(self, label: str, view: AttackerView) -> list[Row]:
-        rows: list[Row] = []
-        for name, classes in self.classed.items():
-            known = Classes(classes.values, classes.rows[view.rows])
+    def _classifications(self, name: str) -> list[Row]:
+        """Every attacker on a parameter with few values, then the promise and the log by themselves."""
+        rows, told = list[Row](), list[Told]()
+        for by, view in self.class_trials:
+            known = Classes(self.classed[name].values, self.classed[name].rows[view.rows])
+            stretches = view.stretches(known.rows)
+            sent, raw = (learn_classes(by, each, known, stretches) for each in (view.sent, view.raw))
+            judged = Judged(SECTION, by, name, view.memory, self.promises.network)
             truth = self.samples.private[name][view.rows]
-            for by in COUNTERPARTS.get(label, ()):
-                sent, raw = (learn_classes(by, each, known, view.stretches) for each in (view.sent, view.raw))
-                judged = Judged(SECTION, by, name, view.memory, self.promises.network)
-                rows.append(
-                    class_row(judged, known, truth, sent, raw, view.stretches, self.promises, self.each)
-                )
-        return rows
+            rows.append(class_row(judged, known, truth, sent, raw, stretches, self.promises, self.each))
+            told.append(Told(rows[-1], known, sent, stretches))
+        seen = self.promises.seen.get(name)
+        return [*rows, *two_verdicts(SECTION, name, told, seen, self.each)] if told else rows
 
 
 def rows_on_data(
@@ -145,8 +168,9 @@ def rows_on_data(
 ) -> list[Row]:
     """Every attacker on every private parameter, with and without memory; the public estimate; the model itself."""
     network = deployment.network
-    promises = Promises(network, knowledge(network, deployment.planned))
-    attack = OnData(samples, promises, attackers, list(_views(deployment, messages, samples)), chance)
+    promises = Promises(network, deployment.planned)
+    views = list(_views(deployment, messages, samples)), list(_class_views(deployment, messages, samples))
+    attack = OnData(samples, promises, attackers, *views, chance)
     centre, raw_centre = (
         LinearCentre(network, sanitizers) for sanitizers in (deployment.planned, raw_sanitizers(network))
     )
@@ -179,7 +203,19 @@ def _views(deployment: Deployment, messages: Mapping[str, Array], samples: Sampl
         features, rows = remembered(sent, samples.places, past)
         raw, _ = remembered(samples.readings, samples.places, past)
         if len(rows) >= len(samples) // 2:
-            yield AttackerView(len(past), rows, features, raw, stretches_of(len(rows), max(past, default=0)))
+            yield AttackerView(len(past), rows, features, raw, max(past, default=0))
+
+
+def _class_views(
+    deployment: Deployment, messages: Mapping[str, Array], samples: Samples
+) -> Iterator[AttackerView]:
+    """The messages of the row alone, and with mean, slope and spread of those before."""
+    sent = np.concatenate([messages[agent] for agent in deployment.network.agents], axis=1)
+    segments = np.cumsum(np.diff(samples.places, prepend=samples.places[0]) > 1, dtype=np.intp)
+    lengths = windows_for(len(samples), max(sent.shape[1], samples.readings.shape[1]))
+    for past in ((), lengths) if lengths else ((),):
+        shown, raw = (windowed(values, segments, past) for values in (sent, samples.readings))
+        yield AttackerView(max(past, default=0), np.arange(len(samples)), shown, raw, max(past, default=0))
 
 
 def _model(centre: LinearCentre, readings: Mapping[str, Array], samples: Samples, chance: float) -> Row:
@@ -202,9 +238,10 @@ def _model(centre: LinearCentre, readings: Mapping[str, Array], samples: Samples
 
 
 def _order(row: Row, names: list[str]) -> tuple[int, int]:
-    """The model and the public estimate first, then every private parameter: single rows before memories."""
+    """The model and the public estimate first, then each parameter: single rows, memories, its two verdicts."""
     name = row.figures.get("parameter")
-    return (names.index(name) + 1 if name in names else 0), int(row.figures.get("past rows", 0.0) > 0)
+    later = 2 if row.what.startswith(f"{name}: ") else int(row.figures.get("past rows", 0.0) > 0)
+    return (names.index(name) + 1 if name in names else 0), later
 
 
 def _explained(rows: list[Row]) -> list[Row]:

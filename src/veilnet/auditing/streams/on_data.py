@@ -26,8 +26,9 @@ from veilnet.auditing.streams.attack import long_enough
 from veilnet.auditing.streams.attackers import around, reach_of
 from veilnet.auditing.streams.steady import filtered
 from veilnet.auditing.streams.window import When, Window
+from veilnet.bounds.detectability import detectability
 from veilnet.bounds.streams.knowledge import silent_stream
-from veilnet.calibration.stretches import stretches_of
+from veilnet.calibration.stretches import windowed, windows_for
 from veilnet.model.network import Network
 
 _CAUSE = (
@@ -42,6 +43,7 @@ class _StreamPromises(Promises):
     def __init__(self, network: Network, planned: Mapping[str, Sanitizer]) -> None:
         self.network = network
         self.full = True
+        self.seen = detectability(network, planned)
         self._known = {"sent": filtered(network, planned), "raw": filtered(network, raw_sanitizers(network))}
         self._silent = silent_stream(network)
 
@@ -83,9 +85,15 @@ def attacks_on_data(
     shown, shown_raw = (
         around(values[None], at, reach_of(window, values.shape[1])) for values in (messages, samples.readings)
     )
-    view = AttackerView(0, np.arange(len(at)), shown, shown_raw, stretches_of(len(at), window.rows))
+    view = AttackerView(0, np.arange(len(at)), shown, shown_raw, window.rows)
+    sent_before, raw_before = (_windows(values, at) for values in (messages, samples.readings))
+    class_view = replace(
+        view,
+        sent=np.concatenate([shown, sent_before], axis=1),
+        raw=np.concatenate([shown_raw, raw_before], axis=1),
+    )
     promises = _StreamPromises(network, deployment.planned)
-    attack = OnData(samples.at(at), promises, attackers, [view], chance)
+    attack = OnData(samples.at(at), promises, attackers, [view], [class_view], chance)
     private = np.concatenate(list(network.private.values()))
     told, told_raw = (
         _slide(seen, private, values, at, "hindsight")
@@ -102,6 +110,12 @@ def attacks_on_data(
         attack.private_rows(planned, advance), key=lambda row: names.index(row.figures["parameter"])
     )
     return [*fitted_rows_again(SECTION, network, samples), *(_explained(row) for row in rows)]
+
+
+def _windows(values: Array, at: Integers) -> Array:
+    """Mean, slope and spread of the rows up to each."""
+    lengths = windows_for(len(at), values.shape[1])
+    return windowed(values, np.zeros(len(values), dtype=np.intp), lengths)[at, values.shape[1] :]
 
 
 def _explained(row: Row) -> Row:
