@@ -143,7 +143,7 @@ def test_a_plan_that_tells_more_waits_for_consent(
     assert run(["inspect", str(hall(place)), *trust]) == 1
     said = capfd.readouterr().out
     assert "MORE than the plan that was agreed to: more would be told of" in said
-    assert "until you agree with --confirm" in said
+    assert "with --confirm" in said
     refused(sanitized(), "agreed to")  # reading it is no consent
     assert run(["inspect", str(hall(place)), *trust, "--confirm"]) == 1  # agreed to, and still alarming
     assert "Agreed to" in capfd.readouterr().out

@@ -78,7 +78,7 @@ def narrow() -> vn.Network:
 def test_check_says_it_and_design_refuses_limits_within_what_readings_do() -> None:
     network = narrow()
     said = "\n".join(vn.check(network).notes())
-    assert "by the model in 1 row of 2 of room" in said
+    assert "in 1 row of 2" in said
     with pytest.raises(vn.InvalidNetwork, match=r"limits: .* 1 row of 2 of room, more than 1 in 1,000"):
         vn.design(network)
 

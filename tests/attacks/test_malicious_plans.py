@@ -124,7 +124,7 @@ def test_two_readings_in_one_combination_of_the_numbers(noise: Any) -> None:
     limits = ([0.0] * 4, [1.0] * 4)
     rows = [p + q, p - q]
     found = inspect(vn.Sanitizer(rows, noise, limits=limits))
-    assert "reading 1 in its high digits and reading 2 in its low ones" in " ".join(found.alarms)
+    assert "reading 1 in its high digits and reading 2" in " ".join(found.alarms)
     assert "a combination of the numbers sent may carry" in " ".join(inspect(vn.Sanitizer(rows)).notes)
     far = np.array([1.0, 1e-6, 0, 0])
     assert not inspect(vn.Sanitizer([far + q, far - q])).ok  # more than units explain

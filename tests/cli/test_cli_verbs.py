@@ -84,7 +84,7 @@ def test_design_in_words(house_file: str, capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out
     text = " ".join(text.split())
     assert "gait: ±3.9 steps/min raw, ±12.4 steps/min sent, ±15.0 steps/min guessing." in text
-    assert "Its error variance grows 10.2-fold." in text
+    assert "grows 10.2-fold." in text
     assert "nothing is lost on mean temperature and heat loss." in text
     assert "confirmed" in text
 

@@ -100,10 +100,8 @@ def test_bad_csv_files(tmp_path: Path) -> None:
     ):
         (tmp_path / "H.csv").write_text(content)
         assert word in refused(with_observe(tmp_path, reference))
-    assert "'variable' is for .mat files" in refused(
-        with_observe(tmp_path, '{ file = "H.csv", variable = "H" }')
-    )
-    assert "in a .npy, .csv or .mat file" in refused(with_observe(tmp_path, '{ file = "H.xlsx" }'))
+    assert "'variable'" in refused(with_observe(tmp_path, '{ file = "H.csv", variable = "H" }'))
+    assert ".npy, .csv" in refused(with_observe(tmp_path, '{ file = "H.xlsx" }'))
 
 
 def test_bad_npy_files(tmp_path: Path) -> None:
@@ -111,9 +109,7 @@ def test_bad_npy_files(tmp_path: Path) -> None:
     np.save(path, np.eye(2))
     whole = path.read_bytes()
     path.write_bytes(whole[:-8])
-    assert "truncated or damaged, shape (2, 2) needs 32 bytes, found 24" in refused(
-        with_observe(tmp_path, reference)
-    )
+    assert "shape (2, 2) needs 32 bytes, found 24" in refused(with_observe(tmp_path, reference))
     path.write_bytes(whole.replace(b"(2, 2)", b"(9, 9)"))
     assert "truncated or damaged" in refused(with_observe(tmp_path, reference))
     path.write_bytes(whole.replace(b"(2, 2)", b"(2, 2("))

@@ -64,7 +64,7 @@ def test_nothing_of_a_doubtful_row_leaves(line, reason, folder, pipe) -> None:
     assert code == 1
     assert rows_of(out) == [1, 3]
     assert f"row 2 not sent: {reason}" in err or (reason in err and "row 2 not sent" in err)
-    assert "1 of 3 rows were not sent" in err
+    assert "1 of 3 rows" in err
     for value in ("SECRET", "4_50", "1e400", "1e30", "99999"):
         assert value not in err
     flushed = pipe(["sanitize", folder / "kitchen.json", "--flush"], content)
@@ -128,11 +128,11 @@ def test_named_columns_are_found_by_name(folder, plan, pipe) -> None:
     expected = plan.sanitizers["kitchen"].sanitize([20.5, 450, 6.1, 120], rng=5)
     code, out, err = pipe(["sanitize", agent], b"T,CO2,RH,P\n20.5,450,6.1,120\n")
     assert code == 2
-    assert "there is no column 'W'" in err
+    assert "column 'W'" in err
     assert "z1" not in out.splitlines()[1:]
     code, out, err = pipe(["sanitize", agent], b"day,T,CO2,RH,W\nnoon,20.5,450,SECRET,120\n")
     assert (code, len(out.splitlines())) == (1, 1)
-    assert "row 1 not sent: reading 'RH' is not a number" in err
+    assert "row 1 not sent: reading 'RH'" in err
     assert "SECRET" not in err
     jsonl = b'{"W": 120, "RH": 6.1, "CO2": 450, "T": 20.5, "day": "noon"}\n'
     code, out, _ = pipe(["sanitize", agent, "--format", "jsonl", "--seed", "5"], jsonl)

