@@ -14,7 +14,7 @@ from helpers.known_networks import counterexample
 from helpers.networks import random_network
 from helpers.small_network import small_network
 from veilnet.cli import run
-from veilnet.cli.stream_story import in_blocks
+from veilnet.cli.story import in_blocks
 from veilnet.io.template import house
 
 pytestmark = [pytest.mark.slow, pytest.mark.small_search]

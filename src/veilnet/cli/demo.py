@@ -9,13 +9,11 @@ from veilnet.cli._command_line import JSON, option
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from veilnet.cli.story import StoryLine
-    from veilnet.cli.stream_story import StreamStory
+    from veilnet.cli.story import Story, StoryLine
     from veilnet.plans.plan import Plan
     from veilnet.verdict.verdict import Verdict
 
 _ROWS = 4000
-_STREAM_ROWS = 4000
 _SHOWN = 96  # rows of the stream that are drawn: a day of quarters of an hour
 
 
@@ -29,7 +27,6 @@ def command(
     import veilnet as vn
     from veilnet.cli._shared import print_json, progress
     from veilnet.cli.story import play
-    from veilnet.cli.stream_story import play_stream
     from veilnet.io.template import house
 
     network = house()
@@ -40,8 +37,8 @@ def command(
     with progress("following a stream", total=1.0) as steps:
         stream = vn.design(house(stream=True))
         steps.update(0.5)
-        followed = play_stream(stream, _STREAM_ROWS, seed=1)
-    played = {"free": play(free, _ROWS, seed=1), "strict": play(strict, _ROWS, seed=1)}
+        followed = play(stream, _ROWS, seed=1)
+    played = {name: play(plan, _ROWS, seed=1).lines for name, plan in (("free", free), ("strict", strict))}
     if json:
         print_json(
             {
@@ -97,10 +94,10 @@ def _tell_rows(
     )
 
 
-def _tell_stream(stream: Plan, followed: StreamStory) -> None:
+def _tell_stream(stream: Plan, followed: Story) -> None:
     """The last act, and what to do next."""
     from veilnet.cli._shared import console
-    from veilnet.cli.stream_story import track_in_blocks
+    from veilnet.cli.story import shown_in_blocks
 
     _say("5. Row after row: a centre that remembers, and looks back")
     console.print(
@@ -110,10 +107,11 @@ def _tell_stream(stream: Plan, followed: StreamStory) -> None:
     )
     console.print(_outcome(followed.lines))
     console.print(str(stream))
-    console.print(f"\n{followed.track.name} over a day, and what the centre makes of it with hindsight:")
-    for line in track_in_blocks(followed.track, _SHOWN):
+    name = next(iter(followed.shown)).removesuffix(", true")
+    console.print(f"\n{name} over a day, and what the centre makes of it with hindsight:")
+    for line in shown_in_blocks(followed, _SHOWN):
         console.print(line, no_wrap=True, crop=False, overflow="ignore")
-    console.print(f"Errors were measured on {_STREAM_ROWS} rows that follow one another.")
+    console.print(f"Errors were measured on {_ROWS} rows that follow one another.")
     _say("Your own network")
     console.print(
         "  veilnet init house.toml      a commented file to edit (--stream: rows that follow one another)"
