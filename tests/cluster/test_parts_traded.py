@@ -11,8 +11,8 @@ import pytest
 import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
+from veilnet.cluster import answering, tradeoff
 from veilnet.cluster import parts as parts_module
-from veilnet.cluster import tradeoff
 from veilnet.designs.many import Effort
 from veilnet.plans.certificate import Certificate, Finding
 
@@ -104,7 +104,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_was(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = cluster.design(folder, privacy=TARGET, starts=1)
-    asked = cut_off_at(monkeypatch, tradeoff, "answers", 30)
+    asked = cut_off_at(monkeypatch, answering, "answer_sums", 30)
     with pytest.raises(KeyboardInterrupt):
         cluster.design(folder, privacy=TARGET, starts=1)
     kept = list((folder / "plan" / "search").glob("*.npz"))

@@ -12,8 +12,8 @@ import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from helpers.grids_of_parts import grid_of
 from veilnet import cli, cluster
+from veilnet.cluster import answering
 from veilnet.cluster import parts as parts_module
-from veilnet.cluster import power as power_module
 
 L = 5
 ROWS = np.random.default_rng(0).standard_normal((4, L))
@@ -83,7 +83,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_was(
 ) -> None:
     whole = cluster.design(folder, power=3.0)
     assert "No other noise within it hides more than" in str(whole)
-    asked = cut_off_at(monkeypatch, power_module, "withheld", 14)
+    asked = cut_off_at(monkeypatch, answering, "answer_sums", 14)
     with pytest.raises(KeyboardInterrupt):
         cluster.design(folder, power=3.0)
     kept = list((folder / "plan" / "search").glob("*.npz"))

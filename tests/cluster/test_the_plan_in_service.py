@@ -14,9 +14,8 @@ import pytest
 import veilnet as vn
 from helpers.cutting_off import cut_off_at
 from veilnet import cli, cluster
+from veilnet.cluster import answering, sums, tradeoff
 from veilnet.cluster import parts as parts_module
-from veilnet.cluster import power as power_module
-from veilnet.cluster import sums, tradeoff
 from veilnet.designs.many import Effort
 from veilnet.plans.certificate import Certificate, Finding
 
@@ -112,8 +111,8 @@ def test_requests_that_are_refused_leave_it(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("request_", "module", "name", "call"),
     [
-        (TRADED, tradeoff, "answers", 10),
-        ({"power": 2.0}, power_module, "withheld", 6),
+        (TRADED, answering, "answer_sums", 10),
+        ({"power": 2.0}, answering, "answer_sums", 6),
         (TRADED, sums, "message_factor", 3),
         ({"power": 2.0}, sums, "_told", 7),
         ({}, sums, "_told", 3),
@@ -135,7 +134,7 @@ def test_runs_that_are_cut_off_leave_it_and_go_on(
         with pytest.raises(KeyboardInterrupt):
             cluster.design(folder, **request_)  # type: ignore[arg-type]
     plan.still_is()
-    writing = name not in ("answers", "withheld")
+    writing = name != "answer_sums"
     begun = {path.name for path in (folder / "plan" / "begun").glob("*")}
     assert begun == ({"part-00000.npz", "part-00001.npz"} if writing else set())
     # what was begun is not mixed into another plan

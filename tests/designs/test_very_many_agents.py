@@ -8,7 +8,8 @@ import pytest
 import veilnet as vn
 from veilnet._core.types import Array
 from veilnet.designs.joint import JointCurve, SearchOptions
-from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed, mixture, pulled, sample
+from veilnet.designs.many import FormCrowd, ManyCurve, Question, Rule, curve, mixed, mixture, sample
+from veilnet.designs.many.recipes import pulled
 from veilnet.model.standard_form import standard_form
 
 L = 4
@@ -49,7 +50,7 @@ def test_a_derivative_by_prices_is_one() -> None:
         by_row = np.einsum("sir,sij,sjr->r", seen, shrink, seen)
         return np.asarray(worths @ by_row)
 
-    found = pulled(Rule("prices", directions, signs, 0.7), observe, estimate, worths)
+    found = pulled(observe, Rule("prices", directions, signs, 0.7), estimate, worths)
     for _ in range(5):
         step = 1e-6 * rng.standard_normal(directions.shape)
         expected = (told(directions + step) - told(directions - step)) / 2

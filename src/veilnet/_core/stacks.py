@@ -13,8 +13,9 @@ on how much memory there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,18 @@ def parts(count: int, *shape: int) -> Iterator[slice]:
     step = max(1, _AT_ONCE // max(1, prod(shape)))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
+
+
+def summed(
+    stacks: Iterable[Any], answer: Callable[..., Array | tuple[Array, ...]], *asked: Any
+) -> tuple[Array, ...]:
+    """Σ answer(stack, *asked) over stacks, array by array, in their order; no array where there is no stack."""
+    total: tuple[Array, ...] = ()
+    for stack in stacks:
+        found = answer(stack, *asked)
+        here = found if isinstance(found, tuple) else (found,)
+        total = tuple(one + two for one, two in zip(total, here, strict=True)) if total else here
+    return total
 
 
 def raw_triangle(observe: Array, roots: Array) -> Array:

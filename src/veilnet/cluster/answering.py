@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
+from veilnet._core.stacks import summed
 from veilnet._core.types import Array
 from veilnet.cluster.files import kept_arrays, write_arrays
 from veilnet.cluster.parts import PartFile, Parts
@@ -38,12 +37,12 @@ class Prepared(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class AnswerSums:
-    """Arrays that are added up, each by itself."""
+    """Arrays that are added up, each by itself; none where there was nobody to ask."""
 
     arrays: tuple[Array, ...]
 
     def __add__(self, other: AnswerSums) -> AnswerSums:
-        return AnswerSums(tuple(one + two for one, two in zip(self.arrays, other.arrays, strict=True)))
+        return AnswerSums(summed((each for each in (self, other) if each.arrays), lambda each: each.arrays))
 
 
 def answer_sums(
@@ -54,12 +53,7 @@ def answer_sums(
     answer: called with a stack, then with what is ``asked``; an array, or several.
     """
     found = remembered(part, key_of(prepared), lambda: prepared.arrays(part))
-    answers = (answer(stack, *asked) for stack in prepared.stacks(found))
-    total = None
-    for each in answers:
-        here = AnswerSums(each if isinstance(each, tuple) else (each,))
-        total = here if total is None else total + here
-    return total or AnswerSums((np.zeros(()),))  # nobody to ask: nothing is added
+    return AnswerSums(summed(prepared.stacks(found), answer, *asked))
 
 
 def remembered(part: PartFile, about: str, make: Callable[[], tuple[Array, ...]]) -> tuple[Array, ...]:

@@ -6,7 +6,7 @@ raw information of all is the identity. As with trade-offs, it takes the same st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,10 +27,9 @@ from veilnet.designs.power import (
     Ascent,
     AscentSearch,
     FreeStack,
-    left_open,
+    PowerCrowd,
     relative_gap,
     wanted_columns,
-    withheld,
 )
 from veilnet.designs.questions import read_amounts
 from veilnet.model.network import Network
@@ -80,19 +79,15 @@ def noise_sums(part: PartFile, free: Free, estimate: Array) -> PlanSums:
     return sent_sums(part, key_of(part.digest, free, estimate), make)
 
 
-class PartsPowerCrowd:
-    """All agents of a network in parts, as :class:`veilnet.designs.power.PowerCrowd`."""
+class PartsPowerCrowd(PowerCrowd):
+    """All agents of a network in parts."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
-    def withheld(self, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.power.PowerCrowd.withheld`."""
-        return self._asking.answered(withheld, estimate)[0] + np.zeros((len(estimate), len(estimate)))
-
-    def left_open(self, asked: Array, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.power.PowerCrowd.left_open`."""
-        return self._asking.answered(left_open, asked, estimate)[0] + np.zeros(2)
+    def summed(self, answer: Callable[..., Array], *asked: Array) -> tuple[Array, ...]:
+        """As :meth:`veilnet.designs.power.PowerCrowd.summed`."""
+        return self._asking.answered(answer, *asked)
 
 
 class PowerSearch:

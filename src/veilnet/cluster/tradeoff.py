@@ -7,7 +7,7 @@ some died.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,16 +26,13 @@ from veilnet.designs.floors import floors_of
 from veilnet.designs.joint import SETTINGS, SearchOptions
 from veilnet.designs.many import (
     SAMPLE_ENTRIES,
+    Crowd,
     Effort,
-    Known,
     ManySearch,
     Question,
     Rule,
-    answers,
-    columns_of,
     evenly,
     mixed,
-    pulled,
     search_closed_forms,
     standing_for,
 )
@@ -71,16 +68,6 @@ class White:
         return [arrays[0][some] for some in some_at_a_time(*arrays[0].shape)]
 
 
-def told(stack: Array, recipe: Rule, wanted: Array) -> tuple[Array, Array]:
-    """(Σ H_i'X_i H_i, Σ H_i'(I - X_i)H_i A) when all answer by a recipe."""
-    return answers(recipe, stack, wanted)
-
-
-def pull(stack: Array, recipe: Rule, estimate: Array, worths: Array) -> Array:
-    """The derivatives of :func:`veilnet.designs.many.pulled`."""
-    return pulled(recipe, stack, estimate, worths)
-
-
 @dataclass(frozen=True, eq=False)
 class Chosen(Summed):
     """Agents that stand for others: their readings, (s, n, L), and for how many each of a stack stands."""
@@ -108,23 +95,17 @@ def mixture_sums(part: PartFile, white: White, recipes: Sequence[Rule], weights:
     return sent_sums(part, key_of(part.digest, white, weights, *recipes), make)
 
 
-class PartsCrowd:
-    """All agents of a network in parts, as :class:`veilnet.designs.many.Crowd`."""
+class PartsCrowd(Crowd):
+    """All agents of a network in parts."""
 
     def __init__(self, parts: Parts, whole: Network, client: Any) -> None:
-        self.form = standard_form(whole)
-        self.wanted, self.owner = columns_of(self.form)
+        super().__init__(standard_form(whole))
         self.white = White(whole.in_raw_coordinates(np.eye(parts.length)))
         self.asking = Asking(parts, self.white, client, self.wanted)
 
-    def ask(self, recipe: Rule) -> Known:
-        """As :meth:`veilnet.designs.many.Crowd.ask`."""
-        known, hidden = self.asking.answered(told, recipe, self.wanted)
-        return Known(self.form.information + known, hidden)
-
-    def pull(self, recipe: Rule, estimate: Array, worths: Array) -> Array:
-        """As :meth:`veilnet.designs.many.Crowd.pull`."""
-        return self.asking.answered(pull, recipe, estimate, worths)[0]
+    def summed(self, answer: Callable[..., Any], *asked: Any) -> tuple[Array, ...]:
+        """As :meth:`veilnet.designs.many.Crowd.summed`."""
+        return self.asking.answered(answer, *asked)
 
 
 class PartsTradeoff:

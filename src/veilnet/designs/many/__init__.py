@@ -11,11 +11,11 @@ mixture of answers, a small problem), ``prices`` (the best prices themselves), `
 helps), ``sample`` (the first prices, from a few agents that stand for all) and ``curve`` (the two questions asked).
 """
 
-from veilnet.designs.many.crowd import Crowd, FormCrowd, Known, columns_of
+from veilnet.designs.many.crowd import Crowd, FormCrowd, Known
 from veilnet.designs.many.curve import ManyCurve, ManySearch, are_many, search_closed_forms
 from veilnet.designs.many.descent import Effort
 from veilnet.designs.many.mixture import Question
-from veilnet.designs.many.recipes import Rule, answers, mixed, pulled
+from veilnet.designs.many.recipes import Rule, mixed
 from veilnet.designs.many.sample import SAMPLE_ENTRIES, evenly, standing_for
 
 __all__ = [
@@ -28,12 +28,9 @@ __all__ = [
     "ManySearch",
     "Question",
     "Rule",
-    "answers",
     "are_many",
-    "columns_of",
     "evenly",
     "mixed",
-    "pulled",
     "search_closed_forms",
     "standing_for",
 ]

@@ -78,7 +78,7 @@ def answered(recipe: Rule, observe: Array) -> tuple[Array, Array]:
     return vectors, told if recipe.kind == "span" else 1.0 - told
 
 
-def answers(recipe: Rule, observe: Array, wanted: Array) -> tuple[Array, Array]:
+def answers(observe: Array, recipe: Rule, wanted: Array) -> tuple[Array, Array]:
     """(Σ H_i'X_i H_i, Σ H_i'(I - X_i)H_i A) of a stack; A is ``wanted``, (L, r)."""
     vectors, told = answered(recipe, observe)
     turned = (vectors.transpose(0, 2, 1) @ observe).reshape(-1, observe.shape[2])
@@ -92,7 +92,7 @@ def answers(recipe: Rule, observe: Array, wanted: Array) -> tuple[Array, Array]:
     return rows.T @ rows, hidden.T @ lost
 
 
-def pulled(recipe: Rule, observe: Array, estimate: Array, worths: Array) -> Array:
+def pulled(observe: Array, recipe: Rule, estimate: Array, worths: Array) -> Array:
     """Derivatives by D, (m, L, k), of Σ_r worths_mr Σ_i e_r'H_i'X_i H_i e_r over a stack, e_r in ``estimate``."""
     shown = observe @ recipe.directions
     values, vectors = np.linalg.eigh((shown * recipe.signs) @ shown.transpose(0, 2, 1))

@@ -9,7 +9,7 @@ agent answers an estimate), ``free`` and ``agents`` (stacks of them), ``wanted``
 
 from veilnet.designs.power.agents import Agents
 from veilnet.designs.power.ascent import Ascent, AscentSearch, PowerCrowd, relative_gap
-from veilnet.designs.power.free import FreeStack, left_open, withheld
+from veilnet.designs.power.free import FreeStack
 from veilnet.designs.power.plan import PARTS_OF_POWER, power_plan
 from veilnet.designs.power.wanted import wanted_columns
 
@@ -20,9 +20,7 @@ __all__ = [
     "AscentSearch",
     "FreeStack",
     "PowerCrowd",
-    "left_open",
     "power_plan",
     "relative_gap",
     "wanted_columns",
-    "withheld",
 ]

@@ -6,7 +6,7 @@ worked on together, a few thousand at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from veilnet._core.linalg import solve_lower_batch
 from veilnet._core.stacks import parts
 from veilnet._core.types import Array, Integers
-from veilnet.designs.power.free import FreeStack, directions, free_stack, left_open, noise_of, withheld
+from veilnet.designs.power.free import FreeStack, directions, free_stack, noise_of
 
 _NO_NOISE = 1e-13  # of a reading's own noise: less is none
 _ROUNDING = 1e-15  # of an agent's largest noise
@@ -102,22 +102,3 @@ class Agents:
         """Columns of readings of unit noise as rows of raw ones."""
         turned = solve_lower_batch(self.roots[places], np.ascontiguousarray(columns), transposed=True)
         return np.ascontiguousarray(np.swapaxes(turned, 1, 2))
-
-
-def withheld_by(stacks: Sequence[FreeStack], estimate: Array) -> Array:
-    """Σ of :func:`veilnet.designs.power.free.withheld`, (L, L), a few thousand agents at a time."""
-    length = len(estimate)
-    total = np.zeros((length, length))
-    for stack in stacks:
-        for part in parts(*stack.told.shape):
-            total += withheld(stack.part(part), estimate)
-    return total
-
-
-def left_open_by(stacks: Sequence[FreeStack], asked: Array, estimate: Array) -> Array:
-    """Σ of :func:`veilnet.designs.power.free.left_open`, (2,)."""
-    total = np.zeros(2)
-    for stack in stacks:
-        for part in parts(*stack.told.shape):
-            total += left_open(stack.part(part), asked, estimate)
-    return total

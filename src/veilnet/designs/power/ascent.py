@@ -16,9 +16,10 @@ powers exceeds f(X) + Σ_i (λ_max(∇_i) - <∇_i, X_i>), as f is concave.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from veilnet._core.linalg import EPS
 from veilnet._core.progress import Progress, Stopped
 from veilnet._core.types import Array
 from veilnet.designs.joint.telling import Teller
+from veilnet.designs.power.free import left_open, withheld
 
 RELATIVE_GAP = 1e-7
 MOST_PASSES = 300
@@ -36,14 +38,22 @@ _ROUNDING = 1e-15
 _TOLD = 0.1  # by what part rounding may change a bound that is still told
 
 
-class PowerCrowd(Protocol):
+class PowerCrowd(ABC):
     """All agents that may add noise."""
 
+    @abstractmethod
+    def summed(self, answer: Callable[..., Array], *asked: Array) -> tuple[Array, ...]:
+        """Σ answer(stack, *asked) over stacks of agents, each a :class:`FreeStack`: one pass over all; nothing where
+        there is no such agent.
+        """
+
     def withheld(self, estimate: Array) -> Array:
-        """Δ, (L, L), when all answer an estimate E, (L, r); one pass over all agents."""
+        """Δ, (L, L), when all answer an estimate E, (L, r)."""
+        return sum(self.summed(withheld, estimate), np.zeros((len(estimate), len(estimate))))
 
     def left_open(self, asked: Array, estimate: Array) -> Array:
-        """(Σ λ_max(∇_i), Σ <∇_i, X_i>) where X_i answer one estimate, by another; one pass over all agents."""
+        """(Σ λ_max(∇_i), Σ <∇_i, X_i>) where X_i answer one estimate, by another."""
+        return sum(self.summed(left_open, asked, estimate), np.zeros(2))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from veilnet._core.progress import Progress
+from veilnet._core.stacks import parts, summed
 from veilnet._core.types import Array
 from veilnet.agent.mechanisms import Mechanisms, SanitizerStack
-from veilnet.designs.power.agents import Agents, left_open_by, withheld_by
-from veilnet.designs.power.ascent import Ascent, AscentSearch
+from veilnet.designs.power.agents import Agents
+from veilnet.designs.power.ascent import Ascent, AscentSearch, PowerCrowd
 from veilnet.designs.power.wanted import wanted_columns
 from veilnet.verdict.exact_test import Verdict
 
 
-class NetworkCrowd:
+class NetworkCrowd(PowerCrowd):
     """All agents of a network in one piece; common disturbances count as parameters."""
 
     def __init__(self, verdict: Verdict, power: Array) -> None:
@@ -40,13 +43,10 @@ class NetworkCrowd:
         """How many agents there are."""
         return self._network.S
 
-    def withheld(self, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.withheld`."""
-        return withheld_by(self._free, estimate)
-
-    def left_open(self, asked: Array, estimate: Array) -> Array:
-        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.left_open`."""
-        return left_open_by(self._free, asked, estimate)
+    def summed(self, answer: Callable[..., Array], *asked: Array) -> tuple[Array, ...]:
+        """As :meth:`veilnet.designs.power.ascent.PowerCrowd.summed`, a few thousand agents at a time."""
+        some = (stack.part(part) for stack in self._free for part in parts(*stack.told.shape))
+        return summed(some, answer, *asked)
 
     def sanitizers(self, estimate: Array) -> tuple[Mechanisms, Array]:
         """What all send whose noise answers an estimate, and the power each of them uses, (S,)."""
